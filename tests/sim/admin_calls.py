@@ -1,7 +1,7 @@
-"""Calls of an administrator of a life: one after the other, each at any node that serves.
+"""Calls of an administrator of a life: one after the other, each at any serving node.
 
-A call is made once, and given up if no answer comes; it may be done all the same. What is asked
-for, and what is noted of it, is with each kind of administrator: `overseers` and `stewards`.
+A call is made once and given up if no answer comes; it may be done all the same. The calls and
+their records are defined by each kind of administrator: `overseers` and `stewards`.
 """
 
 import random
@@ -24,15 +24,15 @@ class Begun(NamedTuple):
     """A call that is being made."""
 
     work: Coroutine[Any, Any, Any]
-    ended: Ended  # takes the reply, or why there is none
+    ended: Ended  # takes the reply, or the error that ended the call
 
 
 class AdminCalls(ABC):
     """One administrator, and the clients that it looks after.
 
     Attributes:
-        NAME: what it is called where a life does not end.
-        GUESTS: what its clients are called there.
+        NAME: its name in messages about a life that does not end.
+        GUESTS: the name of its clients there.
         guests: its clients.
         orders: the calls that it made, the newest last.
     """
@@ -53,21 +53,21 @@ class AdminCalls(ABC):
 
     @abstractmethod
     def call(self, services: Services, caller: Caller) -> Begun:
-        """Choose what is asked for next, note it, and make it."""
+        """Choose the next call, note it, and make it."""
 
     @abstractmethod
     def pace(self) -> float:
-        """How many calls it makes per second, about."""
+        """Return the approximate number of calls per second."""
 
     def calm(self) -> None:
-        """Nothing more is asked for."""
+        """Make no more calls, and let the clients end."""
         self.active = False
         for guest in self.guests:
             guest.active = False
 
     @property
     def restless(self) -> str:
-        """What still is to happen; empty if there is nothing."""
+        """A description of pending work; empty if there is none."""
         if self._waits:
             return f"{self.NAME} waits for an answer: {self.orders[-1]}"
         waiting = [one.number for one in self.guests if not one.quiet]

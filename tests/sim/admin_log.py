@@ -1,8 +1,8 @@
-"""What administrators did, and all puts, in the order of the log: each with its result and events.
+"""Commands of administrators, and all puts, in the order of the log, with results and events.
 
-Belongs here: how a machine is watched while it applies such commands. Which clients sent them is in
-`overseers` and `retriers`; what they may do is judged in `verdicts_changes`, `verdicts_policies`
-and `verdicts_rules`.
+Belongs here: watching a machine while it applies such commands. The clients that send them are in
+`overseers` and `retriers`; the results are judged in `verdicts_changes`, `verdicts_policies` and
+`verdicts_rules`.
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,13 +24,13 @@ Session = tuple[int, int, int]
 
 
 class Deed(NamedTuple):
-    """A command as it was applied. `at_s` is when that was first, `time_us` by cluster time."""
+    """A command as it was applied: first at `at_s`, at cluster time `time_us`."""
 
     session: Session  # origin, incarnation, number
     command: c.Command
     result: Any
     first: int  # its events: the offset of the first one,
-    end: int  # and that behind the last one
+    end: int  # and the offset behind the last one
     time_us: int
     at_s: float
 
@@ -44,7 +44,7 @@ class AdminLog:
         _WATCHED[machine] = self._new
 
     def applied(self, at_s: float) -> None:
-        """The machine has applied an entry."""
+        """Note the commands of an entry that the machine has just applied."""
         if self._new:
             self.deeds += [deed._replace(at_s=at_s) for deed in self._new]
             self._new.clear()

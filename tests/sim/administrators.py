@@ -1,7 +1,7 @@
-"""An administrator of a short life: it moves and changes the jobs that the clients know of.
+"""An administrator of a short life: it moves and changes jobs that the clients know of.
 
-Its calls are checked with the commands of the clients (`linear_check`): each is a session of one
-command. What a change may answer is in `linear_model`.
+Its calls are checked together with the commands of the clients (`linear_check`): each is a session
+of one command. The allowed answers to a change are in `linear_model`.
 """
 
 import random
@@ -17,12 +17,12 @@ from tests.sim.linear_model import FOREVER_S, Answer
 from tests.sim.witness import RATE_MAX, STAMP_S
 from tests.sim.world import World
 
-# The share of the lives that have one.
+# The share of the lives with an administrator.
 SHARE: Final = 0.4
 TUBES: Final = (b"default", b"one", b"two")
 COMMANDS: Final = (2, 4, 8)
 RETRY_S: Final = 0.3
-# It goes on then; the change may be done all the same.
+# It then makes the next call; the change may be done all the same.
 PATIENCE_S: Final = 3.0
 # Behind all numbers of the clients' connections.
 SESSIONS_FROM: Final = 1_000_000
@@ -41,7 +41,7 @@ class Administrator:
     """One program that changes one job after the other, at any node.
 
     Attributes:
-        changes: what it asked for, as the check takes it.
+        changes: its calls in the form that the check takes.
     """
 
     def __init__(self, world: World, known: list[int]) -> None:
@@ -103,7 +103,7 @@ class Administrator:
         if attempt != self._attempt:
             return
         [result] = call.results if not call.failure else [None]
-        if result == c.BAD_COMMAND:  # the cluster has not come to this version yet
+        if result == c.BAD_COMMAND:  # the cluster has not been raised to this version yet
             assert self.world.witness.machine.version < 4, self.changes[place]
             del self.changes[place]
         elif result is not None:

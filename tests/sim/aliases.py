@@ -1,6 +1,6 @@
 """A queue that two protocols share: a beanstalk tube and a Gearman function of one life.
 
-In a few lives an alias is set by a call, as programs do it; then a beanstalk client puts jobs and
+In a few lives an alias is set by a call, as programs do; then a beanstalk client puts jobs and
 Gearman workers do them. The judging is in `verdicts_aliases`.
 """
 
@@ -25,18 +25,18 @@ from tests.sim.world import World
 SHARE: Final = 0.12
 NAME: Final = b"bridge"
 FUNCTION: Final = GEARMAN_PREFIX + NAME
-# What bodies begin with.
+# The beginning of the bodies.
 MARK: Final = b"bridge "
 RETRY_S: Final = 0.3
 PATIENCE_S: Final = 5.0
 WORKERS: Final = 2
-# Longer than any life: the time-outs of workers are to end reservations, and nothing else.
+# Longer than any life, so that only the time-outs of workers end reservations.
 TTR_S: Final = 4_000_000_000
 RECENT: Final = 5
 
 
 class Put:
-    """A job that was put. `job` is 0 as long as there is no answer."""
+    """A job that was put. `job` is 0 until the put is answered."""
 
     def __init__(self, visit: Connected, body: bytes, at_s: float) -> None:
         self.visit = visit
@@ -101,7 +101,7 @@ class Producer(Guest):
         luck = dice.random()
         known = [put.job for put in self.puts if put.job]
         if not self._used or luck < 0.02:
-            self.drop()  # it does nothing in another tube
+            self.drop()  # it works in no other tube
             return
         if luck < 0.2 and known:
             self._look(Look(dice.choice(known[-RECENT:]), now_s))
@@ -154,14 +154,14 @@ class Producer(Guest):
 
 
 class Bridge:
-    """The alias of one life, and those that use it; most lives have none."""
+    """The alias of one life, and the clients that use it; most lives have none."""
 
     def __init__(self, world: World, numbers: tuple[int, ...]) -> None:
         self.world = world
         self.numbers = numbers
         self.dice = random.Random(f"alias {world.seed}")
         self.wanted = self.dice.random() < SHARE
-        # The queue is a tube of beanstalk, or a function of Gearman; the alias is the other name.
+        # The queue is a tube of beanstalk or a function of Gearman; the alias is the other name.
         self.queue, self.alias = self.dice.choice(((NAME, FUNCTION), (FUNCTION, NAME)))
         self.is_set = False
         self.active = True
@@ -199,7 +199,7 @@ class Bridge:
         if attempt != self._attempt or self.is_set:
             return
         if call.failure or call.results != [c.OK]:
-            # No majority, or a machine of a version that has no aliases.
+            # There is no majority, or the machine's version has no aliases.
             self.world.clock.after(RETRY_S, lambda: self._again(attempt))
             return
         self.is_set = True
@@ -213,7 +213,7 @@ class Bridge:
             worker.calm = not self.active
 
     def calm(self) -> None:
-        """No more is put; workers end what there is."""
+        """End all puts; workers finish the jobs there are."""
         self.active = False
         for producer in self.producers:
             producer.active = False
@@ -222,7 +222,7 @@ class Bridge:
 
     @property
     def restless(self) -> str:
-        """What still is to happen; empty if there is nothing."""
+        """A description of pending work; empty if there is none."""
         queue = self.world.witness.machine.queue.tubes.get(self.queue)
         if queue is not None and self.workers and (queue.ready_count or queue.reserved_count):
             sleeps = sum(worker.asleep for worker in self.workers)

@@ -1,8 +1,8 @@
-"""Beanstalk clients with tokens: right, revoked or wrong ones, or none; some are users by rule.
+"""Beanstalk clients with tokens: valid, revoked or wrong ones, or none; some are users by rule.
 
-They share some queues with each other and with no other client; `stewards` change what they may do
-there. Some keep their sessions, and resume them with this token or that. What each was told is
-noted; the judging is in `verdicts_users`.
+They share queues with each other and with no other client; `stewards` change their rights there.
+Some keep their sessions and resume them with the same or another token. Requests and answers are
+recorded; the judging is in `verdicts_users`.
 """
 
 import random
@@ -19,16 +19,16 @@ from tests.sim.history import WORDS, Connected
 from tests.sim.world import World
 
 TUBES: Final = (b"vault", b"vault", b"vault-a", b"vault-b", b"safe")
-# Nobody puts jobs into it: waits for its jobs are long.
+# No client puts jobs into this queue, so waits for its jobs are long.
 EMPTY: Final = b"vault-empty"
-# How their bodies begin.
+# The beginning of their bodies.
 MARK: Final = b"vault "
-# Names in certificates; the empty one is of no certificate.
+# Names in certificates; the empty name stands for no certificate.
 CERTIFICATES: Final = (b"", b"one.example", b"two.example")
 HELD_MAX: Final = 3
 PACE: Final = 10.0
 TTRS_S: Final = (1, 2, 60, 60)
-# Of all jobs, those that were put last are asked about.
+# Clients ask about the newest jobs, up to this number.
 RECENT: Final = 12
 _LATER: Final = frozenset({b"INTERNAL_ERROR", b"UNKNOWN_COMMAND"})
 ANSWERS: Final[dict[str, frozenset[bytes]]] = {
@@ -43,14 +43,14 @@ ABOUT_USED: Final = ("peek-ready", "peek-delayed", "peek-buried")
 
 
 class Keyring:
-    """Every token that was ever to be one, and whose; most of them are dropped by and by."""
+    """Every token that was ever drawn, with its user; most are dropped in time."""
 
     def __init__(self) -> None:
         self.drawn: dict[bytes, str] = {}
-        self.dropped: set[bytes] = set()  # ... that somebody asked to drop
+        self.dropped: set[bytes] = set()  # tokens whose removal was requested
 
     def draw(self, dice: random.Random, user: str) -> bytes:
-        """A token for a user: a new one, or once in a while another user's."""
+        """Return a token for a user: a new one, or sometimes another user's."""
         if self.drawn and dice.random() < 0.1:
             return self.any(dice)
         token = dice.randbytes(8).hex().encode()
@@ -58,7 +58,7 @@ class Keyring:
         return token
 
     def any(self, dice: random.Random) -> bytes:
-        """One of them; more often one that should be good, and a later one."""
+        """Return a token, more often one that should be valid, and a recent one."""
         tokens = list(self.drawn)
         if dice.random() < 0.75:
             tokens = [token for token in tokens if token not in self.dropped] or tokens
@@ -78,16 +78,16 @@ class Ask:
         self.kind = kind
         self.args = args
         self.body = b""
-        self.certificate = b""  # the name in that of its client
-        self.job = 0  # what a put made, or a reserve got
+        self.certificate = b""  # the name in the client's certificate
+        self.job = 0  # the job that a put made or a reserve got
         self.at_s = at_s
-        self.known_s = 0.0  # of what its node has applied by then, when anybody did that first
+        self.known_s = 0.0  # when its node's newest entry at `at_s` was first applied
         self.done_s = float("inf")
-        self.word = b""  # empty for good: the connection ended first
+        self.word = b""  # stays empty if the connection ended first
 
     @property
     def session(self) -> tuple[int, int, int]:
-        """Of its connection."""
+        """The session of its connection."""
         return self.visit.place, self.visit.incarnation, self.visit.number
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class Ask:
 
 
 class Bearer(Guest):
-    """One client; `known` are the ids of all jobs that any of them has put."""
+    """One client; `known` has the ids of all jobs that any bearer has put."""
 
     protocol = "beanstalk"
 
@@ -114,15 +114,15 @@ class Bearer(Guest):
         self.waiting: deque[Ask] = deque()
         self.held: dict[int, None] = {}
         self.bodies = 0
-        # What its session uses and watches, as far as it was told on this connection.
+        # The tubes that its session uses and watches, as confirmed on this connection.
         self.used = DEFAULT_TUBE
         self.watched: dict[bytes, None] = {}
         self._certificate = b""
-        self._puts = 0.0  # how often it puts a job, of the times in which it could
-        self._secret = b""  # of its session, if that is kept
-        self._token = b""  # with which it came last
+        self._puts = 0.0  # probability of a put when it could put
+        self._secret = b""  # secret of its session, if the session is kept
+        self._token = b""  # its newest token
         self._parser = ReplyParser()
-        self._first: list[tuple[Any, ...]] = []  # what it says at the beginning
+        self._first: list[tuple[Any, ...]] = []  # requests at the beginning of a connection
 
     @property
     def quiet(self) -> bool:
@@ -131,7 +131,7 @@ class Bearer(Guest):
 
     @property
     def waits_with(self) -> bytes:
-        """The token with which it came, if it waits for a job."""
+        """Its token, if it waits for a job; empty otherwise."""
         is_waiting = bool(self.waiting) and self.waiting[-1].kind == "reserve-with-timeout"
         return self._token if is_waiting else b""
 
@@ -161,7 +161,7 @@ class Bearer(Guest):
         self.waiting.clear()
 
     def _pick(self) -> bytes:
-        """A token; mostly one that was good once."""
+        """Return a token, mostly one that was valid at some time."""
         dice = self.dice
         if self._token and dice.random() < (0.7 if self._secret else 0.4):
             return self._token
@@ -193,7 +193,7 @@ class Bearer(Guest):
         else:
             self._ask(self._any())
         if dice.random() < 0.02:
-            self.drop()  # in the middle of it
+            self.drop()  # with requests open
 
     def _any(self) -> tuple[Any, ...]:
         dice, luck = self.dice, self.dice.random()
@@ -254,7 +254,7 @@ class Bearer(Guest):
             raise Violation(f"bearer {self.number}: {error}") from error
 
     def _was_told(self) -> bool:
-        """Whether this connection was answered before the machine knew of a request."""
+        """Whether this connection got an answer that precedes the commit of its request."""
         return any(
             ask.visit is self.visit and ask.word in (b"USING", b"WATCHING") for ask in self.asks
         )
@@ -263,12 +263,12 @@ class Bearer(Guest):
         word, numbers, body = reply
         if not self.waiting:
             if word in (b"OUT_OF_MEMORY", b"DENIED"):
-                return  # what was said to be done was refused: the connection ends
+                return  # an answered request was refused later: the connection ends
             raise Violation(f"bearer {self.number} got {reply!r} for nothing")
         ask = self.waiting.popleft()
         if word not in ANSWERS[ask.kind] and word != b"OUT_OF_MEMORY":
             if word == b"DENIED" and self._was_told():
-                self.waiting.clear()  # as above, with other requests behind it (life 2216)
+                self.waiting.clear()  # the same, with other requests behind it (life 2216)
                 return
             raise Violation(f"a wrong reply: {reply!r} to {ask!r}")
         ask.word, ask.done_s = word, self.world.clock.now_s
@@ -298,5 +298,5 @@ class Bearer(Guest):
 
 
 def _beside(kind: str) -> tuple[int, ...]:
-    """What follows a job in a request."""
+    """Return the arguments that follow the job in a request."""
     return {"release": (1, 0), "bury": (1,)}.get(kind, ())

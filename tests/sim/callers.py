@@ -1,7 +1,7 @@
-"""Programs that put keyed jobs by calls, and repeat a call at any node until it is answered.
+"""Programs that put keyed jobs by gRPC calls, and repeat a call at any node until it is answered.
 
-Belongs here: what such a program does, and the one rule about it: a key makes one job, whatever
-dies meanwhile. Everything else about those jobs is judged with the jobs of clients.
+Belongs here: such programs, and the one rule about them: a key makes one job, whatever dies
+meanwhile. Everything else about those jobs is judged with the jobs of clients.
 """
 
 import random
@@ -16,22 +16,22 @@ from tests.sim.host import SimHost
 from tests.sim.witness import Witness
 from tests.sim.world import World
 
-# The bodies of these jobs begin so; behind it stand the key, a space, and the attempt.
+# The bodies of these jobs: this mark, the key, a space, and the attempt.
 MARK: Final = b"call "
-# Nobody watches it: clients that had these jobs in hand would do less else.
+# No client watches this tube: clients that held these jobs would do less of everything else.
 TUBE: Final = b"calls"
 PATIENCE_S: Final = 20.0
 RETRY_S: Final = 0.2
-# A caller goes on to other keys, or repeats the last ones although they were answered.
+# The probability that a caller repeats its last keys although they were answered.
 REPEATS: Final = 0.3
 
 
 class Told(NamedTuple):
-    """What a caller was told about a key, and when (true seconds)."""
+    """An answer to a caller about a key, and its time (true seconds)."""
 
     key: bytes
     job: int
-    known: bool  # it was a duplicate
+    known: bool  # the put was a duplicate
     at_s: float
 
 
@@ -79,7 +79,7 @@ class Caller:
             call.put(TUBE, 1, 0, 60, b"%b%b %d" % (MARK, key, attempt), key)
 
     def _again(self, attempt: int) -> None:
-        """No answer came: the node is gone, or the caller is tired of it."""
+        """Repeat a call that got no answer: its node is gone, or the caller lost patience."""
         if attempt == self._attempt:
             self._attempt += 1
             self.world.clock.after(RETRY_S * self.dice.random(), self._try)
@@ -102,7 +102,7 @@ class Caller:
 
 
 def judge(callers: Iterable[Caller], witness: Witness) -> None:
-    """Raise Violation if a key has made more than one job, or another than was told."""
+    """Raise Violation if a key has made more than one job, or another job than was answered."""
     made: dict[bytes, list[int]] = defaultdict(list)
     for job, body in witness.bodies.items():
         if body.startswith(MARK):

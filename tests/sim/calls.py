@@ -1,7 +1,7 @@
-"""What the witness sees of qless: every call in the order of the log, its result, its messages.
+"""The witness's record of qless: every call in the order of the log, its result, its messages.
 
-Belongs here: how a machine is watched while it applies calls. Who made them is in `qless`, what
-they may say is judged in `verdicts_qless`.
+Belongs here: watching a machine while it applies calls. Clients are in `qless`; their answers are
+judged in `verdicts_qless`.
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,7 +21,7 @@ Session = tuple[int, int, int]
 
 
 class Made(NamedTuple):
-    """A call that may change something, as it was applied. `at_s` is when that was first."""
+    """A call that may change something, as it was applied. `at_s` is when that first happened."""
 
     session: Session  # origin, incarnation, number
     call: int
@@ -39,11 +39,11 @@ class Calls:
         self.made: list[Made] = []
         self.messages: list[tuple[float, Message]] = []
         self._new: list[Made] = []
-        machine.qless.heard = True  # so that it makes messages, as for a client that listens
+        machine.qless.heard = True  # so that it makes messages, as for a subscribed client
         _WATCHED[machine] = self._new
 
     def applied(self, messages: list[Message], at_s: float) -> None:
-        """The machine has applied an entry, which published these."""
+        """Note the calls and the messages of an entry that the machine has just applied."""
         self.made += [one._replace(at_s=at_s) for one in self._new]
         self._new.clear()
         self.messages += [(at_s, message) for message in messages]

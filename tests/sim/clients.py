@@ -1,8 +1,8 @@
 """Simulated beanstalk clients: real bytes of the protocol, random but repeatable behaviour.
 
-Each client does one thing after the other, as real ones do, sometimes several in a pipeline; it
-breaks its connection, half-closes it, does not read, and goes to another node when its own is gone.
-What it saw is in `history`; nothing is judged here.
+Like real clients, each does one thing after the other, sometimes several in a pipeline. It breaks
+its connection, half-closes it, stops reading, and goes to another node when its own is gone. What
+it saw is recorded in `history`; nothing is judged here.
 """
 
 import random
@@ -18,7 +18,7 @@ from tests.sim.wire import Wire
 from tests.sim.world import World
 
 TUBES: Final = (b"default", b"default", b"one", b"two")
-# Nobody waits for ever for a command's answer; for a job they do.
+# The longest wait for the reply to a command; waits for jobs have no limit.
 PATIENCE_S: Final = 20.0
 RETRY_S: Final = 0.2
 ABOUT_JOBS: Final = ("peek", "stats-job", "kick-job", "delete", "reserve-job", "touch")
@@ -33,7 +33,7 @@ class Client:
         self.world = world
         self.number = number
         self.history = history
-        self.known = known  # ids that any client has heard of
+        self.known = known  # ids of jobs that any client has seen
         self.dice = random.Random(world.seed * 1009 + number)
         self.role = self.dice.choice(("producer", "worker", "worker", "mixed"))
         self.active = True
@@ -44,7 +44,7 @@ class Client:
         self.used = b"default"
         self.watched: dict[bytes, None] = {}
         self.bodies = 0
-        # ... as far as it was told.
+        # The same, as far as replies have confirmed it.
         self._told_used = self.used
         self._told_watched: dict[bytes, None] = {}
         self._parser = ReplyParser()
@@ -77,7 +77,7 @@ class Client:
         self._later()
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Take bytes of the node."""
+        """Take bytes from the node."""
         if wire is not self.wire:
             return
         self.world.trace.update(data)
@@ -93,7 +93,7 @@ class Client:
             self._later()
 
     def ended(self, wire: Wire) -> None:
-        """The node's side is gone."""
+        """Note that the node's side is gone."""
         if wire is self.wire:
             self._forget()
 
@@ -115,7 +115,7 @@ class Client:
             self._forget()
 
     def half_close(self) -> None:
-        """Send nothing more, and read what still comes."""
+        """Send nothing more, and read the remaining replies."""
         if self.wire is not None and not self._ending:
             self.world.counts["half closes"] += 1
             self._ending = True
@@ -123,7 +123,7 @@ class Client:
 
     @property
     def left_alone(self) -> bool:
-        """Whether it has asked for the end, and has every answer, and is still connected."""
+        """Whether it asked for the end and has every answer, but is still connected."""
         return self.wire is not None and self._ending and not self.waiting
 
     def not_reading(self, seconds: float) -> None:
@@ -136,7 +136,7 @@ class Client:
     # --- requests ---------------------------------------------------------------------------------
 
     def send(self, *requests: tuple[Any, ...]) -> None:
-        """Send requests in one go: (kind, argument...), or ("put", pri, delay, ttr, body)."""
+        """Send requests in one write: (kind, argument...), or ("put", pri, delay, ttr, body)."""
         wire, connected = self.wire, self.connected
         assert wire is not None and connected is not None
         data = b""
@@ -158,7 +158,7 @@ class Client:
                 self.world.counts["quits"] += 1
             else:
                 self.waiting.append(op)
-        while data:  # the network cuts where it likes
+        while data:  # the network may split it anywhere
             size = len(data) if self.dice.random() < 0.7 else self.dice.randint(1, len(data))
             wire.send(data[:size])
             data = data[size:]
@@ -167,7 +167,7 @@ class Client:
             self.world.clock.after(PATIENCE_S, lambda: self._give_up(last))
 
     def _follow_again(self, told: Op) -> None:
-        """A tube was not made: what stands behind that request has other tubes than it seemed."""
+        """Apply a reply to the confirmed tubes; a refusal corrects the tubes of later requests."""
         if told.word != b"INTERNAL_ERROR":
             used, watched = self.used, self.watched
             self.used, self.watched = self._told_used, self._told_watched
@@ -183,7 +183,7 @@ class Client:
             self._follow(op.kind, op.args)
 
     def _follow(self, kind: str, args: Sequence[Any]) -> None:
-        """Know the session's state as the node will have it."""
+        """Follow the state that the session will have at the node."""
         if kind == "use":
             self.used = args[0]
         elif kind == "watch":
@@ -250,7 +250,7 @@ class Client:
         else:
             self.send(self._any())
         if dice.random() < 0.01:
-            self.drop()  # in the middle of it
+            self.drop()  # with requests open
 
     def _any(self) -> tuple[Any, ...]:
         dice = self.dice
@@ -272,7 +272,7 @@ class Client:
         return ("reserve-with-timeout", dice.choice((0, 0, 1, 1, 3)))
 
     def _row(self) -> list[tuple[Any, ...]]:
-        """Reserves in a row, which take jobs together."""
+        """Return several reserves in a row, which take jobs together."""
         return [self._reserve() for _ in range(self.dice.randint(2, 12))]
 
     def _put(self) -> tuple[Any, ...]:

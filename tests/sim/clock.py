@@ -1,6 +1,6 @@
-"""Virtual time: a heap of callbacks. Everything that happens in a simulation happens here.
+"""Virtual time: a heap of callbacks that runs everything in a simulation.
 
-No randomness: equal times run in the order in which they were scheduled.
+There is no randomness here: callbacks of equal times run in the order in which they were scheduled.
 """
 
 import heapq
@@ -10,7 +10,7 @@ Callback = Callable[[], None]
 
 
 class Clock:
-    """Seconds that pass only by running what is scheduled."""
+    """A clock whose seconds pass only by running what is scheduled."""
 
     def __init__(self, now_s: float = 1000.0) -> None:
         self.now_s = now_s
@@ -18,12 +18,12 @@ class Clock:
         self._count = 0
 
     def at(self, time_s: float, callback: Callback) -> None:
-        """Run the callback at this time, or now if that is over."""
+        """Run a callback at the given time, or now if that time is over."""
         self._count += 1
         heapq.heappush(self._heap, (max(time_s, self.now_s), self._count, callback))
 
     def after(self, delay_s: float, callback: Callback) -> None:
-        """Run the callback when this time has passed."""
+        """Run a callback after a delay."""
         self.at(self.now_s + delay_s, callback)
 
     def run(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """A whole cluster of replicas in one process: real consensus, virtual time, network and disks.
 
-Belongs here: one node's outside world (`Node`), the cluster that holds them, and the checks that
-hold at every moment. Which faults happen when is decided by tests.
+Belongs here: the environment of one replica (`Node`), the cluster of all nodes, and the checks of
+what must hold at every moment. Tests decide which faults happen when.
 """
 
 import random
@@ -25,11 +25,11 @@ Applied = list[tuple[int, bytes]]
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A guarantee was broken."""
 
 
 class ListImage:
-    """An image of a machine that is the list of what it applied."""
+    """The image of a machine whose state is the list of the entries it applied."""
 
     def __init__(self, applied: Applied) -> None:
         self._chunks = [
@@ -43,7 +43,7 @@ class ListImage:
         return self._chunks.pop(0) if self._chunks else None
 
     def close(self) -> None:
-        """Forget it."""
+        """Drop the image."""
         self.closed = True
 
 
@@ -58,7 +58,7 @@ class Node:
         self.paused_until_s = 0.0
         self.dead_reason: str | None = None
         self.applied: Applied = []
-        self.proposed: dict[int, bytes] = {}  # index -> entry, of this life
+        self.proposed: dict[int, bytes] = {}  # index -> entry, proposed in this life
         self.applies = 0
         self.turns = 0
         self._waking = False
@@ -75,7 +75,7 @@ class Node:
         self._timer()
 
     def stop(self) -> None:
-        """Never run anything of this node again."""
+        """Stop for good: no callback of this node runs any more."""
         self.alive = False
 
     # --- Callbacks -------------------------------------------------------------------------------
@@ -85,21 +85,21 @@ class Node:
         return self.cluster.clock.now_s * self.cluster.rates.get(self.name, 1.0)
 
     def random(self) -> float:
-        """Return a seeded number."""
+        """Return a seeded random number."""
         return self._random.random()
 
     def send(self, peer: str, message: bytes) -> bool:
-        """Send through the network."""
+        """Send a message through the network."""
         return self.cluster.network.send(self.name, peer, message)
 
     def flush(self) -> None:
-        """Nothing is collected: every message travels at once."""
+        """Do nothing: every message is sent at once."""
 
     def committed(self) -> None:
-        """Propose nothing: what is proposed is the test's business."""
+        """Propose nothing: tests decide what is proposed."""
 
     def apply(self, index: int, term: int, entry: bytes) -> None:
-        """Apply to the list, and compare with what every other node applied there."""
+        """Append an entry to the list; other nodes must have applied the same at its index."""
         if entry in self.cluster.poison:
             raise ValueError("poison")
         first = self.cluster.committed.setdefault(index, (term, entry))
@@ -117,14 +117,14 @@ class Node:
         return ListImage(list(self.applied))
 
     def image_bytes(self) -> int:
-        """Return what the entries take."""
+        """Return the size of all entries."""
         return sum(len(entry) for _, entry in self.applied)
 
     def log(self, line: str) -> None:
-        """Nobody reads it."""
+        """Drop the line."""
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
-        """Take a list over."""
+        """Replace the list by the one of a snapshot."""
         self.applied = [
             (index, entry)
             for chunk in chunks
@@ -135,7 +135,7 @@ class Node:
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
-        """Stream a peer's snapshot over virtual time, as long as there is a link."""
+        """Stream a peer's snapshot over virtual time while there is a link."""
         source = self.cluster.nodes.get(peer)
         found = source.replica.snapshot_source() if source is not None else None
         chunks = None if found is None or found[0].index < index else found[1]
@@ -161,7 +161,7 @@ class Node:
         return network.is_linked(self.name, peer) and (self.name, peer) not in network.cut
 
     def wake(self) -> None:
-        """Turn soon."""
+        """Schedule a turn soon."""
         if not self._waking:
             self._waking = True
             delay_s = self.cluster.turn_delay_s * self._random.random()
@@ -176,11 +176,11 @@ class Node:
                 raise Violation(f"{holder} and {self.name} both lead term {term}")
 
     def rejoined(self) -> None:
-        """Remember it for the next start."""
+        """Start without `rejoin` from now on."""
         self.cluster.rejoin.discard(self.name)
 
     def fatal(self, reason: str) -> None:
-        """Remember why, and stop."""
+        """Note the reason, and stop."""
         self.dead_reason = reason
         self.alive = False
         self.cluster.deaths.append((self.name, reason))
@@ -188,26 +188,26 @@ class Node:
     # --- Receiver --------------------------------------------------------------------------------
 
     def receive(self, peer: str, message: bytes) -> None:
-        """Take a message, at once or after the pause."""
+        """Receive a message, at once or after the pause."""
         self._do(lambda: self.replica.receive(peer, message))
 
     def connected(self, peer: str) -> None:
-        """Take a link."""
+        """Note a new link."""
         self._do(lambda: self.replica.connected(peer))
 
     def disconnected(self, peer: str) -> None:
-        """Lose a link."""
+        """Note that a link is gone."""
         self._do(lambda: self.replica.disconnected(peer))
 
     def turn(self) -> None:
-        """Let the replica turn."""
+        """Run one turn of the replica."""
         self.turns += 1
         self.replica.turn()
         self.replica.slice_image()
         self.cluster.check()
 
     def pause(self, seconds: float) -> None:
-        """Do nothing for a while, as under SIGSTOP: messages wait, timers are late."""
+        """Stand still for a while, as under SIGSTOP: messages wait, timers are late."""
         clock = self.cluster.clock
         self.paused_until_s = clock.now_s + seconds
         clock.after(seconds, self._go_on)
@@ -244,7 +244,7 @@ class Node:
 
 
 class Cluster:
-    """Nodes, the world between them, and what was promised."""
+    """Nodes, the network and disks between them, and what was acknowledged."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class Cluster:
         self.fetch_step_s = 0.002
         self.in_flight_max = 8
         self.rates: dict[str, float] = {}
-        self.rejoin: set[str] = set()  # nodes with a new disk that do not count yet
+        self.rejoin: set[str] = set()  # nodes with a new disk that do not vote yet
         self.committed: dict[int, tuple[int, bytes]] = {}
         self.acknowledged: set[bytes] = set()
         self.leaders: dict[int, str] = {}
@@ -304,18 +304,18 @@ class Cluster:
         return node
 
     def crash(self, name: str) -> None:
-        """Lose a node with what its disk had not synced."""
+        """Kill a node; its disk loses what was not synced."""
         node = self.nodes.pop(name)
         node.stop()
         self.network.leave(name)
         node.disk.crash()
 
     def restart(self, name: str) -> Node:
-        """Crash and start."""
+        """Crash and start a node."""
         self.crash(name)
         return self.start(name)
 
-    # --- what tests ask for ----------------------------------------------------------------------
+    # --- for tests -------------------------------------------------------------------------------
 
     def leader(self) -> Node | None:
         """Return the leader of the highest term, if it has committed in it."""
@@ -337,7 +337,7 @@ class Cluster:
         return node
 
     def propose(self, node: Node, size: int = 0) -> bytes:
-        """Propose an entry that never was proposed before."""
+        """Propose an entry that was never proposed before."""
         self.count += 1
         entry = b"%08d" % self.count + b"x" * size
         index = node.replica.propose(entry)
@@ -356,7 +356,7 @@ class Cluster:
         return entries
 
     def converge(self, limit_s: float = 20.0) -> None:
-        """Wait until all nodes have a leader and the same state; then check everything."""
+        """Wait until all nodes follow a leader and have the same state, then check the history."""
         assert self.clock.run_until(self._is_equal, limit_s), f"not equal: {self.describe()}"
         self.check_history()
 
@@ -378,7 +378,7 @@ class Cluster:
             raise Violation(f"a node stopped itself: {self.deaths}")
 
     def check_history(self) -> None:
-        """Check that all nodes have the same, everything acknowledged, and nothing twice."""
+        """Check that all nodes agree, no acknowledged entry is lost, and none is applied twice."""
         states = {name: node.applied for name, node in self.nodes.items()}
         first = next(iter(states.values()))
         for name, state in states.items():

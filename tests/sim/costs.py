@@ -1,8 +1,8 @@
-"""What work costs: a loop that is busy takes no input, and no turn may be long.
+"""Processor time in the simulation: a busy loop reads no input, and no turn may be long.
 
-Time stands while a callback of a simulated node runs; what the callback did is charged to the loop
-afterwards. The prices are those of interpreted nodes on one of the machines of bench/, rounded.
-Only what grows with what clients send or have stored is charged.
+Virtual time stands still while a callback of a simulated node runs; the cost of the callback is
+charged to the loop afterwards. The prices are those of interpreted nodes on one of the machines of
+bench/, rounded. Only work that grows with what clients send or have stored is charged.
 """
 
 from typing import Any, Final
@@ -14,24 +14,24 @@ CALLBACK_US: Final = 5.0
 ENTRY_US: Final = 30.0
 COMMAND_US: Final = 2.5
 TRANSITION_US: Final = 3.4  # a kicked job
-LOOK_US: Final = 0.15  # at a job, when an order is searched or made anew
+LOOK_US: Final = 0.15  # at a job, when an order is searched or rebuilt
 ENTRY_BYTE_US: Final = 0.002
 FRAME_BYTE_US: Final = 0.002
 CLIENT_BYTE_US: Final = 0.002
 CLIENT_LINE_US: Final = 6.0
 IMAGE_BYTE_US: Final = 0.002
-# A loop that is busy for less takes its input all the same: each wait is an event of the clock.
+# A loop that is busy for less reads its input anyway, because each wait is an event of the clock.
 GRAIN_S: Final = 0.0005
 
 
 class Meter:
-    """What the present callback of any node has cost so far."""
+    """The cost of the current callback of any node so far."""
 
     def __init__(self) -> None:
         self.us = 0.0
 
     def take(self) -> float:
-        """Return it, and begin anew."""
+        """Return the cost and reset it to zero."""
         us, self.us = self.us, 0.0
         return us
 
@@ -40,9 +40,9 @@ METER: Final = Meter()
 
 
 class CountedJobs(Jobs):
-    """The table of all jobs, which knows how often one was looked for, and which are new.
+    """The table of all jobs, with a count of look-ups and a list of new jobs.
 
-    `born` has the jobs that were added since somebody cleared it.
+    `born` has the jobs that were added since it was last cleared.
     """
 
     looks = 0
@@ -63,7 +63,7 @@ class CountedJobs(Jobs):
 
 
 def of_entry(size: int, commands: int, transitions: int, looks: int) -> float:
-    """What it costs to apply an entry."""
+    """Return the cost of applying an entry, in microseconds."""
     return (
         ENTRY_US
         + ENTRY_BYTE_US * size
@@ -74,7 +74,7 @@ def of_entry(size: int, commands: int, transitions: int, looks: int) -> float:
 
 
 def of_input(data: bytes) -> float:
-    """What it costs to take bytes of a client."""
+    """Return the cost of reading bytes of a client, in microseconds."""
     return CLIENT_BYTE_US * len(data) + CLIENT_LINE_US * data.count(b"\n")
 
 

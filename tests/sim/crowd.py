@@ -1,6 +1,6 @@
-"""All clients of other protocols in one life: who they are, when they are quiet, and who judges.
+"""All clients of other protocols in one life: their creation, when they are quiet, their judges.
 
-What each does is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers`, `retriers` and
+The behaviour of each is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers`, `retriers` and
 `stewards`, the judging in the files `verdicts_*` (`keepers` judge what they see).
 """
 
@@ -42,11 +42,11 @@ WORKERS: Final = 4
 PATRONS: Final = 4
 LABORERS: Final = 3
 KEEPERS: Final = 3
-# Their numbers, beside those of beanstalk's clients.
+# Numbers of these clients begin here, behind those of beanstalk's clients.
 FIRST_NUMBER: Final = 100
-# Whose frontends are whole; the others are not there yet.
+# The protocols whose frontends are complete.
 SPOKEN: Final[tuple[str, ...]] = ("gearman", "workq", "qless")
-# The machine version that brings them.
+# The machine version that introduced them.
 SINCE: Final = 4
 
 
@@ -68,13 +68,12 @@ class Crowd:
         self.keepers: list[Keeper] = []
         self.overseers: list[Overseer] = []
         self.stewards: list[Steward] = []
-        # By the numbers of workers: what each slept beside when somebody looked last.
         # By worker number: its naps, the pauses of its node and the first ready job, and the index
-        # that its node had applied when `look` found these first.
+        # that its node had applied when `look` first found these.
         self._beside: dict[int, tuple[tuple[int, ...], int]] = {}
 
     def begin(self) -> None:
-        """Let them come."""
+        """Create the clients."""
         world, numbers = self.world, iter(range(FIRST_NUMBER, 2 * FIRST_NUMBER))
         if "gearman" in SPOKEN:
             self.submitters += [
@@ -114,11 +113,11 @@ class Crowd:
                 ]
 
     def look(self) -> None:
-        """No worker sleeps for long beside a job that its own node knows to be ready.
+        """Check that no worker sleeps for long beside a job that its own node knows to be ready.
 
-        One whose PRE_SLEEP the node has not read does not sleep: it stands behind something that
-        only a majority can answer. A node that has applied nothing between two looks may be behind:
-        by its time the rate of a queue allows no job yet (life 1519).
+        A worker whose PRE_SLEEP the node has not read does not sleep: the packet waits behind a
+        request that only a majority can answer. A node that applied nothing between two looks may
+        be behind: at its time the rate of a queue may not allow a job yet (life 1519).
 
         Raises:
             Violation: a worker sleeps beside the same job as at an earlier look, and its node has
@@ -147,7 +146,7 @@ class Crowd:
                 self._beside[worker.number] = (beside, index)
 
     def calm(self) -> None:
-        """No more is asked for; workers end what there is, each of them all it gets."""
+        """Start no new requests, and let workers complete all remaining jobs."""
         for guest in (
             *(*self.submitters, *self.patrons, *self.laborers),
             *(*self.subscribers, *self.keepers),
@@ -166,7 +165,7 @@ class Crowd:
 
     @property
     def restless(self) -> str:
-        """What still is to happen; empty if there is nothing."""
+        """A description of pending work; empty if there is none."""
         machine = self.world.witness.machine
         if machine.version < SINCE:
             return ""
@@ -191,11 +190,11 @@ class Crowd:
         return next((bridge.restless for bridge in self.bridges if bridge.restless), "")
 
     def judge(self, estimated: bool, undisturbed: bool) -> None:
-        """Raise Violation if a promise to one of them was broken.
+        """Raise Violation if a guarantee to one of these clients was broken.
 
         Args:
-            estimated: cluster time went on by an estimate of a downtime.
-            undisturbed: nothing happened to nodes, links and disks in this life.
+            estimated: cluster time advanced by an estimate of a downtime.
+            undisturbed: no faults of nodes, links or disks happened in this life.
         """
         world = self.world
         witness = world.witness
@@ -216,7 +215,7 @@ class Crowd:
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]
 
     def _given(self) -> Iterator[tuple[Connected, float, object]]:
-        """To whom the jobs were given, and when they were asked for."""
+        """Yield each job that was given out: its client, the time of the request, the record."""
         for request in self.ledger.requests:
             if request.kind == "lease" and request.ok:
                 yield request.visit, request.at_s, request
@@ -229,7 +228,7 @@ class Crowd:
 
 
 def _judge_policies(overseer: Overseer, undisturbed: bool) -> None:
-    """Go through the life once more: by its events, and what administrators did between them."""
+    """Replay the life by its events, with the commands of administrators between them."""
     recount = Recount(overseer.world.witness)
     changes = ChangeJudge(recount, overseer.orders)
     policies = PolicyJudge(recount, overseer.orders, overseer.requests)
@@ -256,7 +255,7 @@ def _judge_policies(overseer: Overseer, undisturbed: bool) -> None:
 
 
 def _judge_users(steward: Steward) -> None:
-    """Go through the log once more: with a model of rights beside each command."""
+    """Replay the log, with a model of rights beside each command."""
     hosts = steward.world.hosts
     machines = {name: host.node.context.machine for name, host in hosts.items()}
     judge = UserJudge(steward.world.witness, machines)

@@ -1,7 +1,7 @@
-"""Flipped bits in the files of a stopped node: it must refuse to start.
+"""Flipped bits in the files of a stopped node: the node must refuse to start.
 
-Only bytes of which something later proves that they were durable are damaged. The last batch of
-the log is cut if it is torn, and nothing can tell a torn one from a damaged one.
+Only bytes that later bytes prove to have been durable are damaged. The last batch of the log is cut
+if it is torn, and a damaged batch looks like a torn one.
 """
 
 import random
@@ -15,7 +15,7 @@ SMALL: Final = ("identity", "clock", "peers")
 
 
 def flip(disk: Disk, name: str, dice: random.Random) -> str | None:
-    """Flip a bit of a node's files; returns which file's, or None if there is nothing to damage."""
+    """Flip a bit of a node's files; returns the path, or None if nothing can be damaged."""
     places: list[tuple[str, int]] = []
     kind = dice.random()
     if kind < 0.6:
@@ -36,7 +36,7 @@ def flip(disk: Disk, name: str, dice: random.Random) -> str | None:
 
 
 def _log(disk: Disk, directory: str) -> list[tuple[str, int]]:
-    """The segments, and up to where each is proved to have been durable once."""
+    """Return the segments, each with the length that is proved to have been durable."""
     places: list[tuple[str, int]] = []
     names = segment_names(disk, directory)
     for name in names:
@@ -52,4 +52,4 @@ def _log(disk: Disk, directory: str) -> list[tuple[str, int]]:
 
 
 def _ignore(at: int, kind: int, index: int, term: int, payload: bytes) -> None:
-    """Only the positions are of interest."""
+    """Ignore the record: only the positions matter."""

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets: what was not synced may be gone, or half there, after a crash.
+"""A disk in memory that forgets: after a crash, unsynced data may be gone or partly written.
 
 Implements `beanpole.storage.files.Files`. Names are as volatile as contents: a rename survives a
 crash only after `sync_directory`.
@@ -14,12 +14,12 @@ from beanpole.storage.files import LANE_LOG, LANES, Done, Handle, Work
 from tests.sim.clock import Clock
 
 SECTOR_BYTES = 512
-# A file takes whole blocks of a disk that has an end.
+# A file takes whole blocks of a disk with a capacity.
 BLOCK_BYTES = 4096
 
 
 class PowerLoss(Exception):
-    """The work was in the middle of a write when the machine died."""
+    """The machine died in the middle of a write."""
 
 
 class Killed(BaseException):
@@ -27,23 +27,23 @@ class Killed(BaseException):
 
 
 class Inode:
-    """The content of one file, and how to get back to what is durable."""
+    """The content of one file, and the changes that a crash may undo."""
 
     __slots__ = ("data", "pending")
 
     def __init__(self) -> None:
         self.data = bytearray()
-        # Not synced: (offset, new bytes, old bytes, old size); a cut has no new bytes.
+        # Not synced: (offset, new bytes, old bytes, old size); a truncation has no new bytes.
         self.pending: list[tuple[int, bytes | None, bytes, int]] = []
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write like pwrite: a gap is zeros."""
+        """Write like pwrite: a gap is filled with zeros."""
         old, size = bytes(self.data[offset : offset + len(data)]), len(self.data)
         self.pending.append((offset, data, old, size))
         self._put(offset, data)
 
     def write_synced(self, offset: int, data: bytes) -> None:
-        """Write and make exactly this range durable: no way back may touch it."""
+        """Write and make exactly this range durable: undoing older changes must not touch it."""
         self._put(offset, data)
         end = offset + len(data)
         for place, (start, new, old, size) in enumerate(self.pending):
@@ -52,12 +52,12 @@ class Inode:
             self.pending[place] = (start, new, old, max(size, end))
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Truncate the file."""
         self.pending.append((size, None, bytes(self.data[size:]), len(self.data)))
         self._cut(size)
 
     def crash(self, dice: random.Random) -> None:
-        """Go back to what is durable, then let some of the rest have reached the disk."""
+        """Return to the durable content, then apply a random part of the unsynced changes."""
         for offset, _, old, size in reversed(self.pending):
             self._cut(size)
             self._put(offset, old)
@@ -91,12 +91,12 @@ class Inode:
 
 
 def _blocks(size: int) -> int:
-    """Return what a file of this size takes."""
+    """Return the space that a file of this size takes."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _nobody() -> None:
-    """Whose process died was not told: nobody uses `calls_left` here."""
+    """Fail: without an owner of `killed`, `calls_left` must not be used."""
     raise AssertionError("nobody hears of a death beside the loop")
 
 
@@ -118,7 +118,7 @@ class DiskHandle:
         self._life = disk.life
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write all of it, or fail with a part of it written."""
+        """Write all bytes, or fail after writing a part of them."""
         self._check()
         self._disk.count_call()
         if self._disk.failing is not None:
@@ -129,7 +129,7 @@ class DiskHandle:
         self._check_room(offset + len(data), room)
 
     def write_synced(self, offset: int, data: bytes) -> None:
-        """Write and sync in one."""
+        """Write and sync in one call."""
         self._check()
         self._disk.count_call()
         self._disk.check_write(self._path)
@@ -144,7 +144,7 @@ class DiskHandle:
         self._disk.check_sync(self._path)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read, fewer only at the end."""
+        """Read; returns fewer bytes only at the end of the file."""
         self._check()
         return bytes(self._inode.data[offset : offset + size])
 
@@ -161,14 +161,14 @@ class DiskHandle:
         return len(self._inode.data)
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Truncate the file."""
         self._check()
         self._disk.count_call()
         self._disk.check_write(self._path)
         self._inode.truncate(size)
 
     def close(self) -> None:
-        """Close it; nothing becomes durable by that."""
+        """Close the file; this makes nothing durable."""
 
     def _check_room(self, size: int, room: int) -> None:
         if room < size:
@@ -185,21 +185,21 @@ class Disk:
     def __init__(self, clock: Clock, seed: int) -> None:
         self.life = 0
         self.latency_s = 0.0005
-        self.failing: OSError | None = None  # what every write and sync raises
-        # When a write or sync of the log failed: its owner has to end.
+        self.failing: OSError | None = None  # raised by every write and sync
+        # When a write or sync of the log first failed: the node has to end.
         self.failed_s: float | None = None
-        self.full_path = ""  # what is written to files below it finds no room
-        self.erred = False  # something failed in this life
-        self.refused = False  # ... and not because the disk has an end
+        self.full_path = ""  # writes to files below this path fail with ENOSPC
+        self.erred = False  # some call failed in this life
+        self.refused = False  # some call failed for another reason than the capacity
         self.syncs = 0
-        # What it holds, in blocks of files; None: it never ends. Set it at any time: what is there
-        # stays, also over a crash. `taken_bytes` is what somebody else has put there.
+        # Capacity in bytes, of whole blocks; None: unlimited. May be set at any time: files that
+        # exist stay, also over a crash. `taken_bytes` is space that other programs have taken.
         self.capacity_bytes: int | None = None
         self.taken_bytes = 0
-        # Calls that change or sync something before the one at which the process dies.
+        # Changing or syncing calls left before the one at which the process dies.
         self.calls_left: int | None = None
-        self.calls = 0  # of this kind
-        self.killed: Callable[[], None] = _nobody  # what to do if it dies beside its loop
+        self.calls = 0  # changing or syncing calls so far
+        self.killed: Callable[[], None] = _nobody  # called if the process dies in a lane
         self._clock = clock
         self._random = random.Random(seed)
         self._names: dict[str, Inode] = {}
@@ -211,7 +211,7 @@ class Disk:
     # --- faults ----------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Lose power: what is not synced is gone, or half there."""
+        """Lose power: unsynced data is gone or partly written."""
         self.calls_left = None
         for lane in self._lanes:
             if lane and self._random.random() < 0.5:
@@ -237,14 +237,14 @@ class Disk:
         self._directories.clear()
 
     def hasten(self, latency_s: float) -> None:
-        """Be as fast as this from now on, and finish what is in progress."""
+        """Set the latency, and finish what is in progress after it."""
         self.latency_s = latency_s
         for lane, works in enumerate(self._lanes):
             if works:
                 self._clock.after(latency_s, self._runner(lane, works[0]))
 
     def _begin(self, work: Work) -> None:
-        """Let the work write, and die before it syncs."""
+        """Let a work write, and lose power before it syncs."""
         self.dying = True
         try:
             work()
@@ -254,25 +254,25 @@ class Disk:
             self.dying = False
 
     def count_call(self) -> None:
-        """One more call that changes or syncs something; the process may die of it."""
+        """Count a call that changes or syncs something; the process may die at it."""
         self.calls += 1
         if self.calls_left is not None:
             if self.calls_left == 0:
-                raise Killed  # and at every further call, until the disk is told of the crash
+                raise Killed  # also at every further call, until `crash`
             self.calls_left -= 1
 
     @property
     def refuses_by_itself(self) -> bool:
-        """Whether it refuses for another reason than its end."""
+        """Whether the disk refuses calls for another reason than its capacity."""
         return bool(self.full_path) or self.failing is not None
 
     @property
     def used_bytes(self) -> int:
-        """What all files take."""
+        """The space that all files take."""
         return sum(_blocks(len(inode.data)) for inode in self._names.values())
 
     def room(self, inode: Inode, size: int) -> int:
-        """How large a file can be that is to have `size` bytes: less only on a full disk."""
+        """Return the size that a file of `size` bytes can have: less only on a full disk."""
         had = len(inode.data)
         if self.capacity_bytes is None or size <= had:
             return size
@@ -280,28 +280,28 @@ class Disk:
 
     @property
     def busy(self) -> bool:
-        """Whether a work is in progress or waits for its turn."""
+        """Whether a work is in progress or queued."""
         return any(self._lanes)
 
     def partly(self, size: int) -> int:
-        """How much of a write happens before it fails."""
+        """Return how many bytes of a write reach the disk before it fails."""
         return self._random.randint(0, size)
 
     def check_write(self, path: str = "") -> None:
-        """Raise what a test asked for."""
+        """Raise the error that a test asked for."""
         if self.full_path and path.startswith(self.full_path):
             self.erred = self.refused = True
             raise OSError(errno.ENOSPC, "no space left on device", path)
         if self.failing is not None:
             self.erred = self.refused = True
-            # A segment that is made ahead (.tmp) may fail: nobody was told that it is there.
+            # A segment that is made ahead (.tmp) may fail, because nothing relies on it yet.
             is_log = "/log/" in path and not path.endswith(".tmp")
             if is_log and self.failed_s is None and not self.dying:
                 self.failed_s = self._clock.now_s
             raise self.failing
 
     def check_sync(self, path: str = "") -> None:
-        """Raise what a test asked for, or die."""
+        """Raise the error that a test asked for, or lose power."""
         self.check_write(path)
         if self.dying:
             raise PowerLoss
@@ -317,7 +317,7 @@ class Disk:
         return len(lost)
 
     def flip(self, path: str, offset: int, mask: int = 1) -> None:
-        """Damage one bit of a file."""
+        """Flip bits of one byte of a file."""
         self._names[path].data[offset] ^= mask
 
     def size(self, path: str) -> int:
@@ -327,7 +327,7 @@ class Disk:
     # --- Files -----------------------------------------------------------------------------------
 
     def open(self, path: str, create: bool = False) -> Handle:
-        """Open a file; `create` makes a new one in its place."""
+        """Open a file; `create` makes a new file in its place."""
         if create:
             self.count_call()
             self.check_write(path)
@@ -341,7 +341,7 @@ class Disk:
         return sorted(name for name in names if "/" not in name)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is something of this name."""
+        """Return whether there is a file or directory of this name."""
         return path in self._names or path in self._directories
 
     def make_directory(self, path: str) -> None:
@@ -352,7 +352,7 @@ class Disk:
         self._directories.add(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Put one file in the place of another."""
+        """Rename a file, replacing the target."""
         self.count_call()
         self.check_write()
         self._names[target] = self._named(source)
@@ -365,13 +365,13 @@ class Disk:
         del self._names[path]
 
     def remove_slowly(self, path: str) -> None:
-        """Remove a file after it was cut: its readers find that out."""
+        """Truncate and remove a file: its readers notice."""
         self.count_call()
         self._named(path).truncate(0)
         self.remove(path)
 
     def settle(self) -> None:
-        """Nothing is written beside the lanes here."""
+        """Do nothing: all writes go through the lanes."""
 
     def sync_directory(self, path: str) -> None:
         """Make the names of a directory durable."""
@@ -384,13 +384,13 @@ class Disk:
                 self._durable_names[name] = inode
 
     def free_bytes(self, path: str) -> int:
-        """Return what is left of the capacity; plenty without one."""
+        """Return the free space of the capacity; 1 TiB without one."""
         if self.capacity_bytes is None:
             return 2**40
         return max(0, self.capacity_bytes - self.taken_bytes - self.used_bytes)
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
-        """Run the work after the disk's latency, one at a time in each lane."""
+        """Run a work after the disk's latency, one at a time in each lane."""
         self._lanes[lane].append((work, done))
         if len(self._lanes[lane]) == 1:
             self._clock.after(self.latency_s, self._runner(lane, self._lanes[lane][0]))
@@ -406,7 +406,7 @@ class Disk:
 
         def run() -> None:
             if life != self.life or not self._lanes[lane] or self._lanes[lane][0] is not item:
-                return  # the machine died, or it was done sooner than it seemed
+                return  # the machine died, or `hasten` finished it earlier
             work, done = item
             error: OSError | None = None
             try:

@@ -1,4 +1,4 @@
-"""Events in simulation: a plain encoding in place of Arrow's, and what must be readable at the end.
+"""Events in simulation: a plain encoding in place of Arrow's, and a check of what is readable.
 
 Every node's readable events are compared with those of the witness, which applied every entry once.
 """
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tests.sim.host import SimHost
 
 BATCH_ROWS: Final = 20
-# Where the tube's number stands in a record.
+# The position of the tube's number in a record.
 _TUBE: Final = slice(8, 12)
-# ... and the host's, and its kind, and its session among the fields.
+# The positions of the host's number and of the kind in a record, and of the session in its fields.
 _HOST: Final = slice(6, 8)
 _KIND: Final = 0
 _SESSION: Final = tuple(map(FIELDS.index, ("origin", "incarnation", "session")))
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     wall_us: int
     tube: bytes
     host: bytes  # empty if it is not known
-    external: list[Any]  # the space and the id of the job, if it has one
+    external: list[Any]  # the space and the id of the job, if it has an external id
     detail: list[Any]  # worker, reason and the client's clock, if they are known
     record: bytes
 
@@ -64,7 +64,7 @@ def rows(events: Events) -> Iterator[Row]:
 
 
 def encode(events: Events) -> list[EventBatch]:
-    """What `columns.encode` is on real nodes."""
+    """Encode events in batches, as `columns.encode` does on real nodes."""
     batches = []
     for part in events.parts(BATCH_ROWS):
         some = list(rows(part))
@@ -79,14 +79,14 @@ class EventWitness:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._names: dict[int, bytes] = {}
-        # The hosts with which sessions were opened: (origin, incarnation, session). No number is
-        # used a second time in an incarnation.
+        # The hosts with which sessions were opened, by (origin, incarnation, session). A number is
+        # used only once in an incarnation.
         self.hosts: dict[tuple[int, ...], bytes] = {}
 
     def applied(
         self, machine: "Machine", index: int, wall_us: int, sections: list[c.Section]
     ) -> None:
-        """The witness's machine has applied an entry, and its queue has only those events."""
+        """Take the events of an entry that the witness's machine has just applied."""
         queue = machine.queue
         for origin, incarnation, _, commands in sections:
             for command in commands if origin != c.LEADER else ():
@@ -107,7 +107,7 @@ class EventWitness:
                 self._check_host(row)
 
     def _check_host(self, row: Row) -> None:
-        """An event has the host with which its session was opened, as the log says it."""
+        """Check that an event has the host with which its session was opened in the log."""
         fields = RECORD.unpack(row.record)
         wanted = self.hosts.get(tuple(fields[place] for place in _SESSION), b"")
         if row.host != wanted:
@@ -116,10 +116,10 @@ class EventWitness:
             )
 
     def check(self, host: "SimHost", whole: bool) -> int:
-        """Compare what a node can give to readers; `whole`: nothing may be missing.
+        """Compare a node's readable events with these; `whole`: none may be missing.
 
         Returns:
-            How many events the node has.
+            The number of events the node has.
         """
         log, count = host.node.events, 0
         if log.end != len(self.rows):

@@ -1,7 +1,7 @@
-"""Random faults on a cluster, repeatable by seed: what happens when, and what must hold after.
+"""Random faults on a cluster of replicas, repeatable by seed, and the checks afterwards.
 
-One run lets proposals and reads flow while nodes crash, pause, are cut off and slowed, then heals
-everything and checks that nothing that was promised is lost and that all nodes agree.
+One run proposes and reads while nodes crash, pause, are cut off and slowed. It then heals
+everything and checks that nothing acknowledged is lost and that all nodes agree.
 """
 
 import random
@@ -45,7 +45,7 @@ class Run:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.lost_disk: str | None = None
-        self.fresh_disk: str | None = None  # the same, until the node was started on it
+        self.fresh_disk: str | None = None  # the same, until the node starts on it
 
     def play(self, seconds: float) -> None:
         """Let faults happen."""
@@ -108,7 +108,7 @@ class Run:
             node.replica.confirm(lambda: self._confirmed(node, seen))
 
     def _confirmed(self, node: Node, seen: int) -> None:
-        """Check that a confirmed leader knows all that was committed when it was asked (R9)."""
+        """Check that a confirmed leader knows everything committed when it was asked (R9)."""
         self.counts["confirmed"] += 1
         if node.replica.commit_index < seen:
             raise Violation(f"{node.name} confirmed at {node.replica.commit_index}, not {seen}")
@@ -192,7 +192,7 @@ class Run:
             self.counts["snapshots"] += 1
 
     def _lose_disk(self) -> None:
-        """Lose one node's disk, if no other one is lost or being won back."""
+        """Lose one node's disk, if no other disk is lost or being rebuilt."""
         nodes = self.cluster.nodes
         if len(nodes) < len(self.cluster.names):
             return
@@ -207,7 +207,7 @@ class Run:
 
 
 def world(seed: int, cluster: Cluster) -> None:
-    """Give every seed its own kind of network."""
+    """Configure a network by seed: delays, buffers, datagrams and clock rates."""
     dice = random.Random(seed * 31 + 5)
     network = cluster.network
     network.jitter_s = dice.choice((0.0, 0.002, 0.02))

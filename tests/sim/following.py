@@ -1,9 +1,8 @@
-"""The jobs of qless, followed through the calls of a life by rules of their own.
+"""The jobs of qless, followed through the calls of a life by independent rules.
 
-Belongs here: what must hold from one committed call to the next, whatever the machine thinks. A
-lock has one holder, a lost lock is announced, dependents run after, throttles are never exceeded,
-attempts count, and nothing that was acknowledged is lost. Only calls that the simulated clients
-make are known.
+Belongs here: what must hold from one committed call to the next, whatever the machine says. A lock
+has one holder, a lost lock is announced, dependents run later, throttles are never exceeded,
+attempts count, and nothing acknowledged is lost. Only calls that simulated clients make are known.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 RETRIES_DEFAULT = 5
 HEARTBEAT_DEFAULT_S = 60.0
-# States of a job, as far as calls tell them.
+# States of a job, as far as calls reveal them.
 QUEUED, RUNNING, FAILED, COMPLETE = "queued", "running", "failed", "complete"
 
 
@@ -28,17 +27,17 @@ class Job:
     def __init__(self, jid: bytes) -> None:
         self.jid = jid
         self.state = QUEUED
-        self.worker = b""  # that has it
-        self.ends = 0.0  # its lock, by clients' clocks
-        self.warned = False  # that its lock is lost
+        self.worker = b""  # its holder
+        self.ends = 0.0  # when its lock ends, by clients' clocks
+        self.warned = False  # the holder was told that its lock is lost
         self.retries = RETRIES_DEFAULT
         self.remaining = RETRIES_DEFAULT
         self.depends: set[bytes] = set()
-        self.throttles: tuple[bytes, ...] = ()  # of which it has locks
-        self.group = b""  # in which it has failed
+        self.throttles: tuple[bytes, ...] = ()  # the throttles of which it has locks
+        self.group = b""  # the group in which it failed
 
     def let_go(self, state: str, group: bytes = b"") -> None:
-        """Nobody has it any more."""
+        """Release the job from its holder."""
         self.state = state
         self.group = group
         self.worker = b""
@@ -56,16 +55,16 @@ class Following:
         self.jobs: dict[bytes, Job] = {}
         self.heartbeat_s = HEARTBEAT_DEFAULT_S
         self.limits: dict[bytes, int] = {}
-        self.templates: dict[bytes, int] = {}  # and how many attempts their jobs have
+        self.templates: dict[bytes, int] = {}  # and the number of attempts of their jobs
         self._spans: dict[bytes, list[list[float]]] = {}
         self._failed: dict[bytes, Job] = {}  # in the order in which they failed
 
     def spans(self, jid: bytes) -> list[list[float]]:
-        """From when until when there was a job; those of templates begin when they are popped."""
+        """Return the spans of time in which a job existed; jobs of templates begin when popped."""
         return self._spans.get(jid, [])
 
     def call(self, made: Made, now: float, args: tuple[Any, ...]) -> None:
-        """Follow one call. Raises Violation."""
+        """Follow one call; raises Violation."""
         if made.call in (q.COMPLETE, q.FAIL, q.RETRY, q.HEARTBEAT):
             self._check_holder(made, args[0], args[2] if made.call == q.RETRY else args[1])
         if made.result[0] != q.OK:
@@ -99,7 +98,7 @@ class Following:
                 self.templates[args[1]] = args[8]
 
     def is_state_of(self, tables: "Tables") -> None:
-        """Nothing that was acknowledged is lost, and nothing is there that was not made."""
+        """Check that nothing acknowledged is lost and nothing exists that was not made."""
         states = {q.COMPLETE_: COMPLETE, q.FAILED: FAILED, q.RUNNING: RUNNING}
         for jid, job in self.jobs.items():
             found = tables.jobs.get(jid)
@@ -221,10 +220,10 @@ class Following:
             job.remaining = job.retries
             del self._failed[job.jid]
 
-    # --- what several calls do --------------------------------------------------------------------
+    # --- shared by several calls ------------------------------------------------------------------
 
     def _check_holder(self, made: Made, jid: bytes, worker: bytes) -> None:
-        """The worker that has a job may end it, and only that."""
+        """Check that the holder of a job may end it, and no other worker."""
         job = self.jobs.get(jid)
         holds = job is not None and job.state == RUNNING and job.worker == worker
         if made.result[0] == q.OK and not holds:
@@ -238,7 +237,7 @@ class Following:
             raise Violation(f"a lock of {ends - now} s, not {self.heartbeat_s}: {made}")
 
     def _note_messages(self, made: Made) -> None:
-        """Locks that a pop finds lost, and jobs that it finds without attempts."""
+        """Note the locks that a pop finds lost, and the jobs that it finds without attempts."""
         for channel, what in made.messages:
             if isinstance(what, bytes):
                 continue
@@ -257,7 +256,7 @@ class Following:
                 self._fail(job, b"failed-retries")
 
     def _is_announced(self, made: Made, job: Job) -> None:
-        """The holder is told in the very call that takes its job away."""
+        """Check that the call that takes a job away notifies its holder."""
         for channel, what in made.messages:
             if channel != b"w:" + job.worker or isinstance(what, bytes):
                 continue
@@ -266,7 +265,7 @@ class Following:
         raise Violation(f"its holder was not told that the lock is lost: {job} {made}")
 
     def _open(self, jids: tuple[bytes, ...]) -> set[bytes]:
-        """Those of some jobs that can be waited for."""
+        """Return those of some jobs that can be waited for."""
         found = (self.jobs.get(jid) for jid in jids)
         return {job.jid for job in found if job is not None and job.state != COMPLETE}
 
@@ -275,6 +274,6 @@ class Following:
         self._failed[job.jid] = job
 
     def _end(self, jid: bytes) -> None:
-        """Nobody waits for a job any longer."""
+        """Remove a job from the dependencies of all others."""
         for job in self.jobs.values():
             job.depends.discard(jid)

@@ -1,7 +1,7 @@
-"""Gearman's functions in the order of the log: when each was there, with which limits.
+"""Gearman's functions in the order of the log: when each existed, with which limits.
 
-Belongs here: what the witness sees of the functions that a life looks at. The verdicts on what an
-administrator was told are in `verdicts_admins`.
+Belongs here: what the witness sees of the functions that a life watches. The verdicts on the
+answers to an administrator are in `verdicts_admins`.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,7 @@ NO_LIMITS: Limits = (0, 0, 0)
 
 
 class Moment(NamedTuple):
-    """A function from one entry on; `serial` is 0 while there is none."""
+    """A function from one entry on; `serial` is 0 while it does not exist."""
 
     at_s: float
     entry: int
@@ -33,21 +33,21 @@ class Functions:
         self._lines: dict[bytes, list[Moment]] = {}
 
     def watch(self, name: bytes) -> None:
-        """Look at a function from here on; there is none of this name."""
+        """Watch a function from now on; no function of this name exists yet."""
         self._lines[GEARMAN_PREFIX + name] = [Moment(0.0, 0, 0, NO_LIMITS, False)]
 
     def of(self, name: bytes) -> list[Moment]:
-        """What became of a function: each moment lasts until the next one."""
+        """Return the timeline of a function: each moment lasts until the next one."""
         return self._lines[GEARMAN_PREFIX + name]
 
     def spans(self, name: bytes) -> list[tuple[Moment, float]]:
-        """The same, with the ends."""
+        """Return the timeline of a function, with the ends of the moments."""
         line = self.of(name)
         ends = [moment.at_s for moment in line[1:]]
         return list(zip(line, [*ends, FOREVER_S], strict=True))
 
     def applied(self, machine: "Machine", at_s: float, index: int) -> None:
-        """The witness's machine has applied an entry, and knows which functions that made."""
+        """Note the functions after an entry that the witness's machine has just applied."""
         tubes = machine.queue.tubes
         for serial, name in machine.queue.tubes_named:
             if name in self._lines:  # an entry may also have dropped it again
@@ -65,7 +65,7 @@ class Functions:
 
 
 def _check_dropped(machine: "Machine", name: bytes) -> None:
-    """No worker is left with a function that is gone."""
+    """Check that no worker is left with a function that was dropped."""
     for origin in machine.origins.values():
         for session in origin.sessions.values():
             if name in session.watched:

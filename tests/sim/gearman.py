@@ -1,8 +1,8 @@
-"""Simulated Gearman clients that have jobs done, and what they and the workers note down.
+"""Simulated Gearman clients that submit jobs, and the records of these clients and of workers.
 
-A submitter sends jobs in foreground and background, some with the same unique, and keeps what it is
-told of each; it breaks off, which abandons what it alone waited for. Workers are in
-`gearman_workers`, the judging in `verdicts_gearman`.
+A submitter sends jobs in foreground and background, some with the same unique id, and records what
+it is told of each. It also disconnects, which abandons the jobs that no other client waits for.
+Workers are in `gearman_workers`, the judging in `verdicts_gearman`.
 """
 
 from collections import deque
@@ -18,14 +18,14 @@ from tests.sim.world import World
 
 FUNCTIONS: Final = (b"turn", b"twist")
 UNIQUES: Final = (b"one", b"two", b"three")
-# Of those whose unique is "-".
+# The data of jobs whose unique id is "-".
 SHARED: Final = (b"the same", b"the other")
 FOREGROUND: Final = (p.SUBMIT_JOB, p.SUBMIT_JOB, p.SUBMIT_JOB_HIGH, p.SUBMIT_JOB_LOW)
 BACKGROUND: Final = (p.SUBMIT_JOB_BG, p.SUBMIT_JOB_HIGH_BG, p.SUBMIT_JOB_LOW_BG)
 
 
 class Heard(NamedTuple):
-    """What a submitter was told of a job, and when (true seconds)."""
+    """A packet to a submitter about a job, and its time (true seconds)."""
 
     kind: int
     data: tuple[bytes, ...]  # without the handle
@@ -33,7 +33,7 @@ class Heard(NamedTuple):
 
 
 class Submission:
-    """One SUBMIT_JOB of any kind. `handle` is empty as long as there was no JOB_CREATED."""
+    """One SUBMIT_JOB of any kind. `handle` is empty until its JOB_CREATED."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Submission:
         self.kind = kind
         self.background = kind not in FOREGROUND
         self.at_s = at_s
-        self.exceptions = exceptions  # the connection has the option
+        self.exceptions = exceptions  # the connection has the option `exceptions`
         self.handle = b""
         self.created_s: float | None = None
         self.refusal: tuple[bytes, ...] = ()
@@ -56,7 +56,7 @@ class Submission:
 
     @property
     def number(self) -> int:
-        """The job's id: what a handle ends with."""
+        """The job's id, which ends the handle."""
         return int(self.handle.rpartition(b":")[2])
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class Status(NamedTuple):
 
 
 class End:
-    """What a worker said of a job: its end, or news. `accepted` is None if that is not known."""
+    """A worker's packet about a job: its end, or news. `accepted` is None if that is not known."""
 
     __slots__ = ("accepted", "at_s", "data", "done_s", "kind")
 
@@ -91,7 +91,7 @@ class End:
 
 
 class Grant:
-    """A job in the hands of a worker."""
+    """A job that a worker holds."""
 
     def __init__(
         self, visit: Connected, asked_s: float, at_s: float, packet: Packet, ttr_s: float
@@ -104,7 +104,7 @@ class Grant:
         self.data = packet.arguments[-1]
         self.ttr_s = ttr_s  # 0: until the connection ends
         self.given_up_s: float | None = None  # by CANT_DO
-        self.news: list[End] = []  # what was said of it before
+        self.news: list[End] = []  # packets about it before its end
         self.ends: list[End] = []
 
     @property
@@ -130,12 +130,12 @@ class Order:
         self.at_s = at_s
         self.done_s: float | None = None
         self.line = b""
-        self.known = self.running = False  # of a unique
-        self.rows: dict[bytes, tuple[int, int]] = {}  # function -> jobs, those of them that run
+        self.known = self.running = False  # of a unique id
+        self.rows: dict[bytes, tuple[int, int]] = {}  # function -> (all jobs, running jobs)
 
     @property
     def until_s(self) -> float:
-        """When it was done at the latest, if it was done."""
+        """The latest time at which the request can have been done, if it was done."""
         return FOREVER_S if self.done_s is None else self.done_s
 
     @property
@@ -152,33 +152,33 @@ class Order:
 
 
 class Records:
-    """What all Gearman clients of a life have seen."""
+    """The records of all Gearman clients of a life."""
 
     def __init__(self) -> None:
         self.orders: list[Order] = []
         self.submissions: list[Submission] = []
         self.grants: list[Grant] = []
         self.statuses: list[Status] = []
-        # What each connection was told of each job.
+        # The packets that each connection received about each job.
         self.heard: dict[tuple[Connected, bytes], list[Heard]] = {}
         self.handles: dict[bytes, None] = {}
 
 
 class Submitter(Guest):
-    """A client that has jobs done."""
+    """A client that submits jobs."""
 
     protocol = "gearman"
 
     def __init__(self, world: World, number: int, records: Records) -> None:
         super().__init__(world, number)
         self.records = records
-        # Handles whose end is still to come, and how often each was submitted.
+        # Handles of unfinished jobs, and how often each was submitted.
         self.open: dict[bytes, int] = {}
-        self._copies = 0  # of the last packet that are still to come
+        self._copies = 0  # copies of the last packet that are still to come
         self.bodies = 0
         self._packets = Packets()
         self._exceptions = False
-        # What is answered in order: a submission, or a handle and when it was asked for.
+        # Open requests in order: a submission, or a handle and when its status was asked for.
         self._waiting: deque[Submission | tuple[bytes, float]] = deque()
 
     def began(self) -> None:
@@ -196,7 +196,7 @@ class Submitter(Guest):
 
     @property
     def quiet(self) -> bool:
-        """Whether it has nothing to wait for."""
+        """Whether it waits for nothing."""
         return not self._waiting and not self.open
 
     def act(self) -> None:
@@ -213,7 +213,7 @@ class Submitter(Guest):
             for _ in range(self.dice.choice((1, 1, 1, 3))):
                 self._submit()
         if self.dice.random() < 0.01:
-            self.drop()  # in the middle of it
+            self.drop()  # with requests open
         else:
             self.later()
 
@@ -229,7 +229,7 @@ class Submitter(Guest):
             data = dice.choice(SHARED)
         kind = dice.choice(FOREGROUND + BACKGROUND)
         arguments = [function, unique, data]
-        # The epoch is of the node's clock: what it makes of it is a delay.
+        # The epoch is a time of the node's clock; the node turns it into a delay.
         if kind == p.SUBMIT_JOB_BG and dice.random() < 0.3 and not world.walls_move:
             kind = p.SUBMIT_JOB_EPOCH
             epoch = self.wire.host.wall_us() // 1_000_000 + dice.choice((-5, 0, 1, 2))
@@ -279,7 +279,7 @@ class Submitter(Guest):
             raise Violation(f"{packet} for a GET_STATUS of {asked}")
 
     def _heard(self, packet: Packet) -> None:
-        """Note what is told of a job: once for each time that it was submitted, one by one."""
+        """Record a packet about a job, which comes once for each time the job was submitted."""
         handle, *data = packet.arguments
         if handle not in self.open:
             raise Violation(f"client {self.number} is told {packet}, and does not wait for it")

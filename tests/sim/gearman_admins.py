@@ -1,7 +1,7 @@
-"""A simulated administrator of Gearman: lines of text, and questions and jobs between them.
+"""A simulated administrator of Gearman: lines of text, with queries and jobs between them.
 
-It cancels jobs of all clients, creates, limits and drops functions of its own, tries to drop those
-of others, and submits jobs in background where limits count. The judging is in `verdicts_admins`.
+It cancels jobs of all clients, creates, limits and drops its own functions, tries to drop those of
+others, and submits jobs in background where limits count. The judging is in `verdicts_admins`.
 """
 
 from collections import deque
@@ -15,16 +15,16 @@ from tests.sim.packets import Packet, Packets, pack
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.world import World
 
-# Its own functions: one that has limits, and a worker; and one without a worker.
+# Its own functions: one with limits and a worker, and one without a worker.
 LIMITED: Final = b"ration"
 IDLE: Final = b"shelf"
 OWN: Final = (LIMITED, IDLE)
 OWN_UNIQUES: Final = (*UNIQUES, b"only")
-# Of jobs that were submitted last: most of them wait or run.
+# It chooses among the newest jobs, most of which wait or run.
 RECENT: Final = 4
 # A handle of another cluster.
 NOBODY: Final = b"H:nowhere:0"
-# While it clears up.
+# Pause between actions while it cleans up.
 PAUSE_S: Final = 0.3
 # Actions per second.
 PACE: Final = 5.0
@@ -38,12 +38,12 @@ class Administrator(Guest):
     def __init__(self, world: World, number: int, records: Records) -> None:
         super().__init__(world, number)
         self.records = records
-        self.pace = PACE  # or a life would have too few orders
-        self.calm = False  # it clears up what nobody works on
+        self.pace = PACE  # more than other guests: a life needs some orders
+        self.calm = False  # it removes the jobs that no worker takes
         self.handles: list[bytes] = []  # of its own jobs
         self.bodies = 0
         self._packets = Packets()
-        self._waiting: deque[Order | Submission] = deque()  # what is answered in order
+        self._waiting: deque[Order | Submission] = deque()  # open requests in order
 
     def began(self) -> None:
         """See `Guest`."""
@@ -55,7 +55,7 @@ class Administrator(Guest):
 
     @property
     def quiet(self) -> bool:
-        """Whether it waits for nothing, and has cleared up."""
+        """Whether it waits for nothing and has cleaned up."""
         return not self._waiting and not self._is_left()
 
     def _is_left(self) -> bool:
@@ -74,7 +74,7 @@ class Administrator(Guest):
         for _ in range(self.dice.choice((1, 1, 1, 3))):
             self._one()
         if self.dice.random() < 0.02:
-            self.drop()  # in the middle of it
+            self.drop()  # with requests open
         else:
             self.later()
 

@@ -1,6 +1,6 @@
 """Simulated Gearman workers: they sleep until they are woken, and end their jobs in all ways.
 
-What they note down is in `gearman`, beside the clients that have jobs done; the judging is in
+Their records are in `gearman`, beside the clients that submit jobs; the judging is in
 `verdicts_gearman`.
 """
 
@@ -18,7 +18,7 @@ from tests.sim.world import World
 GRABS: Final = (p.GRAB_JOB, p.GRAB_JOB_UNIQ, p.GRAB_JOB_UNIQ, p.GRAB_JOB_ALL)
 # A job of a worker with a time-out comes back after this.
 TIMEOUT_S: Final = 1.5
-# So many jobs at once in the hands of one worker.
+# The number of jobs that one worker holds at most.
 HANDS: Final = 3
 
 
@@ -38,8 +38,8 @@ class Worker(Guest):
         super().__init__(world, number)
         self.offers = offers
         self.records = records
-        self.able = able  # always to do everything: one worker must be
-        self.calm = False  # it ends each job at once, and well
+        self.able = able  # it always offers all functions: at least one worker must
+        self.calm = False  # it ends each job at once and successfully
         self.asleep = False
         self.naps = 0  # how often it fell asleep
         self.functions = offers
@@ -47,10 +47,10 @@ class Worker(Guest):
         self.results = 0
         self._packets = Packets()
         self._timeouts = False
-        # What is answered in order: when a job was asked for, or what was said of one.
+        # Open requests in order: the time of a grab, or the packets about a job before an echo.
         self._waiting: deque[float | list[End]] = deque()
-        self._errors = 0  # behind what was said last
-        self._gave_up: dict[bytes, float] = {}  # functions, and when
+        self._errors = 0  # errors since the last echo
+        self._gave_up: dict[bytes, float] = {}  # functions that it gave up, and when
 
     def began(self) -> None:
         """See `Guest`."""
@@ -79,11 +79,11 @@ class Worker(Guest):
 
     @property
     def quiet(self) -> bool:
-        """Whether it sleeps, and has nothing in its hands."""
+        """Whether it sleeps and holds no job."""
         return self.asleep and not self._waiting and not self.hands
 
     def act(self) -> None:
-        """Ask for the first job of a connection, or for one more."""
+        """Ask for the first job of a connection, or for another one."""
         if not self._asks and not self.asleep and len(self.hands) < HANDS:
             self._grab()
 
@@ -116,7 +116,7 @@ class Worker(Guest):
         if kind == p.ERROR and packet.arguments[0] == b"JOB_NOT_FOUND":
             self._errors += 1
             return
-        if kind == p.ERROR:  # no majority, or no room: what it was about is not told
+        if kind == p.ERROR:  # no majority, or no room: the request is not named
             self.world.counts[f"gearman {packet.arguments[0].decode()}"] += 1
             self.drop()
             return
@@ -135,12 +135,12 @@ class Worker(Guest):
             raise Violation(f"worker {self.number} got {packet} for a GRAB_JOB")
 
     def _settle(self, said: list[End]) -> None:
-        """Everything that was said up to an echo is answered: the last ones were refused."""
+        """Settle all packets before an echo: the last ones, as many as the errors, were refused."""
         errors, self._errors = self._errors, 0
         now_s = self.world.clock.now_s
         if errors > len(said):
             raise Violation(f"worker {self.number} got {errors} errors for {len(said)} packets")
-        # One status may stand for others, also for some that were said before, and has one error.
+        # One status may replace others, also some before the last echo, and then has one error.
         certain = not errors or all(end.kind != p.WORK_STATUS for end in said)
         for place, end in enumerate(said):
             end.done_s = now_s
@@ -150,7 +150,7 @@ class Worker(Guest):
 
     def _nothing(self) -> None:
         if self.hands:
-            self.later()  # it looks again when it has done some more
+            self.later()  # it asks again when it has done some more
             return
         if self.dice.random() < 0.5:
             self._fall_asleep()
@@ -177,14 +177,14 @@ class Worker(Guest):
         self.world.counts["gearman grants"] += 1
         gave_up_s = self._gave_up.get(grant.function, 0.0)
         if asked_s < gave_up_s:
-            grant.given_up_s = gave_up_s  # it stood before the CANT_DO, which took the job back
+            grant.given_up_s = gave_up_s  # the grab preceded the CANT_DO, which returned the job
             self._grab()
             return
         self.hands[grant.handle] = grant
         work_s = 0.01 if self.calm else self.dice.choice((0.0, 0.02, 0.1, 0.3, 2.0))
         self._do(work_s * self.dice.random(), lambda: self._middle(grant))
         if not self.calm and self.dice.random() < 0.3:
-            self.later()  # and another one beside it
+            self.later()  # and hold another job at the same time
 
     def _do(self, seconds: float, action: Callable[[], None]) -> None:
         wire = self.wire
@@ -196,7 +196,7 @@ class Worker(Guest):
         self.world.clock.after(seconds, act)
 
     def _say(self, grant: Grant, *said: tuple[int, bytes]) -> None:
-        """Send packets about a job, and an echo behind them."""
+        """Send packets about a job, and an echo after them."""
         data = b""
         now_s = self.world.clock.now_s
         found = []
@@ -215,10 +215,10 @@ class Worker(Guest):
         return b"%d:%d" % (self.number, self.results)
 
     def _middle(self, grant: Grant) -> None:
-        """Perhaps say how it goes."""
+        """Perhaps send progress."""
         dice = self.dice
         if self.hands.get(grant.handle) is not grant:
-            return  # given up, or back in other hands, perhaps in these
+            return  # given up, or returned to another worker or to this one
         if dice.random() < 0.3:
             said = [
                 (p.WORK_STATUS, b"%d/9" % step) if dice.random() < 0.5 else
@@ -258,7 +258,7 @@ class Worker(Guest):
             self._grab()
 
     def _give_up(self, grant: Grant) -> None:
-        """It cannot do this any more, and then it can again: its jobs of this go to others."""
+        """Withdraw a function and offer it again: its jobs here go to other workers."""
         now_s = self.world.clock.now_s
         for held in list(self.hands.values()):
             if held.function == grant.function:

@@ -1,6 +1,6 @@
-"""Clients of other protocols than beanstalk's: how each connects, breaks off and comes again.
+"""Clients of other protocols than beanstalk's: how each connects, breaks off and comes back.
 
-What a guest sends and notes down is in `gearman` and `workq`; nothing is judged here.
+The requests of a guest and its records are in `gearman` and `workq`; nothing is judged here.
 """
 
 import random
@@ -12,12 +12,12 @@ from tests.sim.wire import Wire
 from tests.sim.world import World
 
 RETRY_S: Final = 0.2
-# Nobody waits for ever for a reply that does not depend on another client.
+# The longest wait for a reply that does not depend on another client.
 PATIENCE_S: Final = 20.0
-# Actions per second, of one guest or another: where few ask, the others wait and sleep more.
+# Actions per second, of one guest or another: with fewer requests, clients wait and sleep more.
 PACES: Final = (1.5, 6.0)
 
-# What it waits for, of a guest that waits for one thing.
+# The awaited reply of a guest that waits for one reply at a time.
 Asked = TypeVar("Asked")
 
 
@@ -31,7 +31,7 @@ class Guest:
         self.number = number
         self.dice = random.Random(world.seed * 1019 + number)
         self.pace = self.dice.choice(PACES)
-        self.active = True  # it does something by itself
+        self.active = True  # it acts on its own
         self.wire: Wire | None = None
         self.visit: Connected | None = None
         world.clock.after(self.dice.random(), self._connect)
@@ -55,7 +55,7 @@ class Guest:
         self.later()
 
     def send(self, data: bytes) -> None:
-        """Send bytes, cut where the network likes."""
+        """Send bytes, split anywhere as a network may do."""
         assert self.wire is not None
         while data:
             size = len(data) if self.dice.random() < 0.8 else self.dice.randint(1, len(data))
@@ -63,7 +63,7 @@ class Guest:
             data = data[size:]
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Take bytes of the node."""
+        """Take bytes from the node."""
         if wire is self.wire:
             self.world.trace.update(data)
             self._note_session(wire)
@@ -74,7 +74,7 @@ class Guest:
         self.visit.number, self.visit.incarnation = wire.number, wire.incarnation
 
     def ended(self, wire: Wire) -> None:
-        """The node's side is gone."""
+        """Note that the node's side is gone."""
         if wire is self.wire:
             self.world.counts["guests cut off"] += 1
             self._forget()
@@ -107,7 +107,7 @@ class Guest:
             self.act()
 
     def expect(self, answered: object, waiting: object) -> None:
-        """Go away if a reply does not come: `waiting` is what still has `answered` then."""
+        """Disconnect if a reply does not come: `waiting` still contains `answered` then."""
         wire = self.wire
 
         def tired() -> None:
@@ -124,11 +124,11 @@ class Guest:
 
     @abstractmethod
     def began(self) -> None:
-        """A connection begins."""
+        """Handle the beginning of a connection."""
 
     @abstractmethod
     def left(self) -> None:
-        """A connection has ended."""
+        """Handle the end of a connection."""
 
     @abstractmethod
     def took(self, data: bytes) -> None:
@@ -136,11 +136,11 @@ class Guest:
 
     @abstractmethod
     def act(self) -> None:
-        """Do something, and see to it that there will be more."""
+        """Do something, and schedule the next action."""
 
 
 class SingleGuest(Guest, Generic[Asked]):
-    """A guest that has one request on its way at a time."""
+    """A guest with at most one open request."""
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(world, number)
@@ -156,13 +156,13 @@ class SingleGuest(Guest, Generic[Asked]):
         return self.waiting is None
 
     def wait_for(self, request: Asked) -> None:
-        """Wait for the reply of a request, which is about to be sent."""
+        """Wait for the reply to a request, which is about to be sent."""
         self.waiting = request
         self.expect(request, _Waits(self))
 
 
 class _Waits:
-    """Whether a client still waits for a request."""
+    """The open request of a guest as a container, for `Guest.expect`."""
 
     def __init__(self, guest: SingleGuest[Any]) -> None:
         self._guest = guest

@@ -1,7 +1,7 @@
-"""What goes wrong only in some lives: each kind is drawn for a life, with dice of its own.
+"""Faults of only some lives: each kind is drawn for a life, with a random generator of its own.
 
-So a seed without a kind is the life that it was before that kind existed. What happens in every
-life is in `troubles`.
+So a seed without a kind is the same life as before that kind existed. The faults of every life are
+in `troubles`.
 """
 
 import random
@@ -22,16 +22,16 @@ SHARES: Final = {
     "frames": 0.1,  # bytes between nodes go wrong
     "streams": 0.15,  # and snapshots between them
     "versions": 0.25,  # programs of other machine versions are installed
-    "costs": 0.2,  # work takes time
+    "costs": 0.2,  # work takes processor time
     "members": 0.1,  # the member list of one node is edited
     "parts": 0.1,  # a part of a data directory is gone
-    "paths": 0.1,  # there is no room for one kind of files
-    "small": 0.05,  # disks have an end
-    "hung": 0.05,  # disks hang until somebody does something
+    "paths": 0.1,  # one kind of files finds no room
+    "small": 0.05,  # disks have a capacity
+    "hung": 0.05,  # disks hang until they are reset
     "two": 0.3,  # of five nodes, two may have lost their disks at once
     "sizes": 0.03,  # limits are the real ones, and some bodies as large as they allow
 }
-# How often, per second.
+# Events per second.
 RATES: Final = {
     "calls": 0.5,
     "versions": 0.4,
@@ -40,27 +40,28 @@ RATES: Final = {
     "paths": 0.2,
     "hung": 0.15,
 }
-# About the calls of `Files` in a start that change something; a busy second has some more.
+# About the number of changing calls of `Files` in a start; a busy second has some more.
 CALLS_MAX: Final = 40
-# ... in the first start of a disk.
+# The share of the disks whose first start is hit.
 FIRST_CALLS_SHARE: Final = 0.5
-# Programs of these machine versions are installed; the newest more often, or none would be raised.
+# Installed programs know these machine versions; the newest is more frequent, or none would be
+# raised.
 PROGRAMS: Final = (BASE_VERSION, MACHINE_VERSION - 1, MACHINE_VERSION, MACHINE_VERSION)
-# Of the writes of one node to another.
+# The share of the writes of one node to another.
 WRONG_FRAMES_SHARE: Final = 0.0005
-# How much slower than priced a processor is: busy with something else, or old.
+# Factors over the priced processor time: the processor is busy with something else, or old.
 SLOWNESSES: Final = (1.0, 1.0, 5.0, 20.0)
-# What may find no room while the rest of a disk does.
+# Paths that may find no room while the rest of a disk does.
 FULL_PATHS: Final = ("snapshots/", "events/", "clock", "peers", "identity", "log/")
 PATH_FULL_S: Final = 3.0
-# The log takes nothing more when the room of an entry of the largest size is gone. A life writes
-# from some hundred kilobytes to more than a megabyte above that.
+# The log refuses appends when less than an entry of the largest size is free. A life writes
+# between some hundred kilobytes and a little more than a megabyte above that.
 SMALL_BYTES: Final = (7_300_000, 7_600_000, 8_000_000, 9_000_000)
 HANGS_S: Final = 1e6
 HUNG_MAX_S: Final = 8.0
-# Parts without which a data directory is none.
+# A data directory is invalid without any of these.
 PARTS: Final = ("log/", "identity")
-# Limits that storms lower, as they are by default; and what clients put then.
+# Limits that storms lower, here with their defaults; and the sizes of bodies with them.
 REAL_LIMITS: Final = (
     "client_output_bytes_max",
     "log_memory_bytes",
@@ -71,7 +72,7 @@ REAL_LIMITS: Final = (
     "wal_segment_bytes",
 )
 REAL_BODY_BYTES: Final = (0, 0, 10, 10, 200, 200, 900, 900, 5_000, 65_000)
-# Of these lives.
+# The share of these lives with bodies of the largest size.
 LARGEST_SHARE: Final = 0.3
 LARGEST_BODY_BYTES: Final = (*REAL_BODY_BYTES, *REAL_BODY_BYTES, JOB_SIZE_MAX_BYTES - 20)
 
@@ -84,7 +85,7 @@ def draw(seed: int) -> frozenset[str]:
 
 
 class Hazards:
-    """The kinds of one life."""
+    """The hazards of one life."""
 
     def __init__(self, world: World, seed: int, kinds: frozenset[str]) -> None:
         self.world = world
@@ -126,13 +127,13 @@ class Hazards:
                 world.body_bytes = LARGEST_BODY_BYTES
 
     def strike(self, step_s: float) -> None:
-        """Let something happen, or not."""
+        """Let a step pass, in which each hazard may happen."""
         for hazard, rate in self._rates:
             if self.dice.random() < rate * step_s:
                 hazard()
 
     def mend(self) -> None:
-        """Let nothing happen any more."""
+        """End all hazards."""
         for disk in self.world.disks.values():
             disk.calls_left = None
             disk.capacity_bytes = None
@@ -144,7 +145,7 @@ class Hazards:
         self.world.stream_dice = None
 
     def _calls(self) -> None:
-        """A process dies at a call of its disk: of a node that runs, or of one that will start."""
+        """Let a process die at a call of its disk: that of a running node, or of the next start."""
         world = self.world
         down = sum(name not in world.hosts for name in world.names)
         name = self.dice.choice(world.names)
@@ -152,14 +153,14 @@ class Hazards:
             world.disks[name].calls_left = self.dice.randrange(CALLS_MAX)
 
     def _down(self) -> str | None:
-        """A node that is down, if it is the only one."""
+        """Return the node that is down, if it is the only one."""
         down = [name for name in self.world.names if name not in self.world.hosts]
         return down[0] if len(down) == 1 else None
 
     def _members(self) -> None:
-        """A node is to be started with a member list that was cut, perhaps to itself.
+        """Let a node that is down start with a shortened member list, perhaps only itself.
 
-        A disk that is part of no cluster yet has nothing to compare it with.
+        A disk that is not part of a cluster yet has no list to compare it with.
         """
         world, name = self.world, self._down()
         if name is None or name in world.damaged or not world.is_founded(name):
@@ -169,18 +170,18 @@ class Hazards:
         world.edited[name] = (name, *kept)
 
     def _parts(self) -> None:
-        """A part of the data directory of a node is gone: it must not start."""
+        """Remove a part of the data directory of a node that is down: it must not start."""
         world, name = self.world, self._down()
         if name is None or not world.may_lose_disk() or name in world.edited:
             return
         part = f"/{name}/{self.dice.choice(PARTS)}"
-        # What was never begun cannot be missed: an identity alone is a new disk.
+        # Without a log the part is not missed: an identity alone is a new disk.
         if world.disks[name].list(f"/{name}/log") and world.disks[name].lose(part):
             world.damaged[name] = part
             world.counts["lost parts"] += 1
 
     def _paths(self) -> None:
-        """One kind of files finds no room for a while."""
+        """Let one kind of files find no room for a while."""
         name = self.dice.choice(self.world.names)
         disk = self.world.disks[name]
         disk.full_path = path = f"/{name}/{self.dice.choice(FULL_PATHS)}"
@@ -193,7 +194,7 @@ class Hazards:
         self.world.counts["full paths"] += 1
 
     def _hung(self) -> None:
-        """A disk answers nothing until somebody resets it."""
+        """Hang a disk until it is reset."""
         disk = self.world.disks[self.dice.choice(self.world.names)]
         disk.latency_s = HANGS_S
 
@@ -205,15 +206,15 @@ class Hazards:
         self.world.counts["hung disks"] += 1
 
     def _versions(self) -> None:
-        """Another program is installed; a node that runs is started with it when it is down."""
+        """Install another program; a running node uses it from its next start."""
         self.world.versions[self.dice.choice(self.world.names)] = self.dice.choice(PROGRAMS)
 
     def _spoil(self, sender: str, receiver: str, message: bytes) -> bytes:
-        """Flip a bit of what travels, or let the rest of it be lost with the link."""
+        """Flip a bit of a message, or truncate it and reset the link."""
         dice = self.dice
         if dice.random() >= WRONG_FRAMES_SHARE:
             return message
-        # The first head stays right: the trace knows an introduction by it.
+        # The first head stays right: the trace recognizes an introduction by it.
         place = dice.randrange(KIND_AT, len(message))
         self.world.counts["bad frames"] += 1
         if dice.random() < 0.5:

@@ -1,4 +1,4 @@
-"""What clients saw: one record for each request, and the words that may answer it.
+"""Records of clients' requests and replies, and the words that may answer each kind.
 
 The judging is in `verdicts`.
 """
@@ -8,7 +8,7 @@ from typing import Any, Final
 from beanpole.protocol.beanstalk.client import Reply
 
 _RESERVE: Final = frozenset({b"RESERVED", b"DEADLINE_SOON", b"TIMED_OUT", b"INTERNAL_ERROR"})
-# What a request may be answered with. INTERNAL_ERROR and DRAINING come only after a wait.
+# The replies that each request allows. INTERNAL_ERROR and DRAINING come only after a wait.
 WORDS: Final[dict[str, frozenset[bytes]]] = {
     # OUT_OF_MEMORY: a disk is below its reserve.
     "put": frozenset({b"INSERTED", b"DRAINING", b"OUT_OF_MEMORY"}),
@@ -38,12 +38,12 @@ WORDS: Final[dict[str, frozenset[bytes]]] = {
     "nonsense": frozenset({b"UNKNOWN_COMMAND"}),
     "quit": frozenset(),
 }
-# Removed before it was sent anywhere: certainly not done, and not before its time.
+# The command was withdrawn unsent: certainly not done, and refused only after its time limit.
 NOT_DONE: Final = frozenset({b"DRAINING", b"INTERNAL_ERROR"})
 
 
 def host_of(client: int) -> bytes:
-    """The host of a client; some share one."""
+    """Return the host of a client; some clients share one."""
     return b"unix" if client % 5 == 4 else b"10.0.0.%d" % (client % 7)
 
 
@@ -74,7 +74,7 @@ class Op:
         self.body = b""
         self.tubes: tuple[bytes, ...] = ()  # watched by the session when it was sent
         self.done_s: float | None = None
-        self.reply: Reply | None = None  # None for good: the connection ended first
+        self.reply: Reply | None = None  # stays None if the connection ended first
 
     @property
     def word(self) -> bytes:
@@ -83,7 +83,7 @@ class Op:
 
     @property
     def job(self) -> int:
-        """The job that the reply, or else the request, is about."""
+        """The job of the reply, or else of the request."""
         if self.reply is not None and self.word in (b"INSERTED", b"RESERVED", b"FOUND"):
             number = self.reply[1][0]
         else:

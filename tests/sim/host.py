@@ -1,7 +1,7 @@
-"""The second implementation of `beanpoled.host.seam.Host`: one simulated process.
+"""The simulator's implementation of `beanpoled.host.seam.Host`: one simulated process.
 
 Belongs here: the loop of one node (input, timers, calls at the end of a turn, pauses, death), its
-clocks and its ends of links and files. What the world around it does is in `world`.
+clocks and its ends of links and files. The world around a node is in `world`.
 """
 
 import random
@@ -33,7 +33,7 @@ Action = Callable[[], None]
 
 
 class ProcessExit(BaseException):
-    """The process ended itself. No handler of the node may catch it, as none catches os._exit."""
+    """The process ended itself. As with os._exit, no handler of the node may catch it."""
 
 
 class SimTimer:
@@ -43,12 +43,12 @@ class SimTimer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Do not make the call."""
+        """Cancel the call."""
         self.cancelled = True
 
 
 class HostFiles:
-    """A node's disk: work is finished in the node's loop, and free space can be scarce."""
+    """A node's files: completions run in the node's loop, and free space can be scarce."""
 
     def __init__(self, host: "SimHost", disk: Disk) -> None:
         self._host = host
@@ -63,10 +63,10 @@ class HostFiles:
         self.sync_directory = disk.sync_directory
 
     def settle(self) -> None:
-        """Nothing is written beside the lanes here."""
+        """Do nothing: all writes go through the lanes."""
 
     def free_bytes(self, path: str) -> int:
-        """Return what the world says, and no more than there is on a disk that has an end."""
+        """Return the free space that the world has set, limited by the capacity of the disk."""
         return min(self._host.world.free_bytes[self._host.name], self._disk.free_bytes(path))
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
@@ -89,7 +89,7 @@ class SimHost:
         self.peer_links: SimLinks
         self.files = HostFiles(self, world.disks[name])
         world.disks[name].killed = lambda: world.killed(self)
-        self.joined = False  # it has links
+        self.joined = False  # it is part of the network
         self.ready = False  # its replica has read the disk
         self.pauses = 0
         self.paused_until_s = 0.0
@@ -103,7 +103,7 @@ class SimHost:
         self._ready_is_due = False
         self._next: deque[Action] = deque()
         self._inbox: deque[Action] = deque()
-        self._free_s = 0.0  # when the loop has done what it was given
+        self._free_s = 0.0  # when the loop has finished the work it was charged
         self._exiting = False
 
     # --- the loop -------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class SimHost:
         return self.world.clock.now_s < self.paused_until_s
 
     def enter(self, action: Action) -> None:
-        """Let something happen to the process: at once, or after its pause, in order."""
+        """Run an action in the process: at once, or in order after its pause or its busy time."""
         if not self.alive:
             return
         if self.paused or self._inbox or self._busy:
@@ -139,7 +139,7 @@ class SimHost:
                 self.world.ended(self)
 
     def _charge(self, us: float) -> None:
-        """Let the loop be busy for what a callback has cost."""
+        """Keep the loop busy for the cost of a callback."""
         world = self.world
         if us > world.turn_us_max:
             raise Violation(
@@ -174,7 +174,7 @@ class SimHost:
 
     @property
     def ran_s(self) -> float:
-        """How long the process ran in its life, pauses left out."""
+        """The time that the process ran in its life, in seconds, without its pauses."""
         self._count_pause()
         return self.world.clock.now_s - self._begun_s - self._paused_s
 
@@ -186,14 +186,14 @@ class SimHost:
     def _go_on(self) -> None:
         if not self.alive or self.paused or self._busy:
             return
-        self._turn()  # what the loop was about to call when it was stopped
+        self._turn()  # the calls that the loop was about to make when it stopped
         while self._inbox and self.alive and not (self.paused or self._busy):
             self.guard(self._inbox.popleft())
 
     def _turn(self) -> None:
         self._ready_is_due = False
         if self.paused or self._busy:
-            return  # `_go_on` comes back to it
+            return  # `_go_on` resumes here
         for _ in range(len(self._ready)):
             if self.alive:
                 self.guard(self._ready.popleft())
@@ -218,31 +218,31 @@ class SimHost:
         return int((self.world.clock.now_s + self.world.walls_s[self.name]) * 1e6)
 
     def random(self) -> float:
-        """Return a seeded number."""
+        """Return a seeded random number."""
         return self._dice.random()
 
     def call_soon(self, callback: Action) -> None:
-        """Call after the input that is there."""
+        """Call after the input that has arrived."""
         self._ready.append(callback)
         self._turn_soon()
 
     def take_turn(self, turn: Action) -> None:
-        """Call now; the frames of the turn leave at its end."""
+        """Run a turn now; its frames leave at its end."""
         self.peer_links.take_turn(turn)
 
     def call_next(self, callback: Action) -> None:
-        """Call when the present callback has ended."""
+        """Call when the current callback has ended."""
         self._next.append(callback)
 
     def call_later(self, delay_us: int, callback: Action) -> SimTimer:
-        """Call when the process's clock says so."""
+        """Call after a delay of the process's own clock."""
         timer = SimTimer()
 
         def fire() -> None:
             if not timer.cancelled:
                 callback()
 
-        # A microsecond more, so that rounding never makes it early.
+        # One microsecond more, so that rounding never makes the call early.
         self.world.clock.after((delay_us + 1) / 1e6 / self.rate, lambda: self.enter(fire))
         return timer
 
@@ -257,7 +257,7 @@ class SimHost:
         return True
 
     def link_words(self, peer: str) -> str:
-        """Nobody reads it here."""
+        """Return a fixed text: nothing in the simulation reads it."""
         return "is not known"
 
     def flush_peers(self) -> None:
@@ -275,16 +275,16 @@ class SimHost:
         return self.peer_links.up
 
     def connected(self, peer: str) -> None:
-        """Note a new connection, as `Receiver`."""
+        """Note a new connection. See `Receiver`."""
         generation = self.world.network.generation(self.name, peer)
         self.enter(partial(self._connected, peer, generation))
 
     def disconnected(self, peer: str) -> None:
-        """Note that the connection is gone, as `Receiver`."""
+        """Note that a connection is gone. See `Receiver`."""
         self.enter(partial(self._disconnected, peer))
 
     def receive(self, peer: str, message: bytes) -> None:
-        """Take bytes, as `Receiver`."""
+        """Receive bytes. See `Receiver`."""
         self.enter(partial(self._received, peer, message))
 
     def _connected(self, peer: str, generation: int) -> None:
@@ -306,11 +306,11 @@ class SimHost:
     # --- Host: events ---------------------------------------------------------------------------
 
     def encode_events(self, events: Events, within_us: int = 0) -> list[EventBatch]:
-        """Turn events into batches of a plain kind."""
+        """Encode events as batches of a plain format."""
         return encode(events)
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
-        """Nothing in the simulation reads events by their time."""
+        """Fail: nothing in the simulation reads events by their time."""
         raise AssertionError("nobody reads events by their time here")
 
     # --- Host: the process ----------------------------------------------------------------------
@@ -320,19 +320,19 @@ class SimHost:
         self.open_protocols.add(protocol)
 
     def close_clients(self) -> None:
-        """Accept no clients."""
+        """Stop accepting clients."""
         self.open_protocols.clear()
 
     def log(self, line: str, level: int = 0) -> None:
-        """Keep a line, to look at when a seed fails."""
+        """Keep a line, which is printed when a seed fails."""
         self.world.log(f"{self.name} {line}")
 
     def process(self) -> ProcessStats:
-        """Return the facts of no process."""
+        """Return the figures of a process that does not exist."""
         return ProcessStats(1, 0.0, 0.0, b"sim", b"sim", b"sim")
 
     def exit(self) -> None:
-        """End in order, after the present callback."""
+        """End in order, after the current callback."""
         self._exiting = True
 
     def fatal(self, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""Beanstalk clients that keep their sessions: they lose connections and nodes, and no job.
+"""Beanstalk clients that keep their sessions: they lose connections and nodes, but no job.
 
-They share one queue. What each was told to have in hand is in `Claims`: while it stands there,
-nobody else may get the job, whatever happened to connections. Everything is judged as it is seen.
+They share one queue. `Claims` has the jobs that each was told to hold: while a job is in it, no
+other client may get the job, whatever happens to connections. Everything is judged as it is seen.
 """
 
 from typing import Final
@@ -16,27 +16,27 @@ from tests.sim.witness import RATE_MAX
 from tests.sim.world import World
 
 TUBE: Final = b"kept"
-# How the bodies of keepers begin: they are judged here, and not in `verdicts`.
+# The beginning of keepers' bodies: their jobs are judged here, and not in `verdicts`.
 MARK: Final = b"kept "
 # Longer than any life, so that only a lost session can end a reservation.
 TTR_S: Final = 100_000_000
 HELD_MAX: Final = 4
-# What a node answers that did certainly nothing.
+# Answers of a node that certainly did nothing.
 REFUSED: Final = frozenset({b"INTERNAL_ERROR", b"OUT_OF_MEMORY", b"DRAINING"})
 
 
 class Claims:
-    """Which keeper was told to have which job."""
+    """The keeper that was told to hold each job."""
 
     def __init__(self) -> None:
         self.holders: dict[int, int] = {}
         self.keepers: dict[int, Keeper] = {}
 
     def claim(self, job: int, keeper: int) -> None:
-        """A node said that this keeper has this job.
+        """Note that a node gave a job to a keeper.
 
         Raises:
-            Violation: another one has it.
+            Violation: another keeper has the job.
         """
         holder = self.holders.get(job, keeper)
         if holder != keeper and not self.keepers[holder].has_lost(job):
@@ -45,7 +45,7 @@ class Claims:
 
 
 class Keeper(SingleGuest[tuple[bytes, int]]):
-    """One client; it waits for one reply at a time: of a word, about a job or 0."""
+    """One client; its one open request is a word, and the job it is about or 0."""
 
     protocol = "beanstalk"
 
@@ -54,11 +54,11 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
         self.claims = claims
         claims.keepers[number] = self
         self.held: dict[int, None] = {}
-        self.ending: dict[int, None] = {}  # their delete or release may be done
+        self.ending: dict[int, None] = {}  # jobs whose delete or release may be done
         self.is_kept = False
         self._token = b""
-        self._left_s = 0.0  # when its session lost a connection last
-        self._is_certain = False  # the node said that it keeps the session
+        self._left_s = 0.0  # when its session last lost a connection
+        self._is_certain = False  # the node confirmed that it keeps the session
         self._parser = ReplyParser()
         self._bound = self._answered_first = False
 
@@ -76,7 +76,7 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
             self._left_s = self.world.clock.now_s
 
     def _abandon(self) -> None:
-        """Forget a connection that its node takes for a living one."""
+        """Forget a connection that its node takes to be alive."""
         self.world.counts["keepers that left their connection open"] += 1
         self._forget()
 
@@ -89,7 +89,7 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
         self._token, self._is_certain = b"", False
 
     def has_lost(self, job: int) -> bool:
-        """Whether it is away, for so long that its session may have ended, and lost this job."""
+        """Whether a job may be lost because the session may have ended; forgets such a job."""
         if self.is_kept or not self._may_be_late:
             return False
         self.held.pop(job, None)
@@ -98,7 +98,7 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
 
     @property
     def _may_be_late(self) -> bool:
-        """Whether the time to come back may be over: by an estimate, or since it went."""
+        """Whether the time to resume may be over, also if cluster time was estimated."""
         away_s = self.world.clock.now_s - self._left_s
         estimated = self.world.walls_move or self.world.counts["cold starts"] > 0
         return estimated or away_s > KEEP_MAX_S * (1 - RATE_MAX)
@@ -139,7 +139,7 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
             self.wait_for((b"put", 0))
             self.send(encode(b"use", TUBE) + encode_put(MARK + b"%d" % self.number, 1, 0, TTR_S))
         if dice.random() < 0.03 and self.active:
-            self.drop()  # in the middle of it
+            self.drop()  # with a request open
 
     def _begin_session(self) -> None:
         if self._token:
@@ -155,10 +155,10 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
         self.send(encode(word, argument))
 
     def _end(self, word: bytes, job: int) -> None:
-        """End a reservation: from now on another may have the job."""
+        """End a reservation: from now on another client may get the job."""
         del self.held[job]
         self.ending[job] = None
-        # A delete may not be done, and the job be ours still; a release may give it to others.
+        # A delete may fail, and the job remain ours; a release may give it to another client.
         if word == b"release":
             del self.claims.holders[job]
         self.wait_for((word, job))
@@ -199,9 +199,9 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
         self.later()
 
     def _is_first_of_two(self, word: bytes, reply: Reply) -> bool:
-        """Whether another reply comes: to the put behind a `use`, to the `ignore` behind a `watch`.
+        """Whether another reply follows: to the put after a `use`, to the `ignore` after a `watch`.
 
-        When the first of them is refused, the connection is left; what the second does is ours.
+        If the first reply is a refusal, the keeper leaves the connection before the second counts.
         """
         if word not in (b"put", b"ignore") or self._answered_first:
             self._answered_first = False

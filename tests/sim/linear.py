@@ -2,9 +2,9 @@
 
     python -m tests.sim.linear SEED [HOW_MANY]
 
-replays lives. A few clients do a few commands each at three nodes while one or two faults happen;
-then a reader empties the queue, so that what was lost is missed. What is right is decided by
-`linear_check` alone: nothing here looks into a node.
+replays lives. A few clients send a few commands each to three nodes while one to three faults
+happen; then a reader empties the queue, so that lost jobs are noticed. Only `linear_check` judges:
+nothing here looks into a node.
 """
 
 import random
@@ -28,21 +28,21 @@ from tests.sim.witness import RATE_MAX, STAMP_S
 from tests.sim.world import World
 
 TUBES: Final = (b"default", b"default", b"one")
-# Longer than a life, so that no reservation ends by it and no pause ends by itself.
+# Longer than a life, so that no reservation times out and no pause of a tube ends.
 LONG_S: Final = 100_000
 PLAY_S: Final = 3.5
-# A client may wait for the death of its node to be noticed, and then read on.
+# A client may wait until its node's death is noticed, and then read on.
 SETTLED_S: Final = 40.0
 COMMANDS: Final = (6, 10, 16)
-# A history that the search gave up on was not judged; more of them make a batch worthless.
+# Histories on which the search gave up were not judged; a larger share invalidates a batch.
 GAVE_UP_SHARE_MAX: Final = 0.01
-# What binds or asks only the session's own node, or says nothing.
+# Commands that bind only the session at its own node, and have no effect on the queue.
 LOCAL: Final = frozenset({"use", "watch", "ignore"})
 ABOUT_JOBS: Final = ("peek", "stats-job", "kick-job", "delete", "reserve-job", "stats-job", "peek")
 
 
 class Few(Client):
-    """A client that does a few commands, mostly about the same few jobs as the others."""
+    """A client that sends a few commands, mostly about the same few jobs as the other clients."""
 
     def __init__(
         self, world: World, number: int, history: list[Op], known: list[int], left: int
@@ -64,7 +64,7 @@ class Few(Client):
         self.left = max(0, self.left - count)
         self.send(*(self._any() for _ in range(count)))
         if dice.random() < 0.03:
-            self.drop()  # in the middle of it
+            self.drop()  # with requests open
 
     def _any(self) -> tuple[Any, ...]:
         dice = self.dice
@@ -106,7 +106,7 @@ class Few(Client):
 
 
 class Reader(Client):
-    """The last client: it looks at every job, takes what can be had, and has then seen it all."""
+    """The last client: it inspects every job and then takes all of them."""
 
     def __init__(self, world: World, number: int, history: list[Op], known: list[int]) -> None:
         super().__init__(world, number, history, known)
@@ -155,11 +155,11 @@ class Life:
         self.administrator = Administrator(world, self.known)
 
     def run(self) -> Verdict:
-        """Live, heal, read, and judge.
+        """Play, heal, read, and judge.
 
         Raises:
-            Violation: an answer is no answer at all.
-            Stuck: something does not go on.
+            Violation: a reply is invalid.
+            Stuck: something makes no progress.
         """
         world = self.world
         for name in world.names:
@@ -199,10 +199,10 @@ class Life:
             if host.paused:
                 host.resume()
 
-    # --- faults: each by one number between 0 and 1, which decides its details --------------------
+    # --- faults: each takes one number between 0 and 1, which decides its details -----------------
 
     def _victim(self, luck: float) -> SimHost | None:
-        """The leader in most cases, if there is one."""
+        """Return the node to hit: mostly the leader, if there is one."""
         names = sorted(self.world.hosts)
         if not names:
             return None
@@ -250,14 +250,14 @@ class Life:
             leader.node.context.replica.transfer(None)
 
     def _slow(self, luck: float) -> None:
-        """One way becomes slow; most often that of what the leader says."""
+        """Slow down one direction of a link, mostly from the leader."""
         host = self._victim(luck)
         if host is not None:
             others = [name for name in self.world.names if name != host.name]
             self.world.network.slow = {(host.name, others[int(luck * 2)]): luck * 0.3}
 
     def digest(self) -> str:
-        """The hash of everything that was sent and said."""
+        """Return the hash of everything that was sent and logged."""
         return self.world.digest()
 
 
@@ -281,7 +281,7 @@ def translate(history: Sequence[Op], delays: bool = True) -> tuple[list[Call], f
 
     Args:
         history: what the clients saw.
-        delays: whether a delay that is early is a fault: after a cold start time is estimated.
+        delays: whether an early end of a delay is a fault; after a cold start time is estimated.
     """
     sessions: dict[int, tuple[int, bytes, list[bytes]]] = {}  # by connection: used, watched
     calls: list[Call] = []
@@ -336,7 +336,7 @@ def _answer(op: Op) -> Answer | None:
 
 
 def _facts(kind: str, text: bytes) -> tuple[bytes | int, ...]:
-    """What the model also knows of an answer of many lines."""
+    """Return the facts in a multi-line answer that the model also knows."""
     pairs = dict(line.split(b": ", 1) for line in text.splitlines() if b": " in line)
     try:
         if kind == "stats-job":
@@ -348,11 +348,11 @@ def _facts(kind: str, text: bytes) -> tuple[bytes | int, ...]:
         raise ProtocolError(f"{kind}: {text!r}") from error
 
 
-# --- many of them ---------------------------------------------------------------------------------
+# --- many lives -----------------------------------------------------------------------------------
 
 
 class Tally:
-    """What came of some lives."""
+    """The results of some lives."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -362,7 +362,7 @@ class Tally:
         self.gave_up: list[int] = []
 
     def live(self, seed: int) -> None:
-        """Live one life and keep what came of it."""
+        """Run one life and add its result."""
         life = Life(seed)
         try:
             verdict = life.run()
@@ -386,12 +386,12 @@ class Tally:
 
 
 def replay(seed: int) -> str:
-    """What to type to see a life again."""
+    """Return the command that repeats a life."""
     return f".venv/bin/python -m tests.sim.linear {seed}"
 
 
 def main() -> int:
-    """Run lives from the command line; 1 if one failed or too many were not judged."""
+    """Run the lives of the command line; 1 if any failed or too many were not judged."""
     first = int(sys.argv[1])
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     tally = Tally()

@@ -1,12 +1,12 @@
-"""Is a history linearizable? A search for one order of its commands that explains every answer.
+"""Decide whether a history is linearizable: search for one order that explains every answer.
 
 As Wing and Gong, and Lowe: take any command that was sent before the first answer among those that
-are left, ask the model what it answers, go on with the next; never visit a situation twice. A
-session's commands take effect in the order in which they were sent, so a situation is how far each
-session has come and the state of the queue. The search is bounded, and says when it gave up.
+are left, ask the model for its answer, continue with the next, and never visit a situation twice. A
+session's commands take effect in the order in which they were sent, so a situation is the progress
+of each session and the state of the queue. The search is bounded and reports when it gave up.
 
-An unanswered command may take effect at any later time or never; then nothing that its session sent
-later does. A session whose connection ended may end at any time after its last answered command,
+An unanswered command may take effect at any later time or never; then no later command of its
+session does. A session whose connection ended may end at any time after its last answered command,
 which returns its jobs.
 """
 
@@ -29,21 +29,21 @@ REFUSED: Final = "refused"
 GAVE_UP: Final = "gave up"
 SITUATIONS_MAX: Final = 200_000
 
-# How many commands of each session have taken effect, and what the queue is then. A session that
-# is over stands behind its last command.
+# The number of commands of each session that have taken effect, and the queue then. The place of
+# a session that has ended is behind its last command.
 Situation = tuple[tuple[int, ...], State]
 
 
 class Verdict(NamedTuple):
-    """What came of a search."""
+    """The result of a search."""
 
     word: str
     situations: int  # visited
-    story: str = ""  # how far it got
+    story: str = ""  # the progress of the deepest situation
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong, as far as is known."""
+        """Whether nothing is known to be wrong."""
         return self.word != REFUSED
 
 
@@ -60,14 +60,14 @@ class Search:
         self.numbers = numbers
         self.ended = [one in ended for one in numbers]
         self.limit = limit
-        # The first answer that a session waits for, by how far it has come.
+        # The first answer that a session waits for, by its progress.
         self.waits_s = [
             [*(call.done_s for call in session), FOREVER_S, FOREVER_S] for session in self.sessions
         ]
         self.bodies = _seen(kept)
 
     def run(self, start: State) -> Verdict:
-        """Search until an order is found, there is none, or the limit is reached."""
+        """Search until an order is found, all are refuted, or the limit is reached."""
         first: Situation = ((0,) * len(self.sessions), start)
         seen = {first}
         stack = [(first, self._next(first))]
@@ -90,14 +90,14 @@ class Search:
         return Verdict(REFUSED, len(seen), self._story(deepest))
 
     def _until_s(self, places: tuple[int, ...]) -> float:
-        """The first answer among the commands that are left; later ones come after it."""
+        """Return the time of the first answer among the commands left; later commands follow it."""
         return min(
             (waits[place] for waits, place in zip(self.waits_s, places, strict=True)),
             default=FOREVER_S,
         )
 
     def _next(self, situation: Situation) -> Iterator[Situation]:
-        """The situations after one more thing happened, the most likely ones first."""
+        """Yield the situations after one more step, the most likely ones first."""
         places, state = situation
         until_s = self._until_s(places)
         able = [
@@ -108,7 +108,7 @@ class Search:
         for _, number in sorted(able):
             call = self.sessions[number][places[number]]
             if call.kind == "put" and self.bodies.get(state.next_id, call.body) != call.body:
-                continue  # somebody will see another job under this id
+                continue  # a later answer shows another body under this id
             for after, answer in outcomes(state, call):
                 if call.answer is None or answer == call.answer:
                     yield _moved(places, number, places[number] + 1), after
@@ -121,7 +121,7 @@ class Search:
             yield places, after
 
     def _story(self, situation: Situation) -> str:
-        """How far the search got: the queue there, and what cannot come next."""
+        """Describe how far the search got: the queue there, and the commands that cannot follow."""
         places, state = situation
         until_s = self._until_s(places)
         left = [
@@ -150,16 +150,16 @@ def check(
     Args:
         calls: the commands.
         ended: the sessions whose connections ended.
-        start: the queue before the first of them; empty by default.
-        limit: how many situations are visited before the search gives up.
+        start: the queue before the first command; empty by default.
+        limit: the number of situations after which the search gives up.
     """
     return Search(calls, ended, limit).run(start or State())
 
 
 def _seen(calls: Sequence[Call]) -> dict[int, bytes]:
-    """The bodies of the jobs that anybody was told of, by id.
+    """Return the bodies of the jobs that any client was told of, by id.
 
-    They tell of which unanswered put a job came, which the search would else learn much later.
+    They decide which unanswered put made a job, which the search would learn much later.
     """
     bodies: dict[int, bytes] = {}
     for call in calls:

@@ -1,8 +1,8 @@
-"""The queue as one plain sequential thing: what each command answers when nothing overlaps.
+"""A sequential model of the queue: what each command answers when nothing overlaps.
 
-Written from the promises, not from the machine: flat tuples, searched from end to end. A state is
-immutable, so that `linear_check` can go back to it. Time is not known here: a delayed job becomes
-ready and a session ends when somebody says so.
+Written from the guarantees, not from the machine: flat tuples, searched from end to end. A state is
+immutable, so that `linear_check` can return to it. The model has no time: the search decides when a
+delayed job becomes ready and when a session ends.
 """
 
 import itertools
@@ -15,7 +15,7 @@ READY: Final = b"ready"
 RESERVED: Final = b"reserved"
 DELAYED: Final = b"delayed"
 BURIED: Final = b"buried"
-# What a move makes of a job, beside ready and buried.
+# The states after a move, beside ready and buried.
 SAME: Final = b"same"
 READY_IF_BURIED: Final = b"ready if buried"
 NOBODY: Final = -1
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a command is answered: its word, a number (an id or a count), and what follows."""
+    """The answer to a command: its word, a number (an id or a count), and what follows."""
 
     word: bytes
     number: int = 0
@@ -59,11 +59,11 @@ class Call(NamedTuple):
     kind: str
     args: tuple[int, ...]
     at_s: float
-    done_s: float = FOREVER_S  # for ever, if there was no answer
+    done_s: float = FOREVER_S  # stays so if there was no answer
     answer: Answer | None = None
-    tubes: tuple[bytes, ...] = (b"default",)  # the used one, or those that a reserve watches
+    tubes: tuple[bytes, ...] = (b"default",)  # the used tube, or those that a reserve watches
     body: bytes = b""
-    ready_s: float = 0.0  # when a delay that it asks for can have ended
+    ready_s: float = 0.0  # the earliest end of a delay that it asks for
 
     def __str__(self) -> str:
         words = b" ".join([self.kind.encode(), *map(b"%d".__mod__, self.args), self.body])
@@ -80,19 +80,19 @@ NOT_FOUND: Final = Answer(b"NOT_FOUND")
 
 
 def outcomes(state: State, call: Call) -> Iterator[Outcome]:
-    """What a correct queue can do with a command now: mostly one thing."""
+    """Yield what a correct queue can do with a command now: mostly one outcome."""
     return _KINDS[call.kind](state, call)
 
 
 def wakes(state: State, until_s: float) -> Iterator[State]:
-    """The states after the delay of one job ended, if that can be so early."""
+    """Yield the states after the end of one job's delay, if that can be as early."""
     for job in state.jobs:
         if job.state == DELAYED and job.due_s <= until_s:
             yield _change(state, job, state=READY)
 
 
 def end_session(state: State, session: int) -> State:
-    """A session ends: what it held is ready again."""
+    """Return the state after a session ended: the jobs it held are ready again."""
     for job in state.jobs:
         if job.holder == session:
             state = _change(state, job, state=READY, holder=NOBODY)
@@ -104,7 +104,7 @@ def holds(state: State, session: int) -> bool:
     return any(job.holder == session for job in state.jobs)
 
 
-# --- looking things up ----------------------------------------------------------------------------
+# --- look-ups -------------------------------------------------------------------------------------
 
 
 def _find(state: State, job_id: int) -> Job | None:
@@ -112,7 +112,7 @@ def _find(state: State, job_id: int) -> Job | None:
 
 
 def _change(state: State, job: Job, /, **items: object) -> State:
-    """The state with one job changed, which is then no longer where it was buried."""
+    """Return the state with one job changed, which also loses its place among buried jobs."""
     changed = job._replace(**items)  # type: ignore[arg-type]
     jobs = tuple(changed if other is job else other for other in state.jobs)
     buried = tuple(job_id for job_id in state.buried if job_id != job.id)
@@ -122,7 +122,7 @@ def _change(state: State, job: Job, /, **items: object) -> State:
 
 
 def _of(state: State, wanted: bytes, tubes: tuple[bytes, ...]) -> list[Job]:
-    """The jobs of some tubes in a state: ready ones the best first, buried ones the oldest."""
+    """Return the jobs of some tubes in a state: ready ones by order, buried ones oldest first."""
     jobs = [job for job in state.jobs if job.state == wanted and job.tube in tubes]
     if wanted == READY:
         jobs.sort(key=lambda job: (job.priority, job.id))
@@ -146,7 +146,7 @@ def _put(state: State, call: Call) -> Iterator[Outcome]:
 
 
 def _reserve(state: State, call: Call) -> Iterator[Outcome]:
-    """It takes effect where the job is given, or where there is certainly none."""
+    """Take effect where the job is given, or where there is certainly none."""
     open_tubes = tuple(tube for tube in call.tubes if tube not in state.paused)
     ready = _of(state, READY, open_tubes)
     if ready:
@@ -177,7 +177,7 @@ def _delete(state: State, call: Call) -> Iterator[Outcome]:
 
 
 def _held(word: bytes) -> Callable[[State, Call], Iterator[Outcome]]:
-    """A command that only the holder of a job can do."""
+    """Return a command that only the holder of a job may execute."""
 
     def command(state: State, call: Call) -> Iterator[Outcome]:
         job = _find(state, call.args[0])
@@ -206,7 +206,7 @@ def _held(word: bytes) -> Callable[[State, Call], Iterator[Outcome]]:
 def _kick(state: State, call: Call) -> Iterator[Outcome]:
     bound = call.args[0]
     buried = _of(state, BURIED, call.tubes)
-    # Which delays end first is not known here, so any of the delayed jobs may be meant.
+    # The model does not know which delays end first, so any delayed jobs may be kicked.
     picks = [tuple(buried[:bound])] if buried else None
     if picks is None:
         delayed = _of(state, DELAYED, call.tubes)
@@ -232,7 +232,7 @@ def _peek(state: State, call: Call) -> Iterator[Outcome]:
 
 
 def _peek_at(wanted: bytes) -> Callable[[State, Call], Iterator[Outcome]]:
-    """A look at the next job of a state."""
+    """Return a command that peeks at the next job of a state."""
 
     def command(state: State, call: Call) -> Iterator[Outcome]:
         jobs = _of(state, wanted, call.tubes)
@@ -256,17 +256,17 @@ def _stats_tube(state: State, call: Call) -> Iterator[Outcome]:
     counts = [len(_of(state, wanted, call.tubes)) for wanted in (READY, RESERVED, DELAYED, BURIED)]
     yield state, Answer(b"OK", facts=tuple(counts))
     if not any(counts) and call.tubes != (b"default",):
-        yield state, NOT_FOUND  # a tube lives as long as somebody names it
+        yield state, NOT_FOUND  # a tube exists only while a session or a job refers to it
 
 
 def _pause(state: State, call: Call) -> Iterator[Outcome]:
-    """Pauses are for ever or for no time at all; only the default tube is paused."""
+    """Pause for ever or end the pause; only the default tube is paused."""
     paused = call.tubes if call.args[0] else ()
     yield state._replace(paused=paused), Answer(b"PAUSED")
 
 
 def _changed(state: State, call: Call) -> Iterator[Outcome]:
-    """An administrator's change: of a job that no worker has, but for a deletion.
+    """Apply an administrator's change, to a job that no worker holds unless it is a deletion.
 
     A buried job that only gets another priority keeps its place.
     """
@@ -330,7 +330,7 @@ _KINDS: Final[dict[str, Callable[[State, Call], Iterator[Outcome]]]] = {
     "pause-tube": _pause,
     "change": _changed,
 }
-# Commands whose answer is all that they do: unanswered they say nothing.
+# Commands without an effect: if unanswered, they say nothing.
 READS: Final = frozenset(
     {"touch", "peek", "peek-ready", "peek-delayed", "peek-buried", "stats-job", "stats-tube"}
 )

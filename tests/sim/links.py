@@ -1,8 +1,8 @@
 """The real links of a node, `beanpoled.host.aio_peers`, over simulated connections.
 
-Real are introductions, refusals, frames and their checksums, complaints, and which link replaces
-which. Here is only what asyncio does for them: the loop's clock, transports, and dialing. What
-travels, and how long, is the business of `network`.
+Introductions, refusals, frames and their checksums, complaints, and the choice among duplicate
+links are real. Only asyncio's part is simulated: the loop's clock, transports, and dialing.
+`network` decides what arrives and when.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from beanpoled.trust.trust import Trust
 if TYPE_CHECKING:
     from tests.sim.host import SimHost
 
-# Where a frame has its kind.
+# Offset of the kind in a frame.
 KIND_AT: Final = 8
 
 
@@ -32,7 +32,7 @@ def is_introduction(data: bytes) -> bool:
 
 
 class Closed:
-    """The future of a connection's end."""
+    """The future of the end of a connection."""
 
     def __init__(self) -> None:
         self._ended = False
@@ -43,14 +43,14 @@ class Closed:
         return self._ended
 
     def set_result(self, result: None) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self._ended = True
         if self.then is not None:
             self.then()
 
 
 class SimLoop:
-    """What links ask of asyncio's loop."""
+    """The part of asyncio's loop that links use."""
 
     def __init__(self, host: "SimHost") -> None:
         self._host = host
@@ -60,15 +60,15 @@ class SimLoop:
         return self._host.now_us() / 1e6
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call after the present callback: only writes are put off so."""
+        """Call after the current callback: links defer only writes this way."""
         self._host.call_next(callback)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """Call when the time has come."""
+        """Call after a delay."""
         return self._host.call_later(int(delay_s * 1e6), callback)
 
     def create_future(self) -> Closed:
-        """Return the end of a connection to come."""
+        """Return the future of the end of a connection."""
         return Closed()
 
 
@@ -82,10 +82,10 @@ class SimTransport:
         self._closing = False
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """The network has its own limit."""
+        """Do nothing: the network has its own limit."""
 
     def get_write_buffer_size(self) -> int:
-        """Return what is in flight, or too much if the network's limit is reached."""
+        """Return the bytes in flight, or too many for any link at the network's limit."""
         network = self._host.world.network
         size = network.in_flight(self._host.name, self._peer)
         return size if size <= network.full_bytes else OUTPUT_BYTES_MAX + 1
@@ -95,15 +95,15 @@ class SimTransport:
         return self._closing or not self._is_there()
 
     def get_extra_info(self, name: str) -> None:
-        """There is no TLS between simulated nodes, and no socket."""
+        """Return None: there is no TLS between simulated nodes, and no socket."""
 
     def write(self, data: bytes) -> None:
-        """Send."""
+        """Send bytes."""
         if not self.is_closing():
             self._host.world.network.send(self._host.name, self._peer, data, forced=True)
 
     def close(self) -> None:
-        """End the connection when all that was written has arrived."""
+        """End the connection when everything written has arrived."""
         self._end(self._host.world.network.last_arrival_s(self._host.name, self._peer))
 
     def abort(self) -> None:
@@ -115,7 +115,7 @@ class SimTransport:
         return network.generation(self._host.name, self._peer) == self._generation
 
     def _end(self, at_s: float) -> None:
-        """Break the link, in a callback of its own."""
+        """Break the link in a callback of its own."""
         if not self._closing:
             self._closing = True
             self._host.world.clock.at(at_s, self._break)
@@ -136,10 +136,10 @@ class SimLinks(PeerLinks):
         self.introductions = host.node.introductions
         self._host = host
         self._ends: dict[str, PeerProtocol] = {}  # by peer: the present connection
-        self._dialed: dict[str, PeerProtocol] = {}  # connections that are about to be made
+        self._dialed: dict[str, PeerProtocol] = {}  # by peer: connections that are being made
 
     def begin(self) -> None:
-        """Dial the members that this node dials, and look for links that are dead."""
+        """Dial the members that this node dials, and watch for silent links."""
         for peer in self._config.peers:
             if self._config.node_id < peer:
                 _Dialer(self, peer).dial()
@@ -151,26 +151,26 @@ class SimLinks(PeerLinks):
         return frozenset(self._links)
 
     def complain(self, line: str) -> None:
-        """See `PeerLinks`; between healthy members there is nothing to complain of."""
+        """Report a complaint to the world: healthy members have none. See `PeerLinks`."""
         self._host.world.complained(self._host, line)
         super().complain(line)
 
     # --- the network ------------------------------------------------------------------------------
 
     def connected(self, peer: str, generation: int) -> None:
-        """A connection was made, by either side."""
+        """Handle a new connection, which either side made."""
         protocol = self._dialed.pop(peer, None) or PeerProtocol(self, None)
         self._ends[peer] = protocol
         protocol.connection_made(cast(Any, SimTransport(self._host, peer, generation)))
 
     def disconnected(self, peer: str) -> None:
-        """A connection is gone."""
+        """Handle the end of a connection."""
         protocol = self._ends.pop(peer, None)
         if protocol is not None:
             protocol.connection_lost(None)
 
     def received(self, peer: str, data: bytes) -> None:
-        """Bytes arrived."""
+        """Handle bytes from a peer."""
         protocol = self._ends.get(peer)
         if protocol is not None:
             protocol.data_received(data)
@@ -187,7 +187,7 @@ class SimLinks(PeerLinks):
         host.world.network.dial(host.name, peer, lambda: host.enter(refuse))
 
     def pause(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Call in a while."""
+        """Call after a delay."""
         self._host.call_later(int(seconds * 1e6), callback)
 
     def _watch_soon(self) -> None:

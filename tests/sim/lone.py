@@ -1,6 +1,6 @@
-"""One real replica among scripted peers: tests say what the peers say and see every answer.
+"""One real replica among scripted peers: tests send the peers' messages and see every answer.
 
-For what a whole cluster does by itself there is `cluster.py`.
+A cluster of real replicas is in `cluster`.
 """
 
 import random
@@ -17,7 +17,7 @@ from tests.sim.clock import Clock
 from tests.sim.cluster import Applied, ListImage
 from tests.sim.disk import Disk
 
-# Whatever the product's constant is: tests need several entries in flight.
+# Independent of the product's constant, because tests need several entries in flight.
 IN_FLIGHT_MAX = 8
 
 Fetched = Callable[[str | None], None]
@@ -31,13 +31,13 @@ class SlowImage(ListImage):
         self._lone = lone
 
     def next_chunk(self) -> bytes | None:
-        """Return the next chunk, later."""
+        """Return the next chunk, after `chunk_s`."""
         self._lone.clock.now_s += self._lone.chunk_s
         return super().next_chunk()
 
 
 class Lone:
-    """The replica `n0`, its callbacks, and what it sent."""
+    """The replica `n0`, its callbacks, and the messages it sent."""
 
     def __init__(
         self, size: int = 3, repairs: Repairs = ALL_REPAIRS, clock: Clock | None = None, **over: Any
@@ -48,7 +48,7 @@ class Lone:
         self.repairs = repairs
         self.over = over
         self.sent: list[tuple[str, messages.Message]] = []
-        self.takes = True  # whether the links take messages
+        self.takes = True  # whether the links accept messages
         self.applied: Applied = []
         self.loaded = 0
         self.woken = 0
@@ -77,7 +77,7 @@ class Lone:
             self.replica.connected(peer)
 
     def crash(self) -> None:
-        """Lose the replica and what is not synced."""
+        """Kill the replica; its disk loses what was not synced."""
         self.disk.crash()
         self.sent.clear()
 
@@ -92,7 +92,7 @@ class Lone:
             self.replica.slice_image()
 
     def receive(self, peer: str, *message: Any) -> None:
-        """Let the peer say something."""
+        """Let a peer send a message."""
         self.replica.receive(peer, messages.encode(message))
 
     def disconnect(self, peer: str) -> None:
@@ -100,14 +100,14 @@ class Lone:
         self.replica.disconnected(peer)
 
     def take(self, kind: int | None = None, peer: str | None = None) -> list[messages.Message]:
-        """Return what was sent, of one kind or to one peer if asked for; and forget all of it."""
+        """Return the messages sent, of one kind or to one peer if given, and forget all of them."""
         sent, self.sent = self.sent, []
         return [
             message for to, message in sent if kind in (None, message[0]) and peer in (None, to)
         ]
 
     def entries_to(self, peer: str) -> int:
-        """Return how many entries were sent to a peer, and forget all that was sent."""
+        """Return the number of entries sent to a peer, and forget all messages."""
         return sum(len(message[7]) // 2 for message in self.take(messages.APPEND, peer))
 
     def propose_each(self, count: int) -> list[int]:
@@ -125,7 +125,7 @@ class Lone:
             self.run(0.06)
 
     def miss(self, peer: str, count: int, answers: int) -> None:
-        """Let a peer ask for the last entries, once for each message that came behind the gap."""
+        """Let a peer ask for the last entries, once per message that came behind the gap."""
         first, round_ = self.replica.last_index - count + 1, self.round
         self.take()
         for _ in range(answers):
@@ -148,14 +148,14 @@ class Lone:
         self.receive(peer, messages.APPEND, term, round_, commit, *previous, 1, flat)
 
     def acknowledge(self, peer: str, index: int, round_: int | None = None) -> None:
-        """Let a peer acknowledge everything up to an index, in answer to everything sent."""
+        """Let a peer acknowledge everything up to an index, in the newest round."""
         round_ = self.round if round_ is None else round_
         term = self.replica.term
         self.receive(peer, messages.ACK, term, round_, index + 1, messages.MATCHED, 0)
 
     @property
     def round(self) -> int:
-        """Return the newest round, read off the newest append."""
+        """The newest round, taken from the newest append."""
         rounds = [message[2] for _, message in self.sent if message[0] == messages.APPEND]
         return max(rounds, default=2**30)
 
@@ -185,37 +185,37 @@ class Lone:
         return self.clock.now_s
 
     def random(self) -> float:
-        """Return a seeded number."""
+        """Return a seeded random number."""
         return self.dice.random()
 
     def send(self, peer: str, message: bytes) -> bool:
-        """Remember what was sent."""
+        """Keep a message."""
         if self.takes:
             self.sent.append((peer, messages.decode(message)))
         return self.takes
 
     def flush(self) -> None:
-        """Nothing is collected: every message travels at once."""
+        """Do nothing: every message is sent at once."""
 
     def committed(self) -> None:
-        """Propose nothing: what is proposed is the test's business."""
+        """Propose nothing: tests decide what is proposed."""
 
     def apply(self, index: int, term: int, entry: bytes) -> None:
-        """Remember what was applied."""
+        """Append an entry to the list."""
         if entry == b"poison":
             raise ValueError(entry)
         self.applied.append((index, entry))
 
     def begin_image(self) -> Image:
-        """Copy what was applied; each chunk will take `chunk_s`."""
+        """Copy the list; each chunk will take `chunk_s`."""
         return SlowImage(self)
 
     def image_bytes(self) -> int:
-        """Return what the entries take."""
+        """Return the size of all entries."""
         return sum(len(entry) for _, entry in self.applied)
 
     def log(self, line: str) -> None:
-        """Remember the line."""
+        """Keep a line."""
         self.lines.append(line)
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
@@ -223,20 +223,20 @@ class Lone:
         self.loaded += len(list(chunks))
 
     def fetch_snapshot(self, peer: str, index: int, sink: Sink, done: Fetched) -> None:
-        """Remember what is to be fetched."""
+        """Keep a request for a snapshot."""
         self.fetches.append((peer, index, sink, done))
 
     def wake(self) -> None:
-        """Count."""
+        """Count the call."""
         self.woken += 1
 
     def role_changed(self) -> None:
-        """Nothing to note."""
+        """Do nothing."""
 
     def rejoined(self) -> None:
-        """Remember it for the next start."""
+        """Start without `rejoin` from now on."""
         self.over["rejoin"] = False
 
     def fatal(self, reason: str) -> None:
-        """Remember the reason."""
+        """Keep the first reason."""
         self.reason = self.reason or reason

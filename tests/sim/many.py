@@ -1,6 +1,6 @@
 """Many seeds on all cores: `make sim SEEDS=300 FIRST=1`. Prints figures and how to replay.
 
-What one seed does is in `storm`; the few seeds of every test run are in `test_sim`.
+One seed's run is in `storm`; the few seeds of every test run are in `test_sim`.
 """
 
 import argparse
@@ -71,23 +71,23 @@ FAULTS: Final = (
     "commands without the right",
     "puts beyond a user's quota",
 )
-# Replies that say that a change was made.
+# Replies that acknowledge a change.
 CHANGES: Final = frozenset(
     {"INSERTED", "RESERVED", "DELETED", "RELEASED", "BURIED", "TOUCHED", "KICKED", "PAUSED"}
 )
 
 
 class Life(NamedTuple):
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
-    failure: str  # empty, or the kind of verdict and its words
+    failure: str  # empty, or the kind of verdict and its message
     simulated_s: float  # without the hours in which quorum was lost
     counts: Counter[str]
 
 
 def live(seed: int) -> Life:
-    """Run one seed; safety and liveness verdicts are told apart, anything else is a crash."""
+    """Run one seed and name its failure: SAFETY, LIVENESS, or CRASH for any other error."""
     storm = Storm(seed)
     begun_s = storm.world.clock.now_s
     failure = ""
@@ -106,13 +106,13 @@ def live(seed: int) -> Life:
 
 
 def say(line: str) -> None:
-    """Show a line at once."""
+    """Print a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Run the seeds of the command line; 1 if one of them failed."""
+    """Run the seeds of the command line; returns 1 if any failed."""
     parser = argparse.ArgumentParser(description="simulate whole clusters, a life for each seed")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=300)

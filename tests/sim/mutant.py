@@ -1,4 +1,4 @@
-"""What a mutant is, and the two checks by chance. All of them are in `mutant_table`."""
+"""The form of a mutant, and the checks of random lives. All mutants are in `mutant_table`."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -9,20 +9,20 @@ from tests.sim.cluster import Cluster
 from tests.sim.faults import Plan, Run, world
 from tests.sim.storm import CALM, Storm
 
-# A check raises AssertionError (Violation, Stuck) if something is broken. A schedule has no use
-# for its seed.
+# A check raises AssertionError (Violation, Stuck) if something is broken. A schedule ignores its
+# seed.
 Check = Callable[[int, Repairs], None]
-# A mutant that chance has to catch is caught within this number of seeds, from any one on.
+# A mutant that random lives have to catch is caught within this number of seeds, from any seed on.
 WITHIN: Final = 60
 
 
 def storm(seed: int, repairs: Repairs) -> None:
-    """Whole nodes and their clients, for a life."""
+    """Run a life of whole nodes and their clients."""
     Storm(seed, repairs=repairs).run()
 
 
 def calm(seed: int, repairs: Repairs) -> None:
-    """Whole nodes and their clients, for a life without a fault: no client is cut off."""
+    """Run a life of whole nodes and their clients without a fault: no client is cut off."""
     storm = Storm(seed, CALM, repairs=repairs)
     storm.run()
     cut_off = storm.world.counts["guests cut off"]
@@ -30,7 +30,7 @@ def calm(seed: int, repairs: Repairs) -> None:
 
 
 def replicas(seed: int, repairs: Repairs) -> None:
-    """Replicas alone on a network that also loses and reorders, with small logs."""
+    """Run replicas alone on a network that also loses and reorders, with small logs."""
     cluster = Cluster(
         3,
         seed,
@@ -54,18 +54,18 @@ class Mutant(NamedTuple):
     name: str
     breaks: str
     check: Check
-    words: str  # of the verdict that is the right one, as a regular expression
+    words: str  # a regular expression that the right verdict matches
     patches: m.Patches = m.no_patch
-    seed: int = 0  # the first one that catches it; 0 for a schedule
+    seed: int = 0  # the first seed that catches it; 0 for a schedule
 
     @property
     def repairs(self) -> Repairs:
-        """The repairs that are left: a mutant without a patch is named after its repair."""
+        """The repairs that stay on: a mutant without a patch is named after its repair."""
         return ALL_REPAIRS if self.patches is not m.no_patch else ALL_REPAIRS.without(self.name)
 
     @property
     def way(self) -> str:
-        """How it is caught, in words."""
+        """A description of how it is caught."""
         name = self.check.__name__
         return f"{name}, seed {self.seed}" if self.seed else f"schedule `{name}`"
 
@@ -73,5 +73,5 @@ class Mutant(NamedTuple):
 def in_lives(
     name: str, breaks: str, words: str, patches: m.Patches, seed: int = 1, check: Check = storm
 ) -> Mutant:
-    """A mutant that whole lives catch, from a seed on."""
+    """Return a mutant that lives of whole nodes catch, from a seed on."""
     return Mutant(name, breaks, check, words, patches, seed=seed)

@@ -1,7 +1,7 @@
 """The table of mutants: what each breaks, what catches it, and by which verdict.
 
-`mutants` runs it, `test_mutants` runs a short form, docs/testing.md shows it. Defects that are
-repairs switched off bear the names of their switches; the others are in `mutations`.
+`mutants` runs it, `test_mutants` runs a short form, docs/testing.md shows it. Defects that switch a
+repair off have the name of its switch; the others are in `mutations`.
 """
 
 from typing import Final
@@ -451,7 +451,7 @@ RULES: Final = (
         seed=2,
     ),
 )
-# What the oracle sees at once, seen by what a client loses.
+# Defects that the oracle sees at once, here seen by what a client loses.
 SCHEDULES: Final = (
     Mutant(
         "clip_follower_acks",

@@ -1,4 +1,4 @@
-"""The mutants of what decides which disk may do what; see `mutant_table`."""
+"""The mutants of the rules about disks and their identity: part of the table in `mutant_table`."""
 
 from typing import Final
 

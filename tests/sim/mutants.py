@@ -1,12 +1,12 @@
-"""Would anything be noticed? Each mutant breaks one rule, and a check has to catch it.
+"""Mutation tests of the checks: each mutant breaks one rule, and a check has to catch it.
 
     make mutants                                  the whole table, on all cores
     python -m tests.sim.mutants NAME ...          some of them
 
 A mutant is caught by a storm of whole nodes, by random faults on replicas alone, both within a
 stated number of seeds, or by a directed schedule; always by the verdict that belongs to it. A
-defect that only makes the code fall over counts as not caught, and what caught it must pass
-without the mutant. The table is in `mutant_table`.
+defect that only makes the code raise an unexpected error counts as not caught, and the check that
+caught it must pass without the mutant. The table is in `mutant_table`.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from tests.sim.mutant import WITHIN, Check, Mutant
 from tests.sim.mutant_table import MUTANTS, SCHEDULES
 
 ALL: Final = MUTANTS + SCHEDULES
-# A slip of a mutant is no verdict; what the code's own assertions find is one.
+# An error in a mutant's own code is no verdict; a failed assertion of the product is one.
 SLIPS: Final = re.compile(r"\ba crash:|\b(Type|Name|Attribute|Index|Key|Value|Unbound\w+)Error\b")
 
 
 def verdict(check: Check, seed: int, repairs: Repairs, patches: m.Patches = m.no_patch) -> str:
-    """What a check says; empty if it finds nothing wrong."""
+    """Return the message of a check; empty if it finds nothing wrong."""
     with m.planted(patches):
         try:
             check(seed, repairs)
@@ -44,7 +44,7 @@ def is_right(mutant: Mutant, words: str) -> bool:
 
 
 class Outcome(NamedTuple):
-    """What became of one mutant."""
+    """The result of one mutant."""
 
     caught: bool
     seed: int  # 0 for a schedule
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 
 def hunt(mutant: Mutant) -> Outcome:
-    """Find what catches a mutant, and see that it passes without it."""
+    """Find the check that catches a mutant, and verify that it passes without the mutant."""
     name, found = mutant.name, "nothing was found"
     for seed in range(1, WITHIN + 1) if mutant.seed else (0,):
         words = verdict(mutant.check, seed, mutant.repairs, mutant.patches)
@@ -69,12 +69,12 @@ def hunt(mutant: Mutant) -> Outcome:
 
 
 def hunt_at(place: int) -> Outcome:
-    """Hunt one by its place: functions do not travel between processes."""
+    """Hunt a mutant by its index, because functions cannot be sent between processes."""
     return hunt(ALL[place])
 
 
 def main() -> int:
-    """Hunt the mutants of the command line, or all; 1 if one of them survives."""
+    """Hunt the mutants of the command line, or all; returns 1 if any survives."""
     parser = argparse.ArgumentParser(description="see whether planted defects are noticed")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of a mutant; all by default")
     names = parser.parse_args().names

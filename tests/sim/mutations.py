@@ -1,7 +1,7 @@
-"""Planted defects of the nodes' code: each breaks one rule, and only while it is planted.
+"""Planted defects of the nodes' code: each breaks one rule while it is planted.
 
-A patch is (owner, name, replacement). Here is only what is changed; which check must notice it is
-in `mutants`. The repairs of the library are switched off by `Repairs` and need no patch.
+A patch is (owner, name, replacement). Only the changes are here; the checks that must notice them
+are in `mutants`. The repairs of the library are switched off by `Repairs` and need no patch.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ Patches = Callable[[], list[Patch]]
 
 @contextmanager
 def planted(patches: Patches) -> Iterator[None]:
-    """Plant a defect for a while."""
+    """Plant a defect while the context lasts."""
     wanted = [(_home(owner, name), name, value) for owner, name, value in patches()]
     before = [(owner, name, _value(owner, name)) for owner, name, _ in wanted]
     for owner, name, value in wanted:
@@ -55,22 +55,22 @@ def planted(patches: Patches) -> Iterator[None]:
 
 
 def _home(owner: Any, name: str) -> Any:
-    """The class, among an owner and those that it inherits from, or the module that has a name."""
+    """Return the class, among an owner and its bases, or the module that defines a name."""
     bases = getattr(owner, "__mro__", (owner,) if hasattr(owner, "__dict__") else ())
     return next((base for base in bases if name in vars(base)), owner)
 
 
 def _value(owner: Any, name: str) -> Any:
-    """What stands there: of a class the descriptor; an object with slots has no dictionary."""
+    """Return the value to restore: a class's descriptor; an object with slots has no dictionary."""
     return vars(owner)[name] if hasattr(owner, "__dict__") else getattr(owner, name)
 
 
 def nothing(*_: Any) -> None:
-    """What stands for a step that is left out."""
+    """Do nothing: the replacement of a step that is left out."""
 
 
 def no_patch() -> list[Patch]:
-    """Nothing: the defect is a repair that is off."""
+    """No patch: the defect is a repair that is off."""
     return []
 
 
@@ -83,7 +83,7 @@ def no_grace() -> list[Patch]:
 
 
 def late_floor() -> list[Patch]:
-    """The floor counts only after the entry's time had its effect."""
+    """The floor takes effect only after the entry's time."""
     return [(Machine, "_raise_expiry_floor", nothing)]
 
 
@@ -98,12 +98,12 @@ def short_grace() -> list[Patch]:
 
 
 def nobody_asked() -> list[Patch]:
-    """A leader that was down believes its wall clock, also when others were up."""
+    """A leader that was down believes its wall clock, also when other nodes were up."""
     return [(Peers, "cluster_us", nothing)]
 
 
 def pauses_count() -> list[Patch]:
-    """A turn of the loop counts whole, however long it was."""
+    """A turn of the loop counts in full, however long it was."""
     return [(clock, "TURN_MAX_US", 10**15)]
 
 
@@ -132,7 +132,7 @@ def early_ttr() -> list[Patch]:
 
 
 def fast_clock() -> list[Patch]:
-    """A cluster clock that is too fast by a half."""
+    """A cluster clock is half as fast again."""
     advance = ClusterClock.advance
 
     def wrong(self: ClusterClock, step_us: int, majority_answers: bool) -> None:
@@ -162,12 +162,12 @@ def lonely_clock() -> list[Patch]:
 
 
 def no_deadline() -> list[Patch]:
-    """A client that waits is not told that a job of its own runs out."""
+    """A waiting client is not warned that a job of its own is running out of time."""
     return [(Clients, "first_deadline_us", lambda clients, session: -1)]
 
 
 def no_ticks() -> list[Patch]:
-    """Time has its effect only when somebody writes."""
+    """Time takes effect only when a client writes."""
     return [(Proposer, "_time_is_due", lambda self, now_us: False)]
 
 
@@ -175,7 +175,7 @@ def no_ticks() -> list[Patch]:
 
 
 def _batches(change: Callable[[Any, int, int], int]) -> list[Patch]:
-    """Let `change(origin, incarnation, number)` do what it likes before a batch is looked at."""
+    """Let `change(origin, incarnation, number)` alter an origin before a batch is examined."""
     take = Machine._batch
 
     def wrong(
@@ -201,7 +201,7 @@ def applied_twice() -> list[Patch]:
 
 
 def dead_incarnation() -> list[Patch]:
-    """A batch of an incarnation that was declared dead, or is over, counts."""
+    """A batch of an incarnation that was declared dead, or has ended, counts."""
 
     def change(origin: Any, incarnation: int, number: int) -> int:
         if incarnation == origin.incarnation:
@@ -215,7 +215,7 @@ def dead_incarnation() -> list[Patch]:
 
 
 def gap_taken() -> list[Patch]:
-    """A batch that comes too early counts, and what it overtook is never done."""
+    """A batch that comes too early counts, and those that it overtook are never applied."""
 
     def change(origin: Any, incarnation: int, number: int) -> int:
         if incarnation == origin.incarnation and number > origin.next_number:
@@ -226,12 +226,12 @@ def gap_taken() -> list[Patch]:
 
 
 def gap_ignored() -> list[Patch]:
-    """Nobody sends again what the leader lost."""
+    """Batches that the leader lost are not sent again."""
     return [(Origin, "resend", nothing)]
 
 
 def not_sent_again() -> list[Patch]:
-    """A new leader, or link, gets only what is new."""
+    """A new leader, or link, gets only new batches."""
 
     def send_all(origin: Origin) -> None:
         origin._first = True
@@ -240,14 +240,14 @@ def not_sent_again() -> list[Patch]:
 
 
 def hasty_answer() -> list[Patch]:
-    """DELETED is said when the command is handed over, not when it is committed."""
+    """DELETED is answered when the command is submitted, not when it is committed."""
     submit = Origin.submit
 
     def wrong(
         origin: Origin, client: Any, kind: int, command: c.Command, behind: Batch | None = None
     ) -> Batch:
         taken = submit(origin, client, kind, command, behind)
-        # Alone in its pipeline, so that the reply is the right one for the request.
+        # Only if it is alone in its pipeline, so that the reply belongs to the request.
         if command[0] == c.DELETE and client is not None and client._replies.pending == 1:
             taken.owners[-1] = (None, kind, taken.owners[-1][2])
             client.answered(kind, 1)
@@ -274,7 +274,7 @@ def granted_twice() -> list[Patch]:
 
 
 def none_beside_ready() -> list[Patch]:
-    """NONE is said without a look at what is ready."""
+    """NONE is answered without looking for ready jobs."""
     answer = Ends._answer
 
     def wrong(self: Ends, leaving: Any) -> None:
@@ -299,7 +299,7 @@ def none_by_itself() -> list[Patch]:
 
 
 def line_forgotten() -> list[Patch]:
-    """The waiters of an origin that was silent for a moment are never served again."""
+    """Waiters of an origin that was silent for a moment are never served again."""
     return [(Dispatcher, "unpark", nothing)]
 
 
@@ -312,12 +312,12 @@ def no_fence() -> list[Patch]:
 
 
 def no_node_down() -> list[Patch]:
-    """A node that is gone is never given up."""
+    """A dead node is never declared down."""
     return [(Heartbeats, "_declare_down", nothing)]
 
 
 def deaf_to_its_death() -> list[Patch]:
-    """A node that was declared down goes on as if nothing had happened."""
+    """A node that was declared down continues unchanged."""
     return [(Lifecycle, "went_down", nothing)]
 
 
@@ -332,7 +332,7 @@ def no_quit() -> list[Patch]:
 
 
 def no_memory_of_replacement() -> list[Patch]:
-    """A disk that was begun with --rejoin is a stranger's once it counts."""
+    """A disk that began with --rejoin is not known as a replacement once it counts."""
     hello = Introductions.hello
 
     def wrong(self: Introductions, nonce: bytes) -> Hello:
@@ -343,7 +343,7 @@ def no_memory_of_replacement() -> list[Patch]:
 
 
 def other_machine() -> list[Patch]:
-    """One node's machine counts otherwise for a moment."""
+    """One node's machine counts differently for a moment."""
     apply = WatchedCallbacks.apply
 
     def wrong(node: WatchedCallbacks, index: int, number: int, entry: bytes) -> None:
@@ -359,7 +359,7 @@ def no_keys() -> list[Patch]:
 
 
 def image_forgets_keys() -> list[Patch]:
-    """A node that starts from an image does not know which keys were seen."""
+    """A node that starts from an image does not know the keys that were seen."""
     load = restore.load
 
     def wrong(*arguments: Any) -> Machine:
@@ -388,7 +388,7 @@ def snapshot_before_events() -> list[Patch]:
 
 
 def events_kept_again() -> list[Patch]:
-    """What the log brings again after a restart is kept a second time."""
+    """Events that the log replays after a restart are kept a second time."""
     follow = vars(EventLog)["_follow"]
 
     def wrong(self: EventLog, machine: Machine) -> None:
@@ -402,7 +402,7 @@ def events_kept_again() -> list[Patch]:
 
 
 def failed_write_ignored() -> list[Patch]:
-    """A failed write or sync of the log is nobody's business."""
+    """A failed write or sync of the log is ignored."""
     return [(Wal, "_fail", nothing)]
 
 

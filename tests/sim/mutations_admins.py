@@ -1,6 +1,6 @@
-"""Planted defects of what administrators of Gearman do: cancelled jobs, functions and limits.
+"""Planted defects in the commands of Gearman's administrators: cancelled jobs, functions, limits.
 
-The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives.
+The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def cancel_takes_running() -> list[Patch]:
 
 
 def cancel_tells_nobody() -> list[Patch]:
-    """The clients of a job that is cancelled do not hear it."""
+    """The clients of a cancelled job are not told."""
     news = ClientSide._news
 
     def wrong(connection: Any, job_id: int, kind: int, data: bytes) -> bytes:
@@ -52,12 +52,12 @@ def cancel_tells_nobody() -> list[Patch]:
 
 
 def cancel_is_ok() -> list[Patch]:
-    """`cancel job` is answered with OK although the job runs, or there is none."""
+    """`cancel job` is answered OK although the job runs or does not exist."""
     return [(AdminSide, "_why_not_cancelled", lambda connection, handle: b"OK\r\n")]
 
 
 def running_is_unknown() -> list[Patch]:
-    """`cancel job` says of a job that runs that there is none."""
+    """`cancel job` reports a running job as unknown."""
     unknown = b"ERR UNKNOWN_JOB\r\n"
     return [(AdminSide, "_why_not_cancelled", lambda connection, handle: unknown)]
 
@@ -66,7 +66,7 @@ def running_is_unknown() -> list[Patch]:
 
 
 def drop_beside_workers() -> list[Patch]:
-    """A function is dropped although workers have it."""
+    """A function is dropped although workers offer it."""
     drop = _handler(c.DROP_QUEUE)
 
     def wrong(machine: Any, origin: Any, command: c.Command) -> Any:
@@ -82,7 +82,7 @@ def drop_beside_workers() -> list[Patch]:
 
 
 def last_cancel_drops() -> list[Patch]:
-    """A function goes with its last job, if that is cancelled."""
+    """A function is dropped with its last job, if that job is cancelled."""
     delete = _handler(c.DELETE)
 
     def wrong(machine: Any, origin: Any, command: c.Command) -> Any:
@@ -96,7 +96,7 @@ def last_cancel_drops() -> list[Patch]:
 
 
 def create_makes_none() -> list[Patch]:
-    """`create function` is answered, and nothing is made."""
+    """`create function` is answered, but makes nothing."""
     return _operation(c.CREATE_QUEUE, lambda machine, origin, command: c.OK)
 
 
@@ -114,7 +114,7 @@ def limit_is_one_more() -> list[Patch]:
 
 
 def limit_is_one_less() -> list[Patch]:
-    """A job is refused where one more may be."""
+    """A job is refused although the function has room for one."""
 
     def wrong(tube: Tube, rank: int) -> bool:
         limit = tube.limits[(rank >= RANK_NORMAL) + (rank > RANK_NORMAL)]
@@ -124,7 +124,7 @@ def limit_is_one_less() -> list[Patch]:
 
 
 def limit_of_waiting() -> list[Patch]:
-    """Jobs that run do not count for the limit."""
+    """Running jobs do not count for the limit."""
 
     def wrong(tube: Tube, rank: int) -> bool:
         limit = tube.limits[(rank >= RANK_NORMAL) + (rank > RANK_NORMAL)]
@@ -133,11 +133,11 @@ def limit_of_waiting() -> list[Patch]:
     return [(Tube, "is_full", wrong)]
 
 
-# --- questions ------------------------------------------------------------------------------------
+# --- queries --------------------------------------------------------------------------------------
 
 
 def unique_of_one_function() -> list[Patch]:
-    """A unique is looked for in the oldest function only."""
+    """A unique id is looked up in the oldest function only."""
 
     def wrong(machine: Machine, unique: bytes) -> Iterator[bytes]:
         queue = machine.queue
@@ -155,7 +155,7 @@ def unique_of_one_function() -> list[Patch]:
 
 
 def lists_of_this_node() -> list[Patch]:
-    """`status` and the others show what the node knows, which may be old."""
+    """`status` and other lists show what the node knows, which may be outdated."""
     ask = AdminSide._ask_alone
 
     def wrong(connection: Any, kind: int, command: c.Command, *asked: Any) -> None:
@@ -173,7 +173,7 @@ def _handler(code: int) -> Callable[[Any, Any, c.Command], Any]:
 
 
 def _operation(code: int, handler: Any) -> list[Patch]:
-    """Let all machines act otherwise on one kind of commands."""
+    """Return a patch that replaces the handler of one kind of commands in all machines."""
     other: Any = copy(table.OPERATIONS[code])
     other.handler = handler
     return [(table, "OPERATIONS", {**table.OPERATIONS, code: other})]

@@ -1,7 +1,7 @@
 """Planted defects of queues that two protocols share.
 
-The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives, of
-which a few have an alias.
+The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all; a
+few of them have an alias.
 """
 
 from collections.abc import Collection
@@ -23,7 +23,7 @@ def alias_not_in_image() -> list[Patch]:
 
 
 def alias_wakes_nobody() -> list[Patch]:
-    """Only those are woken that know a queue by its own name."""
+    """Only clients that know a queue by its own name are woken."""
 
     def wrong(listeners: Listeners, names: Collection[bytes]) -> None:
         for name in names:
@@ -33,7 +33,7 @@ def alias_wakes_nobody() -> list[Patch]:
 
 
 def failed_is_gone() -> list[Patch]:
-    """A job of beanstalk goes when a worker of Gearman says that it has failed."""
+    """A job of beanstalk is removed when a worker of Gearman fails it."""
     finish = vars(extended)["_finish"]
 
     def wrong(machine: Any, session: Any, job: Job | None, command: c.Command) -> int:
@@ -47,7 +47,7 @@ def failed_is_gone() -> list[Patch]:
 
 
 def done_is_buried() -> list[Patch]:
-    """A job of beanstalk stays when a worker of Gearman has completed it."""
+    """A job of beanstalk stays when a worker of Gearman completes it."""
     finish = vars(extended)["_finish"]
 
     def wrong(machine: Any, session: Any, job: Job | None, command: c.Command) -> int:

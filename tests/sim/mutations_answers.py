@@ -1,4 +1,4 @@
-"""Planted defects of what clients are told, and how each is caught.
+"""Planted defects in the answers to clients, and how each is caught.
 
 A patch is (owner, name, replacement), as in `mutations`.
 """
@@ -18,7 +18,7 @@ from tests.sim.mutations import Patch, nothing
 
 
 def told_at_once() -> list[Patch]:
-    """A tube that does not exist is bound as if it did."""
+    """A tube that does not exist is bound as if it existed."""
 
     def wrong(self: BeanstalkConnection, kind: int, command: c.Command) -> bool:
         self._clients.origin.submit(self, KIND_QUIET, command)
@@ -31,17 +31,17 @@ def told_at_once() -> list[Patch]:
 
 
 def refused_quietly() -> list[Patch]:
-    """A client that was told too early is not told that it was refused."""
+    """A client that was answered too early is not told of the refusal."""
     return [(BeanstalkConnection, "_refused_later", nothing)]
 
 
 def fence_without_a_word() -> list[Patch]:
-    """A node that is cut off closes its clients before they are told what was never done."""
+    """A node that is cut off closes its clients without answers to undone commands."""
     return [(Origin, "fence", nothing)]
 
 
 def only_what_is_ready() -> list[Patch]:
-    """A wait ends without a job although one is due, and its entry is not."""
+    """A wait ends without a job although a job is due and only its entry is missing."""
     must_stay = vars(Ends)["_must_stay"]
 
     def wrong(self: Ends, waiter: Waiter, due_us: int | None) -> Any:
@@ -51,7 +51,7 @@ def only_what_is_ready() -> list[Patch]:
 
 
 def a_tick_for_everybody() -> list[Patch]:
-    """Each poll has the log carry the time."""
+    """Each poll makes the log carry the time."""
     turn = vars(Ends)["turn"]
 
     def wrong(self: Ends) -> None:
@@ -63,7 +63,7 @@ def a_tick_for_everybody() -> list[Patch]:
 
 
 def no_last_warning() -> list[Patch]:
-    """A client is warned only if its node's guess of the time says so."""
+    """A client is warned only by its node's estimate of the time."""
     wait_ended = vars(BeanstalkConnection)["wait_ended"]
 
     def wrong(self: BeanstalkConnection, job: Job | None, until_us: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Planted defects of limits: what is not weighed, or has no bound. See `mutations`."""
+"""Planted defects of limits: missing weights and bounds. See `mutations`."""
 
 from beanpole import commands as c
 from beanpole.core import machine
@@ -9,7 +9,7 @@ from tests.sim.mutations import Patch
 
 
 def jobs_weigh_nothing() -> list[Patch]:
-    """A batch is measured by the number of its commands, and nobody looks at what it became."""
+    """A batch is measured by the number of its commands, and its packed size is not checked."""
 
     def wrong(command: c.Command) -> int:
         return 24
@@ -22,10 +22,10 @@ def jobs_weigh_nothing() -> list[Patch]:
 
 
 def boundless_kicks() -> list[Patch]:
-    """An entry kicks whatever its commands ask for, and all of them are in it."""
+    """An entry executes all kicks of its commands, without a bound."""
     return [(machine, "KICKS_PER_ENTRY_MAX", 2**40), (tubes, "LIGHT_MAX", 2**40)]
 
 
 def boundless_deaths() -> list[Patch]:
-    """The jobs of a session that ends return in one entry."""
+    """All jobs of a session that ends return in one entry."""
     return [(machine, "TRANSITIONS_PER_ENTRY_MAX", 2**40)]

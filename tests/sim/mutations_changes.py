@@ -1,7 +1,7 @@
-"""Planted defects of what administrators do to jobs by calls.
+"""Planted defects in administrators' changes of jobs by calls.
 
-The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives, of
-which a part has such an administrator.
+The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all;
+some of them have such an administrator.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from tests.sim.mutations import Patch
 
 
 def move_takes_reserved() -> list[Patch]:
-    """A job is moved although a worker has it."""
+    """A job is moved although a worker holds it."""
     wider = {**a.FROM_STATES, a.MOVE: (*a.FROM_STATES[a.MOVE], RESERVED)}
     return [(a, "FROM_STATES", wider), *delete_takes_reserved()]
 
 
 def delete_takes_reserved() -> list[Patch]:
-    """A job is deleted under its worker although nobody asked for that."""
+    """A job is deleted under its worker although the call did not ask for that."""
     read = vars(Changes)["__init__"]
 
     def wrong(self: Changes, request: Any, machine: Any) -> None:
@@ -62,7 +62,7 @@ def _matches_in_any_queue() -> Callable[[Filter, Job], bool]:
 
 
 def matched_is_changed() -> list[Patch]:
-    """All jobs that were found are counted as changed."""
+    """All jobs that matched are counted as changed."""
     add = jobs._add
 
     def wrong(told: Any, results: Any) -> None:
@@ -74,7 +74,7 @@ def matched_is_changed() -> list[Patch]:
 
 
 def one_is_skipped() -> list[Patch]:
-    """A scan leaves out the first job of each part."""
+    """A scan skips the first job of each part."""
     run = vars(Scan)["run"]
 
     async def wrong(self: Scan, wanted: Filter, take: Callable[[Job], bool]) -> None:
@@ -92,7 +92,7 @@ def one_is_skipped() -> list[Patch]:
 
 
 def dry_run_is_wet() -> list[Patch]:
-    """A dry run does it."""
+    """A dry run makes the changes."""
     tell = vars(jobs.JobAdminServicer)["_tell"]
 
     async def wrong(self: Any, change: Any, job_ids: Any, dry_run: bool, context: Any) -> Any:
@@ -102,13 +102,13 @@ def dry_run_is_wet() -> list[Patch]:
 
 
 def wrong_state_is_done() -> list[Patch]:
-    """A job that was not changed, because of its state, is told as changed."""
+    """A job that was not changed because of its state is reported as changed."""
     wider = {**job_changes.OUTCOMES, c.BUSY: jobs_pb2.JOB_OUTCOME_DONE}
     return [(job_changes, "OUTCOMES", wider)]
 
 
 def moved_is_ready() -> list[Patch]:
-    """A job that moves is ready, whatever it was to be."""
+    """A moved job is ready, whatever state was requested."""
 
     def wrong(state: int, value: int) -> int:
         return READY
@@ -117,7 +117,7 @@ def moved_is_ready() -> list[Patch]:
 
 
 def count_is_no_bound() -> list[Patch]:
-    """More jobs are changed than were asked for."""
+    """More jobs are changed than requested."""
     part = vars(jobs.JobAdminServicer)["_part"]
 
     async def wrong(self: Any, scan: Any, change: Any, jobs_max: int, context: Any) -> Any:

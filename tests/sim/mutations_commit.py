@@ -9,7 +9,7 @@ from tests.sim.mutations import Patch
 
 
 def any_term_commits() -> list[Patch]:
-    """A leader commits what a majority has, of whatever term its last entry is."""
+    """A leader commits what a majority has, whatever the term of its last entry."""
 
     def commit(path: CommitPath) -> None:
         library = path._library
@@ -29,7 +29,7 @@ def one_is_a_majority() -> list[Patch]:
 
 
 def adds_without_its_leader() -> list[Patch]:
-    """A follower takes what any leader sends as its own leader's."""
+    """A follower takes entries of any leader as its own leader's."""
     return [(CommitPath, "follows", lambda *_: True)]
 
 

@@ -1,6 +1,6 @@
-"""Planted defects of what a full disk may do, and the table of them.
+"""Planted defects in the handling of full disks, and their table.
 
-Like `mutations` and `mutant_table`, which have all others.
+The other mutants are in `mutations` and `mutant_table`.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ def full_is_fatal() -> list[Patch]:
 
 
 def puts_never_end() -> list[Patch]:
-    """No reserve is kept."""
+    """No disk space is reserved."""
     judge = vars(Room)["_judge"]
 
     def wrong(self: Room) -> None:
@@ -32,7 +32,7 @@ def puts_never_end() -> list[Patch]:
 
 
 def snapshots_at_leisure() -> list[Patch]:
-    """The log is cut no sooner on a full disk."""
+    """The log is not cut sooner on a full disk."""
 
     def is_due(self: Any) -> bool:
         covered, size = (0, 0) if self._latest is None else self._latest[:3:2]
@@ -48,7 +48,7 @@ def log_without_end() -> list[Patch]:
 
 
 def no_ballast() -> list[Patch]:
-    """The ballast is never given up."""
+    """The ballast is never released."""
     return [
         (world, "make_room_to_start", lambda files, directory: False),
         (Ballast, "release", lambda self: False),

@@ -1,4 +1,4 @@
-"""Planted defects at the edges of a life: what starts, streams, frames and slices must bear.
+"""Planted defects at the edges of a life, in streams, frames and slices.
 
 The patches and their table; see `mutations` and `mutant_table`.
 """
@@ -14,12 +14,12 @@ from tests.sim.schedules_links import a_bit_of_a_body_flips_on_its_way
 
 
 def tail_left() -> list[Patch]:
-    """What stands behind a large entry is left to the library, which does not see it."""
+    """Entries behind a large entry are left to the library, which does not see them."""
     return [(Appends, "_cut_behind", nothing)]
 
 
 def frames_believed() -> list[Patch]:
-    """A frame is taken whatever its checksum is."""
+    """A frame is accepted whatever its checksum is."""
 
     def next_frame(reader: Any) -> link.Frame | None:
         buffer = reader._buffer

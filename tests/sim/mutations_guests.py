@@ -1,6 +1,6 @@
-"""Planted defects of what Workq and Gearman need: in the kernel, the listeners and the frontends.
+"""Planted defects of Workq and Gearman: in the kernel, the listeners and the frontends.
 
-The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives.
+The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all.
 """
 
 from typing import Any, Final
@@ -37,17 +37,17 @@ from tests.sim.mutations import Patch, nothing
 
 
 def background_forgotten() -> list[Patch]:
-    """The last client that goes takes the job along, also one that was submitted in background."""
+    """A job goes with its last client, even if it was also submitted in background."""
     return [(Extension, "is_abandoned", property(lambda ext: not ext.clients))]
 
 
 def background_not_joined() -> list[Patch]:
-    """A submission in background of a job in foreground does not make it stay."""
+    """A background submission of a foreground job does not make the job stay."""
     return [(Queue, "keep_without_clients", nothing)]
 
 
 def abandoned_lives() -> list[Patch]:
-    """A job is not forgotten when its last client goes."""
+    """A job is not forgotten when its last client leaves."""
 
     def wrong(queue: Queue, job: Job, session: Holder) -> None:
         assert job.ext is not None
@@ -61,7 +61,7 @@ def abandoned_lives() -> list[Patch]:
 
 
 def attachments_not_in_image() -> list[Patch]:
-    """A node that starts from a snapshot believes that all jobs are in background."""
+    """A node that starts from a snapshot takes all jobs for background jobs."""
     load = records.extension_of
 
     def wrong(job: Job, record: list[Any], *rest: Any) -> Extension:
@@ -74,12 +74,12 @@ def attachments_not_in_image() -> list[Patch]:
 
 
 def back_to_the_front() -> list[Patch]:
-    """A job that comes back keeps its place before those that wait."""
+    """A job that comes back keeps its place before the waiting jobs."""
     return [(States, "put_last", nothing)]
 
 
 def anybody_finishes() -> list[Patch]:
-    """A worker ends a job that it does not have."""
+    """A worker ends a job that it does not hold."""
     return [(extended, "find_held", find_job)]
 
 
@@ -107,7 +107,7 @@ def returns_wake_nobody() -> list[Patch]:
 
 
 def sleep_without_a_look() -> list[Patch]:
-    """A worker sleeps although a job has become ready since its last look."""
+    """A worker sleeps although a job became ready since it last looked."""
 
     def wrong(listeners: Listeners, connection: Any, queues: Any) -> None:
         listeners.stop_waiting(connection)
@@ -119,7 +119,7 @@ def sleep_without_a_look() -> list[Patch]:
 
 
 def given_up_stays() -> list[Patch]:
-    """A worker that cannot do a function any more keeps the jobs that it has of it."""
+    """A worker that withdraws a function keeps the jobs that it holds of it."""
 
     def wrong(worker: Any, names: list[bytes]) -> None:
         for name in names:
@@ -129,11 +129,11 @@ def given_up_stays() -> list[Patch]:
     return [(WorkerSide, "_give_up", wrong)]
 
 
-# --- what is told ---------------------------------------------------------------------------------
+# --- notifications --------------------------------------------------------------------------------
 
 
 def one_listener_is_told() -> list[Patch]:
-    """Of all that listen to a job, the first one hears of it."""
+    """Only the first listener of a job is told of its effects."""
 
     def wrong(listeners: Listeners, effect: effects.Effect) -> None:
         job_id, kind, data = effect
@@ -148,7 +148,7 @@ def one_listener_is_told() -> list[Patch]:
 
 
 def effects_before_results() -> list[Patch]:
-    """The effects of an entry are told before its results."""
+    """Listeners are told the effects of an entry before its results."""
 
     def wrong(listeners: Listeners, happened: list[effects.Effect]) -> None:
         for effect in happened:
@@ -158,7 +158,7 @@ def effects_before_results() -> list[Patch]:
 
 
 def latest_of_all_jobs() -> list[Patch]:
-    """The progress of one job takes the place of another's."""
+    """The progress of one job replaces that of another job."""
     submit = Outbox.submit_latest
 
     def wrong(origin: Outbox, client: Any, kind: int, command: c.Command) -> Any:
@@ -172,7 +172,7 @@ def latest_of_all_jobs() -> list[Patch]:
 
 
 def progress_dropped() -> list[Patch]:
-    """How far a job is, is not told."""
+    """Clients are not told the progress of a job."""
     news = ClientSide._news
 
     def wrong(connection: Any, job_id: int, kind: int, data: bytes) -> bytes:
@@ -193,7 +193,7 @@ def handles_of_nodes() -> list[Patch]:
 
 
 def uniques_of_all() -> list[Patch]:
-    """A unique is the same for all functions."""
+    """A unique id is shared by all functions."""
     return [(gearman_client, "external_id", lambda function, unique, body: unique)]
 
 
@@ -213,7 +213,7 @@ def exception_is_complete() -> list[Patch]:
 
 
 def deleted_id_taken() -> list[Patch]:
-    """A job that is deleted leaves its name behind."""
+    """A deleted job leaves its name behind."""
     delete = Queue.delete
 
     def wrong(queue: Queue, job: Job, session: Holder) -> None:
@@ -226,7 +226,7 @@ def deleted_id_taken() -> list[Patch]:
 
 
 def last_result_wins() -> list[Patch]:
-    """A job that has its result gets another one."""
+    """A job that has a result gets another one."""
     finish = vars(extended)["_finish"]
 
     def wrong(machine: Any, session: Any, job: Job | None, command: c.Command) -> int:
@@ -241,7 +241,7 @@ def last_result_wins() -> list[Patch]:
 
 
 def taken_id_accepted() -> list[Patch]:
-    """An id that a job has is accepted, and the new job is forgotten."""
+    """An id in use is accepted, and the new job is dropped."""
     return [(extended, "REFUSE", -1)]
 
 
@@ -258,7 +258,7 @@ def short_ttl() -> list[Patch]:
 
 
 def results_of_this_node() -> list[Patch]:
-    """A result is looked for in what the node knows, which may be old."""
+    """A result is looked up in what the node knows, which may be outdated."""
     ask = vars(WorkqConnection)["_result"]
 
     def wrong(connection: Any, request: Any) -> None:
@@ -272,7 +272,7 @@ def results_of_this_node() -> list[Patch]:
 
 
 def status_of_this_node() -> list[Patch]:
-    """GET_STATUS is answered with what the node knows, which may be old."""
+    """GET_STATUS is answered with what the node knows, which may be outdated."""
 
     def wrong(connection: Any, request: Any) -> None:
         handle = request[1][0]
@@ -284,7 +284,7 @@ def status_of_this_node() -> list[Patch]:
 
 
 def _handlers(module: Any, kind: int, handler: Any) -> list[Patch]:
-    """Let a frontend act otherwise on one kind of requests."""
+    """Return a patch that replaces a frontend's handler of one kind of requests."""
     return [(module, "_HANDLERS", {**vars(module)["_HANDLERS"], kind: handler})]
 
 

@@ -17,7 +17,7 @@ from tests.sim.mutations import Patch
 
 
 def newest_host() -> list[Patch]:
-    """A session has the host that came last, whichever is its own."""
+    """A session gets the newest host instead of its own."""
     begin = vars(MachineState)["open_session"]
 
     def wrong(self: MachineState, origin: Origin, number: int, host: int) -> None:
@@ -27,7 +27,7 @@ def newest_host() -> list[Patch]:
 
 
 def host_lost_in_image() -> list[Patch]:
-    """A node that starts from a snapshot knows the hosts, and not whose they are."""
+    """A node that starts from a snapshot knows the hosts, but not their sessions."""
     loading: Any = vars(restore)["_Loading"]
     load = vars(loading)["_load_session"]
 

@@ -1,4 +1,4 @@
-"""Planted defects of what decides which disk may do what; see `mutations`."""
+"""Planted defects of the rules about disks and their identity; see `mutations`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from tests.sim.mutations import Patch, nothing
 
 
 def forgotten_flag() -> list[Patch]:
-    """A disk that was begun with --rejoin is no other than one that was begun without."""
+    """A disk that began with --rejoin is treated like one that began without."""
     fresh = Disks._fresh
 
     def wrong(self: Disks, found: DiskIdentity | None, *rest: Any) -> DiskIdentity:
@@ -26,7 +26,7 @@ def forgotten_flag() -> list[Patch]:
 
 
 def any_birth() -> list[Patch]:
-    """An empty disk joins whatever cluster there is, with a vote."""
+    """An empty disk joins any cluster, with a vote."""
     judge = admission.judge
 
     def wrong(own: DiskIdentity, hello: Hello, known: Known) -> Verdict:
@@ -42,12 +42,12 @@ def any_birth() -> list[Patch]:
 
 
 def log_not_noted() -> list[Patch]:
-    """Nobody remembers that there was a log."""
+    """The existence of a log is not recorded."""
     return [(Disks, "note_log", nothing)]
 
 
 def older_life() -> list[Patch]:
-    """Nobody compares incarnations."""
+    """Incarnations are not compared."""
     judge = admission.judge
 
     def wrong(own: DiskIdentity, hello: Hello, known: Known) -> Verdict:
@@ -57,22 +57,22 @@ def older_life() -> list[Patch]:
 
 
 def life_told_late() -> list[Patch]:
-    """That a node begins a life is told like a command of its clients."""
+    """The beginning of a node's life is reported like a command of its clients."""
     return [(proposing, "NODE_UP_NUMBER", -1)]
 
 
 def older_moment() -> list[Patch]:
-    """Nobody compares logs."""
+    """Logs are not compared."""
     return [(Introductions, "kept_index", lambda self: 0)]
 
 
 def older_votes() -> list[Patch]:
-    """A refused copy is a disk like any other that is refused."""
+    """A refused older copy is treated like any other refused disk."""
     return [(introductions, "OLDER", -1)]
 
 
 def two_found() -> list[Patch]:
-    """A majority of empty disks is enough to begin a cluster."""
+    """A majority of empty disks is enough to found a cluster."""
     founding = admission.founding
 
     def wrong(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[bytes, Founders] | None:
@@ -89,12 +89,12 @@ def two_found() -> list[Patch]:
 
 
 def any_list() -> list[Patch]:
-    """A disk takes any list of members."""
+    """A disk accepts any list of members."""
     return [(disks, "_check_members", nothing)]
 
 
 def one_refusal() -> list[Patch]:
-    """A node that starts ends when anybody refuses it."""
+    """A starting node ends when any member refuses it."""
     return [(admission, "is_hopeless", lambda own, refusals: bool(refusals))]
 
 

@@ -13,7 +13,7 @@ from tests.sim.mutations import Patch
 
 
 def nothing_is_kept() -> list[Patch]:
-    """A lost session ends at once, whether it was to be kept or not."""
+    """A lost session ends at once, whether it is to be kept or not."""
     end = vars(MachineState)["end_session"]
 
     def wrong(self: MachineState, session: Any, lost: bool, reason: int = CONNECTION_LOST) -> None:
@@ -23,7 +23,7 @@ def nothing_is_kept() -> list[Patch]:
 
 
 def resumed_without_its_jobs() -> list[Patch]:
-    """A node does not see what the session that it took over has in hand."""
+    """A node does not see all jobs that a session it took over holds."""
     look = vars(Clients)["session"]
 
     def wrong(self: Clients, number: int) -> Any:

@@ -1,7 +1,7 @@
-"""Planted defects of policies: which counts, how attempts are counted, where a job comes, its note.
+"""Planted defects of policies: which applies, how attempts count, where a job goes, its note.
 
-The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives, of
-which a part has policies.
+The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all;
+some of them have policies.
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ from tests.sim.mutations import Patch
 
 
 def one_attempt_more() -> list[Patch]:
-    """A job may come back once more than its policy says."""
+    """A job may come back once more than its policy allows."""
     spent = vars(Policies)["spent"]
 
     def wrong(self: Policies, job_id: int, reserves: int) -> int:
@@ -37,7 +37,7 @@ def one_attempt_less() -> list[Patch]:
 
 
 def attempts_never_anew() -> list[Patch]:
-    """What a job had before its note counts again."""
+    """Attempts from before a job's note count again."""
     return [(Policies, "spent", lambda self, job_id, reserves: reserves)]
 
 
@@ -54,7 +54,7 @@ def lost_attempts_are_free() -> list[Patch]:
 
 
 def old_policy_counts() -> list[Patch]:
-    """What was looked up for a queue is not forgotten when a policy is set."""
+    """The cached policy of a queue stays when a policy is set."""
 
     def wrong(self: Policies, pattern: bytes, policy: Policy) -> None:
         self.rows[pattern] = policy
@@ -63,7 +63,7 @@ def old_policy_counts() -> list[Patch]:
 
 
 def shortest_pattern() -> list[Patch]:
-    """The shortest beginning counts, and before a queue's own name."""
+    """The shortest prefix applies, even before a queue's own name."""
 
     def wrong(self: Policies, queue: bytes) -> Policy | None:
         fits = [one for one in self.rows if one.endswith(ANY) and queue.startswith(one[:-1])]
@@ -96,7 +96,7 @@ def dead_in_a_delay() -> list[Patch]:
 
 
 def dead_comes_back() -> list[Patch]:
-    """A job that is to be buried comes back ready, and says that it is buried."""
+    """A job that should be buried becomes ready, but is reported as buried."""
     make_buried = vars(States)["make_buried"]
 
     def wrong(self: Any, job: Any) -> None:
@@ -122,7 +122,7 @@ def notes_stay() -> list[Patch]:
 
 
 def reason_is_ttr() -> list[Patch]:
-    """A note says that the TTR ended, however the attempt did."""
+    """A note always says that the TTR ended."""
     note = vars(Policies)["note"]
 
     def wrong(self: Policies, job_id: int, found: Any) -> None:

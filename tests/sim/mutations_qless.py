@@ -1,6 +1,6 @@
 """Planted defects of qless: in its calls, its image, its messages and its frontend.
 
-The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives.
+The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all.
 """
 
 from typing import Any, Final
@@ -38,7 +38,7 @@ def locks_end_early() -> list[Patch]:
 
 
 def short_locks() -> list[Patch]:
-    """The configuration of a lock's length is not looked at."""
+    """The configured length of a lock is ignored."""
     return [(locks, "end_of_lock", lambda t, queue, now: now + 1.0)]
 
 
@@ -48,7 +48,7 @@ def lost_in_silence() -> list[Patch]:
 
 
 def moved_in_silence() -> list[Patch]:
-    """A worker whose job somebody else puts into a queue is not told."""
+    """A worker is not told when another client puts its job into a queue."""
     leave = putting._leave
 
     def wrong(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: bytes) -> None:
@@ -58,7 +58,7 @@ def moved_in_silence() -> list[Patch]:
 
 
 def attempts_uncounted() -> list[Patch]:
-    """A lock that is lost uses up no attempt."""
+    """A lost lock uses up no attempt."""
     attempt = locks._attempt
 
     def wrong(t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: float) -> bool:
@@ -69,7 +69,7 @@ def attempts_uncounted() -> list[Patch]:
 
 
 def warned_for_good() -> list[Patch]:
-    """A worker that was warned is not warned again, as in the scripts."""
+    """A worker is warned only once, as in the scripts."""
     heartbeat = locks.heartbeat
 
     def wrong(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
@@ -84,7 +84,7 @@ def warned_for_good() -> list[Patch]:
 
 
 def anybody_completes() -> list[Patch]:
-    """A worker completes a job that it does not have."""
+    """A worker completes a job that it does not hold."""
     complete = completing.complete
 
     def wrong(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
@@ -100,12 +100,12 @@ def anybody_completes() -> list[Patch]:
 
 
 def dependents_at_once() -> list[Patch]:
-    """A job does not wait for those that it depends on."""
+    """A job does not wait for its dependencies."""
     return [(dependencies, "unfinished", lambda t, jids: [])]
 
 
 def dependents_forgotten() -> list[Patch]:
-    """Completion of one job lets those wait no longer that depend on others, too."""
+    """Completing a job frees its dependents, even those with other dependencies."""
 
     def wrong(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
         dependents = list(job.dependents)
@@ -121,7 +121,7 @@ def dependents_forgotten() -> list[Patch]:
 
 
 def throttles_exceeded() -> list[Patch]:
-    """A throttle gives one lock more than it has."""
+    """A throttle grants one lock more than its maximum."""
 
     def wrong(t: Tables, name: bytes) -> bool:
         throttle = t.throttles.get(name)
@@ -134,7 +134,7 @@ def throttles_exceeded() -> list[Patch]:
 
 
 def numbers_left_out() -> list[Patch]:
-    """A template leaves a number out."""
+    """A template skips numbers."""
     make = recurring._make
 
     def wrong(t: Tables, template: Any, jid: bytes, now: float, at: float) -> None:
@@ -148,7 +148,7 @@ def numbers_left_out() -> list[Patch]:
 
 
 def retried_is_lost() -> list[Patch]:
-    """A job that is retried after a delay waits nowhere."""
+    """A job that is retried with a delay is in no queue meanwhile."""
     retry = failing.retry
 
     def wrong(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
@@ -163,7 +163,7 @@ def retried_is_lost() -> list[Patch]:
 
 
 def throttles_not_in_image() -> list[Patch]:
-    """A node that starts from a snapshot knows no bound of a throttle."""
+    """A node that starts from a snapshot knows no limits of throttles."""
 
     def wrong(_copy: image.QlessCopy) -> Any:
         yield from ()
@@ -175,7 +175,7 @@ def throttles_not_in_image() -> list[Patch]:
 
 
 def told_in_reverse() -> list[Patch]:
-    """The messages of an entry are told in reverse."""
+    """The messages of an entry are published in reverse."""
     published = Publications.published
 
     def wrong(publications: Publications, messages: list[Any]) -> None:
@@ -185,7 +185,7 @@ def told_in_reverse() -> list[Patch]:
 
 
 def told_twice() -> list[Patch]:
-    """Messages are told twice."""
+    """Messages are published twice."""
     published = Publications.published
 
     def wrong(publications: Publications, messages: list[Any]) -> None:
@@ -195,7 +195,7 @@ def told_twice() -> list[Patch]:
 
 
 def completed_is_running() -> list[Patch]:
-    """Another state is answered than the job has."""
+    """The answer has another state than the job."""
     answer = answers.answer
 
     def wrong(script: Any, call: Any, result: q.Result) -> Any:
@@ -207,7 +207,7 @@ def completed_is_running() -> list[Patch]:
 
 
 def _call(code: int, handler: Any) -> Patch:
-    """Replace what makes a call, in the table of calls."""
+    """Return a patch that replaces the handler of a call."""
     return (CALLS[code], "handler", handler)
 
 

@@ -1,7 +1,7 @@
 """Planted defects of the rules of policies for puts, jobs at rest and deliveries.
 
-The patches and their table; see `mutations` and `mutant_table`. Defects of attempts, and of which
-policy counts, are in `mutations_policies`.
+The patches and their table; see `mutations` and `mutant_table`. Defects of attempts, and of the
+choice of a policy, are in `mutations_policies`.
 """
 
 from typing import Any, Final
@@ -22,7 +22,7 @@ from tests.sim.mutations import Patch
 
 
 def one_job_more() -> list[Patch]:
-    """A queue takes one job more than its policy says."""
+    """A queue takes one job more than its policy allows."""
     is_over = vars(ruled)["_is_over"]
 
     def wrong(tube: Any, policy: Policy, size: int) -> bool:
@@ -44,7 +44,7 @@ def least_urgent_is_dropped() -> list[Patch]:
 
 
 def one_is_dropped_in_vain() -> list[Patch]:
-    """A put drops one more job than it needs room for."""
+    """A put drops one job more than it needs to."""
     admits = vars(ruled)["admits"]
 
     def wrong(machine: Any, session: Any, name: bytes, policy: Policy, size: int) -> bool:
@@ -60,18 +60,18 @@ def one_is_dropped_in_vain() -> list[Patch]:
 
 
 def drops_are_refusals() -> list[Patch]:
-    """A full queue refuses, although it is to drop its oldest job."""
+    """A full queue refuses, although it should drop its oldest job."""
     return [(ruled, "DROP_OLDEST", DROP_OLDEST + 1)]
 
 
 def drops_have_no_reason() -> list[Patch]:
-    """A job that a policy deletes looks as if a client had."""
+    """A job that a policy deletes looks as if a client had deleted it."""
     discard = vars(Queue)["discard"]
     return [(Queue, "discard", lambda self, job, reason: discard(self, job, e.NO_REASON))]
 
 
 def default_for_all() -> list[Patch]:
-    """The default TTR takes the place of one that the client gave."""
+    """The default TTR replaces the one that the client gave."""
     put = vars(ruled)["put"]
 
     def wrong(machine: Any, session: Any, name: bytes, *numbers: Any) -> Any:
@@ -85,7 +85,7 @@ def default_for_all() -> list[Patch]:
 
 
 def default_for_nobody() -> list[Patch]:
-    """What a client leaves out is what is usual, whatever the policy of its queue."""
+    """Omitted values get the usual defaults, whatever the policy of the queue."""
     with_defaults = vars(ruled)["with_defaults"]
 
     def wrong(machine: Any, command: c.Command) -> c.Command | None:
@@ -99,7 +99,7 @@ def default_for_nobody() -> list[Patch]:
 
 
 def short_retention() -> list[Patch]:
-    """A buried job goes in half the time."""
+    """A buried job is deleted after half its time."""
     make_buried = vars(States)["make_buried"]
 
     def wrong(self: Any, job: Any) -> None:
@@ -113,7 +113,7 @@ def short_retention() -> list[Patch]:
 
 
 def buried_for_ever() -> list[Patch]:
-    """No policy ends the time of a buried job."""
+    """Buried jobs are never deleted by a policy."""
     make_buried = vars(States)["make_buried"]
 
     def wrong(self: Any, job: Any) -> None:
@@ -125,7 +125,7 @@ def buried_for_ever() -> list[Patch]:
 
 
 def retained_is_ready() -> list[Patch]:
-    """A job whose time has ended becomes ready."""
+    """A job whose retention has ended becomes ready."""
     discard = vars(Queue)["discard"]
 
     def wrong(self: Any, job: Any, reason: int) -> None:
@@ -140,7 +140,7 @@ def retained_is_ready() -> list[Patch]:
 
 
 def windows_never_end() -> list[Patch]:
-    """A put is equal to one of any time."""
+    """A put is equal to a put of any age."""
     find = vars(EqualPuts)["find_equal"]
 
     def wrong(self: Any, queue: bytes, body: bytes, window_us: int, now_us: int) -> Any:
@@ -170,7 +170,7 @@ def twice_the_rate() -> list[Patch]:
 
 
 def policies_fill_buckets() -> list[Patch]:
-    """A policy that is set with the same rate gives its queues all of it anew."""
+    """Setting a policy with the same rate refills the buckets of its queues."""
 
     def wrong(self: Any, pattern: bytes) -> None:
         for name in list(self.rates.buckets):
@@ -180,7 +180,7 @@ def policies_fill_buckets() -> list[Patch]:
 
 
 def tokens_wake_nobody() -> list[Patch]:
-    """Workers that wait do not hear that their queue has a token again."""
+    """Waiting workers are not woken when their queue has a token again."""
 
     def wrong(self: Any, name: bytes) -> None:
         tube = self.tubes.get(name)
@@ -191,7 +191,7 @@ def tokens_wake_nobody() -> list[Patch]:
 
 
 def tokens_never_come() -> list[Patch]:
-    """A queue without a token stays closed when there is one again."""
+    """A queue without a token stays closed."""
     return [(Tubes, "_open", lambda self, name: None)]
 
 
@@ -206,7 +206,7 @@ def _without(kind: str) -> list[Patch]:
 
 
 def rates_not_in_image() -> list[Patch]:
-    """A node that starts from a snapshot knows of no job that was given out."""
+    """A node that starts from a snapshot knows no earlier deliveries."""
     return _without(RATES)
 
 

@@ -1,4 +1,4 @@
-"""Planted defects of how nodes treat what is ill and not dead, and how each is caught.
+"""Planted defects in the handling of sick nodes, and how each is caught.
 
 A patch is (owner, name, replacement), as in `mutations`.
 """
@@ -20,7 +20,7 @@ from tests.sim.mutations import Patch, nothing
 
 
 def copies_in_the_inbox() -> list[Patch]:
-    """What came over a link that ended stays at the leader, and comes again."""
+    """Batches of a link that ended stay at the leader, and come again."""
 
     def wrong(self: Inbox, origin: int) -> None:
         self._expected.pop(origin, None)
@@ -29,7 +29,7 @@ def copies_in_the_inbox() -> list[Patch]:
 
 
 def absent_member_agrees() -> list[Patch]:
-    """A member that has shown nothing counts as agreeing."""
+    """A member that has reported nothing counts as agreeing."""
     judge = Agreement._judge
 
     def wrong(self: Agreement, kind: int, linked: Collection[str], now_us: int) -> str | None:
@@ -44,7 +44,7 @@ def leads_with_a_sick_disk() -> list[Patch]:
 
 
 def waits_for_a_sick_disk() -> list[Patch]:
-    """Term and vote are waited for, whatever the disk is at."""
+    """The loop waits for term and vote to be written, whatever the disk is doing."""
     note = PySyncObjReplica.note_disk
 
     def wrong(self: PySyncObjReplica, hangs: bool) -> None:
@@ -54,17 +54,17 @@ def waits_for_a_sick_disk() -> list[Patch]:
 
 
 def keeps_clients_behind_a_sick_disk() -> list[Patch]:
-    """A node that the others go on without keeps its clients."""
+    """A node that is left behind keeps its clients."""
     return [(DiskHealth, "is_left_behind", nothing)]
 
 
 def unbounded_log() -> list[Patch]:
-    """What waits for the disk has no bound."""
+    """The unwritten part of the log has no bound."""
     return [(LogJournal, "is_choked", False)]
 
 
 def unbounded_follower() -> list[Patch]:
-    """Neither a follower bounds what waits for its disk, nor the leader what it sends there."""
+    """Neither a follower bounds its unwritten log, nor the leader what it sends there."""
     return [*unbounded_log(), (LibraryTransport, "_in_flight_bytes", lambda *_: 0)]
 
 

@@ -1,6 +1,6 @@
-"""Planted defects of the stop of a node whose workers have jobs.
+"""Planted defects of the stop of a node whose workers hold jobs.
 
-The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives.
+The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all.
 """
 
 from typing import Final
@@ -13,17 +13,17 @@ from tests.sim.mutations import Patch, nothing
 
 
 def holders_are_closed() -> list[Patch]:
-    """A stop closes clients that have jobs, too."""
+    """A stop also closes clients that hold jobs."""
     return [(Clients, "holds", lambda self, connection: False)]
 
 
 def stops_give_out_jobs() -> list[Patch]:
-    """A node that stops goes on to give out jobs."""
+    """A stopping node continues to give out jobs."""
     return [(Clients, "leave", nothing), (Clients, "drop_free", lambda self: 1)]
 
 
 def holders_get_more() -> list[Patch]:
-    """A node that stops closes those that hold no job, and gives more jobs to the others."""
+    """A stopping node closes clients without a job, and gives more jobs to the others."""
     return [(Origin, "leave", nothing)]
 
 

@@ -1,7 +1,7 @@
-"""Planted defects of users: of rights that are asked for, tokens, sessions, images, waits, quotas.
+"""Planted defects of users: rights that are checked, tokens, sessions, images, waits, quotas.
 
-The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives, of
-which a part has users.
+The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all;
+some of them have users.
 """
 
 from collections.abc import Iterator
@@ -34,12 +34,12 @@ def _operation(code: int) -> ClientOperation:
 
 
 def delete_needs_no_right() -> list[Patch]:
-    """Everybody may delete every job."""
+    """Every user may delete every job."""
     return [(_operation(c.DELETE), "rights", 0)]
 
 
 def one_tube_is_enough() -> list[Patch]:
-    """Who may work on some queue may reserve a job of each by its id."""
+    """A user with any right may reserve any job by its id."""
     allows = permission.allows
 
     def wrong(
@@ -55,7 +55,7 @@ def one_tube_is_enough() -> list[Patch]:
 
 
 def tokens_are_never_dropped() -> list[Patch]:
-    """A token makes its user after it was dropped, too."""
+    """A dropped token still authenticates its user."""
     change = vars(Users)["change"]
     known: dict[int, dict[bytes, bytes]] = {}
 
@@ -74,7 +74,7 @@ def tokens_are_never_dropped() -> list[Patch]:
 
 
 def any_token_is_told_right() -> list[Patch]:
-    """A node takes each token for a right one."""
+    """A node reports every token as valid."""
     authenticated = vars(RequestConnection)["_authenticated"]
 
     def wrong(self: RequestConnection, result: int, accepted: bytes, refused: bytes) -> None:
@@ -84,7 +84,7 @@ def any_token_is_told_right() -> list[Patch]:
 
 
 def resumed_is_nobodys() -> list[Patch]:
-    """A session has lost its user when it is resumed."""
+    """A resumed session has lost its user."""
     attach = vars(MachineState)["attach"]
 
     def wrong(self: MachineState, session: Session, origin: Origin, fresh: Session) -> None:
@@ -95,7 +95,7 @@ def resumed_is_nobodys() -> list[Patch]:
 
 
 def secrets_are_enough() -> list[Patch]:
-    """Whoever has the secret of a session resumes it, as its user."""
+    """Any user with the secret of a session resumes it, as its user."""
     handler = _operation(c.RESUME).handler
 
     def wrong(machine: MachineState, origin: Origin, command: c.Command) -> Any:
@@ -108,7 +108,7 @@ def secrets_are_enough() -> list[Patch]:
 
 
 def longest_pattern_counts() -> list[Patch]:
-    """Of several patterns only the longest that fits gives rights."""
+    """Of several matching patterns only the longest gives rights."""
     on = vars(User)["on"]
 
     def wrong(self: User, queue: bytes) -> int:
@@ -122,7 +122,7 @@ def longest_pattern_counts() -> list[Patch]:
 
 
 def narrower_is_wider() -> list[Patch]:
-    """A user keeps the rights that it had when others are set."""
+    """A user keeps its old rights when new ones are set."""
     handler = _operation(c.SET_USER).handler
 
     def wrong(machine: MachineState, origin: Origin, command: c.Command) -> Any:
@@ -139,7 +139,7 @@ def narrower_is_wider() -> list[Patch]:
 
 
 def all_are_locked_out() -> list[Patch]:
-    """The last administrator may go."""
+    """The last administrator can be removed."""
     return [(users, "locks_out", lambda rows: False)]
 
 
@@ -162,12 +162,12 @@ def image_forgets_rules() -> list[Patch]:
 
 
 def ended_rights_are_not_told() -> list[Patch]:
-    """A client waits on when its right has ended."""
+    """A client goes on waiting when its right has ended."""
     return [(UserChanges, "_look_on", nothing)]
 
 
 def one_job_beyond_the_quota() -> list[Patch]:
-    """A user has one job more than it may."""
+    """A user has one job more than its quota."""
 
     def wrong(self: Usage, size: int) -> bool:
         if 0 < self.jobs_max < self.jobs:
@@ -178,22 +178,22 @@ def one_job_beyond_the_quota() -> list[Patch]:
 
 
 def gone_jobs_count() -> list[Patch]:
-    """A job counts for its user when it is gone."""
+    """A job still counts for its user when it is gone."""
     return [(Quotas, "forget", nothing)]
 
 
 def image_forgets_whose_jobs() -> list[Patch]:
-    """An image does not say for whom a job counts."""
+    """An image does not have the user for whom a job counts."""
     return [(Quotas, "of_job", lambda self, job_id: b"")]
 
 
 def qless_is_beside_quotas() -> list[Patch]:
-    """Jobs of qless count for nobody."""
+    """Jobs of qless count for no user."""
     return [(Tables, "count", nothing)]
 
 
 def larger_data_is_not_counted() -> list[Patch]:
-    """A job of qless counts with the data that it was put with."""
+    """A job of qless counts with the size of its first data."""
     recount = vars(Tables)["recount"]
 
     def wrong(self: Tables, thing: QlessJob | Recurring, is_there: bool) -> None:
@@ -204,7 +204,7 @@ def larger_data_is_not_counted() -> list[Patch]:
 
 
 def image_forgets_whose_qless_jobs() -> list[Patch]:
-    """An image does not say for whom a job of qless counts."""
+    """An image does not have the user for whom a job of qless counts."""
     of_job = qless_image.of_job
 
     def wrong(job: QlessJob) -> qless_image.Record:

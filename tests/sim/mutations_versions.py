@@ -46,17 +46,17 @@ def unknown_is_upgraded() -> list[Patch]:
 
 
 def raise_ignored() -> list[Patch]:
-    """A program that does not know the version of a RAISE goes on all the same."""
+    """A program that does not know the version of a RAISE continues."""
     return [(Versions, "raised", nothing)]
 
 
 def raised_too_early() -> list[Patch]:
-    """It is enough that one member knows a version."""
+    """One member that knows a version is enough to raise it."""
     return [(Versions, "common", lambda self: max(self.known().values()))]
 
 
 def operator_ignored() -> list[Patch]:
-    """A leader with `manual` raises as if somebody asked at every moment."""
+    """A leader with `manual` raises as if an operator asked at every moment."""
     due = vars(Versions)["due"]
 
     def wrong(self: Versions) -> Any:
@@ -67,7 +67,7 @@ def operator_ignored() -> list[Patch]:
 
 
 def wish_remembered() -> list[Patch]:
-    """A wish that was refused is granted when the member that was away comes back."""
+    """A refused request is granted when the absent member comes back."""
     due, finalize = vars(Versions)["due"], vars(Versions)["finalize"]
 
     def wish(self: Versions, to: int) -> Any:
@@ -83,7 +83,7 @@ def wish_remembered() -> list[Patch]:
 
 
 def ungated_change() -> list[Patch]:
-    """A newer program applies entries in its own way before the RAISE."""
+    """A newer program changes how it applies entries before the RAISE."""
 
     def wrong(machine: Machine) -> bool:
         return next_release.program(machine) >= next_release.VERSION

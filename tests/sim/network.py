@@ -1,7 +1,8 @@
 """Links between nodes in memory: delay, loss, duplication, reordering, partitions, full buffers.
 
-By default a link is like TCP: in order, and what was in flight is lost when it breaks. With
-`datagrams` it is worse than any real link, which finds what relies on order by accident.
+By default a link behaves like TCP: messages arrive in order, and those in flight are lost when it
+breaks. With `datagrams` it is worse than any real link, which exposes code that relies on order by
+accident.
 """
 
 import random
@@ -29,7 +30,7 @@ class Receiver(Protocol):
         ...
 
 
-# (sender, receiver, message) -> the delays with which copies of it arrive
+# (sender, receiver, message) -> the delays with which copies of the message arrive
 Filter = Callable[[str, str, bytes], Iterable[float]]
 
 
@@ -42,18 +43,18 @@ class Network:
         self.delay_s = delay_s
         self.jitter_s = 0.0
         self.datagrams = False
-        # Whether what a cut held up arrives when it heals in time, as TCP sends again. Otherwise it
-        # is lost although the link stays, which only Raft's own messages bear.
+        # Whether messages held up by a cut arrive if it heals in time, as by TCP's retransmission.
+        # Otherwise they are lost although the link stays: only Raft's own messages tolerate that.
         self.streams = False
         self.lost = self.doubled = self.late = 0.0  # shares of the messages, with `datagrams`
         self.late_s = 0.5
-        self.full_bytes = 2**40  # what may be in flight on one link
-        self.dials = False  # whether nodes dial each other; otherwise links mend by themselves
-        self.untraced: Callable[[bytes], bool] | None = None  # what is no part of the trace
+        self.full_bytes = 2**40  # limit of the bytes in flight on one link
+        self.dials = False  # whether nodes dial each other; otherwise links come up by themselves
+        self.untraced: Callable[[bytes], bool] | None = None  # left out of the trace
         self.detect_s = 0.02  # until both ends notice that a link broke
         self.slow: dict[tuple[str, str], float] = {}
         self.filter: Filter | None = None
-        # What becomes of a message on its way.
+        # Changes a message on its way.
         self.spoil: Callable[[str, str, bytes], bytes] | None = None
         self.cut: set[tuple[str, str]] = set()
         self.sent = 0
@@ -74,14 +75,14 @@ class Network:
         self._mend_soon()
 
     def leave(self, name: str) -> None:
-        """Remove a dead node; its peers notice at once, as the system closes its sockets."""
+        """Remove a dead node; its peers notice at once, because the system closes its sockets."""
         del self._nodes[name]
         for pair in sorted(self._links):
             if name in pair:
                 self._break(pair)
 
     def partition(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Stop messages from the first to the second of each pair, instead of what was stopped."""
+        """Stop messages from the first to the second of each pair; replaces the previous cuts."""
         self.cut = set(pairs)
         for pair in sorted(self._links):
             if pair in self.cut or pair[::-1] in self.cut:
@@ -98,7 +99,7 @@ class Network:
         self.partition(pairs + [pair[::-1] for pair in pairs])
 
     def heal(self) -> None:
-        """Let every message through again."""
+        """Let all messages through again."""
         self.partition(())
 
     def reset(self, a: str, b: str) -> None:
@@ -107,15 +108,15 @@ class Network:
             self._break(_pair(a, b))
 
     def is_linked(self, a: str, b: str) -> bool:
-        """Return whether there is a link."""
+        """Return whether two nodes have a link."""
         return _pair(a, b) in self._links
 
     def generation(self, a: str, b: str) -> int:
-        """Return which link it is between the two; 0 for none."""
+        """Return the number of the link between two nodes; 0 for none."""
         return self._links.get(_pair(a, b), 0)
 
     def dial(self, dialer: str, other: str, failed: Callable[[], None]) -> None:
-        """Make a link after a round trip, or call `failed`."""
+        """Make a link after one round trip, or call `failed`."""
         node = self._nodes[dialer]
 
         def answer() -> None:
@@ -148,7 +149,7 @@ class Network:
         self._links[pair] = self._generation
         self._in_flight[pair] = self._in_flight[pair[::-1]] = 0
         for name, peer in (pair, pair[::-1]):
-            if pair in self._links:  # a process may die of what it does then
+            if pair in self._links:  # the first callback may have killed a process
                 self._nodes[name].connected(peer)
 
     def _notice(self, pair: tuple[str, str], generation: int) -> None:
@@ -166,15 +167,15 @@ class Network:
     # --- messages --------------------------------------------------------------------------------
 
     def in_flight(self, sender: str, receiver: str) -> int:
-        """Return how many bytes are on their way."""
+        """Return the number of bytes in flight in one direction."""
         return self._in_flight.get((sender, receiver), 0)
 
     def last_arrival_s(self, sender: str, receiver: str) -> float:
-        """Return when all that was sent will have arrived, if nothing is cut."""
+        """Return the time at which everything sent so far arrives, unless it is cut off."""
         return self._arrives_s.get((sender, receiver), 0.0)
 
     def send(self, sender: str, receiver: str, message: bytes, forced: bool = False) -> bool:
-        """Send; False if there is no link, or too much is in flight and it is not `forced`."""
+        """Send; False if there is no link, or too much is in flight and `forced` is not set."""
         way = (sender, receiver)
         generation = self._links.get(_pair(sender, receiver))
         if generation is None or (self._in_flight[way] > self.full_bytes and not forced):

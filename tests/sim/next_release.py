@@ -1,9 +1,10 @@
-"""A program of the next release, in the simulation only: what its machine version brings.
+"""A program of the next release, in the simulation only, and the changes of its machine version.
 
-It changes the formula of the running hash, the worst change to make without a condition, and its
-machine remembers where it was raised, in a part of the image. All nodes share one process and one
-code, so the code of the next release is there for old programs, too: they may not notice. What a
-program knows is noted on its machine, for the planted defects that forget a condition.
+It changes the formula of the running hash, which is the worst change to make without a condition,
+and its machine stores the index at which it was raised, in a part of the image. All nodes share one
+process and one code, so old programs run the code of the next release, too; its conditions must
+hide that. The version that a program knows is noted on its machine, for the planted defects that
+forget a condition.
 """
 
 from collections.abc import Iterator
@@ -23,18 +24,18 @@ _KIND: Final = "raised"
 
 
 def note_program(machine: Machine, knows: int) -> None:
-    """The program of this machine knows versions up to this one."""
+    """Note on a machine the newest version that its program knows."""
     vars(machine)["program"] = knows
 
 
 def program(machine: Machine) -> int:
-    """The newest version that the program of this machine knows."""
+    """Return the newest version that the program of a machine knows."""
     known: int = vars(machine).get("program", BASE_VERSION)
     return known
 
 
 def is_active(machine: Machine) -> bool:
-    """The condition that the change of `apply` has."""
+    """Whether the change of `apply` is in force."""
     return machine.version >= VERSION
 
 
@@ -48,7 +49,7 @@ def _read(machine: MachineState, index: int) -> None:
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """The next release is among the programs, for as long as this lasts."""
+    """Install the next release's changes while the context lasts."""
     released = Machine.apply
 
     def apply(self: Machine, *arguments: Any) -> Applied:

@@ -1,8 +1,8 @@
-"""What must be on disks, and how fast cluster time may run: noted outside the nodes.
+"""Durability and clock checks made outside the nodes: what disks must hold, how fast time may run.
 
-Every node's promises are compared with what a crash left of it (R6), every commit with the disks
-of a majority, and every leader's clock with the time in which it could serve. It knows replicas
-and hosts, never clients; what clients saw is judged in `verdicts`.
+Every node's acknowledgements are compared with what a crash left of its log (R6), every commit with
+the disks of a majority, and every leader's clock with the time in which it could serve. The oracle
+knows replicas and hosts, never clients; what clients saw is judged in `verdicts`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 # The first two bytes of an acknowledgement: an array of six numbers, and its kind.
 ACK_HEAD: Final = bytes((0x96, messages.ACK))
-# A pause of a node counts as this much. The product's own constant, as it is before any mutation.
+# A pause of a node counts as this much: the product's own constant, read before any mutation.
 PAUSE_COUNTS_S: Final = TURN_MAX_US / 1e6
 
 
 class Oracle:
-    """What nodes said and had, kept where they cannot forget it."""
+    """What nodes acknowledged and had on disk, kept outside of them."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        self.judges = True  # a schedule may want to see what clients lose by it
+        self.judges = True  # off in schedules that look at what clients lose instead
         self._had: dict[str, int] = {}  # durable when the node died
         self._told: dict[str, tuple[int, int]] = {}  # term, highest index acknowledged in it
-        self._promised: dict[str, int] = {}  # of that, what no later leader may have cut
+        self._promised: dict[str, int] = {}  # the part of `_told` that no later leader may have cut
         self._wiped: set[str] = set()
         # (term, cluster time, seconds in which the process ran, its pauses) at the last proposal
         self._stamped: dict[str, tuple[int, int, float, int]] = {}
@@ -38,7 +38,7 @@ class Oracle:
     # --- disks ------------------------------------------------------------------------------------
 
     def sent(self, name: str, payload: bytes) -> None:
-        """A Raft message leaves a node: an acknowledgement is a promise about its disk."""
+        """Note an acknowledgement that a node sends: it says that entries are durable."""
         if payload[:2] != ACK_HEAD:
             return
         _, term, _, next_index, kind, nonce = messages.decode(payload)
@@ -48,7 +48,7 @@ class Oracle:
                 self._told[name] = (term, next_index - 1)
 
     def died(self, host: "SimHost") -> None:
-        """A node is about to lose what its disk had not synced."""
+        """Note what a node has on disk just before it loses what was not synced."""
         name, replica = host.name, host.node.context.replica
         self._had[name] = self.durable(name)
         term, index = self._told.pop(name, (0, 0))
@@ -56,12 +56,12 @@ class Oracle:
         self._stamped.pop(name, None)
 
     def wiped(self, name: str) -> None:
-        """A node's disk is empty; until it has rejoined, what it had counts as being there."""
+        """Note that a node's disk is empty; its old content counts until the node has rejoined."""
         self._wiped.add(name)
         self._promised.pop(name, None)
 
     def started(self, name: str) -> None:
-        """A node read its disk again: R6, nothing that it told anybody is gone."""
+        """Check that a restarted node has everything it acknowledged (R6)."""
         replica = self._world.hosts[name].node.context.replica
         if name in self._wiped:
             return
@@ -70,7 +70,7 @@ class Oracle:
             raise Violation(f"{name} had, or acknowledged, {needed} and has {replica.last_index}")
 
     def durable(self, name: str) -> int:
-        """What a node's disk has, as far as the node may say so."""
+        """Return the last index on a node's disk that the node may acknowledge."""
         host = self._world.hosts.get(name)
         had = self._had.get(name, 0)
         if host is None or not host.ready:
@@ -83,7 +83,7 @@ class Oracle:
         return replica.durable_index
 
     def committed(self, name: str, index: int) -> None:
-        """An entry is applied for the first time: it is on the disks of a majority (D2)."""
+        """Check that a newly applied entry is on the disks of a majority (D2)."""
         names = self._world.names
         having = sum(self.durable(other) >= index for other in names)
         if having <= len(names) // 2 and self.judges:
@@ -92,9 +92,9 @@ class Oracle:
     # --- time -------------------------------------------------------------------------------------
 
     def proposed(self, host: "SimHost") -> None:
-        """A leader stamps an entry: its pauses count 250 ms each, the rest as it is."""
+        """Check cluster time as a leader stamps an entry: each pause counts 250 ms at most."""
         if not host.node.leader.term.serving:
-            return  # what was committed before it was elected may be later than what it knew
+            return  # entries committed before its election may be ahead of its clock
         term = host.node.context.replica.term
         time_us = host.node.context.clock.estimate_us(host.node.context.now_us)
         before = self._stamped.get(host.name)

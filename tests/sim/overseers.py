@@ -1,7 +1,7 @@
 """An administrator of a life: it sets policies, and puts and changes jobs of `retriers`, by gRPC.
 
-The services are the product's (`services`); when and where it calls is in `admin_calls`. What it
-asked for and was told is noted; the judging is in `verdicts_changes`, `verdicts_policies` and
+The services are the product's (`services`); `admin_calls` decides when and where it calls. Calls
+and answers are recorded; the judging is in `verdicts_changes`, `verdicts_policies` and
 `verdicts_rules`.
 """
 
@@ -17,17 +17,17 @@ from tests.sim.services import CallEnded, Caller, Services
 from tests.sim.stories import FOREVER_S
 from tests.sim.world import World
 
-# The share of the lives that have one, and clients for it.
+# The share of the lives with such an administrator and clients for it.
 SHARE: Final = 0.25
 RETRIERS: Final = 3
 # Calls per second.
 PACE: Final = 3.5
-# The longest that fits counts, and a name before all of them.
+# The longest matching pattern wins, and an exact name over all patterns.
 PATTERNS: Final = ("mail", "mail", "mail*", "m*", "mail-news", "bulk", "mail-dead")
 ATTEMPTS: Final = (1, 1, 2, 2, 3)
 DEADS: Final = ("", DEAD.decode(), DEAD.decode(), "mail")
-# The share of policies that have attempts, and of those that have one of the rules below: few jobs
-# and short times, so that they bite.
+# The share of policies with attempts, and with each of the rules below. Limits are few jobs and
+# short times, so that they take effect.
 ATTEMPTS_SHARE: Final = 0.6
 RULE_SHARE: Final = 0.35
 RULES: Final[tuple[tuple[str, tuple[int, ...]], ...]] = (
@@ -40,9 +40,9 @@ RULES: Final[tuple[tuple[str, tuple[int, ...]], ...]] = (
     ("unique_window_us", (500_000, 5_000_000)),
 )
 FULLS: Final = (policies_pb2.WHEN_FULL_REFUSE, policies_pb2.WHEN_FULL_DROP_OLDEST)
-# Jobs in so many microseconds.
+# (jobs, microseconds)
 RATES: Final = ((1, 100_000), (1, 1_000_000), (1, 2_000_000), (2, 1_000_000))
-# Keys of its puts; they are few, and some are put again.
+# The number of keys of its puts: few, so that some are put again.
 KEYS: Final = 6
 NAMES: Final = tuple(tube.decode() for tube in TUBES)
 ACTIONS: Final = (
@@ -62,12 +62,12 @@ MOVED: Final = (
     jobs_pb2.MOVED_STATE_BURIED,
     jobs_pb2.MOVED_STATE_SAME,
 )
-# Of jobs that were put last.
+# The number of newest jobs from which changes choose.
 RECENT: Final = 8
 
 
 class Order:
-    """One call. `reply` is the last message of its answer, if it was answered well."""
+    """One call. `reply` is the last message of its answer, if it succeeded."""
 
     def __init__(self, kind: str, request: Any, at_s: float, caller: Caller) -> None:
         self.kind = kind  # "set", "drop", "put" or "change"
@@ -103,7 +103,7 @@ class Overseer(AdminCalls):
 
     @staticmethod
     def is_in(seed: int) -> bool:
-        """Whether a life has one."""
+        """Whether a life has such an administrator."""
         return random.Random(f"policies {seed}").random() < SHARE
 
     def pace(self) -> float:
@@ -186,7 +186,7 @@ class Overseer(AdminCalls):
             recent = self.known[-RECENT:]
             request.job_ids.extend(dice.sample(recent, dice.randint(1, min(4, len(recent)))))
         else:
-            # No other client has jobs of this kind, in whichever queue.
+            # No other client has jobs with such bodies, in any queue.
             request.filter.body_contains = MARK
             if dice.random() < 0.7:
                 request.filter.queue = dice.choice(NAMES)

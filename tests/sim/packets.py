@@ -1,6 +1,6 @@
-"""Gearman's packets as a client sees them: written from the protocol's table, not from our codec.
+"""Gearman's packets as a client sees them, written from the protocol's table, not from our codec.
 
-Belongs here: bytes and their meaning. What clients do with them is in `gearman`.
+Belongs here: packing and parsing. The behaviour of clients is in `gearman`.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ JOB_ASSIGN_ALL: Final = 40
 GET_STATUS_UNIQUE: Final = 41
 STATUS_RES_UNIQUE: Final = 42
 
-# How many arguments each response has; the last one takes the rest.
+# The number of arguments of each response; the last argument takes the rest.
 ARGUMENTS: Final = {
     NOOP: 0,
     JOB_CREATED: 1,
@@ -64,7 +64,7 @@ ARGUMENTS: Final = {
     JOB_ASSIGN_ALL: 5,
     STATUS_RES_UNIQUE: 6,
 }
-# What is sent to those that are attached to a job; the first three are its end.
+# Packets for clients that are attached to a job; those in ENDS are its end.
 ENDS: Final = frozenset({WORK_COMPLETE, WORK_FAIL, WORK_EXCEPTION})
 TOLD: Final = ENDS | {WORK_STATUS, WORK_DATA, WORK_WARNING}
 
@@ -85,19 +85,19 @@ def pack(kind: int, *arguments: bytes) -> bytes:
 
 
 class Packets:
-    """The responses in a stream of bytes."""
+    """A parser of the responses in a stream of bytes."""
 
     def __init__(self) -> None:
         self._data = b""
 
     def feed(self, data: bytes) -> Iterator[Packet]:
-        """Take bytes, and give the packets that are whole; ValueError if they are none."""
+        """Take bytes and yield whole packets; ValueError if they are not Gearman's."""
         self._data += data
         while (packet := self._next()) is not None:
             yield packet
 
     def feed_mixed(self, data: bytes) -> Iterator[Packet | bytes]:
-        """The same, where lines of text with their ends stand among the packets."""
+        """Take bytes and yield whole packets and lines of text, the latter with their line ends."""
         self._data += data
         while self._data:
             found: Packet | bytes | None

@@ -1,7 +1,7 @@
-"""Simulated clients of qless: workers that put and do jobs, and one that hears what is published.
+"""Simulated clients of qless: workers that put and do jobs, and a subscriber of all messages.
 
 Each worker does what its library would: it loads the script, and calls it with its own clock. It
-keeps its name and its jobs over a reconnect. Judging is in `verdicts_qless`.
+keeps its name and its jobs over a reconnect. The judging is in `verdicts_qless`.
 """
 
 import json
@@ -19,18 +19,18 @@ from tests.unit.protocol.qless.scripts import throttles
 QUEUES: Final = (b"left", b"right")
 THROTTLE: Final = b"both"
 DATA: Final = b'{"n":1}'
-# Locks end within a life; a worker that was warned has some more time.
+# Locks expire within a life; a worker that was warned has the grace period in addition.
 HEARTBEAT_S: Final = 1.5
 GRACE_S: Final = 0.5
-# Jobs that all workers together know, and may cancel, move or depend on.
+# The number of newest jobs that workers cancel, move or depend on.
 RECENT: Final = 8
-# Actions per second: locks and throttles are met where there is much to do.
+# Actions per second: locks expire and throttles are reached only under load.
 PACES: Final = (5.0, 15.0)
 # Clients' clocks differ.
 SKEW_MAX_S: Final = 0.3
-# No life has so many calls, and a thousand of them are one millisecond of a stamp.
+# No life has as many calls, and a thousand of them take one millisecond of a stamp.
 APART_CALLS: Final = 500_000
-# Replies to a pop that finds none, by dialect.
+# Replies to a pop without jobs, by dialect.
 NO_JOBS: Final = (b"{}", b"[]")
 SCRIPT: Final = throttles()  # the dialect of reqless 0.13
 _FLOAT: Final = Struct("<d")
@@ -45,13 +45,13 @@ class Request:
         self.name = name
         self.args = args
         self.at_s = at_s
-        self.now = 0.0  # by the client's clock; no two calls have the same
+        self.now = 0.0  # by the client's clock; unique among all calls
         self.done_s: float | None = None
         self.reply: Reply = None
 
     @property
     def bits(self) -> int:
-        """The client's time as it stands in the log."""
+        """The client's time in the form that the log has."""
         found: int = _BITS.unpack(_FLOAT.pack(self.now))[0]
         return found
 
@@ -64,17 +64,17 @@ class Request:
 
 
 class Heard:
-    """What was published to one connection, in order."""
+    """The messages published to one connection, in order."""
 
     def __init__(self, visit: Connected) -> None:
         self.visit = visit
-        self.messages: list[tuple[float, bytes, bytes]] = []  # when, channel, what
+        self.messages: list[tuple[float, bytes, bytes]] = []  # when, channel, message
         self.at_s = 0.0  # when the subscription was confirmed
         self.is_open = True
 
 
 class Notes:
-    """What all clients of qless in a life have seen."""
+    """The records of all clients of qless in a life."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -83,20 +83,20 @@ class Notes:
         self.calls = 0
 
     def apart(self) -> "Notes":
-        """Notes of clients with jobs of their own, whose calls are judged with all others."""
+        """Return notes for clients with their own jobs; their calls are judged with all others."""
         notes = Notes()
         notes.requests, notes.heard = self.requests, self.heard
         notes.calls = APART_CALLS
         return notes
 
     def stamp(self, now_s: float) -> float:
-        """A time that no other call has."""
+        """Return a time that no other call has."""
         self.calls += 1
         return round(now_s, 3) + self.calls * 1e-6
 
 
 class Laborer(SingleGuest[Request]):
-    """A worker, which puts jobs as well."""
+    """A worker, which also puts jobs."""
 
     protocol = "qless"
 
@@ -109,7 +109,7 @@ class Laborer(SingleGuest[Request]):
         self.data: tuple[bytes, ...] = (DATA,)
         self.held: dict[bytes, bytes] = {}  # jids, and their queues
         self._skew_s = self.dice.uniform(-SKEW_MAX_S, SKEW_MAX_S)
-        self._sets = first  # the configuration, before all else
+        self._sets = first  # it sets the configuration before all else
         self._sha = b""
         self._jobs = 0
         self._parser = ReplyParser()
@@ -142,7 +142,7 @@ class Laborer(SingleGuest[Request]):
         else:
             self._other()
         if self.dice.random() < 0.01:
-            self.drop()  # in the middle of it
+            self.drop()  # with a request open
 
     def _call(self, name: bytes, *args: bytes) -> None:
         assert self.visit is not None
@@ -153,7 +153,7 @@ class Laborer(SingleGuest[Request]):
         self.send(encode((b"EVALSHA", self._sha, b"0", name, repr(request.now).encode(), *args)))
 
     def _configure(self) -> None:
-        """Until each is answered: the other workers may begin before."""
+        """Set the next option that is not set yet; the other workers may begin before."""
         done = [
             request.args[0]
             for request in self.notes.requests
@@ -238,7 +238,7 @@ class Laborer(SingleGuest[Request]):
             )
             self._call(b"recur", *args)
         else:
-            # It says something of somebody else's job: that is refused.
+            # It tries to complete another worker's job, which is refused.
             self._call(b"complete", jid, self.name, dice.choice(self.queues), b"{}")
 
     # --- replies ----------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Laborer(SingleGuest[Request]):
         value = found[0]
         request = self.waiting
         if not self._sha:
-            # A node that has no majority may refuse it; the next act loads it again.
+            # A node without a majority may refuse the script; the next act loads it again.
             self._sha = value if isinstance(value, bytes) else b""
             self.later()
             return
@@ -267,7 +267,7 @@ class Laborer(SingleGuest[Request]):
         self.later()
 
     def _learn(self, request: Request) -> None:
-        """What it holds from now on."""
+        """Update the jobs that the worker holds after a reply."""
         name, args = request.name, request.args
         if name == b"pop" and isinstance(request.reply, bytes):
             for job in json.loads(request.reply):
@@ -280,7 +280,7 @@ class Laborer(SingleGuest[Request]):
 
 
 class Subscriber(Guest):
-    """A client that hears all that is published, and does nothing."""
+    """A client that receives all messages, and does nothing else."""
 
     protocol = "qless"
 
@@ -307,11 +307,11 @@ class Subscriber(Guest):
 
     @property
     def quiet(self) -> bool:
-        """It asks for nothing."""
+        """True: it never waits for a reply."""
         return True
 
     def act(self) -> None:
-        """Break off now and then."""
+        """Disconnect now and then."""
         if self.active and self.dice.random() < 0.2:
             self.drop()
         else:
@@ -335,5 +335,5 @@ class Subscriber(Guest):
 
 
 def _text(request: Request) -> bytes:
-    """The text of the error that a request was answered with."""
+    """Return the text of the error with which a request was answered."""
     return request.reply.text if isinstance(request.reply, Error) else b""

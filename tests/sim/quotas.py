@@ -1,7 +1,7 @@
-"""Quotas of users, counted once more by what became of puts: docs/security.md as plain code.
+"""Quotas of users, counted a second time by the results of puts: docs/security.md as plain code.
 
-Belongs here: which jobs count for whom, and whether one more is to be taken. It shares nothing with
-`core.jobs.quotas`; rights are in `rights`. `verdicts_users` asks it, in the order of the log.
+Belongs here: which jobs count for which user, and whether another job is allowed. It shares nothing
+with `core.jobs.quotas`; rights are in `rights`. `verdicts_users` calls it in the order of the log.
 """
 
 from typing import Any, Final, NamedTuple
@@ -14,14 +14,14 @@ from beanpole.core.machine import Machine
 from tests.sim.cluster import Violation
 from tests.sim.rights import ANONYMOUS, Who
 
-# Commands that make a job; by the place of its body.
+# Commands that make a job, with the index of its body.
 BODIES: Final = {c.PUT: 6, c.PUT_KEYED: 6, c.ADD: -1, c.SUBMIT: -1}
-# Only a policy may refuse these beside a quota. What others are told has more reasons.
+# Beside a quota, only a policy may refuse these commands; others have more reasons for FULL.
 PLAIN: Final = (c.PUT, c.PUT_KEYED)
 
 
 class Room(NamedTuple):
-    """Jobs of one user and the bytes of their bodies: those it has, or may have; 0 is no limit."""
+    """A number of jobs and the bytes of their bodies: in use, or as a limit, where 0 means none."""
 
     jobs: int
     bytes: int
@@ -31,7 +31,7 @@ NO_LIMIT: Final = Room(0, 0)
 
 
 class Counted(NamedTuple):
-    """A job that counts."""
+    """A job that counts for a user."""
 
     name: bytes  # its user's
     size: int
@@ -41,7 +41,7 @@ class QuotaJudge:
     """The quotas of one life.
 
     Attributes:
-        refused: puts for which their user had no room.
+        refused: the number of puts for which their user had no room.
     """
 
     def __init__(self, trial: Machine) -> None:
@@ -49,14 +49,14 @@ class QuotaJudge:
         self._trial = trial
         self._limits: dict[bytes, Room] = {}
         self._jobs: dict[int, Counted] = {}
-        # Of qless: for whom jobs count, by their ids, and templates, by their jids.
+        # Of qless: the users for whom jobs count, by job id, and for whom templates count, by jid.
         self._called: dict[int, bytes] = {}
         self._templates: dict[bytes, bytes] = {}
-        # The sizes of all of them, before the call.
+        # The sizes of all jobs and templates of qless before the call.
         self._known: dict[int | bytes, int] = {}
 
     def change(self, command: c.Command) -> None:
-        """An administrator's change of users was done."""
+        """Apply an administrator's change of users."""
         if command[0] == c.SET_USER:
             jobs_max, bytes_max, *_ = (*command[4:], 0, 0)
             self._limits[command[2]] = Room(jobs_max, bytes_max)
@@ -64,7 +64,7 @@ class QuotaJudge:
             self._limits.pop(command[2], None)
 
     def look(self) -> None:
-        """A command comes: what has gone until then does not count."""
+        """Drop what has gone from the counts, before a command."""
         jobs = self._trial.queue.jobs
         self._jobs = {job: one for job, one in self._jobs.items() if jobs.get(job) is not None}
         t = self._trial.qless
@@ -74,14 +74,14 @@ class QuotaJudge:
         self._known |= {jid: len(one.data) for jid, one in t.recurring.items()}
 
     def put(self, who: Who, command: c.Command, result: Any) -> None:
-        """A command that is to make a job was applied, with this result."""
+        """Check the result of a command that makes a job."""
         size = len(command[BODIES[command[0]]])
         name = who.name or ANONYMOUS
         limit, used = self._limits.get(name, NO_LIMIT), self._used(name)
         has_room = self._has_room(name, Room(1, size))
         job, is_known = result if isinstance(result, tuple) else (result, 0)
         if job > 0 and not is_known:
-            # An ADD may take the place of another job.
+            # An ADD may replace another job.
             if not has_room and command[0] != c.ADD:
                 raise Violation(f"{name!r} has {used} of {limit}, and put one more: {command}")
             if any(limit):
@@ -92,7 +92,7 @@ class QuotaJudge:
                 raise Violation(f"{name!r} has {used} of {limit}, and was refused: {command}")
 
     def called(self, who: Who, command: c.Command, result: Any) -> None:
-        """A call of qless was made, with this result; `look` was called before it."""
+        """Check the result of a call of qless; `look` was called before it."""
         t, name = self._trial.qless, who.name or ANONYMOUS
         if result == (q.QUOTA, ()):
             self.refused += 1
@@ -115,7 +115,7 @@ class QuotaJudge:
     def _see(
         self, counted: dict[Any, bytes], key: int | bytes, data: bytes, owner: bytes, command: Any
     ) -> None:
-        """A job or template is there; `owner` made it or put it again, empty if nobody did."""
+        """Count a job or template; `owner` made it or put it again, empty if no client did."""
         more = Room(0, len(data) - self._known.get(key, 0))
         if key not in counted and any(self._limits.get(owner, NO_LIMIT)):
             counted[key] = owner
@@ -130,7 +130,7 @@ class QuotaJudge:
             raise Violation(f"{name!r} has {used} of {limit}, and put one more: {command}")
 
     def _asked(self, command: c.Command, name: bytes) -> tuple[bytes, Room]:
-        """For whom a PUT or a RECUR that was refused would have counted, and how much more."""
+        """Return the user for whom a refused PUT or RECUR would have counted, and how much more."""
         args = msgpack.unpackb(command[5], use_list=False)
         t, jid, size = self._trial.qless, args[1], len(args[3])
         job = t.jobs.get(jid) if command[2] == q.PUT else None
@@ -164,7 +164,7 @@ class QuotaJudge:
         return Room(len(sizes), sum(sizes))
 
     def ends_alike(self, name: str, machine: Machine) -> None:
-        """A node has counted the same at the end, whatever images it has loaded."""
+        """Check that a node has the same counts at the end, whatever images it has loaded."""
         self.look()
         names = {one.name for one in self._jobs.values()}
         names |= {*self._called.values(), *self._templates.values()}

@@ -1,7 +1,7 @@
-"""Every job of beanstalk's queues, computed once more from its events alone, in their order.
+"""Every job of beanstalk's queues, computed a second time from its events alone, in their order.
 
-Belongs here: what state, queue and order a job must have by what happened to it, and that nothing
-is lost or doubled on the way. Which events were right is judged in the verdicts that read along.
+Belongs here: the state, queue and order that a job must have by its events, and that no job is lost
+or duplicated. The verdicts that follow the recount judge which events were right.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from tests.sim.event_log import Row
 from tests.sim.stories import FOREVER_S
 from tests.sim.witness import Witness
 
-# The names of queues of other spaces begin with a byte below it.
+# Names of queues of other spaces begin with a lower byte.
 FIRST_NAME: Final = b" "
 
 
 class Happened(NamedTuple):
-    """One event. `before` is the state that the job had by its events so far."""
+    """One event. `before` is the state of the job by its earlier events."""
 
     row: Row
     kind: int
@@ -47,7 +47,7 @@ class Happened(NamedTuple):
 
 
 class Stay(NamedTuple):
-    """A job in one state and queue: from which event on until when (true seconds)."""
+    """A span in which a job was in one state and queue (true seconds)."""
 
     state: int
     queue: bytes
@@ -75,7 +75,7 @@ class Known:
 
 
 class Recount:
-    """All jobs, event by event, with what administrators did in between."""
+    """All jobs, event by event, with the commands of administrators between them."""
 
     def __init__(self, witness: Witness) -> None:
         self.witness = witness
@@ -83,7 +83,7 @@ class Recount:
         self.ready: dict[bytes, set[int]] = {}  # by queue
 
     def steps(self) -> Iterator[Deed | Happened]:
-        """Go through the life: each event is counted once the next step is asked for.
+        """Yield the steps of the life; an event is counted when the next step is requested.
 
         A command of an administrator comes before its own events.
         """
@@ -128,7 +128,7 @@ class Recount:
             self._end_stay(known, FOREVER_S)
 
     def _check(self, known: Known, happened: Happened, before: int) -> None:
-        """An event begins where the one before it has ended."""
+        """Check that an event begins in the state and queue in which the previous one ended."""
         if before != known.state or (happened.kind == e.PUT) != (not known.queue):
             raise Violation(f"job {known.job} was {known.state} by its events: {happened}")
         arrives = happened.kind in (e.PUT, e.MOVED)
@@ -156,12 +156,12 @@ class Recount:
             known.stays.append(stay)
 
     def first_ready(self, queue: bytes) -> int:
-        """The job that a reserve of a queue has to get; 0 if there is none."""
+        """Return the job that a reserve from a queue must get; 0 if there is none."""
         jobs = self.ready.get(queue, ())
         return min(jobs, key=lambda job: (self.jobs[job].rank, job), default=0)
 
     def check_end(self) -> None:
-        """At the end all jobs are where their events say, and there are no others."""
+        """Check that at the end all jobs are where their events say, and no others exist."""
         queue = self.witness.machine.queue
         for known in self.jobs.values():
             job = queue.jobs.get(known.job)

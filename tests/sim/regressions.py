@@ -1,4 +1,4 @@
-"""Seeds that once broke a promise, and what was wrong. They are run every time.
+"""Seeds that once broke a guarantee, with the cause. Every test run repeats them.
 
 A change of `storm` gives a seed another life, so the bugs themselves are also kept as unit tests in
 tests/unit/node.

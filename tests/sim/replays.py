@@ -1,4 +1,4 @@
-"""Runs a simulation again in processes of their own, whose strings have other hashes."""
+"""Repeat a simulation in processes with different hash seeds."""
 
 import os
 import subprocess

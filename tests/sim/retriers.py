@@ -1,8 +1,8 @@
 """Beanstalk clients whose jobs come back: released, after their TTR, with a lost connection.
 
-They share some queues with each other, on which `overseers` set policies and change jobs, and with
-no other client. What each saw is noted; the judging is in `verdicts_policies`, `verdicts_rules` and
-`verdicts_rates`.
+They share queues with each other, on which `overseers` set policies and change jobs, and with no
+other client. Requests and answers are recorded; the judging is in `verdicts_policies`,
+`verdicts_rules` and `verdicts_rates`.
 """
 
 import random
@@ -18,16 +18,16 @@ from tests.sim.world import World
 
 DEAD: Final = b"mail-dead"
 TUBES: Final = (b"mail", b"mail-news", b"bulk", DEAD)
-# How their bodies begin.
+# The beginning of their bodies.
 MARK: Final = b"mail "
-# By it a client leaves the TTR to the policy of its queue.
+# With this TTR a client leaves it to the policy of its queue.
 NO_TTR: Final = 0
 HELD_MAX: Final = 3
 # Actions per second: few jobs wait long, and many come back in a life.
 PACE: Final = 10.0
 TTRS_S: Final = (1, 1, 2, 60, NO_TTR, NO_TTR)
 DELAYS_S: Final = (0, 0, 0, 1, 1, 3)
-# The share of bodies that are put again and again, some of them in the window of a policy.
+# The share of puts with one of a few equal bodies, some within the window of a policy.
 EQUAL_BODIES: Final = 2
 EQUAL_SHARE: Final = 0.45
 # Some bodies are larger than a limit of bytes.
@@ -35,7 +35,7 @@ PADDINGS: Final = (b"", b"", b"", b" " * 20)
 
 
 def body_of(dice: random.Random, own: bytes) -> bytes:
-    """A body: `own`, or one of those that several clients put."""
+    """Return a body: `own`, or one of those that several clients put."""
     if dice.random() < EQUAL_SHARE:
         own = b"equal-%d" % dice.randrange(EQUAL_BODIES)
     return MARK + own + dice.choice(PADDINGS)
@@ -59,11 +59,11 @@ class Request:
         self.watched: tuple[bytes, ...] = ()
         self.at_s = at_s
         self.done_s = float("inf")
-        self.word = b""  # empty for good: the connection ended first
+        self.word = b""  # stays empty if the connection ended first
 
     @property
     def session(self) -> tuple[int, int, int]:
-        """Of its connection."""
+        """The session of its connection."""
         return self.visit.place, self.visit.incarnation, self.visit.number
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class Request:
 
 
 class Retrier(SingleGuest[Request]):
-    """One client; `known` are the ids of all jobs that any of them has put."""
+    """One client; `known` has the ids of all jobs that any retrier has put."""
 
     protocol = "beanstalk"
 
@@ -90,7 +90,7 @@ class Retrier(SingleGuest[Request]):
         self._queue = TUBES[0]
         self._watched: tuple[bytes, ...] = ()
         self._parser = ReplyParser()
-        self._unanswered = 0  # of the words with which it began
+        self._unanswered = 0  # number of open requests from the beginning of the connection
 
     def began(self) -> None:
         """See `Guest`."""
@@ -126,10 +126,10 @@ class Retrier(SingleGuest[Request]):
             seconds = dice.choice((0, 0, 1, 2))
             self._ask("reserve-with-timeout", 0, encode(b"reserve-with-timeout", seconds))
         else:
-            self.later(0.5)  # a TTR may end
+            self.later(0.5)  # until a TTR may end
             return
         if dice.random() < 0.02:
-            self.drop()  # in the middle of it
+            self.drop()  # with a request open
 
     def _about(self, job: int) -> None:
         dice, luck = self.dice, self.dice.random()
@@ -178,7 +178,7 @@ class Retrier(SingleGuest[Request]):
         if self._unanswered:
             self._unanswered -= 1
             if word not in (b"USING", b"WATCHING"):
-                self.drop()  # it would have other queues than it means
+                self.drop()  # it would watch or use other queues than it records
             return
         request = self.waiting
         if request is None:
@@ -192,7 +192,7 @@ class Retrier(SingleGuest[Request]):
         self.world.counts[f"retrier {request.kind} {word.decode()}"] += 1
         if word == b"INSERTED":
             request.job = numbers[0]
-            if request.job not in self.known:  # it may be that of an equal put
+            if request.job not in self.known:  # an equal put may have made it known
                 self.known.append(request.job)
         elif word == b"RESERVED":
             request.job, request.body = numbers[0], body or b""

@@ -1,8 +1,8 @@
-"""What users may do, computed once more: a small model of tokens, rules and patterns.
+"""Rights of users, computed a second time: a small model of tokens, rules and patterns.
 
 Belongs here: docs/security.md as plain code, over the commands of a log in their order. It shares
-nothing with `core.users` but the form of the commands. What is compared with it is in
-`verdicts_users`.
+nothing with `core.users` but the form of the commands. `verdicts_users` compares the product with
+it.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ ALL: Final = PUT | WORK | ADMIN | EVENTS
 EVERYWHERE: Final = b"\0*"
 ANONYMOUS: Final = b"anonymous"
 TOKENS_MAX: Final = 4
-# The names of queues of other protocols than beanstalk begin with a byte below it.
+# Names of queues of other protocols than beanstalk begin with a lower byte.
 FIRST_NAME: Final = b" "
 
 QUEUE, JOB = "queue", "job"
-# Which right a command needs, and in the queues of which of its items; none: in every queue.
+# The right that a command needs, and the items that name its queues; without items, in all queues.
 NEEDS: Final[dict[int, tuple[int, tuple[tuple[str, int], ...]]]] = {
     c.PUT: (PUT, ((QUEUE, 2),)),
     c.PUT_KEYED: (PUT, ((QUEUE, 2),)),
@@ -61,7 +61,7 @@ NEEDS: Final[dict[int, tuple[int, tuple[tuple[str, int], ...]]]] = {
     c.SET_TOKEN: (ADMIN, ()),
     c.SET_RULES: (ADMIN, ()),
 }
-# What a session does to itself, or only sees of the whole.
+# Commands that concern only their session, or only show the whole.
 FREE: Final = frozenset(
     {
         *(c.OPEN, c.OPEN_FROM, c.CLOSE, c.SET_PROTOCOL, c.IGNORE, c.RETURN, c.TAKE),
@@ -79,20 +79,20 @@ class Person(NamedTuple):
 
 
 class Who(NamedTuple):
-    """As whom a session acts: a name, empty for nobody's, and the digest of its token, if any."""
+    """The identity of a session: a user's name, empty for anonymous, and the token's digest."""
 
     name: bytes = b""
     token: bytes = b""
 
 
 NO_NAME: Final = Who()
-# The whole of it at one time; no table changes once it is one.
+# All users at one time; a table is never changed in place.
 Table = dict[bytes, Person]
 Rules = tuple[tuple[int, bytes, bytes, bytes], ...]
 
 
 def is_in(pattern: bytes, queue: bytes) -> bool:
-    """Whether a pattern is about a queue."""
+    """Whether a pattern covers a queue."""
     if pattern in (EVERYWHERE, queue):
         return True
     of_one_protocol = (pattern < FIRST_NAME) == (queue < FIRST_NAME)
@@ -100,7 +100,7 @@ def is_in(pattern: bytes, queue: bytes) -> bool:
 
 
 def rights(table: Table, who: Who, queue: bytes) -> int:
-    """What somebody may do in a queue; with EVERYWHERE, in all of them."""
+    """Return the rights of an identity in a queue; with EVERYWHERE, in all of them."""
     if not table:
         return ALL
     person = table.get(who.name or ANONYMOUS)
@@ -119,8 +119,8 @@ class Model:
     """All users and rules.
 
     Attributes:
-        table: the users; each change makes another one.
-        rules: in their order.
+        table: the users; each change makes a new table.
+        rules: the rules, in their order.
     """
 
     def __init__(self) -> None:
@@ -134,13 +134,13 @@ class Model:
         queue_of: Callable[[int], bytes],
         own_name: Callable[[bytes], bytes],
     ) -> bool | None:
-        """Whether somebody may do what a command says; None if this model does not know it.
+        """Whether an identity may execute a command; None if this model does not know it.
 
         Args:
-            who: does it.
-            command: of a session.
-            queue_of: where a job is; empty if there is none.
-            own_name: of a queue by any of its names.
+            who: the identity of the session.
+            command: the session's command.
+            queue_of: maps a job to the queue it is in; empty if there is none.
+            own_name: maps any name of a queue to its own name.
         """
         if command[0] in FREE:
             return True
@@ -157,7 +157,7 @@ class Model:
         return bool(items)
 
     def becomes(self, name: bytes, token: bytes) -> Who | None:
-        """As whom a session acts behind an AS_USER; None if that is refused."""
+        """Return the identity of a session after an AS_USER; None if that is refused."""
         if not token:
             return Who(name) if name in self.table and name != ANONYMOUS else None
         for owner, person in self.table.items():
@@ -166,7 +166,7 @@ class Model:
         return None
 
     def change(self, command: c.Command) -> int:
-        """Do what an administrator says; returns the result that it has to have."""
+        """Apply an administrator's command; returns the result that it must have."""
         if command[0] == c.SET_RULES:
             return self._set_rules(command[2])
         name = command[2]
@@ -208,7 +208,7 @@ class Model:
             del table[name]
         else:
             table[name] = person
-        # As long as there is no such user, those that say nothing may do everything.
+        # While there is no user `anonymous`, sessions without a token may do everything.
         if ANONYMOUS in table and not any(_may_change(*item) for item in table.items()):
             return c.LOCKED_OUT
         self.table = table
@@ -216,14 +216,14 @@ class Model:
 
 
 def _may_change(name: bytes, person: Person) -> bool:
-    """Whether somebody can change users as this one."""
+    """Whether a session of this user can exist and change users."""
     if not person.rights.get(EVERYWHERE, 0) & ADMIN:
         return False
     return name == ANONYMOUS or bool(person.tokens)
 
 
 def rule_of(rules: Rules, protocol: int, names: tuple[bytes, ...]) -> bytes:
-    """Return whose a new client of a certificate is; empty for nobody's. No rule has a network."""
+    """Return the user of a new client with a certificate; empty for none. No rule has a network."""
     for number, _, certificate, user in rules:
         if number in (0, protocol) and (not certificate or certificate in names):
             return b"" if user == ANONYMOUS else user

@@ -1,6 +1,6 @@
-"""What users may do in queues of qless, said once more: docs/security.md as plain code.
+"""Rights of users in queues of qless, computed a second time: docs/security.md as plain code.
 
-It shares nothing with `core.operations.qless_permission`; whose rights they are is in `rights`.
+It shares nothing with `core.operations.qless_permission`; users and their rights are in `rights`.
 """
 
 from typing import Any, Final
@@ -12,9 +12,9 @@ from beanpole import qless as q
 from beanpole.core.qless.tables import Tables
 from tests.sim.rights import ADMIN, PUT, WORK, Table, Who, rights
 
-# How the names of its queues begin where rights are looked up.
+# The prefix of its queues' names where rights are looked up.
 SPACE: Final = b"\x03"
-# Calls about one job, which is named first, and what they need in its queue.
+# Calls about one job, the first argument, with the rights that they need in its queue.
 OF_JOB: Final = {
     q.COMPLETE: WORK,
     q.FAIL: WORK,
@@ -26,13 +26,13 @@ OF_JOBS: Final = {q.CANCEL: WORK | ADMIN, q.TIMEOUT: WORK | ADMIN}
 
 
 def allows(table: Table, who: Who, command: c.Command, t: Tables) -> bool | None:
-    """Whether somebody may make a call; None if this model does not know it.
+    """Whether an identity may make a call; None if this model does not know the call.
 
     Args:
         table: all users.
-        who: makes it.
-        command: a QLESS.
-        t: what there is before the call.
+        who: the identity of the session.
+        command: a QLESS command.
+        t: the tables before the call.
     """
     needs = _needs(command[2], msgpack.unpackb(command[5], use_list=False), t)
     if needs is None:
@@ -41,7 +41,7 @@ def allows(table: Table, who: Who, command: c.Command, t: Tables) -> bool | None
 
 
 def _needs(call: int, args: tuple[Any, ...], t: Tables) -> list[tuple[bytes, int]] | None:
-    """In which queues which rights are needed."""
+    """Return the queues in which a call needs rights, with those rights."""
     if call == q.PUT:
         return [(args[0], PUT), *_of_jobs(t, args[1:2], PUT)]
     if call == q.POP:
@@ -58,6 +58,6 @@ def _needs(call: int, args: tuple[Any, ...], t: Tables) -> list[tuple[bytes, int
 
 
 def _of_jobs(t: Tables, jids: tuple[bytes, ...], bits: int) -> list[tuple[bytes, int]]:
-    """The queues that jobs are in, or were in when they were completed; none of those not there."""
+    """Return the queues of jobs, also of completed ones; jobs that do not exist have none."""
     found = [t.jobs[jid] for jid in jids if jid in t.jobs]
     return [(job.queue or job.completed_in, bits) for job in found]

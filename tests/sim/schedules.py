@@ -1,7 +1,7 @@
-"""Directed schedules for replicas: what chance finds too rarely, done on purpose.
+"""Directed schedules for replicas: situations that random runs find too rarely.
 
-Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
-if a promise is broken. Most drive one replica among scripted peers (`lone`), the others a cluster.
+Each function takes a seed, which it ignores, and the repairs that are on, and raises a Violation if
+a guarantee is broken. Most drive one replica among scripted peers (`lone`), the others a cluster.
 Schedules for whole nodes are in `schedules_node`.
 """
 
@@ -22,7 +22,7 @@ def _require(holds: bool, words: str) -> None:
 
 
 def _stand(lone: Lone, voters: Sequence[str]) -> int:
-    """Let the replica stand and return its term."""
+    """Let the replica become a candidate and return its term."""
     while not lone.take(messages.PRE_VOTE):
         lone.run(0.01)
     term = lone.replica.term + 1
@@ -33,11 +33,11 @@ def _stand(lone: Lone, voters: Sequence[str]) -> int:
     return term
 
 
-# --- acknowledgements and what is sent again (B3, B4, B5, B7, F11) --------------------------------
+# --- acknowledgements and resending (B3, B4, B5, B7, F11) -----------------------------------------
 
 
 def an_acknowledgement_of_an_earlier_term(_: int, repairs: Repairs) -> None:
-    """B3: one that was late by two elections is about entries that are gone since."""
+    """B3: an acknowledgement that is late by two elections is about entries that are gone since."""
     lone = Lone(repairs=repairs)
     lone.elect()
     index = lone.replica.propose(b"a")
@@ -49,7 +49,7 @@ def an_acknowledgement_of_an_earlier_term(_: int, repairs: Repairs) -> None:
 
 
 def an_entry_of_an_earlier_term_on_a_majority(_: int, repairs: Repairs) -> None:
-    """Figure 8 of the paper: it may still be replaced, until an entry of this term is, too."""
+    """Figure 8 of Raft's paper: it may be replaced until an entry of this term is on a majority."""
     lone = Lone(repairs=repairs)
     lone.run(0.05)
     lone.append("n1", 1, (1, 0), [(1, b"a")])
@@ -66,7 +66,7 @@ def an_entry_of_an_earlier_term_on_a_majority(_: int, repairs: Repairs) -> None:
 
 
 def acknowledgements_one_by_one(_: int, repairs: Repairs) -> None:
-    """B4: V5, an entry travels once to each peer, however its acknowledgement comes."""
+    """B4, V5: an entry is sent once to each peer, however its acknowledgement arrives."""
     lone = Lone(repairs=repairs)
     lone.elect()
     lone.acknowledge_each("n1", lone.propose_each(8))
@@ -75,7 +75,7 @@ def acknowledgements_one_by_one(_: int, repairs: Repairs) -> None:
 
 
 def many_answers_behind_a_gap(_: int, repairs: Repairs) -> None:
-    """B4: V5, a gap is filled once, although every message behind it asked for it."""
+    """B4, V5: a gap is filled once, although every message behind it asked for that."""
     lone = Lone(repairs=repairs)
     lone.elect()
     lone.propose_each(8)
@@ -85,7 +85,7 @@ def many_answers_behind_a_gap(_: int, repairs: Repairs) -> None:
 
 
 def a_long_tail_of_another_term(_: int, repairs: Repairs) -> None:
-    """B5: V2, a follower finds where its log differs in as many steps as there are terms."""
+    """B5, V2: a follower finds where its log differs in as many steps as there are terms."""
     lone = Lone(repairs=repairs)
     lone.append("n1", 1, (1, 0), [(1, b"x")] * 50)
     lone.run(0.05)
@@ -100,7 +100,7 @@ def a_long_tail_of_another_term(_: int, repairs: Repairs) -> None:
 
 
 def a_large_entry_before_a_conflict(_: int, repairs: Repairs) -> None:
-    """What stands behind an entry that fills a slice is replaced like everything else."""
+    """Entries behind one that fills a slice are replaced like all others."""
     lone = Lone(repairs=repairs)
     lone.append("n1", 1, (1, 0), [(1, b"a" * SLICE_BYTES_MAX), (1, b"b"), (1, b"c")])
     lone.append("n2", 2, (2, 1), [(2, b"B")])
@@ -110,7 +110,7 @@ def a_large_entry_before_a_conflict(_: int, repairs: Repairs) -> None:
 
 
 def a_peer_that_acknowledges_nothing(_: int, repairs: Repairs) -> None:
-    """B7: V4, what is on its way to one peer is bounded."""
+    """B7, V4: the bytes in flight to one peer are bounded."""
     with planted(lambda: [(transport, "WINDOW_BYTES", 10_000)]):
         lone = Lone(repairs=repairs)
         lone.elect()
@@ -127,7 +127,7 @@ def a_peer_that_acknowledges_nothing(_: int, repairs: Repairs) -> None:
 
 
 def a_long_log_at_the_start(_: int, repairs: Repairs) -> None:
-    """F11: V4, a turn applies a bounded number of entries."""
+    """F11, V4: a turn applies a bounded number of entries."""
     lone = Lone(repairs=repairs)
     count = 3 * SLICE_ENTRIES_MAX
     lone.append("n1", 1, (1, 0), [(1, b"e")] * count, commit=count + 1)
@@ -140,7 +140,7 @@ def a_long_log_at_the_start(_: int, repairs: Repairs) -> None:
 
 
 def two_leaders_of_one_term(_: int, repairs: Repairs) -> None:
-    """B8: R1, a leader that hears another one of its term stops, because all is lost."""
+    """B8, R1: a leader that hears another leader of its term stops, because safety is lost."""
     lone = Lone(repairs=repairs)
     lone.elect()
     lone.append("n1", lone.replica.term, (2, 1))
@@ -148,7 +148,7 @@ def two_leaders_of_one_term(_: int, repairs: Repairs) -> None:
 
 
 def a_vote_that_comes_twice(_: int, repairs: Repairs) -> None:
-    """C1: R1, three of five elect, not one that votes twice."""
+    """C1, R1: three of five members elect a leader, not one that votes twice."""
     lone = Lone(5, repairs=repairs)
     term = _stand(lone, ("n1", "n2"))
     lone.receive("n1", messages.VOTE_GRANTED, term)
@@ -157,7 +157,7 @@ def a_vote_that_comes_twice(_: int, repairs: Repairs) -> None:
 
 
 def a_member_comes_back(_: int, repairs: Repairs) -> None:
-    """C3: a member that was cut off does not depose a leader that works."""
+    """C3: a member that was cut off does not depose a working leader."""
     cluster = Cluster(3, seed=4, repairs=repairs)
     leader = cluster.wait_leader()
     cluster.put(leader)
@@ -173,13 +173,13 @@ def a_vote_against_a_leader_that_works(_: int, repairs: Repairs) -> None:
     """C3: a member in contact with a leader does not help to depose it."""
     lone = Lone(repairs=repairs)
     lone.append("n1", 1, (1, 0))
-    lone.clock.run(0.01)  # a disk at work would hold its vote back
+    lone.clock.run(0.01)  # a busy disk would delay its vote
     lone.receive("n2", messages.VOTE, 2, 1, 0, 0)
     _require(not lone.take(messages.VOTE_GRANTED), "it voted against the leader it hears")
 
 
 def heartbeats_that_wait_unread(_: int, repairs: Repairs) -> None:
-    """C4: after a pause a follower reads first."""
+    """C4: after a pause a follower reads its input first."""
     lone = Lone(repairs=repairs)
     lone.append("n1", 1, (1, 0))
     lone.run(0.1)
@@ -190,7 +190,7 @@ def heartbeats_that_wait_unread(_: int, repairs: Repairs) -> None:
 
 
 def a_leader_is_deposed(_: int, repairs: Repairs) -> None:
-    """C5: it gives the others their time."""
+    """C5: a deposed leader lets the other members stand first."""
     lone = Lone(repairs=repairs)
     lone.elect()
     for _place in range(30):
@@ -204,7 +204,7 @@ def a_leader_is_deposed(_: int, repairs: Repairs) -> None:
 
 
 def a_leader_is_cut_off(_: int, repairs: Repairs) -> None:
-    """D1: V1, it gives up in two of the longest timeouts."""
+    """D1, V1: a leader that is cut off steps down within two of the longest timeouts."""
     cluster = Cluster(3, seed=4, repairs=repairs)
     leader = cluster.wait_leader()
     cluster.network.isolate(leader.name)
@@ -213,9 +213,9 @@ def a_leader_is_cut_off(_: int, repairs: Repairs) -> None:
 
 
 def a_vote_before_a_power_cut(_: int, repairs: Repairs) -> None:
-    """C2: R8, a vote is not given twice in one term."""
+    """C2, R8: a member votes once in a term, also across a power cut."""
     lone = Lone(repairs=repairs)
-    lone.clock.run(0.01)  # a disk at work would hold its vote back
+    lone.clock.run(0.01)  # a busy disk would delay its vote
     lone.receive("n1", messages.VOTE, 7, 1, 0, 0)
     assert lone.take() == [(messages.VOTE_GRANTED, 7)]
     lone.crash()
@@ -228,7 +228,7 @@ def a_vote_before_a_power_cut(_: int, repairs: Repairs) -> None:
 
 
 def an_answer_to_an_earlier_question(_: int, repairs: Repairs) -> None:
-    """E1: R9, leadership is proved by what was sent after the question."""
+    """E1, R9: only messages sent after the question prove leadership."""
     lone = Lone(repairs=repairs)
     lone.elect()
     lone.run(0.06)
@@ -241,7 +241,7 @@ def an_answer_to_an_earlier_question(_: int, repairs: Repairs) -> None:
 
 
 def a_disk_is_lost_and_then_the_leader(_: int, repairs: Repairs) -> None:
-    """A6: what the leader and a lost disk had is not forgotten by the lost disk and the third."""
+    """A6: entries of the leader and a lost disk survive a vote of that disk and a third one."""
     cluster = Cluster(3, seed=12, repairs=repairs)
     leader = cluster.wait_leader()
     cluster.put(leader, 3)
@@ -260,7 +260,7 @@ def a_disk_is_lost_and_then_the_leader(_: int, repairs: Repairs) -> None:
 
 
 def a_power_cut_between_snapshot_and_trimming(_: int, repairs: Repairs) -> None:
-    """F6: what follows the snapshot stays."""
+    """F6: entries behind the snapshot stay."""
     cluster = Cluster(1, repairs=repairs)
     cluster.put(cluster.wait_leader(), 20)
     node = cluster.nodes["n0"]
@@ -273,7 +273,7 @@ def a_power_cut_between_snapshot_and_trimming(_: int, repairs: Repairs) -> None:
 
 
 def a_snapshot_that_was_overtaken(_: int, repairs: Repairs) -> None:
-    """F7: what was acknowledged while a snapshot was fetched is not cleared by it."""
+    """F7: loading a fetched snapshot removes no entry that was acknowledged meanwhile."""
     lone = Lone(repairs=repairs)
     entries = [(1, b"%d" % index) for index in range(2, 31)]
     lone.append("n1", 1, (1, 0), entries[:10], commit=8)

@@ -1,7 +1,7 @@
-"""Directed schedules for what clients are told: the answer must be so, also when it is an error.
+"""Directed schedules for the answers to clients: each must be true, errors included.
 
-Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
-or Stuck if an answer is wrong. What happens to jobs when nodes die is in `schedules_node`.
+Each function takes a seed, which it ignores, and the repairs that are on, and raises a Violation or
+Stuck if an answer is wrong. The fate of jobs when nodes die is in `schedules_node`.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from tests.sim.world import World
 
 # `default` and one more.
 TUBES_MAX = 2
-# How long a follower hears nothing of the leader: less than it takes to stand for election.
+# A follower hears nothing of the leader for this time, which is too short for an election.
 BEHIND_S = 0.15
-# TICKs come at every 10 ms of cluster time: rounds at each of three nodes begin all over them.
+# TICKs come every 10 ms of cluster time: the rounds at each of three nodes begin all over them.
 ROUNDS = 6
 STEP_S = 0.00057
-# Of the delays in `idle_workers_poll`.
+# The number of delays that end during `idle_workers_poll`.
 DELAYS_THAT_END = 2
 
 
 def _takes_only_what_it_watches(hand: Hand, putter: Hand, told: bytes) -> None:
-    """A client that was told it watches one other tube is given no job of `default`."""
+    """Check that a client that was told it watches one other tube gets no job of `default`."""
     putter.put(b"a")
     putter.wait(len(putter.replies) + 1)
     if hand.gone:
@@ -35,7 +35,7 @@ def _takes_only_what_it_watches(hand: Hand, putter: Hand, told: bytes) -> None:
 
 
 def two_clients_make_one_tube_too_many(_: int, repairs: Repairs) -> None:
-    """A client that is told WATCHING watches; the other one is told that there is no room."""
+    """Two clients make the last tube: one watches it, the other is told there is no room."""
     world, _leader = quick_world(repairs, tubes_max=TUBES_MAX)
     hands = [Hand(world, host) for host in world.serving()]
     for hand, tube in zip(hands, (b"a", b"b"), strict=False):
@@ -52,7 +52,7 @@ def two_clients_make_one_tube_too_many(_: int, repairs: Repairs) -> None:
 
 
 def a_tube_vanishes_before_it_is_watched(_: int, repairs: Repairs) -> None:
-    """What was answered too early ends its session, and says why."""
+    """A watch that was answered and then refused ends its session with a reason."""
     world, leader = quick_world(repairs, tubes_max=TUBES_MAX)
     behind = follower(world, leader)
     first, second, putter = (Hand(world, leader) for _ in range(3))
@@ -81,7 +81,7 @@ def a_tube_vanishes_before_it_is_watched(_: int, repairs: Repairs) -> None:
 
 
 def _rounds(repairs: Repairs, prepare: Callable[[Hand, Hand, bytes], None], wanted: bytes) -> None:
-    """Something happens in a second, and a client waits for a second from then on.
+    """Let something happen in one second, while a client waits for one second.
 
     Each round begins at another moment between two TICKs, with its own tube and clients.
     """
@@ -102,7 +102,7 @@ def _rounds(repairs: Repairs, prepare: Callable[[Hand, Hand, bytes], None], want
 
 
 def a_delay_ends_with_a_wait(_: int, repairs: Repairs) -> None:
-    """A job that is due when a wait for it ends is given to it."""
+    """A job that is due when a wait for it ends is given to the waiter."""
 
     def prepare(other: Hand, _hand: Hand, _tube: bytes) -> None:
         other.ask(b"put 0 1 60 1\r\na")
@@ -111,7 +111,7 @@ def a_delay_ends_with_a_wait(_: int, repairs: Repairs) -> None:
 
 
 def a_pause_ends_with_a_wait(_: int, repairs: Repairs) -> None:
-    """So is one whose tube's pause ends."""
+    """A job whose tube's pause ends with a wait is given to the waiter."""
 
     def prepare(other: Hand, _hand: Hand, tube: bytes) -> None:
         other.ask(b"put 0 0 60 1\r\na")
@@ -121,7 +121,7 @@ def a_pause_ends_with_a_wait(_: int, repairs: Repairs) -> None:
 
 
 def a_ttr_ends_with_a_wait(_: int, repairs: Repairs) -> None:
-    """So is one whose worker's time ends."""
+    """A job whose TTR ends with a wait is given to the waiter."""
 
     def prepare(other: Hand, _hand: Hand, _tube: bytes) -> None:
         other.ask(b"put 0 0 1 1\r\na")
@@ -131,7 +131,7 @@ def a_ttr_ends_with_a_wait(_: int, repairs: Repairs) -> None:
 
 
 def a_warning_is_due_with_a_wait(_: int, repairs: Repairs) -> None:
-    """A client whose own job has a second left is warned, if it is when its wait ends, too."""
+    """A client is warned when its own job has a second left, also at the end of its wait."""
 
     def prepare(_other: Hand, hand: Hand, _tube: bytes) -> None:
         hand.ask(b"put 0 0 2 1\r\na")
@@ -141,7 +141,7 @@ def a_warning_is_due_with_a_wait(_: int, repairs: Repairs) -> None:
 
 
 def idle_workers_poll(_: int, repairs: Repairs) -> None:
-    """Waits that end write nothing to the log, also while jobs elsewhere are delayed."""
+    """Waits that end write nothing to the log, even while jobs of other tubes are delayed."""
     world, leader = quick_world(repairs)
     putter = Hand(world, leader)
     putter.ask(b"use elsewhere")
@@ -167,7 +167,7 @@ def idle_workers_poll(_: int, repairs: Repairs) -> None:
 
 
 def _alone(repairs: Repairs) -> tuple[World, SimHost]:
-    """A follower with the settings as they are by default, whose two peers just died."""
+    """Return a follower with default settings whose two peers just died."""
     world = World(1, 3)
     world.repairs = repairs
     for name in world.names:

@@ -1,7 +1,7 @@
-"""Directed schedules for limits: the largest and the most that clients may send, at once.
+"""Directed schedules for limits: the largest requests, and the most at once, that clients may send.
 
-Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
-or Stuck if a promise is broken.
+Each function takes a seed, which it ignores, and the repairs that are on, and raises a Violation or
+Stuck if a guarantee is broken.
 """
 
 from typing import Any
@@ -25,12 +25,12 @@ from tests.sim.schedules_node import Hand, follower, quick_world
 from tests.sim.storm import Stuck
 from tests.sim.world import World
 
-# Calls of gRPC that pass every check: a body of this size makes a batch as large as it may be.
+# A body of a call that passes every check: a batch of them is as large as it may be.
 SMALL_BODY = b"x" * 488
 
 
 def calls_of_the_largest_jobs(_: int, repairs: Repairs) -> None:
-    """Many small jobs and a body of 2 MiB, all with the longest names and keys: one moment."""
+    """Many small jobs and a body of 2 MiB arrive at once, with the longest names and keys."""
     world, leader = quick_world(repairs, max_job_size=JOB_SIZE_MAX_BYTES)
     origin = follower(world, leader)
     tube = b"t" * TUBE_NAME_MAX_BYTES
@@ -54,7 +54,7 @@ def calls_of_the_largest_jobs(_: int, repairs: Repairs) -> None:
 
 
 class Meter:
-    """Counts what each entry does to the jobs of a node."""
+    """Counts the events of each entry at each node."""
 
     def __init__(self, world: World) -> None:
         self.most = 0
@@ -88,7 +88,7 @@ def _jobs(world: World, host: SimHost, count: int, delay_s: int) -> None:
 
 
 def many_kicks_in_one_moment(_: int, repairs: Repairs) -> None:
-    """Clients of all nodes kick what they can; each entry does a little, and all are answered."""
+    """Clients of all nodes kick the maximum; each entry kicks a few jobs, and all are answered."""
     world, leader = quick_world(repairs)
     jobs = 4000
     _jobs(world, leader, jobs, 9000)
@@ -110,7 +110,7 @@ def many_kicks_in_one_moment(_: int, repairs: Repairs) -> None:
 
 
 def a_node_dies_with_thousands_of_jobs(_: int, repairs: Repairs) -> None:
-    """Its client's jobs return, some in each entry."""
+    """The jobs of a dead node's client return, some in each entry."""
     world, leader = quick_world(repairs)
     host = follower(world, leader)
     jobs = 3 * TRANSITIONS_PER_ENTRY_MAX

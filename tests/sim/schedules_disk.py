@@ -1,7 +1,7 @@
-"""Directed schedules for disks that are full: of whole nodes, and of replicas alone.
+"""Directed schedules for full disks, of whole nodes and of replicas alone.
 
-Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
-or Stuck if a promise is broken. Other schedules for nodes are in `schedules_node`.
+Each function takes a seed, which it ignores, and the repairs that are on, and raises a Violation or
+Stuck if a guarantee is broken. Other schedules for nodes are in `schedules_node`.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ from tests.sim.world import World
 
 MIB: Final = 1024 * 1024
 BODY_BYTES: Final = 60_000
-# Small disks, and files that are small beside them.
+# Small disks, and files that are small relative to them.
 SMALL: Final[dict[str, Any]] = {
     "max_job_size": BODY_BYTES,
     "disk_reserve_bytes": 8 * MIB,
@@ -38,7 +38,7 @@ def _small_disks(repairs: Repairs, size: int = 3, **over: Any) -> tuple[World, S
 
 
 def _fill(world: World, hand: Hand) -> int:
-    """Put until puts are refused; return how many jobs there are."""
+    """Put until puts are refused; returns the number of jobs."""
     jobs = 0
     while jobs * BODY_BYTES < DISK_BYTES:
         hand.put(b"x" * BODY_BYTES)
@@ -50,7 +50,7 @@ def _fill(world: World, hand: Hand) -> int:
 
 
 def _restart(world: World) -> SimHost:
-    """Stop all nodes and start them again; return the new leader."""
+    """Crash all nodes and start them again; returns the new leader."""
     for name in world.names:
         world.crash(name)
     for name in world.names:
@@ -80,7 +80,7 @@ def _put_again(world: World, host: SimHost) -> None:
 
 
 def full_disks_end_puts_and_nothing_else(_: int, repairs: Repairs) -> None:
-    """Audit 4: filled, restarted while full, worked empty, and filled again."""
+    """Audit 4: disks are filled, restarted while full, worked empty, and filled again."""
     world, leader = _small_disks(repairs)
     for round_ in range(2):
         hosts = dict(world.hosts)
@@ -105,7 +105,7 @@ def full_disks_end_puts_and_nothing_else(_: int, repairs: Repairs) -> None:
 
 
 def workers_go_on_for_ever_on_full_disks(_: int, repairs: Repairs) -> None:
-    """What makes no job grows the log, too: it is cut again and again."""
+    """Commands that make no job grow the log, too, so it is cut again and again."""
     world, leader = _small_disks(repairs, disk_reserve_bytes=MIB, wal_segment_bytes=256 * 1024)
     for disk in world.disks.values():
         disk.capacity_bytes = 24 * MIB
@@ -123,7 +123,7 @@ def workers_go_on_for_ever_on_full_disks(_: int, repairs: Repairs) -> None:
 
 
 def nodes_start_although_others_took_the_whole_disk(_: int, repairs: Repairs) -> None:
-    """The ballast is for the small files of a start, and for the log of the first moments."""
+    """The ballast has room for the small files of a start, and for the log at first."""
     world, leader = _small_disks(repairs)
     hand = Hand(world, leader)
     hand.put(b"a")
@@ -145,7 +145,7 @@ def nodes_start_although_others_took_the_whole_disk(_: int, repairs: Repairs) ->
 
 
 def one_disk_is_full_and_the_others_go_on(_: int, repairs: Repairs) -> None:
-    """That node takes no more of the log, and catches up when there is room."""
+    """A node with a full disk takes no more of the log, and catches up when there is room."""
     world, leader = _small_disks(repairs)
     name = next(name for name in world.names if name != leader.name)
     hosts = dict(world.hosts)
@@ -166,7 +166,7 @@ def one_disk_is_full_and_the_others_go_on(_: int, repairs: Repairs) -> None:
 
 
 def a_snapshot_meets_a_full_disk(_: int, repairs: Repairs) -> None:
-    """It is given up; the replica goes on, and makes one when there is room."""
+    """The snapshot is given up; the replica goes on, and makes one when there is room."""
     lone = Lone(repairs=repairs)
     lone.disk.capacity_bytes = DISK_BYTES
     lone.elect()
@@ -179,7 +179,7 @@ def a_snapshot_meets_a_full_disk(_: int, repairs: Repairs) -> None:
     while lone.replica.imaging:
         lone.clock.now_s += 0.05
         lone.replica.slice_image()
-    lone.disk.taken_bytes += lone.disk.free_bytes("")  # sooner than anybody could notice
+    lone.disk.taken_bytes += lone.disk.free_bytes("")  # before the replica can notice
     lone.run(1.0)
     if lone.reason is not None:
         raise Violation(f"a full disk ended the node: {lone.reason}")
@@ -194,7 +194,7 @@ def a_snapshot_meets_a_full_disk(_: int, repairs: Repairs) -> None:
 
 
 def a_fetch_meets_a_full_disk(_: int, repairs: Repairs) -> None:
-    """It is given up, and asked for again when there is room."""
+    """The fetch is given up, and repeated when there is room."""
     lone = Lone(repairs=repairs)
     lone.disk.capacity_bytes = DISK_BYTES
     lone.append("n1", 1, (1, 0), [(1, b"a")] * 10, commit=8)
@@ -216,7 +216,7 @@ def a_fetch_meets_a_full_disk(_: int, repairs: Repairs) -> None:
 
 
 def a_snapshot_that_is_not_installed(_: int, repairs: Repairs) -> None:
-    """The log is not cut behind what is not applied."""
+    """The log is not cut behind entries that are not applied."""
     lone = Lone(repairs=repairs, log_retain_bytes=10)
     lone.append("n1", 1, (1, 0), [(1, b"%d" % index) for index in range(2, 12)], commit=8)
     lone.run(0.05)

@@ -1,7 +1,7 @@
 """Directed schedules for the hosts of clients: sessions that live through a RAISE, and images.
 
-Like all schedules they raise Violation or Stuck if a promise is broken. That each event has the
-host of its session is judged by `event_log` with each entry.
+Like all schedules they raise Violation or Stuck if a guarantee is broken. `event_log` checks with
+each entry that each event has the host of its session.
 """
 
 from typing import Final
@@ -18,12 +18,12 @@ HOSTS: Final = (b"10.0.0.1", b"10.0.0.2", b"unix")
 
 
 def hosts_of(world: Upgrading) -> list[bytes]:
-    """The hosts of all events so far."""
+    """Return the hosts of all events so far."""
     return [row.host for row in world.witness.events.rows]
 
 
 def hosts_live_through_images(_: int, repairs: Repairs) -> None:
-    """Clients of three hosts hold jobs while the other nodes start from snapshots with them."""
+    """Clients of three hosts hold jobs while the other nodes start from snapshots of them."""
     world = Upgrading(repairs, HOSTS_SINCE)
     world.clock.run(SAID_S)
     stays = world.serving()[0]
@@ -48,7 +48,7 @@ def hosts_live_through_images(_: int, repairs: Repairs) -> None:
 
 
 def hosts_come_with_the_raise(_: int, repairs: Repairs) -> None:
-    """No node says a host before, whatever its program knows; sessions from before have none."""
+    """No node reports a host before the RAISE, and sessions from before it have none."""
     world = Upgrading(repairs, OLD)
     world.clock.run(SAID_S)
     world.check(OLD)
@@ -81,7 +81,7 @@ def hosts_come_with_the_raise(_: int, repairs: Repairs) -> None:
 
 
 def _last_commands(world: Upgrading) -> list[c.Command]:
-    """The commands of clients behind the RAISE."""
+    """Return the commands of clients after the RAISE."""
     found: list[c.Command] = []
     for _, entry in world.witness.log.values():
         for origin, _, _, commands in c.decode_entry(entry)[3]:

@@ -1,7 +1,7 @@
-"""Directed schedules at the edge of a life: disks that are lost, copied, or brought back.
+"""Directed schedules at the edge of a life: disks that are lost, copied, or restored.
 
-Nodes refuse their own start, or each other, on purpose here. A schedule raises Violation if what
-was acknowledged is lost or a second cluster begins, and Stuck if healthy nodes do not go on.
+Here nodes refuse to start, or refuse each other, on purpose. A schedule raises Violation if an
+acknowledged job is lost or a second cluster begins, and Stuck if healthy nodes make no progress.
 """
 
 import dataclasses
@@ -32,9 +32,9 @@ class Edge(World):
     def __init__(self, repairs: Repairs, seed: int = 1) -> None:
         super().__init__(seed, 3, **QUICK)
         self.repairs = repairs
-        self.oracle.judges = False  # what clients lose is what counts here
+        self.oracle.judges = False  # the verdict here is what clients lose
         self.edits: dict[str, dict[str, Any]] = {}
-        self.ends: dict[str, str] = {}  # node -> what it said when it ended
+        self.ends: dict[str, str] = {}  # node -> the reason it gave when it ended
         for name in self.names:
             self.start(name)
         self.wait_for(3)
@@ -55,39 +55,39 @@ class Edge(World):
         return super().start(name)
 
     def wait_for(self, count: int) -> None:
-        """Wait until this many nodes serve."""
+        """Wait until the given number of nodes serve."""
         if not self.clock.run_until(lambda: len(self.serving()) == count, SERVES_S):
             raise Stuck(f"{count} nodes should serve: {self.describe()}; {self.lines[-20:]}")
 
     def roles(self) -> tuple[SimHost, SimHost, SimHost]:
-        """The leader and the two others."""
+        """Return the leader and the two others."""
         leader = self.leader()
         assert leader is not None
         one, other = [self.hosts[name] for name in self.names if name != leader.name]
         return leader, one, other
 
     def put(self, name: str) -> int:
-        """Put a job at a node; its id once it is acknowledged."""
+        """Put a job at a node; returns its id once it is acknowledged."""
         hand = Hand(self, self.hosts[name])
         hand.put(b"kept")
         hand.wait(1)
         return job_of(hand)
 
     def must_refuse(self, name: str, words: str) -> None:
-        """A node has ended, or ends soon, and says this."""
+        """Check that a node has ended, or ends soon, with the given reason."""
         self.clock.run_until(lambda: name in self.ends, SERVES_S)
         if words not in self.ends.get(name, ""):
             raise Violation(f"{name} should refuse ({words}): {self.ends.get(name, 'it runs')!r}")
 
     def must_have(self, job: int) -> None:
-        """Nobody may serve without the job."""
+        """Check that no node serves without the job."""
         self.clock.run(QUIET_S)
         for host in self.serving():
             if Hand(self, host).ask(b"peek %d" % job) != b"FOUND":
                 raise Violation(f"job {job} was answered INSERTED and is lost at {host.name}")
 
     def must_be_whole(self, job: int) -> None:
-        """Start nodes that are down; all serve, with the job, and go on."""
+        """Start the nodes that are down; all must serve, with the job, and go on."""
         for name in self.names:
             if name not in self.hosts:
                 self.start(name)
@@ -98,7 +98,7 @@ class Edge(World):
     # --- disks ------------------------------------------------------------------------------------
 
     def lose(self, name: str, folder: str = "") -> None:
-        """Remove a folder of a node that is down, or all that it has."""
+        """Remove a folder of a node that is down, or everything on its disk."""
         disk = self.disks[name]
         for names in (disk._names, disk._durable_names):
             for path in [path for path in names if path.startswith(f"/{name}/{folder}")]:
@@ -107,11 +107,11 @@ class Edge(World):
             disk._directories.discard(path)
 
     def copy(self, name: str) -> Names:
-        """A backup of what a node has on its disk."""
+        """Return a backup of a node's disk."""
         return {path: _copied(inode) for path, inode in self.disks[name]._durable_names.items()}
 
     def restore(self, name: str, backup: Names) -> None:
-        """Bring a backup back to a node that is down."""
+        """Restore a backup to a node that is down."""
         disk = self.disks[name]
         disk._names = {path: _copied(inode) for path, inode in backup.items()}
         disk._durable_names = dict(disk._names)
@@ -124,7 +124,7 @@ def _copied(inode: Inode) -> Inode:
 
 
 def _a_job_of_two(world: Edge) -> tuple[SimHost, SimHost, SimHost, int]:
-    """A job that the leader and the third have; the second was cut off meanwhile."""
+    """Put a job that the leader and the third node have; the second node was cut off meanwhile."""
     leader, second, third = world.roles()
     world.network.isolate(second.name)
     world.clock.run(0.2)
@@ -132,7 +132,7 @@ def _a_job_of_two(world: Edge) -> tuple[SimHost, SimHost, SimHost, int]:
 
 
 def _without(world: Edge, leader: SimHost, third: SimHost) -> None:
-    """The leader dies, the second is back, and the third starts on what it has now."""
+    """Crash the leader, heal the network, and start the third node on its present disk."""
     world.crash(leader.name)
     world.network.heal()
     world.start(third.name)
@@ -148,7 +148,7 @@ def _counts(world: Edge, name: str) -> bool:
 
 
 def a_flag_is_forgotten_after_a_death_in_the_start(_: int, repairs: Repairs) -> None:
-    """Finding 1: after any death in a start with --rejoin, one without it never votes."""
+    """Finding 1: after any death in a start with --rejoin, a start without it never votes."""
     for calls in range(CALLS_MAX):
         world = Edge(repairs)
         leader, _second, third, job = _a_job_of_two(world)
@@ -171,7 +171,7 @@ def a_flag_is_forgotten_after_a_death_in_the_start(_: int, repairs: Repairs) -> 
 
 
 def a_log_folder_is_gone(_: int, repairs: Repairs) -> None:
-    """Finding 2: its mount is missing, and a new log would vote."""
+    """Finding 2: the mount of a log is missing, and a new log in its place must not vote."""
     world = Edge(repairs)
     leader, _second, third, job = _a_job_of_two(world)
     world.crash(third.name)
@@ -182,7 +182,7 @@ def a_log_folder_is_gone(_: int, repairs: Repairs) -> None:
 
 
 def a_disk_is_restored_from_an_earlier_life(_: int, repairs: Repairs) -> None:
-    """Finding 2: the others know a later incarnation of it."""
+    """Finding 2: the other nodes know a later incarnation of a restored disk."""
     world = Edge(repairs)
     leader, _second, third = world.roles()
     backup = world.copy(third.name)
@@ -199,13 +199,13 @@ def a_disk_is_restored_from_an_earlier_life(_: int, repairs: Repairs) -> None:
     world.must_have(job)
     if third.name in world.hosts and world.serving():
         raise Violation(f"{third.name} takes part with an older disk")
-    # With a majority of others that know better, it says so and ends.
+    # With a majority of nodes that know better, it reports that and ends.
     world.start(leader.name)
     world.must_refuse(third.name, "it is an older copy")
 
 
 def a_disk_is_restored_from_an_earlier_moment(_: int, repairs: Repairs) -> None:
-    """Finding 2: within one life, by any node that knows what the disk had."""
+    """Finding 2: any node that knows what a restored disk had refuses it, within one life."""
     world = Edge(repairs)
     leader, second, third = world.roles()
     backup = world.copy(third.name)
@@ -225,7 +225,7 @@ def a_disk_is_restored_from_an_earlier_moment(_: int, repairs: Repairs) -> None:
 
 
 def an_older_copy_meets_one_that_knows_and_one_that_does_not(_: int, repairs: Repairs) -> None:
-    """It would be a majority with the one that was restarted, against the one that knows better."""
+    """An older copy and a restarted node must not form a majority against the node that knows."""
     world = Edge(repairs)
     first, copied, behind = world.roles()
     backup = world.copy(copied.name)
@@ -248,7 +248,7 @@ def an_older_copy_meets_one_that_knows_and_one_that_does_not(_: int, repairs: Re
 
 
 def two_disks_are_wiped(_: int, repairs: Repairs) -> None:
-    """Finding 3: two empty disks never begin a cluster, with or without the third node."""
+    """Finding 3: two empty disks never found a cluster, with or without the third node."""
     world = Edge(repairs)
     kept, *wiped = world.names
     job = world.put(kept)
@@ -272,7 +272,7 @@ def two_disks_are_wiped(_: int, repairs: Repairs) -> None:
 
 
 def two_fresh_disks_and_one_that_rejoins(_: int, repairs: Repairs) -> None:
-    """Nothing begins beside a disk whose owner knows that there was a cluster."""
+    """No cluster is founded beside a disk whose owner knows that there was one."""
     world = Edge(repairs)
     job = world.put("n0")
     for name in world.names:
@@ -300,7 +300,7 @@ def two_fresh_disks_and_one_that_rejoins(_: int, repairs: Repairs) -> None:
 
 
 def a_list_is_cut_to_its_own_node(_: int, repairs: Repairs) -> None:
-    """A second cluster on the same jobs, until the list is put back; and then they clash."""
+    """A shortened list must not found a second cluster on the same jobs, which later clashes."""
     world = Edge(repairs)
     job = world.put("n0")
     world.crash("n0")
@@ -314,7 +314,7 @@ def a_list_is_cut_to_its_own_node(_: int, repairs: Repairs) -> None:
 
 
 def a_peer_has_another_configuration(_: int, repairs: Repairs) -> None:
-    """Finding C: it is refused, and a healthy node that starts beside it comes up."""
+    """Finding C: a peer with another configuration is refused; a healthy node beside it starts."""
     world = Edge(repairs)
     job = world.put("n0")
     world.crash("n2")
@@ -331,7 +331,7 @@ def a_peer_has_another_configuration(_: int, repairs: Repairs) -> None:
 
 
 def a_peer_knows_only_later_versions(_: int, repairs: Repairs) -> None:
-    """It is refused, and neither it nor a node that starts ends because of it."""
+    """A peer with only later versions is refused, and no node ends because of it."""
     world = Edge(repairs)
     job = world.put("n0")
     for name in ("n1", "n2"):
@@ -349,7 +349,7 @@ def a_peer_knows_only_later_versions(_: int, repairs: Repairs) -> None:
 
 
 def a_disk_of_another_life_is_put_in(_: int, repairs: Repairs) -> None:
-    """All names are the same; only the birth id tells the two clusters apart."""
+    """All names are equal; only the birth id tells the two clusters apart."""
     other = Edge(repairs, seed=2)
     other.put("n1")
     world = Edge(repairs)
@@ -383,7 +383,7 @@ def a_founder_comes_late(_: int, repairs: Repairs) -> None:
 
 
 def _must_be_one(world: World, what: str) -> None:
-    """All nodes serve, and are part of one cluster."""
+    """Check that all nodes serve and are part of one cluster."""
     if not world.clock.run_until(lambda: len(world.serving()) == 3, SERVES_S):
         raise Stuck(f"{what}: {world.describe()}")
     births = {host.node.context.disks.own.birth for host in world.hosts.values()}

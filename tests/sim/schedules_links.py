@@ -1,7 +1,7 @@
 """Directed schedules for the links between nodes: what arrives is not what was sent.
 
-Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
-or Stuck if a promise is broken.
+Each function takes a seed, which it ignores, and the repairs that are on, and raises a Violation or
+Stuck if a guarantee is broken.
 """
 
 from beanpole.replication.pysyncobj.repairs import Repairs
@@ -15,7 +15,7 @@ BODY = b"what was put, and nothing else"
 
 
 def a_bit_of_a_body_flips_on_its_way(_: int, repairs: Repairs) -> None:
-    """A batch with a wrong bit ends its link and is sent again; so does an append of the leader."""
+    """A batch with a flipped bit ends its link and is sent again; so does the leader's append."""
     for kind in (frames.BATCH, frames.RAFT):
         _flip_in(kind, repairs)
 
@@ -49,7 +49,7 @@ def _flip_in(kind: int, repairs: Repairs) -> None:
         reader.ask(b"peek %d" % number)
         if (got := reader.replies[-1][2]) != BODY:
             raise Violation(f"the body that was put is {BODY!r}, {host.name} has {got!r}")
-    # What the last of them asked, the others may learn with a heartbeat.
+    # The other nodes may learn of the last reader's entry only with a heartbeat.
     if not world.clock.run_until(world.is_equal, 10.0):
         raise Stuck(f"the nodes do not agree after they were read: {world.describe()}")
     world.check_equal()

@@ -1,7 +1,7 @@
-"""Directed schedules for whole nodes: one thing at a time, in a world without chance.
+"""Directed schedules for whole nodes: one situation at a time, in a world without randomness.
 
-Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
-or Stuck if a promise is broken. Schedules for replicas alone are in `schedules`.
+Each function takes a seed, which it ignores, and the repairs that are on, and raises a Violation or
+Stuck if a guarantee is broken. Schedules for replicas alone are in `schedules`.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ REPLY_S = 3.0
 
 
 class Hand:
-    """A client that does what it is told, and keeps every reply."""
+    """A scripted client that keeps every reply."""
 
     def __init__(self, world: World, host: SimHost, client_host: bytes = b"::1") -> None:
         self.world = world
@@ -40,14 +40,14 @@ class Hand:
         self.send(b"put 0 0 %d %d\r\n%b" % (ttr_s, len(body), body))
 
     def ask(self, line: bytes, limit_s: float = REPLY_S) -> bytes:
-        """Send a request and wait for the word of its reply."""
+        """Send a request, wait for its reply, and return the reply's first word."""
         count = len(self.replies) + 1
         self.send(line)
         self.wait(count, limit_s)
         return self.replies[-1][0]
 
     def wait(self, count: int, limit_s: float = REPLY_S) -> None:
-        """Wait until this many replies are there."""
+        """Wait until there are the given number of replies."""
         if not self.world.clock.run_until(lambda: len(self.replies) >= count, limit_s):
             raise Stuck(f"{len(self.replies)} replies after {limit_s} s, not {count}")
 
@@ -58,18 +58,18 @@ class Hand:
         assert self.ask(b"reserve") == b"RESERVED"
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Take bytes of the node."""
+        """Take bytes from the node."""
         self._parser.feed(data)
         while (reply := self._parser.next()) is not None:
             self.replies.append(reply)
 
     def ended(self, wire: Wire) -> None:
-        """Note the end."""
+        """Note the end of the connection."""
         self.gone = True
 
 
 def quick_world(repairs: Repairs, size: int = 3, **overrides: Any) -> tuple[World, SimHost]:
-    """A cluster in which all nodes serve, and its leader."""
+    """Return a cluster in which all nodes serve, and its leader."""
     world = World(1, size, **{**QUICK, **overrides})
     world.repairs = repairs
     for name in world.names:
@@ -109,7 +109,8 @@ def a_job_runs_out_while_its_worker_waits(_: int, repairs: Repairs) -> None:
 def start_forgetful(world: World, name: str) -> SimHost:
     """Start a node that does not find the newest entry of its log in its memory.
 
-    So it is where terms have begun behind that entry again and again: its times are unknown then.
+    The same happens where terms have begun after that entry again and again: the entry's time is
+    unknown then.
     """
     host = world.start(name)
     vars(host.node.context.replica)["newest_entry"] = lambda: None
@@ -117,7 +118,7 @@ def start_forgetful(world: World, name: str) -> SimHost:
 
 
 def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
-    """It leads, never heard the clock, and does not count an hour that nobody lived."""
+    """A new leader that never heard the clock does not count an hour in which all nodes stood."""
     world, leader = quick_world(repairs)
     world.clock.run(2.0)
     name = follower(world, leader).name
@@ -146,12 +147,12 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
 
 
 def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
-    """Reservations have the whole grace, by the time that counts."""
+    """Reservations have the whole grace after a change of leader, by cluster time."""
     world, leader = quick_world(repairs)
     host = follower(world, leader)
     hand = Hand(world, host)
     hand.hold(ttr_s=1)
-    for name in world.names:  # before any of them saved the time
+    for name in world.names:  # before any node has saved the time
         world.crash(name)
     for name in world.names:
         if name != host.name:
@@ -161,7 +162,7 @@ def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
 
 
 def a_leader_alone_for_a_moment(_: int, repairs: Repairs) -> None:
-    """Cluster time stands while the leader cannot serve."""
+    """Cluster time stands still while the leader cannot serve."""
     world, leader = quick_world(repairs)
     before_us = leader.node.context.clock.estimate_us(leader.node.context.now_us)
     world.network.partition([(a, b) for a in world.names for b in world.names if a != b])
@@ -178,7 +179,7 @@ def a_cold_start_with_clocks_that_nobody_believes(_: int, repairs: Repairs) -> N
     for place, name in enumerate(world.names):
         world.walls_s[name] += 86_400.0 * place
     saved = leader.node.leader.saved_clock
-    world.clock.run(1.0)  # a second after the last time was saved, nearly
+    world.clock.run(1.0)  # almost a second after the time was last saved
     old = world.clock.run_until(lambda: saved._next_us - leader.node.context.loop_us < 200_000, 2.0)
     assert old, "the time is never saved"
     hand = Hand(world, leader)
@@ -210,7 +211,7 @@ def _lose_one_batch(leader: SimHost, place: int) -> None:
 
 
 def a_leader_loses_a_batch(_: int, repairs: Repairs) -> None:
-    """A gap in the log is seen, and what is missing is sent again."""
+    """A gap in the log is noticed, and the missing batch is sent again."""
     world, leader = quick_world(repairs)
     host = follower(world, leader)
     first, second = Hand(world, host), Hand(world, host)
@@ -227,7 +228,7 @@ def a_leader_loses_a_batch(_: int, repairs: Repairs) -> None:
 
 
 def a_node_acts_after_it_was_declared_down(_: int, repairs: Repairs) -> None:
-    """What a dead incarnation sends has no effect."""
+    """Batches of a dead incarnation have no effect."""
     world, leader = quick_world(repairs)
     host = follower(world, leader)
     hand = Hand(world, host)
@@ -237,7 +238,7 @@ def a_node_acts_after_it_was_declared_down(_: int, repairs: Repairs) -> None:
     world.clock.run(0.1)
     host.pause(4.0)
     world.clock.run(1.0)
-    other.put(b"after")  # its session begins in this batch, so that only the incarnation is wrong
+    other.put(b"after")  # its session begins in this batch, so only the incarnation is wrong
     world.clock.run(2.9)
     assert world.witness.downs, "it was not declared down"
     world.clock.run(2.0)
@@ -277,7 +278,7 @@ def a_grant_that_comes_twice(_: int, repairs: Repairs) -> None:
 
 
 def an_origin_stands_still_for_a_moment(_: int, repairs: Repairs) -> None:
-    """Its waiting clients keep their places, and are served when it is heard again."""
+    """Waiting clients of a silent origin keep their places, and are served when it is back."""
     world, leader = quick_world(repairs)
     host = follower(world, leader)
     worker, producer = Hand(world, host), Hand(world, leader)
@@ -294,7 +295,7 @@ def an_origin_stands_still_for_a_moment(_: int, repairs: Repairs) -> None:
 
 
 def a_node_is_cut_off_with_its_clients(_: int, repairs: Repairs) -> None:
-    """It closes its clients before the others give their jobs away."""
+    """A node that is cut off closes its clients before other nodes give their jobs away."""
     world, leader = quick_world(repairs)
     host = follower(world, leader)
     hand = Hand(world, host)
@@ -307,7 +308,7 @@ def a_node_is_cut_off_with_its_clients(_: int, repairs: Repairs) -> None:
 
 
 def a_node_is_given_up_and_comes_back(_: int, repairs: Repairs) -> None:
-    """It learns that it was declared down, and serves again."""
+    """A node learns that it was declared down, and serves again."""
     world, leader = quick_world(repairs)
     host = follower(world, leader)
     host.pause(4.0)
@@ -320,7 +321,7 @@ def a_node_is_given_up_and_comes_back(_: int, repairs: Repairs) -> None:
 
 
 def a_node_dies_with_a_job(_: int, repairs: Repairs) -> None:
-    """Q12: its clients' jobs return, although it never does."""
+    """Q12: the jobs of a dead node's clients return, although it never does."""
     world, leader = quick_world(repairs)
     host = follower(world, leader)
     hand = Hand(world, host)
@@ -332,7 +333,7 @@ def a_node_dies_with_a_job(_: int, repairs: Repairs) -> None:
 
 
 def a_lone_node_loses_power(_: int, repairs: Repairs) -> None:
-    """Alone, too, INSERTED means that it is on the disk."""
+    """INSERTED means that the job is on the disk, also at a single node."""
     world, leader = quick_world(repairs, 1)
     world.disks["n0"].latency_s = 0.2
     hand = Hand(world, leader)
@@ -347,8 +348,8 @@ def a_lone_node_loses_power(_: int, repairs: Repairs) -> None:
 
 
 def _power_is_lost(world: World, leader: SimHost, slow: list[str], back: list[str]) -> None:
-    """All lose power when a client has its answer, and some come back: its job is there."""
-    world.oracle.judges = False  # what the client loses is the verdict here
+    """Cut the power of all nodes after a client has its answer, and start some: its job exists."""
+    world.oracle.judges = False  # the verdict here is what the client loses
     for name in slow:
         world.disks[name].latency_s = 0.3
     hand = Hand(world, leader)
@@ -368,14 +369,14 @@ def _power_is_lost(world: World, leader: SimHost, slow: list[str], back: list[st
 
 
 def power_is_lost_and_the_leader_stays_away(_: int, repairs: Repairs) -> None:
-    """D2: of those that said that they have it, one has it on its disk."""
+    """D2: of the nodes that acknowledged an entry, at least one has it on its disk."""
     world, leader = quick_world(repairs)
     followers = [name for name in world.names if name != leader.name]
     _power_is_lost(world, leader, followers, followers)
 
 
 def power_is_lost_and_the_leader_had_a_slow_disk(_: int, repairs: Repairs) -> None:
-    """D2: the leader counts itself when its own disk has it, like everybody else."""
+    """D2: the leader counts itself only when its own disk has the entry, like any member."""
     world, leader = quick_world(repairs)
     away = follower(world, leader).name
     world.network.isolate(away)
@@ -384,7 +385,7 @@ def power_is_lost_and_the_leader_had_a_slow_disk(_: int, repairs: Repairs) -> No
 
 
 def a_disk_is_replaced_while_another_node_is_away(_: int, repairs: Repairs) -> None:
-    """A node that was away meets the new disk when it counts already, and talks to it."""
+    """A node that was away meets the new disk after it counts again, and talks to it."""
     world, leader = quick_world(repairs, 5)
     away = follower(world, leader)
     lost = next(name for name in world.names if name not in (leader.name, away.name))

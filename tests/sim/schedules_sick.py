@@ -1,7 +1,7 @@
-"""Directed schedules for nodes that are ill and not dead: disks that hang, links that flap.
+"""Directed schedules for nodes that are sick and not dead: disks that hang, links that flap.
 
-Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
-or Stuck if a promise is broken. Crashes and cuts are in `schedules_node`.
+Each function takes a seed, which it ignores, and the repairs that are on, and raises a Violation or
+Stuck if a guarantee is broken. Crashes and cuts are in `schedules_node`.
 """
 
 from functools import partial
@@ -20,12 +20,12 @@ from tests.sim.wire import Wire
 from tests.sim.witness import Witness
 from tests.sim.world import WatchedCallbacks, World
 
-# No disk of this world is so slow, and no schedule so long.
+# Longer than any schedule.
 FOR_EVER_S = 1e6
 
 
 def a_link_flaps_while_the_disks_hang(_: int, repairs: Repairs) -> None:
-    """What an origin sends again on each new link waits at the leader once."""
+    """Batches that an origin resends on each new link wait at the leader only once."""
     world, leader = quick_world(repairs)
     followers = [host for host in world.hosts.values() if host is not leader]
     for host in followers:
@@ -50,7 +50,7 @@ def a_link_flaps_while_the_disks_hang(_: int, repairs: Repairs) -> None:
 
 
 def two_replicas_differ_while_the_third_is_away(_: int, repairs: Repairs) -> None:
-    """Neither knows that it is right, so neither serves."""
+    """Neither of two differing replicas knows that it is right, so neither serves."""
     world, leader = quick_world(repairs)
     victim, away = (host for host in world.hosts.values() if host is not leader)
     ends: list[str] = []
@@ -69,7 +69,7 @@ def two_replicas_differ_while_the_third_is_away(_: int, repairs: Repairs) -> Non
         honest(node, index, term, entry)
 
     hand = Hand(world, leader)
-    # The witness would tell at once; here the nodes must see it by themselves.
+    # The witness would notice at once; here the nodes must notice by themselves.
     quiet: list[Patch] = [
         (Witness, "check_chain", nothing),
         (Witness, "check_events", nothing),
@@ -87,14 +87,14 @@ def two_replicas_differ_while_the_third_is_away(_: int, repairs: Repairs) -> Non
 
 # --- disks that hang ------------------------------------------------------------------------------
 
-# A tenth of what is large in life, so that a schedule meets the bounds in seconds.
+# A tenth of the real sizes, so that a schedule reaches the bounds in seconds.
 BODY = b"x" * 6_000
 UNWRITTEN_BYTES = UNWRITTEN_BYTES_MAX // 10
 PAUSE_S = 0.005
 
 
 class Feeder(Hand):
-    """A client that puts large bodies, eight at a time, and notes its longest wait."""
+    """A client that puts large bodies, eight at a time, and measures its longest wait."""
 
     def __init__(self, world: World, host: SimHost) -> None:
         super().__init__(world, host)
@@ -108,7 +108,7 @@ class Feeder(Hand):
         self._wire.send((b"put 0 0 600 %d\r\n%b\r\n" % (len(BODY), BODY)) * 8)
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Put again when all are answered."""
+        """Put again when all puts are answered."""
         super().received(wire, data)
         if len(self.replies) == 8:
             self.inserted += sum(word == b"INSERTED" for word, *_ in self.replies)
@@ -118,7 +118,7 @@ class Feeder(Hand):
 
 
 def _in_small(world: World) -> list[Patch]:
-    """The bounds of this world, in which no loop may wait for a disk that hangs."""
+    """Return smaller bounds, and a check that no loop waits for a disk that hangs."""
     sync = Wal.sync
 
     def never_waits(self: Wal) -> None:
@@ -150,14 +150,14 @@ def _hanging(repairs: Repairs, durability: str = "sync", size: int = 3) -> tuple
 
 
 def _check_memory(host: SimHost) -> None:
-    """What a node keeps for its disk is bounded."""
+    """Check that the bytes a node keeps for its disk are bounded."""
     log = host.node.context.replica.log_on_disk()
     if log.end - log.written > 1.2 * UNWRITTEN_BYTES:
         raise Violation(f"{host.name} keeps {log.end - log.written} bytes for its disk")
 
 
 def the_disk_of_a_leader_hangs_for_ever(_: int, repairs: Repairs, durability: str = "sync") -> None:
-    """Another member leads within a moment, and this one gives its clients up."""
+    """Another member leads within a moment, and the old leader closes its clients."""
     world, leader = _hanging(repairs, durability)
     host = next(host for host in world.hosts.values() if host is not leader)
     feeder, lost = Feeder(world, host), Hand(world, leader)
@@ -176,7 +176,7 @@ def the_disk_of_a_leader_hangs_for_ever(_: int, repairs: Repairs, durability: st
             raise Stuck(f"a client of {host.name} waited for {feeder.longest_s:.1f} s")
         if not lost.gone:
             raise Stuck(f"{leader.name} keeps its clients although it is left behind")
-        # The others go on without it as if it was away, also when they must elect.
+        # The others go on as if the node was away, also when they must elect.
         world.network.reset(host.name, leader.name)
         world.clock.run(1.0)
     world.disks[leader.name].hasten(0.0005)
@@ -185,12 +185,12 @@ def the_disk_of_a_leader_hangs_for_ever(_: int, repairs: Repairs, durability: st
 
 
 def the_disk_of_a_leader_in_memory_hangs_for_ever(_: int, repairs: Repairs) -> None:
-    """Where nobody waits for disks, the one that hangs costs no more memory either."""
+    """Where commits do not wait for disks, a hanging disk costs no more memory either."""
     the_disk_of_a_leader_hangs_for_ever(0, repairs, "memory")
 
 
 def the_disk_of_a_follower_hangs_for_ever(_: int, repairs: Repairs) -> None:
-    """It costs the others nothing, and itself a bounded buffer."""
+    """A hanging follower costs the other nodes nothing, and itself a bounded buffer."""
     world, leader = _hanging(repairs)
     victim = next(host for host in world.hosts.values() if host is not leader)
     world.disks[victim.name].latency_s = FOR_EVER_S
@@ -199,7 +199,7 @@ def the_disk_of_a_follower_hangs_for_ever(_: int, repairs: Repairs) -> None:
         for place in range(40):
             world.clock.run(0.1)
             if place % 10 == 9:
-                # Each new link, and each new leader, begins without knowing what is on its way.
+                # Each new link, and each new leader, begins without knowing what is in flight.
                 world.network.reset(leader.name, victim.name)
             _check_memory(victim)
     if world.leader() is not leader or feeder.longest_s > 0.5:
@@ -211,7 +211,7 @@ def the_disk_of_a_follower_hangs_for_ever(_: int, repairs: Repairs) -> None:
 
 
 def a_lone_disk_hangs(_: int, repairs: Repairs) -> None:
-    """Alone there is nobody to hand over to: what is kept is bounded, and nothing is lost."""
+    """A single node has no one to hand over to: it keeps a bounded buffer, and loses nothing."""
     world, leader = quick_world(repairs, 1)
     hand = Hand(world, leader)
     hand.hold()
@@ -229,7 +229,7 @@ def a_lone_disk_hangs(_: int, repairs: Repairs) -> None:
 
 
 def a_lone_disk_in_memory_hangs(_: int, repairs: Repairs) -> None:
-    """Alone and in memory nothing waits for the disk but the bound of what waits for it."""
+    """Alone and in memory, only the bound of the unwritten log waits for the disk."""
     world, leader = _hanging(repairs, "memory", 1)
     world.disks["n0"].latency_s = FOR_EVER_S
     with planted(partial(_in_small, world)):
@@ -248,7 +248,7 @@ def a_lone_disk_in_memory_hangs(_: int, repairs: Repairs) -> None:
 
 
 def a_leader_is_frozen_with_its_clients(_: int, repairs: Repairs) -> None:
-    """The others go on; when it thaws its clients see their end, and not one answer before."""
+    """The others go on; after the thaw its clients are closed without another answer."""
     world, leader = quick_world(repairs)
     other = next(host for host in world.hosts.values() if host is not leader)
     hands = [Hand(world, leader) for _ in range(4)]

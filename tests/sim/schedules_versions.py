@@ -1,7 +1,7 @@
-"""Directed schedules for upgrades: hosts whose programs know different machine versions.
+"""Directed schedules for upgrades: nodes whose programs know different machine versions.
 
-The newer program does nothing else than the older one; what differs is which versions it knows.
-Like all schedules they raise Violation or Stuck if a promise is broken.
+The newer program behaves like the older one; only the versions it knows differ. Like all schedules
+they raise Violation or Stuck if a guarantee is broken.
 """
 
 from collections.abc import Callable
@@ -26,24 +26,24 @@ Send = Callable[[str, int, bytes], bool]
 OLD: Final = c.BASE_VERSION
 NEW: Final = next_release.VERSION
 SERVES_S: Final = 8.0
-# Longer than it takes to say a version, and to commit a RAISE.
+# Longer than it takes to report a version and to commit a RAISE.
 SAID_S: Final = 1.0
 
 
 class Upgrading(World):
-    """A cluster whose nodes are upgraded; a node that asks for a newer program is noted."""
+    """A cluster whose nodes are upgraded; it records nodes that ask for a newer program."""
 
     def __init__(self, repairs: Repairs, version: int = OLD, finalize: str = "auto") -> None:
         super().__init__(1, 3, **QUICK, upgrade_finalize=finalize)
         self.repairs = repairs
-        self.refused: dict[str, str] = {}  # node -> what it said when it ended
+        self.refused: dict[str, str] = {}  # node -> the reason it gave when it ended
         self.versions = dict.fromkeys(self.names, version)
         for name in self.names:
             self.start(name)
         self.wait_for(3)
 
     def ended(self, host: SimHost) -> None:
-        """A node that met a version which it may not know has said so, and is down."""
+        """Record a node that ended because it met a version that its program lacks. See `World`."""
         if host.node.context.knows < self.witness.machine.version:
             self.refused[host.name] = host.end
             self.crash(host.name)
@@ -51,14 +51,14 @@ class Upgrading(World):
             super().ended(host)
 
     def wait_for(self, count: int) -> None:
-        """Wait until this many nodes serve and one leads."""
+        """Wait until the given number of nodes serve and one leads."""
         if not self.clock.run_until(lambda: len(self.serving()) == count, SERVES_S):
             raise Stuck(f"{count} nodes should serve: {self.describe()}, {self.refused}")
         if not self.clock.run_until(lambda: self.leader() is not None, SERVES_S):
             raise Stuck(f"nobody leads: {self.describe()}")
 
     def install(self, name: str, version: int) -> None:
-        """Stop a node, install a program that knows this version, start it, and wait for it."""
+        """Stop a node, install a program that knows a version, start it, and wait for it."""
         if name in self.hosts:
             self.crash(name)
         self.versions[name] = version
@@ -66,13 +66,13 @@ class Upgrading(World):
         self.wait_for(len(self.hosts))
 
     def finalize(self) -> str:
-        """An operator asks the leader to end the upgrade: what it refuses with, or nothing."""
+        """Ask the leader, as an operator, to end the upgrade; returns its refusal, if any."""
         leader = self.leader()
         assert leader is not None, "somebody leads"
         return LocalNodeView(leader.node, trust_of()).finalize(0)[1]
 
     def follower(self) -> str:
-        """A node that does not lead."""
+        """Return a node that does not lead."""
         leader = self.leader()
         return next(name for name in sorted(self.hosts) if self.hosts[name] is not leader)
 
@@ -85,7 +85,7 @@ class Upgrading(World):
             hand.send(b"quit")
 
     def check(self, version: int) -> None:
-        """All nodes work at this version, are equal, and none has complained."""
+        """Check that all nodes work at a version, are equal, and raised no false alarm."""
         if not self.clock.run_until(self.is_equal, SERVES_S):
             raise Stuck(f"the nodes do not become equal: {self.describe()}")
         for name, host in sorted(self.hosts.items()):
@@ -97,7 +97,7 @@ class Upgrading(World):
             raise Violation("a false alarm: " + self.lines[-1])
 
     def snapshot(self, name: str) -> None:
-        """Let a node write a snapshot, from which it starts the next time."""
+        """Let a node write a snapshot, from which its next start begins."""
         replica = self.hosts[name].node.context.replica
         wanted = replica.applied_index
         replica.compact()
@@ -116,7 +116,7 @@ class Upgrading(World):
 
 
 def one_node_is_upgraded(_: int, repairs: Repairs) -> None:
-    """It replays the log of the others, does what they do, and nobody sees a difference."""
+    """An upgraded node replays the log of the others, acts as they do, and stays equal."""
     world = Upgrading(repairs)
     world.put()
     world.install(world.follower(), NEW)
@@ -125,7 +125,7 @@ def one_node_is_upgraded(_: int, repairs: Repairs) -> None:
 
 
 def one_after_the_other_is_upgraded(_: int, repairs: Repairs) -> None:
-    """The last one brings the RAISE, at once; a power cut of all does not take it back."""
+    """The last node's upgrade brings the RAISE at once; a power cut of all does not undo it."""
     world = Upgrading(repairs)
     for name in world.names:
         world.check(OLD)
@@ -146,13 +146,13 @@ def one_after_the_other_is_upgraded(_: int, repairs: Repairs) -> None:
 
 
 def an_upgraded_node_leads_before_it_has_heard(_: int, repairs: Repairs) -> None:
-    """In its term nobody has said a version yet: that is not "the same as mine"."""
+    """In a new term no member has reported a version yet, which does not mean "the same"."""
     world = Upgrading(repairs)
     new = world.follower()
     world.install(new, NEW)
     leader = world.leader()
     assert leader is not None and leader.name != new, "it leads already"
-    # Their heartbeats come late: it is elected, and has its EPOCH applied, before it hears one.
+    # Heartbeats to it come late: it is elected, and applies its EPOCH, before it hears one.
     loud = {host: host.send_peer for host in world.hosts.values() if host.name != new}
     for host, send in loud.items():
         quiet = partial(_send_but_heartbeats, send, new)
@@ -173,7 +173,7 @@ def _send_but_heartbeats(send: Send, silent: str, peer: str, kind: int, payload:
 
 
 def a_node_is_away_while_the_others_are_upgraded(_: int, repairs: Repairs) -> None:
-    """It may come back with either program: as long as it is away, nothing is raised."""
+    """Nothing is raised while a node is away, so it may come back with either program."""
     world = Upgrading(repairs)
     away = world.follower()
     world.crash(away)
@@ -193,7 +193,7 @@ def a_node_is_away_while_the_others_are_upgraded(_: int, repairs: Repairs) -> No
 
 
 def a_node_goes_back_before_the_raise(_: int, repairs: Repairs) -> None:
-    """Two of three are upgraded, and both go back to the older program."""
+    """Two of three nodes are upgraded, and both go back to the older program."""
     world = Upgrading(repairs)
     first, second = world.names[:2]
     for name, version in ((first, NEW), (second, NEW), (first, OLD), (second, OLD)):
@@ -203,7 +203,7 @@ def a_node_goes_back_before_the_raise(_: int, repairs: Repairs) -> None:
 
 
 def an_old_program_comes_back_after_the_raise(_: int, repairs: Repairs) -> None:
-    """It stops with the sentence, by the log as by a snapshot; upgraded, it goes on."""
+    """It stops with a clear message, by the log as by a snapshot; upgraded, it goes on."""
     for snapshot in (False, True):
         world = Upgrading(repairs, NEW)
         world.clock.run(SAID_S)
@@ -228,7 +228,7 @@ def an_old_program_comes_back_after_the_raise(_: int, repairs: Repairs) -> None:
 
 
 def a_change_waits_for_the_raise(_: int, repairs: Repairs) -> None:
-    """The next release applies an entry in another way and writes another image: after RAISE."""
+    """The next release changes how entries are applied and the image, but only after the RAISE."""
     with next_release.installed():
         world = Upgrading(repairs)
         for name in (world.follower(), *world.names):
@@ -241,7 +241,7 @@ def a_change_waits_for_the_raise(_: int, repairs: Repairs) -> None:
 
 
 def snapshots_of_both_versions_are_read(_: int, repairs: Repairs) -> None:
-    """The next release starts from a snapshot of the older one, and that one from one of it."""
+    """Each of two releases starts from a snapshot that the other one wrote."""
     with next_release.installed():
         world = Upgrading(repairs)
         name = world.follower()
@@ -261,7 +261,7 @@ def snapshots_of_both_versions_are_read(_: int, repairs: Repairs) -> None:
 
 
 def an_operator_ends_the_upgrade(_: int, repairs: Repairs) -> None:
-    """With "manual" the way back is open until somebody asks, however long that takes."""
+    """With "manual" the way back is open until an operator asks, however long that takes."""
     world = Upgrading(repairs, finalize="manual")
     for name in world.names:
         world.install(name, NEW)
@@ -286,7 +286,7 @@ def an_operator_ends_the_upgrade(_: int, repairs: Repairs) -> None:
 
 
 def a_refused_wish_is_forgotten(_: int, repairs: Repairs) -> None:
-    """A member that comes back does not bring a RAISE that somebody wanted before."""
+    """A member that comes back does not cause a RAISE that was requested and refused before."""
     world = Upgrading(repairs, finalize="manual")
     for name in world.names:
         world.install(name, NEW)

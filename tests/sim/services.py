@@ -1,7 +1,7 @@
 """The gRPC services of a simulated node: the product's own, in virtual time and without gRPC.
 
-Belongs here: the part of an event loop that their coroutines need, and the other end of a call.
-Which calls are made is decided in `overseers` and `stewards`.
+Belongs here: the part of an event loop that their coroutines need, and the caller's end of a call.
+`overseers` and `stewards` decide which calls are made.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from beanpoled.rpc.queue import QueueServicer
 from beanpoled.rpc.users import UsersServicer
 from tests.sim.host import SimHost
 
-# A scan gives way when it has taken so long by a real clock, and a seed has to be one life.
+# A scan yields after a time of the real clock, but a seed must always give the same life.
 vars(job_scan)["SLICE_S"] = float("inf")
 
 
-# Coroutines of which no step was made yet. If their process dies before, nothing ever awaits them,
-# which Python takes for a slip unless they are closed.
+# Coroutines that have not made a step yet. If their process dies before, nothing ever awaits
+# them, and Python warns unless they are closed.
 _UNBEGUN: Final[dict[Coroutine[Any, Any, Any], SimHost]] = {}
 
 
@@ -38,12 +38,12 @@ class CallEnded(BeanpoleError):
 
 
 class Loop:
-    """The loop of a simulated process as coroutines see it, with all that these use."""
+    """The part of an event loop of a simulated process that coroutines use."""
 
     def __init__(self, host: SimHost) -> None:
         self._host = host
         self._fault: BaseException | None = None
-        self.itself: Any = self  # for functions that want a whole loop
+        self.itself: Any = self  # for functions that require a whole loop
 
     def time(self) -> float:
         """See `asyncio`."""
@@ -78,14 +78,14 @@ class Loop:
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """See `asyncio`; it stays where it is, and does nothing."""
+        """See `asyncio`; the handle stays in the clock and does nothing."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """See `asyncio`."""
         self._fault = context.get("exception")
 
     def failed(self, error: BaseException) -> None:
-        """A coroutine ended with something that is no answer: the process has to know."""
+        """Note that a coroutine ended with an unexpected error, which the process must see."""
         self._fault = error
 
     def _run(self, handle: asyncio.Handle) -> None:
@@ -106,8 +106,8 @@ class Caller:
     """The other end of one call, as `grpc.aio.ServicerContext`.
 
     Attributes:
-        messages: what a stream has told so far.
-        sessions: those of the commands that the service has sent: origin, incarnation, number.
+        messages: the messages of a stream so far.
+        sessions: the sessions of the commands that the service sent: origin, incarnation, number.
     """
 
     def __init__(self, client_host: bytes) -> None:
@@ -122,7 +122,7 @@ class Caller:
     async def write(self, message: Any) -> None:
         """See gRPC."""
         told = type(message)()
-        told.CopyFrom(message)  # the service goes on with this one
+        told.CopyFrom(message)  # because the service reuses the message
         self.messages.append(told)
 
     async def abort(self, code: Any, message: str = "", trailing: Any = ()) -> NoReturn:
@@ -131,7 +131,7 @@ class Caller:
 
 
 class NotedCallers(Callers):
-    """The calls of a node; each notes its sessions."""
+    """The calls of a node; each records its sessions."""
 
     async def do(self, context: Any, give: Callable[[Call], None]) -> list[Any]:
         """See `Callers`."""
@@ -151,7 +151,7 @@ class Services:
     def __init__(self, host: SimHost) -> None:
         self._host = host
         self._loop = Loop(host)
-        # A coroutine of a process that died is never ended: its end would be an act of the process.
+        # Tasks of a dead process are kept: closing their coroutines would be an act of the process.
         self._tasks: Final[list[asyncio.Task[None]]] = []
         callers = NotedCallers(host.node)
         self.jobs = JobAdminServicer(host.node, callers)
@@ -168,7 +168,7 @@ class Services:
         caller: Any,
         token: bytes,
     ) -> Any:
-        """Answer a call as `Guard` does: with the rights of a token, none if that is empty."""
+        """Answer a call as `Guard` does: with the rights of a token, of none if it is empty."""
         metadata = [(TOKEN_KEY, f"Bearer {token.decode()}")] if token else []
         found = read(host_of_peer(caller.peer()), (), metadata)
         CALLER.set(found)
@@ -179,7 +179,7 @@ class Services:
     def begin(
         self, work: Coroutine[Any, Any, Any], done: Callable[[Any, CallEnded | None], None]
     ) -> None:
-        """Answer a call; `done` is given the reply, or how the call ended."""
+        """Answer a call; `done` takes the reply, or the error that ended the call."""
 
         async def answer() -> None:
             del _UNBEGUN[work], _UNBEGUN[answering]
@@ -203,7 +203,7 @@ class Services:
 
 
 def _end_unbegun(host: SimHost) -> None:
-    """Close those of processes that are gone, and of earlier lives."""
+    """Close the unbegun coroutines of processes that are gone and of earlier lives."""
     for work, other in list(_UNBEGUN.items()):
         if not other.alive or other.world is not host.world:
             del _UNBEGUN[work]

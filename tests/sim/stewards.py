@@ -1,8 +1,7 @@
 """An administrator of users in a life: it changes their rights, tokens and rules by gRPC calls.
 
-The services are the product's (`services`), behind the guard that asks each call for its right.
-`bearers` use the tokens. What was asked for and answered is noted; the judging is in
-`verdicts_users`.
+The services are the product's (`services`), behind the guard that checks the right for each call.
+`bearers` use the tokens. Calls and their answers are recorded; the judging is in `verdicts_users`.
 """
 
 import random
@@ -19,19 +18,19 @@ from tests.sim.stories import FOREVER_S
 from tests.sim.verdicts import PROBE
 from tests.sim.world import World
 
-# The share of the lives that have one, and clients for it.
+# The share of the lives with an administrator of users and clients for it.
 SHARE: Final = 0.2
 BEARERS: Final = 6
 # Calls per second.
 PACE: Final = 4.0
 FIRST_PACE: Final = 10.0
-# It goes on then; the change may be done all the same.
+# It then makes the next call; the change may be done all the same.
 PATIENCE_S: Final = 2.5
 ROOT: Final = "root"
 ANONYMOUS: Final = "anonymous"
 NAMES: Final = ("ann", "bob", "cleo", "dan")
 EVERYWHERE: Final = "all:*"
-# Several of them fit a queue of `bearers`, and their rights add up.
+# Several of them match a queue of `bearers`, and their rights add up.
 PATTERNS: Final = ("vault", "vault*", "vault-*", "vault-a", "v*", "safe", "*")
 RIGHTS: Final = (
     users_pb2.RIGHT_PUT,
@@ -39,30 +38,30 @@ RIGHTS: Final = (
     users_pb2.RIGHT_ADMIN,
     users_pb2.RIGHT_EVENTS,
 )
-# What all other clients of a life need, whatever users there are.
+# The queues of all other clients of a life, which need rights whatever users there are.
 OPEN_PATTERNS: Final = (
     *{name.decode() for name in (*clients.TUBES, *retriers.TUBES, DEFAULT_TUBE)},
     *(callers.TUBE.decode(), keepers.TUBE.decode(), aliases.NAME.decode(), PROBE.decode()),
     *("gearman:*", "workq:*", "qless:*"),
 )
 PROTOCOLS: Final = ("", "beanstalk", "gearman")
-# How often users have a quota, and how much they may have: a few jobs, of ten bytes or so.
+# The share of users with a quota, and its values: a few jobs of about ten bytes.
 QUOTA_SHARE: Final = 0.8
 JOBS_MAX: Final = (0, 1, 2, 3)
 BYTES_MAX: Final = (0, 0, 12, 25)
-# A rule without one of them would be about all other clients, too.
+# A rule without a certificate would apply to all other clients, too.
 CERTIFIED: Final = bearers.CERTIFICATES[1:]
 
 
 class Order(NamedTuple):
-    """One call, and how it ended: `refusal` is empty if it was answered well."""
+    """One call, and its end: `refusal` is empty if it succeeded."""
 
     kind: str  # the name of its method
     request: Any
-    token: bytes  # with which it was made, by its digest
+    token: bytes  # the digest of the token with which it was made
     at_s: float
     caller: Caller
-    done_s: float = FOREVER_S  # for good: no answer came
+    done_s: float = FOREVER_S  # stays so if no answer came
     refusal: str = ""
 
     def __repr__(self) -> str:
@@ -79,12 +78,12 @@ class Steward(AdminCalls):
     GUESTS = "bearers"
 
     def __init__(self, world: World, numbers: list[int], is_whole: bool, has_tenants: bool) -> None:
-        """Begin.
+        """Create the administrator and its clients.
 
         Args:
-            world: of the life.
-            numbers: of its clients.
-            is_whole: other clients need the right `admin` in what belongs to no queue.
+            world: the world of the life.
+            numbers: the numbers of its clients.
+            is_whole: other clients need the right `admin` where no queue is concerned.
             has_tenants: its users may have rights in queues of `tenants`.
         """
         super().__init__(world, random.Random(f"steward {world.seed}"), PATIENCE_S)
@@ -106,7 +105,7 @@ class Steward(AdminCalls):
 
     @staticmethod
     def is_in(seed: int) -> bool:
-        """Whether a life has one."""
+        """Whether a life has an administrator of users."""
         return random.Random(f"actors {seed}").random() < SHARE
 
     def pace(self) -> float:
@@ -138,7 +137,7 @@ class Steward(AdminCalls):
         return Begun(services.guarded(f"Users/{kind}", method, request, caller, token), ended)
 
     def _identity(self) -> bytes:
-        """The token with which the next call is made; empty for none."""
+        """Return the token of the next call; empty for none."""
         luck = self.dice.random()
         if self._first:
             is_root = self._first[0] in self._make_root()
@@ -150,7 +149,7 @@ class Steward(AdminCalls):
         return self.keyring.any(self.dice)
 
     def _beginning(self) -> list[tuple[str, Any]]:
-        """The first calls, each made until it is done: users with rights and a token each."""
+        """Return the first calls, each repeated until done: users with rights and a token each."""
         calls = self._make_root()
         for name in NAMES:
             calls.append(self._set(name, self._some_rights()))
@@ -179,7 +178,7 @@ class Steward(AdminCalls):
         if luck < 0.42:
             waiting = [self.keyring.drawn[one.waits_with] for one in self.guests if one.waits_with]
             if waiting and dice.random() < 0.5:
-                # A worker that waits is to hear that its right has ended.
+                # A waiting worker has to be told that its right has ended.
                 narrow = [_rights("safe", RIGHTS[:1])]
                 return self._set(dice.choice(waiting), narrow)
             return self._set(name, self._some_rights())
@@ -199,7 +198,7 @@ class Steward(AdminCalls):
             return "Drop", users_pb2.DropUserRequest(name=ANONYMOUS)
         if luck < 0.9:
             return "SetRules", users_pb2.SetRulesRequest(rules=self._rules())
-        # Where nothing else could change users, this is refused.
+        # Refused if no other user could change users afterwards.
         token_id = sha256(self._root).hexdigest()[:16]
         if dice.random() < 0.5:
             return "DropToken", users_pb2.DropTokenRequest(user=ROOT, token_id=token_id)
@@ -218,7 +217,7 @@ class Steward(AdminCalls):
         return "Set", request
 
     def _some_rights(self) -> list[users_pb2.Rights]:
-        """Wide ones as often as narrow ones."""
+        """Return wide rights as often as narrow ones."""
         dice = self.dice
         if dice.random() < 0.4:
             put, work, admin, _ = RIGHTS
@@ -226,12 +225,12 @@ class Steward(AdminCalls):
         patterns = dice.sample(PATTERNS, dice.randint(0, 3))
         found = [_rights(pattern, dice.sample(RIGHTS, dice.randint(1, 3))) for pattern in patterns]
         if dice.random() < 0.05:
-            # No work: it would get jobs of queues whose clients know nothing of it.
+            # Never the right to work: the user would get jobs of clients that do not expect that.
             found.append(_rights(EVERYWHERE, [dice.choice((RIGHTS[0], *RIGHTS[2:]))]))
         return found
 
     def _open_rights(self) -> list[users_pb2.Rights]:
-        """Those of clients that say nothing: they may go on, but perhaps not with these queues."""
+        """Return rights of clients without a token: enough to go on, rarely in these queues."""
         found = [_rights(pattern, RIGHTS) for pattern in sorted(OPEN_PATTERNS)]
         if self.is_whole or self.dice.random() < 0.1:
             found.append(_rights(EVERYWHERE, RIGHTS[2:3]))

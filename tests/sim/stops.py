@@ -1,7 +1,7 @@
-"""The graceful stops of a life: no worker loses its jobs by one within its time, or gets another.
+"""The graceful stops of a life: none gives out a job, or takes one from a worker within its time.
 
-Belongs here: when a node was told to stop, and what is promised from then on. How a stop begins is
-in `troubles`; that clients of a node that died find their jobs elsewhere, in `verdicts`.
+Belongs here: when a node was told to stop, and the guarantees from then on. How a stop begins is in
+`troubles`. That clients of a dead node find their jobs elsewhere is in `verdicts`.
 """
 
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from tests.sim.wire import Wire
     from tests.sim.world import World
 
-# Handing over, finishing and closing wait for the cluster for so long at most.
+# Handing over leadership, finishing and closing wait for the cluster for at most this long.
 PATIENCE_S: Final = 3 * STOP_PATIENCE_US / 1e6
-# Steps are looked at every 100 ms of a clock that has its own rate, by a loop that may be busy.
+# A stop is examined every 100 ms of a clock that has its own rate, by a loop that may be busy.
 SLACK_S: Final = 3.0
-# The most that a pause of the process counts.
+# The node's clock counts a pause of the process as at most this.
 TURN_MAX_S: Final = TURN_MAX_US / 1e6
 
 
 class Stop:
-    """One stop. `ran_s` is how long its process had run until then, pauses left out."""
+    """One stop. `ran_s` is how long its process had run by then, without pauses."""
 
     def __init__(self, host: "SimHost", at_s: float) -> None:
         self.name = host.name
@@ -36,14 +36,14 @@ class Stop:
         self.ran_s = host.ran_s
         self.pauses = host.pauses
         self.limit_s = host.node.context.config.drain_timeout_ms / 1000
-        self.hurried = False  # it was told a second time: it waits for no client any more
-        self.contact_us = 0  # by the node's clock, when it had a majority last
-        # It was without one for so long that it gave its clients up, and closes them although it
-        # has one again.
+        self.hurried = False  # a second signal came: the node waits for no client any more
+        self.contact_us = 0  # when the node last had a majority, by its own clock
+        # The node was without a majority long enough to give its clients up. It closes them even
+        # if the majority is back.
         self.gave_up = False
 
     def look(self, now_us: int, has_contact: bool) -> None:
-        """Its node looks at its step at a time of its own clock."""
+        """Note the node's clock and its contact with a majority before a step of its stop."""
         if has_contact or not self.contact_us:
             self.contact_us = now_us
         self.gave_up |= now_us - self.contact_us > CONTACT_PATIENCE_US
@@ -59,7 +59,7 @@ class Stops:
         self._in_a_step = False
 
     def watch(self, host: "SimHost") -> None:
-        """See which connections the stop of a process closes, and nothing else that it does."""
+        """Wrap the periodic step of a node's stop, to see which connections it closes."""
         stopping = host.node.stopping
         run_periodic = stopping.run_periodic
 
@@ -77,7 +77,7 @@ class Stops:
         vars(stopping)["run_periodic"] = watched
 
     def said(self, name: str, words: str) -> None:
-        """A node says something: perhaps that it stops."""
+        """Note a log line of a node that says that it stops."""
         if words == "stopping":
             host = self._world.hosts[name]
             self._open[host] = stop = Stop(host, self._world.clock.now_s)
@@ -86,7 +86,7 @@ class Stops:
             self._open[self._world.hosts[name]].hurried = True
 
     def look(self) -> None:
-        """Raise Violation if a node that was told to stop runs for too long."""
+        """Raise Violation if a node that was told to stop runs too long."""
         for host, stop in list(self._open.items()):
             if not host.alive:
                 del self._open[host]
@@ -94,10 +94,10 @@ class Stops:
                 raise Violation(f"{stop.name} was told to stop at {stop.at_s:.3f}, and still runs")
 
     def closes(self, wire: "Wire") -> None:
-        """A node closes a connection: within the time of its stop, none of a client with jobs.
+        """Check that a stop closes no client with jobs within its drain time.
 
-        That a node which was cut off closes them all is another promise, and so is that of clients
-        which asked for the end, or do not read.
+        Exempt are clients of a node that was cut off, which closes them all by another rule,
+        clients that asked for the end, and clients that do not read.
         """
         host, connection = wire.host, wire.connection
         stop = self._open.get(host)
@@ -106,7 +106,7 @@ class Stops:
         if stop.hurried or stop.gave_up:
             return
         node = host.node
-        # Its own clock counts each pause as a long turn.
+        # The node's clock counts each pause as a long turn.
         passed_s = (host.ran_s - stop.ran_s) * host.rate + (host.pauses - stop.pauses) * TURN_MAX_S
         if passed_s >= stop.limit_s or getattr(connection, "ended", False):
             return
@@ -122,14 +122,14 @@ class Stops:
 
     @property
     def since(self) -> dict[tuple[int, int], float]:
-        """When each node that stopped was told to, by its place and incarnation."""
+        """The time at which each stopping node was told to stop, by its place and incarnation."""
         return {(stop.place, stop.incarnation): stop.at_s for stop in self.all}
 
     def judge(self, given: Iterable[tuple["Connected", float, object]]) -> None:
-        """No client gets a job at a node that stops, if it asks then only.
+        """Check that no client got a job at a stopping node if it asked after the stop began.
 
         Args:
-            given: of each job that was given out: to whom, when it was asked for, and the record.
+            given: for each job that was given out: its client, the time of the request, the record.
         """
         since = self.since
         for who, asked_s, what in given:

@@ -1,8 +1,7 @@
-"""What became of the jobs of other protocols, in the order of the log.
+"""The life of each job of another protocol than beanstalk, in the order of the log.
 
-Belongs here: one job's record, with every effect that a listener could be told of. The witness
-fills it in; the verdicts of each protocol compare it with what clients saw. Jobs of the beanstalk
-protocol have none.
+Belongs here: the record of one job, with every effect that a listener could be told of. The witness
+fills it in; the verdicts of each protocol compare it with what clients saw.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,7 +19,7 @@ FOREVER_S: Final = float("inf")
 
 
 class Told(NamedTuple):
-    """An effect, and when its entry was applied first (true seconds)."""
+    """An effect, and when its entry was first applied (true seconds)."""
 
     kind: int
     data: bytes
@@ -29,7 +28,7 @@ class Told(NamedTuple):
 
 
 class Story:
-    """One job. `gone_s` is when it was not known any more."""
+    """One job. `gone_s` is the time at which it was deleted."""
 
     __slots__ = (
         *("body", "born_index", "born_s", "events", "external_id", "gone_index", "gone_s"),
@@ -51,7 +50,7 @@ class Story:
 
     @property
     def end(self) -> Told | None:
-        """Its first effect that is an end: how it ended, although it may be known for longer."""
+        """The first effect that ends the job, which may be known for longer."""
         return next((told for told in self.told if told.kind < effects.NOTIFIED_MIN), None)
 
     def __repr__(self) -> str:
@@ -62,7 +61,7 @@ class Story:
 
 
 class Everything(dict[int, None]):
-    """The jobs that are listened to: all of them."""
+    """A set of job ids that contains every job: all are listened to."""
 
     def __contains__(self, job_id: object) -> bool:
         return True
@@ -72,10 +71,10 @@ class Everything(dict[int, None]):
 
 
 class Stories(dict[int, Story]):
-    """All of them, by the ids of their jobs."""
+    """All stories, by job id."""
 
     def born(self, jobs: list[Job], at_s: float, index: int) -> None:
-        """An entry made these jobs."""
+        """Begin the stories of the jobs that an entry made."""
         for job in jobs:
             if job.tube.space.prefix:
                 self[job.id] = Story(job, at_s, index)
@@ -83,7 +82,7 @@ class Stories(dict[int, Story]):
     def happened(
         self, found: list[effects.Effect], known: set[int], at_s: float, index: int
     ) -> None:
-        """An entry had these effects; `known` are the jobs of them that there still are."""
+        """Record the effects of an entry; `known` has those of its jobs that still exist."""
         for job_id, kind, data in found:
             story = self.get(job_id)
             if story is None:
@@ -95,5 +94,5 @@ class Stories(dict[int, Story]):
                 story.gone_s, story.gone_index = at_s, index
 
     def of(self, prefix: bytes) -> list[Story]:
-        """The jobs of one space, in the order in which they were made."""
+        """Return the jobs of one space, in the order in which they were made."""
         return [story for story in self.values() if story.queue[:1] == prefix]

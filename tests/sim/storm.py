@@ -1,9 +1,9 @@
-"""One run: clients at work while nodes crash, stop, pause and are cut off; then everything heals.
+"""One run: clients work while nodes crash, stop, pause and are cut off; then everything heals.
 
     python -m tests.sim.storm SEED [HOW_MANY]
 
-replays runs; each ends with a line, and a broken promise with the nodes' last lines. What must hold
-afterwards is in `verdicts` (safety) and in `Storm.settle` (liveness).
+replays runs. Each ends with a line; a broken guarantee is printed with the nodes' last log lines.
+What must hold afterwards is in `verdicts` (safety) and in `Storm.settle` (liveness).
 """
 
 import random
@@ -29,17 +29,17 @@ from tests.sim.world import World
 STEP_S: Final = 0.005
 # 3,000 steps.
 PLAY_S: Final = 15.0
-# Half a second, in which a sleeping worker must have been woken.
+# Half a second, within which a sleeping worker must be woken.
 LOOK_STEPS: Final = 100
 # The share of the lives in which a majority is lost for hours.
 LULL_SHARE: Final = 0.1
-# After everything is mended, this long until a put is answered at a node that runs.
+# After everything is mended, a running node must answer a put within this time.
 PUT_ANSWERED_S: Final = 3.0
-# ... until a node that had to start again serves, all nodes are equal, every wait has its job.
+# Within this time a restarted node serves, all nodes are equal, and every wait has its job.
 SETTLED_S: Final = 15.0
 ROUNDS: Final = 5
 CALLERS: Final = 2
-# A pipeline of eight waits of three seconds each.
+# A pipeline of eight waits of three seconds each, and some slack.
 OPEN_MAX_S: Final = 30.0
 
 # A quick cluster meets more of its timeouts in the same time.
@@ -54,7 +54,7 @@ QUICK: Final = {
 
 
 class Stuck(AssertionError):
-    """Nothing that was promised is broken, but something does not go on."""
+    """No guarantee is broken, but something makes no progress."""
 
 
 class Storm:
@@ -70,7 +70,7 @@ class Storm:
         overrides["client_output_bytes_max"] = dice.choice((4096, 100_000))
         overrides["outbox_bytes_max"] = dice.choice((3000, 10**7))
         if dice.random() < 0.5:
-            # With so little of the log kept, a node that was away for a moment needs a snapshot.
+            # With so short a log, a node that was away for a moment needs a snapshot.
             kept = dice.choice((2_000, 20_000))
             overrides |= {"snapshot_bytes_min": kept, "log_memory_bytes": kept}
             overrides["log_retain_bytes"] = kept
@@ -104,8 +104,8 @@ class Storm:
         """Play, heal, judge.
 
         Raises:
-            Violation: a promise is broken.
-            Stuck: something does not go on.
+            Violation: a guarantee is broken.
+            Stuck: something makes no progress.
         """
         module = vars(frames)
         before = module["BATCHES_IN_FLIGHT_MAX"]
@@ -140,7 +140,7 @@ class Storm:
         self.settle()
         config = world.config(world.names[0])
         timeout_s = config.command_timeout_ms / 1000
-        # Time without a leader counts for delays, as far as wall clocks tell it.
+        # Time without a leader counts for delays, as far as wall clocks show it.
         estimated = world.walls_move or world.counts["cold starts"] > 0
         judge = Judge(self.history, world.witness, timeout_s, estimated, world.drains, world.fences)
         judge.leaves = world.stops.since
@@ -159,7 +159,7 @@ class Storm:
     # --- after the storm --------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Mend everything; then what is promised about going on must hold."""
+        """Mend everything, then check that the cluster makes progress."""
         world = self.world
         self.hazards.mend()
         self.troubles.mend()
@@ -195,7 +195,7 @@ class Storm:
         world.check_equal()
 
     def _waits_for_room(self) -> bool:
-        """Whether a node found no room for a snapshot lately, and tries again by the clock."""
+        """Whether a node lately found no room for a snapshot, and retries by the clock."""
         now_s = self.world.clock.now_s
         replicas = [host.node.context.replica for host in self.world.hosts.values()]
         return any(
@@ -215,10 +215,10 @@ class Storm:
         return len(self.world.serving()) == len(self.world.names)
 
     def _serve_waits(self) -> None:
-        """Every client that waits for a job gets one, as soon as there are enough."""
+        """Put jobs until every client that waits for one has it."""
         world = self.world
         world.clock.run(4.0)  # pauses end, timeouts come
-        # A pipeline may hold a row of waits that end by themselves before one that does not.
+        # A pipeline may hold several waits that time out before one that does not.
         world.clock.run_until(
             lambda: all(_waits(client) or not client.waiting for client in self.clients),
             OPEN_MAX_S,
@@ -231,7 +231,7 @@ class Storm:
         def served() -> bool:
             return not any(_waits(client) for client in blocked)
 
-        for _ in range(ROUNDS):  # others, whose waits end by themselves, may take some of the jobs
+        for _ in range(ROUNDS):  # clients whose waits time out may take some of the jobs
             for tube in tubes:
                 for _ in range(wanted):
                     probe.put(tube)
@@ -243,7 +243,7 @@ class Storm:
         world.counts["waits at the end"] += len(blocked)
 
     def _check_quiet(self) -> None:
-        """No command is open, and nothing is due that did not happen."""
+        """Check that no command is open and nothing overdue."""
         world = self.world
         if not world.clock.run_until(
             lambda: not any(client.waiting for client in self.clients), OPEN_MAX_S
@@ -287,18 +287,18 @@ class Probe:
             self._world.clock.after(RETRY_S, self._connect)
 
     def put(self, tube: bytes) -> None:
-        """Put a job that anybody may have."""
+        """Put a job for any client."""
         if self._wire is not None and self._wire.open:
             self._wire.send(b"use %b\r\nput 1 0 60 5\r\n%b\r\n" % (tube, PROBE))
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Count what was put."""
+        """Count the jobs that were put."""
         self.inserted += data.count(b"INSERTED")
-        if b"OUT_OF_MEMORY" in data or b"DRAINING" in data:  # of the time before the healing
+        if b"OUT_OF_MEMORY" in data or b"DRAINING" in data:  # refused from before the healing
             self._world.clock.after(RETRY_S, lambda: self.put(PROBE))
 
     def ended(self, wire: Wire) -> None:
-        """Go elsewhere."""
+        """Connect to another node."""
         self._world.clock.after(RETRY_S, self._connect)
 
 
@@ -307,12 +307,12 @@ def _waits(client: Client) -> bool:
 
 
 def replay(seed: int) -> str:
-    """What to type to see a run again."""
+    """Return the command that repeats a run."""
     return f".venv/bin/python -m tests.sim.storm {seed}"
 
 
 def main() -> None:
-    """Run seeds from the command line."""
+    """Run the seeds of the command line."""
     first = int(sys.argv[1])
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     bad = 0

@@ -1,7 +1,7 @@
-"""Snapshots on their way between nodes: in order and whole, or as a life wants them.
+"""Snapshots on their way between nodes: in order and whole, or with the faults of a life.
 
-Each message goes through the product's own `SnapshotStream`. gRPC tells a stream that broke from
-one that ended, and so does this.
+Each message goes through the product's own `SnapshotStream`. Like gRPC, this stream distinguishes a
+broken stream from one that ended.
 """
 
 import random
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 STEP_S: Final = 0.002
 SINK_BACKLOG_BYTES_MAX: Final = 256 * 1024
-# What may be wrong with a stream, and how often each is drawn in a life that has wrong ones.
+# The faults of a stream, and how often each is drawn in a life with faulty streams.
 WHOLE, CUT, FLIPPED, OTHER, SLOW, HUNG = range(6)
 FAULTS: Final = (WHOLE, WHOLE, WHOLE, CUT, CUT, FLIPPED, FLIPPED, OTHER, SLOW, HUNG)
 SLOW_STEP_S: Final = 0.3
-# A stream of a few chunks is wrong within the first of them.
+# The fault comes within the first chunks, because some streams have only a few.
 CHUNKS_BEFORE: Final = 4
 
 
@@ -94,7 +94,7 @@ class Fetch:
         return self._left < 0
 
     def _hang(self, until_s: float) -> None:
-        """Bring nothing until the receiver has enough of it, or the world is mended."""
+        """Send nothing until the receiver times out or the world is mended."""
         if self._is_mended() or self._world.clock.now_s >= until_s:
             self._done(f"{self._peer} sent nothing for {CHUNK_TIMEOUT_S:.0f} s")
         else:

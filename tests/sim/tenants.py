@@ -1,8 +1,8 @@
-"""Clients of qless with tokens: right, revoked or wrong ones, or none.
+"""Clients of qless with tokens: valid, revoked or wrong ones, or none.
 
-They have queues of their own, in which `stewards` change what users may do, and are otherwise the
-workers of `qless`. Their answers are judged in `verdicts_qless`, rights and quotas by the log in
-`verdicts_users`.
+They have queues of their own, in which `stewards` change the rights of users, and otherwise behave
+like the workers of `qless`. Their answers are judged in `verdicts_qless`, rights and quotas by the
+log in `verdicts_users`.
 """
 
 import random
@@ -14,12 +14,12 @@ from tests.sim.bearers import Keyring
 from tests.sim.qless import Laborer, Notes
 from tests.sim.world import World
 
-# The share of the lives with users that have them.
+# The share of the lives with users that have tenants.
 SHARE: Final = 0.5
 TENANTS: Final = 3
 QUEUES: Final = (b"yard", b"yard", b"yard-a")
 DATA: Final = (b"{}", b'{"n":1}', b'{"n":12345}')
-# For the rights of users, as `beanpole user set` takes them.
+# Patterns of users' rights, as `beanpole user set` takes them.
 PATTERNS: Final = ("qless:yard", "qless:yard*", "qless:yard-a", "qless:*")
 
 
@@ -30,11 +30,11 @@ class Tenant(Laborer):
         super().__init__(world, number, notes, first=False)
         self.queues, self.data = QUEUES, DATA
         self._keyring = keyring
-        self._says_token = False  # and waits for the answer
+        self._says_token = False  # it sent a token and waits for the answer
 
     @staticmethod
     def is_in(seed: int) -> bool:
-        """Whether a life has some, if it has users."""
+        """Whether a life with users has tenants."""
         return random.Random(f"tenants {seed}").random() < SHARE
 
     def began(self) -> None:
@@ -51,7 +51,7 @@ class Tenant(Laborer):
     def act(self) -> None:
         """See `Guest`."""
         if self.dice.random() < 0.03:
-            self.drop()  # and come with another token, perhaps
+            self.drop()  # to come back, perhaps with another token
             return
         super().act()
 

@@ -1,4 +1,4 @@
-"""What clients are told is so, in the schedules of `schedules_answers`, with the code as it is."""
+"""The schedules of `schedules_answers` hold for the real code: every answer to a client is true."""
 
 import pytest
 

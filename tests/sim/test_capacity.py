@@ -1,4 +1,4 @@
-"""The simulated disk that has an end: what fits, what does not, and what a crash leaves of it."""
+"""The simulated disk with a capacity: what fits, what does not, and what a crash leaves of it."""
 
 import errno
 

@@ -1,8 +1,8 @@
-"""A process dies at any call of its disk, also within a start and while an empty disk returns.
+"""A process dies at any call of its disk, even within a start or while an empty disk rejoins.
 
-Every call from the first on is tried, until a life passes without dying. Afterwards an ordinary
-start has to succeed, or to be refused where only `--rejoin` is right, and nothing that was
-acknowledged may be gone. Random lives meet the same by chance (`hazards`).
+Every call from the first on is tried, until a life passes without a death. Afterwards an ordinary
+start must succeed, or be refused where only `--rejoin` is right, and no acknowledged job may be
+gone. Random lives meet the same faults by chance (`hazards`).
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def all_serve(world: World) -> bool:
 
 
 def put(world: World, name: str) -> int:
-    """Put a job at a node; return its id once it is acknowledged."""
+    """Put a job at a node; returns its id once it is acknowledged."""
     hand = Hand(world, world.hosts[name])
     hand.put(b"kept")
     hand.wait(1)
@@ -38,7 +38,7 @@ def put(world: World, name: str) -> int:
 
 
 def check(world: World, jobs: list[int]) -> None:
-    """All serve, and every node has every job."""
+    """Check that all nodes serve and have every job."""
     assert all_serve(world), world.describe()
     for name in world.names:
         for job in jobs:
@@ -54,7 +54,7 @@ def died(world: World) -> bool:
 
 
 def try_all(life: Callable[[int], bool]) -> None:
-    """Try a life with a death at each of its calls; it says whether there was one."""
+    """Run a life with a death at each of its calls; `life` returns whether a process died."""
     for calls in range(CALLS_MAX):
         if not life(calls):
             assert calls > 3, "it makes no calls"
@@ -94,14 +94,14 @@ def test_within_a_stop_and_the_next_start() -> None:
 
 
 def test_within_the_return_of_an_empty_disk() -> None:
-    """Audit 1: started again without the flag, it never counts with an empty log."""
+    """Audit 1: a node restarted without --rejoin never counts with an empty log."""
 
     def life(calls: int) -> bool:
         world, leader = quick_world(ALL_REPAIRS)
         old, lost = [name for name in world.names if name != leader.name]
         world.network.isolate(old)
         world.clock.run(0.1)
-        job = put(world, leader.name)  # the leader has it, and the disk that will be lost
+        job = put(world, leader.name)  # on the leader and on the disk that will be lost
         world.crash(lost)
         world.replace_disk(lost)
         world.disks[lost].calls_left = calls
@@ -117,7 +117,7 @@ def test_within_the_return_of_an_empty_disk() -> None:
             for host in world.serving():
                 assert Hand(world, host).ask(b"peek %d" % job) == b"FOUND", "an empty disk counted"
             if lost in world.hosts and not world.hosts[lost].ready:
-                world.crash(lost)  # it waits for somebody to say --rejoin
+                world.crash(lost)  # it waits for a start with --rejoin
             world.rejoin.add(lost)
         world.network.heal()
         world.disks[lost].calls_left = None

@@ -1,8 +1,8 @@
 """A node whose machine differs stops with a message within one digest interval; the others go on.
 
-Two ways to differ: transitions, which the running digest of every heartbeat shows, and only the
-image, which the canonical digest shows that the log asks for every DIGEST_PERIOD_US. The same with
-real processes is in tests/integration/test_divergence.py.
+There are two ways to differ: in transitions, which the running digest of every heartbeat shows, and
+only in the image, which the canonical digest shows, which the log requests every DIGEST_PERIOD_US.
+The same with real processes is in tests/integration/test_divergence.py.
 """
 
 import pytest
@@ -19,9 +19,9 @@ from tests.sim.world import WatchedCallbacks, World
 MARK = b"the job that one node spoils"
 SPOILT = b"the job that one node spoilt"
 PERIOD_S = DIGEST_PERIOD_US / 1e6
-# Clocks of nodes run at the true rate here; an election and some heartbeats are between.
+# Nodes' clocks run at the true rate here; an election and some heartbeats come in between.
 SLACK_S = 2.0
-# A heartbeat at each heartbeat.
+# The running digest is in every heartbeat.
 BEATS_S = 0.5
 
 
@@ -36,12 +36,12 @@ class Diverging(World):
         assert self.clock.run_until(lambda: len(self.serving()) == 3, 5.0)
 
     def ended(self, host: SimHost) -> None:
-        """Note when and why."""
+        """Note the time and the reason."""
         self.ends[host.name] = (self.clock.now_s, host.end)
         self.crash(host.name)
 
     def led_by(self, leads: bool) -> SimHost:
-        """The leader, or one that follows."""
+        """Return the leader, or a follower."""
         leader = self.leader()
         assert leader is not None
         return leader if leads else next(host for host in self.serving() if host is not leader)
@@ -62,18 +62,18 @@ class Putter:
             self._wire.send(b"put 9 0 60 4\r\nfill\r\n" * count)
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Put as much as was put."""
+        """Put as many jobs as were inserted."""
         count = data.count(b"INSERTED")
         self.inserted += count
         if count:
             self._world.clock.after(self._after_s, lambda: self._put(count))
 
     def ended(self, wire: Wire) -> None:
-        """It does not come again."""
+        """Stay away."""
 
 
 class Listener:
-    """A client that keeps what it is told."""
+    """A client that keeps everything it is sent."""
 
     def __init__(self, world: World, host: SimHost, request: bytes = b"") -> None:
         self.told = b""
@@ -83,22 +83,22 @@ class Listener:
             self._wire.send(request)
 
     def ask(self, request: bytes) -> bytes:
-        """Send a request and wait for something."""
+        """Send a request and wait for any reply."""
         self.told = b""
         self._wire.send(request)
         assert self._world.clock.run_until(lambda: bool(self.told), 5.0), request
         return self.told
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Keep it."""
+        """Keep the bytes."""
         self.told += data
 
     def ended(self, wire: Wire) -> None:
-        """What was told stays."""
+        """Keep what was received."""
 
 
 def spoil(patch: pytest.MonkeyPatch, victim: str, only_image: bool) -> None:
-    """Let one node do something else with the marked job."""
+    """Let one node treat the marked job differently."""
     honest = WatchedCallbacks.apply
 
     def apply(node: WatchedCallbacks, index: int, term: int, entry: bytes) -> None:
@@ -111,13 +111,13 @@ def spoil(patch: pytest.MonkeyPatch, victim: str, only_image: bool) -> None:
                 job.body = SPOILT
 
     patch.setattr(WatchedCallbacks, "apply", apply)
-    # It would tell at once; here the nodes must see it by themselves.
+    # The witness would notice at once; here the nodes must notice by themselves.
     patch.setattr(Witness, "check_chain", lambda *_: None)
     patch.setattr(Witness, "check_events", lambda *_: None)
 
 
 def put_marked(client: Listener) -> int:
-    """Put the job; return its id."""
+    """Put the marked job; returns its id."""
     told = client.ask(b"put 1 0 60 %d\r\n%b\r\n" % (len(MARK), MARK))
     return int(told.removeprefix(b"INSERTED "))
 
@@ -140,13 +140,13 @@ def test_a_node_that_differs_stops_in_time(
     assert ended_s - began_s <= limit_s
     assert "this replica differs from 2 of 3 members at index" in reason
     assert ("image" if only_image else "running digest") in reason and "--rejoin" in reason
-    # The others go on, and nothing is lost.
+    # The other nodes go on, and nothing is lost.
     before = putter.inserted
     world.clock.run(SLACK_S)
     assert list(world.ends) == [victim.name]
     assert MARK in client.ask(b"peek %d\r\n" % job)
     assert putter.inserted > before
-    # With an empty disk it comes back as the others are.
+    # With an empty disk it comes back equal to the others.
     world.disks[victim.name].wipe()
     world.oracle.wiped(victim.name)
     world.rejoin.add(victim.name)
@@ -163,13 +163,13 @@ def test_a_node_that_differs_stops_in_time(
 def test_two_that_differ_stop_both_while_the_third_is_away(
     monkeypatch: pytest.MonkeyPatch, leads: bool
 ) -> None:
-    """A member that is away has shown nothing: neither of the two may tell clients its state."""
+    """An absent member has reported nothing, so neither of the two may show clients its state."""
     world = Diverging()
     victim = world.led_by(leads)
     other, third = (host for host in world.serving() if host is not victim)
     client = Listener(world, other)
     world.crash(third.name)
-    world.clock.run(RELINK_US / 1e6)  # it is waited for as long as a link takes to come again
+    world.clock.run(RELINK_US / 1e6)  # nodes wait for it as long as a link takes to come back
     spoil(monkeypatch, victim.name, only_image=False)
     job = put_marked(client)
     assert world.clock.run_until(lambda: bool(world.ends), BEATS_S)
@@ -185,7 +185,7 @@ def test_two_that_differ_stop_both_while_the_third_is_away(
         world.clock.run(SLACK_S)
         assert b"INSERTED" not in late.told
         world.crash(name)
-    # The third shows which one is right: with the log of the honest one it is a majority.
+    # The third node decides: with the honest node's log it is a majority.
     monkeypatch.undo()
     world.start(third.name)
     world.start(other.name)
@@ -211,7 +211,7 @@ def test_one_that_differs_while_the_third_is_slow_stops_alone(
 
 
 def test_digests_are_asked_for_under_load_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were proposed only by turns that had nothing else to propose."""
+    """Digests were once proposed only in turns that had nothing else to propose."""
     monkeypatch.setattr(proposing, "DIGEST_PERIOD_US", 500_000)
     world = Diverging()
     putters = [Putter(world, host, 0.0, 8) for host in world.serving()]

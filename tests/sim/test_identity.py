@@ -1,7 +1,7 @@
-"""Disks that are lost, copied or brought back, and lists that are edited, in simulation.
+"""Disks that are lost, copied or restored, and lists that are edited, in simulation.
 
-On 519da29 a second cluster began, a disk without its log voted, and jobs that were acknowledged
-were lost in all but the last three (audit findings 1, 2, 3 and C).
+At 519da29 a second cluster was founded, a disk without its log voted, and acknowledged jobs were
+lost in all but the last three schedules (audit findings 1, 2, 3 and C).
 """
 
 import pytest

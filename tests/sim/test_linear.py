@@ -1,6 +1,6 @@
-"""Small histories are linearizable (Q11), and the check refuses those that are not.
+"""Short histories are linearizable (Q11), and the check refuses those that are not.
 
-LINEAR_SEEDS says how many lives, LINEAR_FIRST where to begin. A failure names what replays it.
+LINEAR_SEEDS is the number of lives, LINEAR_FIRST the first seed. A failure names its replay.
 """
 
 import os
@@ -36,7 +36,7 @@ ANY_JOB = ("reserve-with-timeout", 0)
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, LIVES_AT_ONCE))
 def test_small_histories_are_linearizable(first: int) -> None:
-    """That no search gives up with these seeds is part of it: then all was checked."""
+    """No search may give up with these seeds, so that all of them are checked."""
     tally = Tally()
     for seed in range(first, min(first + LIVES_AT_ONCE, FIRST + COUNT)):
         tally.live(seed)
@@ -57,7 +57,7 @@ def test_a_seed_is_the_same_life_each_time() -> None:
 
 
 class Hand:
-    """A history of answered and unanswered commands, one after the other if nothing is said."""
+    """A history of answered and unanswered commands, one after the other by default."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -65,7 +65,7 @@ class Hand:
         self.now_s = 0.0
 
     def do(self, session: int, kind: str, *args: int, **items: Any) -> None:
-        """A command; `word` and `number` are its answer, `at_s` and `done_s` its times."""
+        """Add a command; `word` and `number` are its answer, `at_s` and `done_s` its times."""
         word, number = items.pop("word", b""), items.pop("number", 0)
         facts, body = items.pop("facts", ()), items.pop("body", b"")
         self.now_s += 1
@@ -76,12 +76,12 @@ class Hand:
         self.calls.append(call)
 
     def put(self, session: int, number: int, priority: int = 0, **items: Any) -> None:
-        """A put of a job, with its id as its body."""
+        """Add a put of a job whose body is its id."""
         items = {"word": b"INSERTED", "number": number} | items
         self.do(session, "put", priority, 0, body=b"%d" % number, **items)
 
     def get(self, session: int, number: int, **items: Any) -> None:
-        """A reserve that is given a job, or 0: that there is none."""
+        """Add a reserve that gets a job; 0: it times out."""
         if number:
             answer = {"word": b"RESERVED", "number": number, "body": b"%d" % number}
         else:
@@ -89,21 +89,21 @@ class Hand:
         self.do(session, "reserve", **answer, **items)
 
     def delete(self, session: int, number: int, word: bytes = b"DELETED", **items: Any) -> None:
-        """A delete."""
+        """Add a delete."""
         self.do(session, "delete", number, word=word, **items)
 
     def verdict(self, limit: int = 10_000) -> Verdict:
-        """What the check says."""
+        """Return the verdict of the check."""
         return check(self.calls, frozenset(self.ended), limit=limit)
 
 
 def good() -> Hand:
-    """A history with much that looks wrong and is not."""
+    """Return a history with much that looks wrong and is not."""
     hand = Hand()
     hand.put(1, 1)
     hand.put(1, 2, priority=1)
     hand.get(2, 1)
-    hand.put(1, 3, word=b"")  # no answer, and done all the same, later
+    hand.put(1, 3, word=b"")  # no answer, but done later
     hand.ended |= {1, 2}
     hand.get(3, 2)
     hand.get(3, 0)
@@ -192,7 +192,7 @@ def early_delay(hand: Hand) -> None:
 
 
 def done_after_its_session_ended(hand: Hand) -> None:
-    """A node that was declared down does nothing more: not even what was sent long before."""
+    """A node that was declared down applies nothing more, even if it was sent long before."""
     hand.get(6, 3)
     hand.do(6, "put", 0, 0, body=b"4")
     hand.ended.add(6)
@@ -223,7 +223,7 @@ def test_what_may_not_happen_is_refused(spoil: Any) -> None:
 
 
 def test_a_search_that_gives_up_says_so() -> None:
-    """Forty unanswered puts can have happened in any order, and no order explains the last look."""
+    """Forty unanswered puts allow any order, and no order explains the last answer."""
     hand = Hand()
     for session in range(40):
         hand.put(session, session, word=b"")
@@ -232,11 +232,11 @@ def test_a_search_that_gives_up_says_so() -> None:
     assert (verdict.word, verdict.situations) == (GAVE_UP, 501)
 
 
-# --- is anything noticed? -------------------------------------------------------------------------
+# --- mutations of the product ---------------------------------------------------------------------
 
 
 def refused(seeds: range) -> int:
-    """How many histories are refused."""
+    """Return the number of refused histories."""
     tally = Tally()
     for seed in seeds:
         tally.live(seed)
@@ -253,7 +253,7 @@ def test_a_wait_that_its_origin_ends_by_itself_is_noticed(monkeypatch: pytest.Mo
 
 
 def clients_at(world: World, history: list[Op]) -> Iterator[Few]:
-    """An idle client at each node in turn."""
+    """Yield an idle client at each node in turn."""
     idle = [Few(world, number, history, [], 0) for number in range(24)]
     world.clock.run(2.0)
     for name in world.names:
@@ -261,7 +261,7 @@ def clients_at(world: World, history: list[Op]) -> Iterator[Few]:
 
 
 def a_leader_cut_off(*question: Any) -> tuple[Op, Verdict]:
-    """A job is put while the old leader, which does not know it, is asked something."""
+    """Put a job while the old leader, which does not know it, is asked a question."""
     world = World(3, 3, **QUICK)
     world.turn_s = 0.001
     for name in world.names:
@@ -308,7 +308,7 @@ def test_a_leader_that_was_cut_off_never_says_that_there_is_no_job() -> None:
 def test_a_leader_that_asks_nobody_whether_it_leads_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without the confirmation by a majority the same schedule gives a stale TIMED_OUT."""
+    """Without confirmation by a majority the same schedule produces a stale TIMED_OUT."""
     honest = PySyncObjReplica.__init__
     repairs = ALL_REPAIRS.without("confirm_by_majority").without("check_quorum")
 
@@ -322,7 +322,7 @@ def test_a_leader_that_asks_nobody_whether_it_leads_is_noticed(
 
 
 def test_a_peek_that_a_node_answers_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has applied may be old, and it may be cut off from what the others do."""
+    """The node may be outdated, and cut off from the others."""
     honest = BeanstalkConnection._about_job
 
     def hasty(connection: BeanstalkConnection, request: r.Request) -> None:

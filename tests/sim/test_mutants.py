@@ -1,7 +1,7 @@
-"""Every planted defect is noticed, by the verdict that belongs to it; `make mutants` is the whole.
+"""Every planted defect is caught by the verdict that belongs to it; `make mutants` is the full run.
 
-Here each mutant meets the schedule or the seed that caught it, which must pass without it. Where a
-change of the code has given that seed another life, the next seeds have their chance.
+Here each mutant meets the schedule or the seed that caught it, which must pass without it. If a
+change of the code has given that seed another life, the next seeds are tried.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ from tests.sim.mutants import is_right, verdict
 
 @cache
 def without(check: Check, seed: int) -> str:
-    """What a check says of the code as it is."""
+    """Return the message of a check of the unchanged code."""
     return verdict(check, seed, ALL_REPAIRS)
 
 

@@ -1,4 +1,4 @@
-"""Nodes that are ill and not dead. That a schedule could fail is shown in `test_mutants`."""
+"""Sick nodes step aside. That each schedule can fail is shown in `test_mutants`."""
 
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Whole nodes in simulation: the lives that failed once, and what a seed is.
+"""Whole nodes in simulation: lives that failed once, and the repeatability of a seed.
 
-`make sim` runs many more, in `make test`, too. Whether anything would be noticed is in
-`test_mutants`.
+`make sim` runs many more lives, also as a part of `make test`. `test_mutants` checks that defects
+are noticed.
 """
 
 import pytest
@@ -28,7 +28,7 @@ def test_what_was_broken_once_is_kept(seed: int) -> None:
 
 
 def test_a_seed_is_the_same_life_each_time() -> None:
-    """In this process, again in this process, and with other hashes of strings in others."""
+    """A seed is equal twice in this process, and in other processes with other string hashes."""
     found = {run(7).world.digest(), run(7).world.digest()}
     found |= {lines[-2] for lines in outputs("tests.sim.storm", 7)}
     assert len(found) == 1

@@ -1,4 +1,4 @@
-"""The toy protocol in simulated clusters: what it acknowledged is taken, whatever node dies."""
+"""The toy protocol in simulated clusters: an acknowledged job is taken, whichever node dies."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,13 +19,13 @@ JOBS = 40
 
 @pytest.fixture(autouse=True)
 def space() -> Iterator[None]:
-    """The protocol has queues of its own."""
+    """Register the queues of the protocol."""
     with registered():
         yield
 
 
 class Toy:
-    """A client that keeps the lines it was told, and may act on each."""
+    """A client that keeps the lines it received, and may act on each."""
 
     def __init__(self, world: World, host: SimHost) -> None:
         self.lines: list[bytes] = []
@@ -39,19 +39,19 @@ class Toy:
         self._wire.send(line + b"\n")
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Take bytes of the node."""
+        """Take bytes from the node."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         self.lines += lines
         for line in lines:
             self.act(line)
 
     def ended(self, wire: Wire) -> None:
-        """Note the end."""
+        """Note the end of the connection."""
         self.gone = True
 
 
 def toy_world(seed: int) -> World:
-    """A cluster in which all nodes serve."""
+    """Return a cluster in which all nodes serve."""
     world = World(seed, 3, **QUICK)
     world.repairs = ALL_REPAIRS
     world.frontends = {**FRONTENDS, ROW.name: ToyFrontend}
@@ -70,7 +70,7 @@ def serves_toys(world: World) -> bool:
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_what_was_acknowledged_is_taken_once(seed: int) -> None:
-    """The leader dies at another moment of each seed; both clients are at other nodes."""
+    """The leader dies at another moment for each seed; both clients are at other nodes."""
     world = toy_world(seed)
     leader = world.leader()
     assert leader is not None
@@ -93,7 +93,7 @@ def test_what_was_acknowledged_is_taken_once(seed: int) -> None:
 
 
 def taking(toy: Toy) -> Callable[[bytes], None]:
-    """A worker that is granted jobs."""
+    """Make a client a worker that is granted jobs."""
 
     def act(line: bytes) -> None:
         if line.startswith(b"JOB "):
@@ -107,7 +107,7 @@ def taking(toy: Toy) -> Callable[[bytes], None]:
 
 
 def trying(toy: Toy) -> Callable[[bytes], None]:
-    """A worker that sleeps until there may be a job, and asks for it then."""
+    """Make a client a worker that sleeps until there may be a job, and then asks for it."""
 
     def act(line: bytes) -> None:
         if line == b"READY":
@@ -125,7 +125,7 @@ def trying(toy: Toy) -> Callable[[bytes], None]:
 
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_each_result_reaches_a_listener_at_another_node_once(seed: int) -> None:
-    """Workers of two kinds; the leader dies at another moment of each seed."""
+    """Workers are of two kinds; the leader dies at another moment for each seed."""
     world = toy_world(seed)
     leader = world.leader()
     assert leader is not None

@@ -1,7 +1,7 @@
-"""Rolling upgrades in simulation: hosts whose programs know other machine versions.
+"""Rolling upgrades in simulation: nodes whose programs know different machine versions.
 
-On 519da29 the upgraded node of the first schedule was outvoted at the next digest and told to wipe
-its disk, and the one of the third stopped the two others (audit finding 8).
+At 519da29 the upgraded node of the first schedule was outvoted at the next digest and told to wipe
+its disk, and that of the third schedule stopped the other two (audit finding 8).
 """
 
 import pytest
@@ -35,7 +35,7 @@ def test_an_upgrade_is_no_alarm(schedule: Check) -> None:
     schedule(0, ALL_REPAIRS)
 
 
-# Seeds that once broke a promise, and the reason. They are run every time.
+# Seeds that once broke a guarantee, with the cause. Every test run repeats them.
 SEEDS = {
     171: "stuck once, on a state of the simulation that was not committed; not found again",
     376: "a node with an empty disk was sent the whole log in one turn",
@@ -45,7 +45,7 @@ SEEDS = {
 
 @pytest.mark.parametrize("seed", [*range(1, 5), *SEEDS])
 def test_an_upgrade_in_a_storm_keeps_every_promise(seed: int) -> None:
-    """`python -m tests.sim.upgrades 1 1000` is the whole; even seeds end by themselves."""
+    """`python -m tests.sim.upgrades 1 1000` is the full run; even seeds finalize by themselves."""
     storm = Upgrade(seed)
     storm.run()
     assert storm.world.counts["programs installed"] >= 9

@@ -1,6 +1,6 @@
-"""The faults of a storm: what can happen to nodes, links, disks and clocks, and how often.
+"""The faults of a storm: what happens to nodes, links, disks and clocks, and how often.
 
-What must hold meanwhile and afterwards is not decided here, but in `verdicts` and `storm`.
+What must hold meanwhile and afterwards is checked in `verdicts` and `storm`.
 """
 
 import errno
@@ -16,9 +16,9 @@ from tests.sim.host import SimHost
 from tests.sim.world import WALL_S, World
 
 LATENCY_S: Final = 0.0005
-# A node whose log cannot be written ends within this, as long as it is not stopped.
+# A node whose log cannot be written ends within this time, unless it is paused.
 END_S: Final = 0.5
-# A minority of the nodes may live on while quorum is lost, for this long; then they are frozen,
+# A minority of the nodes may run while quorum is lost, for at most this long. Then they are paused,
 # because an idle node costs as much processor time as a busy one.
 ALONE_S: Final = 20.0
 
@@ -50,7 +50,7 @@ class Faults:
 
 
 def _transfer(leader: SimHost) -> None:
-    """Let a leader hand its leadership to any member."""
+    """Let a leader transfer its leadership to any member."""
     leader.node.context.replica.transfer(None)
 
 
@@ -59,7 +59,7 @@ CALM: Final = Faults(**dict.fromkeys(NAMES, 0.0))
 
 
 class Troubles:
-    """Everything that goes wrong in one world."""
+    """All faults of one world."""
 
     def __init__(self, world: World, dice: random.Random, faults: Faults) -> None:
         self.world = world
@@ -68,7 +68,7 @@ class Troubles:
         self._rates = [(getattr(self, f"_{name}"), getattr(faults, name)) for name in NAMES]
 
     def strike(self, step_s: float) -> None:
-        """Let a step pass: what must end by itself has ended, and something may happen."""
+        """Let a step pass: nodes with failed disks must have ended, and each fault may happen."""
         for name, host in sorted(self.world.hosts.items()):
             failed_s = self.world.disks[name].failed_s
             if host.paused or failed_s is None or host.paused_until_s > failed_s:
@@ -80,7 +80,7 @@ class Troubles:
                 fault()
 
     def mend(self) -> None:
-        """Repair the world, and start what is down."""
+        """Repair the world, and start the nodes that are down."""
         world = self.world
         world.network.heal()
         world.network.slow.clear()
@@ -99,14 +99,14 @@ class Troubles:
                 world.start(name)
 
     def lose_quorum(self) -> float:
-        """Lose the majority for hours; returns for how long."""
+        """Lose the majority for hours; returns the seconds."""
         world, dice = self.world, self.dice
         seconds = dice.choice((0.5, 2.0, 6.0)) * 3600 * dice.random()
         world.asleep_until_s = world.clock.now_s + seconds
         names = sorted(world.hosts)
         dice.shuffle(names)
         kind = dice.random()
-        # Crashed for certain: all, or as many as a majority, or nobody.
+        # Crash all nodes, a majority, or none.
         down = len(names) if kind < 0.3 else len(world.names) // 2 + 1 if kind < 0.8 else 0
         for name in names[:down]:
             world.crash(name)
@@ -177,14 +177,14 @@ class Troubles:
             self.world.counts["pauses"] += 1
 
     def _freeze(self) -> None:
-        """All processes stand still for the same time."""
+        """Pause all processes for the same time."""
         seconds = self.dice.choice((0.3, 1.0, 5.0)) * self.dice.random()
         for name in sorted(self.world.hosts):
             self.world.hosts[name].pause(seconds)
         self.world.counts["freezes of all"] += 1
 
     def _drain(self) -> None:
-        """Puts are refused at one node, for a while."""
+        """Let one node refuse puts for a while."""
         host = self._host()
         if host is not None and not host.node.context.draining:
             self._drain_node(host, True)
@@ -227,7 +227,7 @@ class Troubles:
             self.world.counts["resets"] += 1
 
     def _wall(self) -> None:
-        """Somebody sets a clock."""
+        """Set the wall clock of a node."""
         if self.world.walls_move:
             name = self.dice.choice(self.world.names)
             away_s = self.dice.choice((0.0, 30.0, 86_400.0, 10 * 365 * 86_400.0))
@@ -243,7 +243,7 @@ class Troubles:
         self.world.counts["slow disks"] += 1
 
     def _stall(self) -> None:
-        """A sync takes seconds."""
+        """Let a sync take seconds."""
         disk = self.world.disks[self.dice.choice(self.world.names)]
         disk.latency_s = seconds = self.dice.choice((1.0, 3.0, 6.0)) * self.dice.random()
 
@@ -255,7 +255,7 @@ class Troubles:
         self.world.counts["stalled syncs"] += 1
 
     def _disk_error(self) -> None:
-        """From now on every write and sync fails: the node must end by itself."""
+        """Let every write and sync fail from now on: the node must end by itself."""
         host = self._host()
         if host is not None and len(self.world.hosts) == len(self.world.names):
             number = self.dice.choice((errno.EIO, errno.ENOSPC))
@@ -264,7 +264,7 @@ class Troubles:
             self.world.counts["failed disks"] += 1
 
     def _flip(self) -> None:
-        """Damage a file of the node that is down, or of one that crashes for it."""
+        """Damage a file of the node that is down, or of a node that is crashed for it."""
         world = self.world
         if not world.may_lose_disk():
             return
@@ -281,7 +281,7 @@ class Troubles:
             world.counts["flipped bits"] += 1
 
     def _lose_disk(self) -> None:
-        """A node comes back with an empty disk."""
+        """Crash a node and replace its disk by an empty one."""
         world = self.world
         if world.may_lose_disk() and len(world.hosts) == len(world.names):
             name = self.dice.choice(world.names)

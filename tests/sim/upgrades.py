@@ -1,11 +1,11 @@
-"""Upgrades in a storm: an operator goes from node to node while they die and clients work.
+"""Upgrades in a storm: an operator upgrades node by node while they die and clients work.
 
     python -m tests.sim.upgrades FIRST [HOW_MANY]
 
 All nodes begin with an older program. Each is stopped and started with a newer one, which may be
 the next release (`next_release`), then each goes back, then forward again, and the upgrade is
-ended; afterwards the older program is started once more and must refuse. Everything else is a life
-of `storm`, and is judged as one. Half of the lives leave the end to the leaders ("auto").
+finalized; afterwards the older program is started once more and must refuse. Everything else is a
+life of `storm` and is judged as one. Half of the lives let the leaders finalize ("auto").
 """
 
 import argparse
@@ -29,8 +29,8 @@ from tests.sim.storm import SETTLED_S, Storm, Stuck
 from tests.sim.world import World
 from tests.unit.beanpoled.fakes import trust_of
 
-# The versions that the older and the newer program know: from the last release to this one, from
-# an earlier one or this one, and to the next one.
+# The versions that the older and the newer program know: from the last release or from the base to
+# this one, and from the last release or from this one to the next.
 _THIS: Final = c.MACHINE_VERSION
 PROGRAMS: Final = (
     (_THIS - 1, _THIS),
@@ -39,19 +39,19 @@ PROGRAMS: Final = (
     (_THIS - 1, next_release.VERSION),
     (_THIS, next_release.VERSION),
 )
-# The cluster works for so long before the upgrade begins.
+# The cluster works for this long before the upgrade begins.
 BEFORE_S: Final = 1.5
-# An operator waits so long for a node to serve, and then goes on with the next one all the same,
+# The operator waits at most this long for a node to serve, and then continues with the next one.
 STEP_MAX_S: Final = 1.0
-# ... and looks at a cluster that serves for so long before the next step.
+# The operator watches a cluster that serves for this long before the next step.
 STEP_MIN_S: Final = 0.15
-# The leader has heard of a restart after this, whatever was on its way before.
+# After this time the leader has heard of a restart, whatever was in flight before.
 SERVES_S: Final = 0.5
-# Members say what they know with each heartbeat, and a RAISE is one commit.
+# Members report their versions with each heartbeat, and a RAISE is one commit.
 RAISED_S: Final = 5.0
-# These have other programs, member lists or disks than an upgrade has.
+# Hazards that change programs, member lists or disks in other ways than an upgrade.
 WITHOUT: Final = frozenset({"versions", "members", "parts", "small"})
-# What is told of many.
+# The counters of the summary.
 FIGURES: Final = (
     *("programs installed", "programs that were too old", "raised within the storm"),
     *("raised by an operator", "lives of five nodes", "crashes", "deaths at a call", "stops"),
@@ -70,14 +70,14 @@ class Operator(Hazards):
         turns = (self.new, self.old, self.new)
         self._steps = [(name, version) for version in turns for name in world.names]
         self._stepped_s = 0.0
-        # From when to when each older program was seen to serve.
+        # The first and the last time at which each older program was seen to serve.
         self._old_s: dict[SimHost, tuple[float, float]] = {}
         self._judged = False
-        self._ends = False  # the operator asks for the end of the upgrade
-        self.too_old = 0  # programs that were installed too late
+        self._ends = False  # the operator finalizes the upgrade
+        self.too_old = 0  # older programs that were installed after the raise
 
     def begin(self) -> None:
-        """All nodes have the older program."""
+        """Start all nodes with the older program."""
         super().begin()
         world = self.world
         world.overrides["upgrade_finalize"] = "manual" if self.manual else "auto"
@@ -86,11 +86,11 @@ class Operator(Hazards):
 
     @property
     def raised(self) -> bool:
-        """Whether the cluster works at the next version."""
+        """Whether the cluster works at the new version."""
         return self.world.witness.machine.version == self.new
 
     def strike(self, step_s: float) -> None:
-        """What happens in any life, and the next step of the upgrade when it is time."""
+        """Let a step pass: the hazards of any life, and the upgrade's next step when it is due."""
         super().strike(step_s)
         world = self.world
         if self.manual and not self._ends and self.raised:
@@ -112,7 +112,7 @@ class Operator(Hazards):
             self._install(self._choices.choice(world.names), self.old)
 
     def _judge_raise(self) -> None:
-        """Nobody raises the version while a member serves with a program that does not know it."""
+        """Check that no version is raised while a member serves with a program that lacks it."""
         world = self.world
         for host in world.serving():
             if host.node.context.knows == self.old:
@@ -127,7 +127,7 @@ class Operator(Hazards):
                 raise Violation(f"raised while {host.name} serves with the older program")
 
     def _proposed_s(self) -> float:
-        """When the RAISE was proposed that is applied somewhere."""
+        """Return the time at which the applied RAISE was proposed."""
         witness = self.world.witness
         for _, entry in reversed(witness.log.values()):
             for section in c.decode_entry(entry)[3]:
@@ -136,12 +136,12 @@ class Operator(Hazards):
         raise AssertionError("the log has no RAISE")
 
     def _install(self, name: str, version: int) -> None:
-        """Stop a node, in order or not, and start it with this program."""
+        """Stop a node, gracefully or not, and start it with the given program."""
         world = self.world
         host = world.hosts.get(name)
         world.versions[name] = version
         if host is not None and not host.paused and self._choices.random() < 0.5:
-            host.enter(host.node.stopping.stop)  # it is started again as every node that is down
+            host.enter(host.node.stopping.stop)  # restarted like any node that is down
         else:
             if host is not None:
                 world.crash(name)
@@ -149,20 +149,20 @@ class Operator(Hazards):
         world.counts["programs installed"] += 1
 
     def finalize(self) -> str:
-        """Ask the leader, if there is one: what it refuses with."""
+        """Ask the leader, if there is one, to finalize; returns its refusal."""
         leader = self.world.leader()
         if leader is None:
             return "nobody leads"
         return LocalNodeView(leader.node, trust_of()).finalize(self.new)[1]
 
     def mend(self) -> None:
-        """The operator stops; what is left of the upgrade comes when all nodes serve."""
+        """End the hazards and the steps; `Upgrade.settle` completes the upgrade."""
         super().mend()
         self._steps.clear()
         self._ends = True
 
     def older(self) -> list[str]:
-        """The nodes that run the older program."""
+        """Return the nodes that run the older program."""
         hosts = sorted(self.world.hosts.items())
         return [name for name, host in hosts if host.node.context.knows == self.old]
 
@@ -176,12 +176,12 @@ class Upgrade(Storm):
         self.hazards = self.operator
 
     def run(self) -> None:
-        """Play, heal, end the upgrade, judge: see `Storm`."""
+        """Play, heal, finalize, judge. See `Storm`."""
         with next_release.installed():
             super().run()
 
     def settle(self) -> None:
-        """When all is well the upgrade can be ended, and the nodes are equal after that, too."""
+        """Settle as `Storm`, then finalize the upgrade; the nodes must be equal afterwards, too."""
         super().settle()
         world, operator = self.world, self.operator
         world.counts["raised within the storm"] += operator.raised
@@ -195,8 +195,8 @@ class Upgrade(Storm):
 
         def ended() -> bool:
             nonlocal said, asked_s
-            # A node that is asked takes another turn. Asked after each turn, it would do so for
-            # ever at one moment, while what it waits for is still to come.
+            # A node that is asked takes another turn. Asking after each turn would repeat that for
+            # ever at one moment of virtual time, while the awaited event is still to come.
             if world.clock.now_s > asked_s:
                 asked_s = world.clock.now_s
                 said = operator.finalize()
@@ -213,15 +213,15 @@ class Upgrade(Storm):
 
 
 def upgrade(seed: int, repairs: Repairs) -> None:
-    """One upgrade, as a check."""
+    """Run one upgrade as a check."""
     Upgrade(seed, repairs).run()
 
 
 class Life(NamedTuple):
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
-    failure: str  # empty, or the kind of verdict and its words
+    failure: str  # empty, or the kind of verdict and its message
     counts: Counter[str]
 
 
@@ -231,7 +231,7 @@ def live(seed: int) -> Life:
     failure = ""
     try:
         storm.run()
-    except Exception as error:  # also what no verdict says: the code fell over
+    except Exception as error:  # errors of the code as well as verdicts
         failure = f"{type(error).__name__}: {str(error)[:300]}"
     counts = Counter(storm.world.counts)
     counts["raised by an operator"] += storm.operator.manual and not failure
@@ -250,7 +250,7 @@ def show(seed: int) -> None:
 
 
 def main() -> int:
-    """Run seeds from the command line; 1 if one of them failed."""
+    """Run the seeds of the command line; returns 1 if any failed."""
     parser = argparse.ArgumentParser(description="upgrades in a storm, one for each seed")
     parser.add_argument("first", type=int)
     parser.add_argument("how_many", type=int, nargs="?", default=1)

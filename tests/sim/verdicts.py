@@ -1,7 +1,7 @@
-"""Judging what clients saw against what was committed, and when: the safety of a run.
+"""Judge what clients saw against what was committed, and when: the safety of a run.
 
-Every check is named after a promise. Liveness is judged elsewhere (`storm`). A request takes effect
-at one moment between its sending and its reply; the witness knows the moment of every entry.
+Every check is named after a guarantee. Liveness is judged in `storm`. A request takes effect at one
+moment between its sending and its reply; the witness knows the moment of every entry.
 """
 
 from collections import defaultdict
@@ -17,9 +17,9 @@ from tests.sim.history import NOT_DONE, Op, host_of
 from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
 
 PROBE: Final = b"probe"
-# How the bodies of jobs begin that other judges look at.
+# The beginnings of bodies of jobs that other judges check.
 OTHERS: Final = (MARK, aliases.MARK, bearers.MARK, keepers.MARK, retriers.MARK)
-# A pause of a node counts as this much, and requests that it slept through count from before it.
+# A pause of a node counts as this much, and requests during the pause count from before it.
 TURN_MAX_S: Final = TURN_MAX_US / 1e6
 RESERVES: Final = frozenset({"reserve", "reserve-with-timeout"})
 ENDS: Final = frozenset({"release", "bury", "delete"})
@@ -37,7 +37,7 @@ EFFECTS: Final = {
     "touch": (q.TOUCH,),
     "kick-job": (q.MADE_READY,),
 }
-# A NOT_FOUND is wrong if some job was in one of these states all the time.
+# A NOT_FOUND is wrong if the job was in one of these states during the whole request.
 REFUTES: Final = {
     "delete": NOT_RESERVED,
     "reserve-job": NOT_RESERVED,
@@ -50,9 +50,9 @@ FOREVER_S: Final = float("inf")
 
 
 class Stay(NamedTuple):
-    """A job in one state, from when until when (true seconds).
+    """A span in which a job was in one state (true seconds).
 
-    `to_s` is when somebody may count as having taken it, `end_s` when that was committed.
+    `to_s` is the earliest time at which it may count as taken, `end_s` when that was committed.
     """
 
     state: str
@@ -68,7 +68,7 @@ class Stay(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """A client that surely holds a job, by what it has seen."""
+    """A span in which a client certainly holds a job, by what the client has seen."""
 
     from_s: float
     to_s: float
@@ -90,10 +90,10 @@ class Judge:
         self.history = history
         self.witness = witness
         self.timeout_s = timeout_s
-        self.estimated = estimated  # cluster time went on by an estimate of a downtime
-        self.drains = drains or {}  # by node: from when until when it refused puts
-        self.fences = fences or {}  # by node: when it closed its clients because it was cut off
-        # By places and incarnations of nodes: since when each hands out no job, because it stops.
+        self.estimated = estimated  # cluster time advanced by an estimate of a downtime
+        self.drains = drains or {}  # by node: spans in which it refused puts
+        self.fences = fences or {}  # by node: when it was cut off and closed its clients
+        # By place and incarnation: the time from which a stopping node hands out no job.
         self.leaves: dict[tuple[int, int], float] = {}
         self.puts = {op.body: op for op in history if op.kind == "put"}
         self.by_kind: dict[str, list[Op]] = defaultdict(list)
@@ -114,7 +114,7 @@ class Judge:
             self.downs.setdefault((place, incarnation), at_s)
 
     def all(self) -> None:
-        """Check everything. Raises Violation."""
+        """Check everything; raises Violation."""
         self.refusals_take_their_time()
         self.nothing_is_lost_or_invented()
         self.ids_follow_real_time()
@@ -140,7 +140,7 @@ class Judge:
     # --- puts -------------------------------------------------------------------------------------
 
     def refusals_take_their_time(self) -> None:
-        """What could not be sent anywhere is refused after command_timeout, or at the fence."""
+        """Commands that cannot be sent are refused after command_timeout, or at the fence."""
         for op in self.history:
             passed_s = FOREVER_S if op.done_s is None else op.done_s - op.at_s
             if op.kind == "put" and op.done_s is not None:
@@ -185,7 +185,7 @@ class Judge:
                 _require(op, self.witness.jobs[op.job][:1])
 
     def ids_follow_real_time(self) -> None:
-        """Q8, Q9: what is put after another put was answered has the larger id."""
+        """Q8, Q9: a put that is sent after another put was answered gets the larger id."""
         answered = sorted(
             (op for op in self.by_kind["put"] if op.word == b"INSERTED"),
             key=lambda op: op.done_s or 0.0,
@@ -203,7 +203,7 @@ class Judge:
     # --- deletes and reservations -----------------------------------------------------------------
 
     def what_is_deleted_was_deleted_once(self) -> None:
-        """Q1, Q3: a job goes by one delete; an answered one is never answered again."""
+        """Q1, Q3: a job is removed by one delete; an answered delete is never answered again."""
         asked: dict[int, list[Op]] = defaultdict(list)
         for op in self.by_kind["delete"]:
             asked[op.job].append(op)
@@ -224,11 +224,11 @@ class Judge:
                     raise Violation(f"nobody deleted job {job}, which is gone at {event!r}")
 
     def a_reservation_is_one_client_s(self) -> None:
-        """Q2, Q4: every job handed out was granted to this session, and no grant serves twice."""
+        """Q2, Q4: every job handed out was granted to this session, and no grant is used twice."""
         used: set[int] = set()
         given = [op for op in self.history if op.word == b"RESERVED" and op.reply is not None]
-        # Those that ended first choose first: of two `reserve-job` at the same time, the
-        # one that began first may be answered by the later grant (seed 71076).
+        # Requests that ended first choose first: of two concurrent `reserve-job`, the one that
+        # began first may be answered by the later grant (seed 71076).
         for op in sorted(given, key=lambda op: op.done_s or 0.0):
             assert op.reply is not None
             if op.reply[2] != self.witness.bodies.get(op.job):
@@ -243,7 +243,7 @@ class Judge:
             used.add(id(_require(op, events)))
 
     def no_two_clients_hold_a_job(self) -> None:
-        """Q4, from what the clients have seen: nobody gets a job that another surely holds."""
+        """Q4, by what clients saw: no client gets a job that another client certainly holds."""
         ends: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
         holds: dict[int, list[Hold]] = defaultdict(list)
         for place, op in enumerate(self.history):
@@ -284,10 +284,10 @@ class Judge:
             if op.kind != "kick-job" and (id(op.connected), op.job) not in reserved:
                 raise Violation(f"not the holder: {op!r}")
 
-    # --- what clients were told is there, or is not -----------------------------------------------
+    # --- reports that a job exists, or not --------------------------------------------------------
 
     def what_was_not_found_was_not_there(self) -> None:
-        """Linearizable: a NOT_FOUND is wrong if the job was there from before until after."""
+        """Linearizable: NOT_FOUND is wrong if the job existed during the whole request."""
         for op in self.history:
             if op.word != b"NOT_FOUND":
                 continue
@@ -308,7 +308,7 @@ class Judge:
                     raise Violation(f"the session held it: {op!r}")
 
     def what_was_found_was_there(self) -> None:
-        """Linearizable: what was found was there at some moment in between (Q3)."""
+        """Linearizable: a job that was found existed at some moment of the request (Q3)."""
         for op in self.history:
             if op.word != b"FOUND" or op.reply is None or op.done_s is None:
                 continue
@@ -325,9 +325,9 @@ class Judge:
                 raise Violation(f"it was not there: {op!r}")
 
     def no_wait_ended_beside_a_ready_job(self) -> None:
-        """Linearizable: TIMED_OUT is wrong if a job was ready from before until after.
+        """Linearizable: TIMED_OUT is wrong if a job was ready during the whole request.
 
-        But at a node that stops: there it says that time is over, and nothing of jobs.
+        Except at a stopping node, where it only means that the wait is over.
         """
         for op in self.history:
             who = op.connected
@@ -337,7 +337,7 @@ class Judge:
                     raise Violation(f"job {job} was ready all the time: {op!r}")
 
     def the_best_job_came_first(self) -> None:
-        """Q8: no reserve gets a job while a better one is ready from before until after."""
+        """Q8: no reserve gets a job while a better one is ready during the whole request."""
         for op in self.history:
             if op.kind not in RESERVES or op.word != b"RESERVED":
                 continue
@@ -353,7 +353,7 @@ class Judge:
                     raise Violation(f"job {job} was ready and better: {op!r}")
 
     def delays_are_not_early(self) -> None:
-        """Q7: a delayed job becomes ready by time no sooner than after its delay."""
+        """Q7: a delay does not end early."""
         if self.estimated:
             return
         kicks = self.by_kind["kick"] + self.by_kind["kick-job"]
@@ -373,7 +373,7 @@ class Judge:
             if not any(op.at_s <= ready.at_s <= (op.done_s or FOREVER_S) for op in kicks):
                 raise Violation(f"ready after {passed_s:.3f} s: {put!r}")
 
-    # --- looking things up ------------------------------------------------------------------------
+    # --- look-ups ---------------------------------------------------------------------------------
 
     def _stays(self, events: list[Event]) -> Iterator[Stay]:
         changes = [event for event in events if event.kind in STATES]
@@ -387,15 +387,15 @@ class Judge:
             yield Stay(state, event.at_s, to_s, end_s, event.priority, event.session)
 
     def events(self, job: int) -> list[Event]:
-        """What happened to a job."""
+        """Return the transitions of a job."""
         return self.witness.jobs.get(job, [])
 
     def stay(self, job: int, op: Op) -> Stay | None:
-        """The state in which the job was all the time of a request, if it was one."""
+        """Return the state that a job had during a whole request, if it was a single one."""
         return next((stay for stay in self.stays.get(job, ()) if stay.covers(op)), None)
 
     def ready_beside(self, op: Op) -> Iterator[tuple[int, Stay]]:
-        """Jobs that a reserve could have had at every moment."""
+        """Yield the jobs that a reserve could have had at every moment."""
         for tube in op.tubes:
             if any(
                 from_s <= (op.done_s or FOREVER_S) and op.at_s <= to_s
@@ -409,7 +409,7 @@ class Judge:
 
 
 def _require(op: Op, events: Iterable[Event]) -> Event:
-    """The first event within the time of the request; Violation if there is none."""
+    """Return the first event within the time of a request; Violation if there is none."""
     assert op.done_s is not None
     for event in events:
         if op.at_s <= event.at_s <= op.done_s:
@@ -418,7 +418,7 @@ def _require(op: Op, events: Iterable[Event]) -> Event:
 
 
 def _pauses(witness: Witness) -> dict[bytes, list[tuple[float, float]]]:
-    """When each tube was paused."""
+    """Return the spans in which each tube was paused."""
     found: dict[bytes, list[tuple[float, float]]] = defaultdict(list)
     since: dict[bytes, float] = {}
     for tube, at_s, begins in witness.pauses:

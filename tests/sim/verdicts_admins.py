@@ -1,7 +1,7 @@
-"""Judging what an administrator of Gearman was told against what was committed.
+"""Judge the answers to an administrator of Gearman against what was committed.
 
-What becomes of jobs is judged for all of Gearman's clients in `verdicts_gearman`; here is what its
-lines and questions did, and what limits refused.
+The jobs of all of Gearman's clients are judged in `verdicts_gearman`; here are the effects of the
+administrator's lines and queries, and the refusals by limits.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ BUSY: Final = b"ERR there are still connected workers or executing clients\r\n"
 QUEUE_FULL: Final = b"Job queue is full"
 HIGH, NORMAL, LOW = range(3)
 RANK_NORMAL: Final = 2**31 - 1
-# Of what an administrator submits.
+# Of the jobs that an administrator submits.
 RANKS: Final = {
     p.SUBMIT_JOB_HIGH_BG: HIGH,
     p.SUBMIT_JOB_BG: NORMAL,
@@ -41,7 +41,7 @@ GONE: Final = frozenset({q.FINISH, q.DELETE, q.EXPIRE})
 
 
 class Step(NamedTuple):
-    """How many jobs a function has from one transition on, and how many of them run."""
+    """The number of jobs of a function from one transition on, and of those that run."""
 
     at_s: float
     jobs: int
@@ -63,7 +63,7 @@ class AdminJudge:
         self.steps: dict[bytes, list[Step]] = {}
 
     def all(self) -> None:
-        """Check everything. Raises Violation."""
+        """Check everything; raises Violation."""
         for name in (*OWN, *FUNCTIONS):
             self.steps[name] = self.limits_are_kept(name)
             self.what_changes_was_asked_for(name)
@@ -77,7 +77,7 @@ class AdminJudge:
     # --- jobs -------------------------------------------------------------------------------------
 
     def cancels_are_true(self) -> None:
-        """An OK means that the job never runs; a refusal, that it runs or is none."""
+        """OK means that the job never runs; a refusal, that it runs or does not exist."""
         cancelled: dict[int, Order] = {}
         for order in self.orders["cancel"]:
             number = int(order.subject.rpartition(b":")[2])
@@ -108,7 +108,7 @@ class AdminJudge:
     # --- functions --------------------------------------------------------------------------------
 
     def what_changes_was_asked_for(self, name: bytes) -> None:
-        """A function goes when it is dropped only, and its limits are those that were set."""
+        """A function disappears only by a drop, and its limits are those that were set."""
         line = self.functions.of(name)
         drops = [order for order in self._of("drop", name) if order.may_be_done]
         limits = [order for order in self._of("limit", name) if order.may_be_done]
@@ -127,7 +127,7 @@ class AdminJudge:
                 raise Violation(f"nobody set the limits {now} of {name!r} after {before}")
 
     def a_dropped_function_has_no_jobs(self, name: bytes) -> None:
-        """The jobs of a function go with it."""
+        """The jobs of a function are removed with it."""
         line = self.functions.of(name)
         for before, now in pairwise(line):
             if not before.serial or now.serial == before.serial:
@@ -137,7 +137,7 @@ class AdminJudge:
                     raise Violation(f"its function was dropped at {now.entry}: {story}")
 
     def functions_are_there(self) -> None:
-        """What was created is there until it is dropped; a refusal to drop it has its reason."""
+        """A created function exists until it is dropped; a refusal to drop it has its reason."""
         for order in self.orders["create"]:
             between = any(
                 drop.may_be_done and drop.at_s <= order.until_s and order.at_s <= drop.until_s
@@ -181,7 +181,7 @@ class AdminJudge:
     # --- limits -----------------------------------------------------------------------------------
 
     def limits_are_kept(self, name: bytes) -> list[Step]:
-        """No job was made in a function that had as many as it may have; return its numbers."""
+        """No job was made in a function that was full; returns its numbers of jobs."""
         found = [Step(0.0, 0, 0)]
         held: set[int] = set()
         known: set[int] = set()
@@ -208,7 +208,7 @@ class AdminJudge:
         return found
 
     def _limits_at(self, name: bytes, index: int, rank: int) -> list[int]:
-        """The limits that may have held in an entry: before it, in it, and behind it."""
+        """Return the limits that may have been in force in an entry: before, in and after it."""
         line = self.functions.of(name)
         before = [moment for moment in line if moment.entry < index][-1]
         now = [moment for moment in line if moment.entry <= index][-1]
@@ -217,7 +217,7 @@ class AdminJudge:
         return [limits[_class_of(rank)] for limits in known]
 
     def limits_refuse_what_they_should(self) -> None:
-        """Where a job was refused because of a limit, there were so many; and limits are set."""
+        """A job was refused by a limit only if the function was full; and limits are set."""
         for submission in self.submissions:
             if submission.refusal[1:] != (QUEUE_FULL,):
                 continue
@@ -235,14 +235,14 @@ class AdminJudge:
             if order.line != OK or not self._has_always(order, _is_there):
                 continue
             if not self._has(order, partial(_has_limits, order.limits)) and not any(
-                # In one entry behind it, which leaves no moment between (life 1083 at eb01da7).
+                # Replaced in the same entry, which leaves no moment between (life 1083 at eb01da7).
                 other.at_s <= order.until_s and order.at_s <= other.until_s
                 for other in self.orders["limit"]
                 if other is not order and other.subject == order.subject
             ):
                 raise Violation(f"its limits were not set: {order}")
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
 
     def uniques_are_true(self) -> None:
         """Linearizable: GET_STATUS_UNIQUE knows the jobs of all functions."""
@@ -264,7 +264,7 @@ class AdminJudge:
             if order.running and not any(_overlaps(order, _holds(story)) for story in there):
                 raise Violation(f"nobody had one of {there}: {order}")
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- look-ups ---------------------------------------------------------------------------------
 
     def _of(self, kind: str, name: bytes) -> list[Order]:
         return [order for order in self.orders[kind] if order.subject == name]
@@ -273,7 +273,7 @@ class AdminJudge:
         return (story for story in self.stories.values() if story.queue[1:] == name)
 
     def _has(self, order: Order, holds: Callable[[Moment], bool]) -> bool:
-        """Whether something held of a function at some moment of an order."""
+        """Whether a condition held for a function at some moment of an order."""
         return any(
             moment.at_s <= order.until_s and order.at_s <= end_s and holds(moment)
             for moment, end_s in self.functions.spans(order.subject)
@@ -283,7 +283,7 @@ class AdminJudge:
         return not self._has(order, lambda moment: not holds(moment))
 
     def _steps_of(self, order: Order, name: bytes) -> list[tuple[Step, float]]:
-        """The numbers of jobs that a function had during an order, and their ends."""
+        """Return the numbers of jobs that a function had during an order, and their ends."""
         steps = self.steps[name]
         ends = [step.at_s for step in steps[1:]]
         return [
@@ -294,7 +294,7 @@ class AdminJudge:
 
 
 def removed(orders: Iterable[Order], stories: dict[int, Story]) -> set[int]:
-    """The jobs that an administrator may have deleted: by OK, or by what was not answered."""
+    """Return the jobs that an administrator may have deleted: by OK, or without an answer."""
     found = [order for order in orders if order.kind in ("cancel", "drop") and order.may_be_done]
     jobs = set()
     for story in stories.values():
@@ -309,7 +309,7 @@ def removed(orders: Iterable[Order], stories: dict[int, Story]) -> set[int]:
 
 
 def _is_always(story: Story, order: Order) -> bool:
-    """Whether there was a job all the time from an order to its answer."""
+    """Whether a job existed during a whole order."""
     return story.born_s <= order.at_s and order.until_s < story.gone_s
 
 
@@ -322,7 +322,7 @@ def _overlaps(order: Order, spans: list[tuple[float, float]]) -> bool:
 
 
 def _holds(story: Story) -> list[tuple[float, float]]:
-    """When somebody had a job; to its end where it ended so."""
+    """Return the spans in which a worker held a job, until its end if it was held then."""
     found: list[tuple[float, float]] = []
     since_s = None
     for event in story.events:
@@ -335,7 +335,7 @@ def _holds(story: Story) -> list[tuple[float, float]]:
 
 
 def _ended_in_hands(story: Story) -> bool:
-    """Whether somebody had a job when it ended."""
+    """Whether a worker held a job when it ended."""
     held = False
     for event in story.events:
         if event.kind in GONE:
@@ -357,12 +357,12 @@ def _has_limits(limits: tuple[int, ...], moment: Moment) -> bool:
 
 
 def _limits_in(entry: bytes, function: bytes) -> list[Limits]:
-    """The limits that an entry sets; the next command of it may set others."""
+    """Return the limits that an entry sets, also those that its next command replaces."""
     *_, sections = c.decode_entry(entry)
     return [
         tuple(command[3:])
         for *_, commands in sections
         for command in commands
-        # What is no command stands for one of a later version.
+        # An invalid command stands for one of a later version.
         if is_command(command) and command[0] == c.LIMIT_QUEUE and command[2] == function
     ]

@@ -1,7 +1,7 @@
-"""Judging a queue that two protocols share: what a beanstalk client put and Gearman workers did.
+"""Judge a queue that two protocols share: what a beanstalk client put and Gearman workers did.
 
-What holds for all workers of Gearman is checked by the checks of `verdicts_gearman`; here are those
-that need to know both sides.
+What holds for all workers of Gearman is checked by `verdicts_gearman`; here are the checks that
+need both sides.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ class AliasJudge:
         self.bridge = bridge
         self.witness = witness
         self.workers = GearmanJudge(bridge.records, witness, lost_events)
-        # Whoever had a job with a time-out gave it that.
+        # Every worker that got a job with a time-out set it to this.
         for grant in bridge.records.grants:
             grant.ttr_s = TIMEOUT_S
         self.bodies = {job: body for job, body in witness.bodies.items() if body.startswith(MARK)}
@@ -35,7 +35,7 @@ class AliasJudge:
         }
 
     def all(self) -> None:
-        """Check everything. Raises Violation."""
+        """Check everything; raises Violation."""
         self.what_is_put_is_made_once()
         self.workers.no_two_workers_have_a_job()
         self.a_grant_is_one_worker_s()
@@ -44,7 +44,7 @@ class AliasJudge:
         self.a_peek_is_true()
 
     def what_is_put_is_made_once(self) -> None:
-        """An answered put is one job, an unanswered at most one; nothing is invented."""
+        """An answered put is one job, an unanswered one at most one; nothing is invented."""
         made: dict[bytes, int] = {}
         for job, body in self.bodies.items():
             if body in made:
@@ -95,7 +95,7 @@ class AliasJudge:
                     raise Violation(f"no worker ended job {job}: {event}")
 
     def no_job_is_lost(self) -> None:
-        """An acknowledged job was done, or has failed and is still there."""
+        """An acknowledged job was done, or has failed and still exists."""
         jobs = self.witness.machine.queue.jobs
         for put in self.bridge.puts:
             if not put.job or any(event.kind in GONE for event in self._events(put.job)):
@@ -105,7 +105,7 @@ class AliasJudge:
                 raise Violation(f"lost: {put} is {None if job is None else job.state}")
 
     def a_peek_is_true(self) -> None:
-        """Linearizable: what a worker has completed is gone for beanstalk; all else is there."""
+        """Linearizable: a job that a worker completed is gone for beanstalk; all others exist."""
         for look in self.bridge.looks:
             if look.word not in (b"FOUND", b"NOT_FOUND"):
                 continue
@@ -125,7 +125,7 @@ class AliasJudge:
             if look.word == b"FOUND" and any(done_s < look.at_s for done_s in done):
                 raise Violation(f"a worker had completed it: {look}")
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- look-ups ---------------------------------------------------------------------------------
 
     def _events(self, job: int) -> list[Event]:
         story = self.witness.stories.get(job)
@@ -136,5 +136,5 @@ class AliasJudge:
 
 
 def _kind(end: End) -> int:
-    """What an end does to a job that beanstalk has put."""
+    """Return the transition that an end makes of a job that beanstalk has put."""
     return q.FINISH if end.kind == p.WORK_COMPLETE else q.BURY

@@ -1,4 +1,4 @@
-"""Judging what administrators do to jobs by calls, while workers have them and leaders die.
+"""Judge what administrators do to jobs by calls, while workers hold them and leaders die.
 
 Each command is compared with the job as its events left it (`recount`), and each call with the
 commands that it became. The policies of queues are judged in `verdicts_policies`.
@@ -19,7 +19,7 @@ from tests.sim.recount import Happened, Known, Recount
 from tests.sim.retriers import MARK
 
 AT_REST: Final = frozenset({READY, DELAYED, BURIED})
-# By its action: the states that a job may have; the kinds of its events.
+# By action: the states from which it is allowed, and the kinds of its events.
 LEADS_FROM: Final = {
     a.DELETE: AT_REST | {RESERVED},
     a.KICK: frozenset({DELAYED, BURIED}),
@@ -48,7 +48,7 @@ NO_SESSION: Final = (e.NO_ORIGIN, 0, 0)
 
 
 class Change(NamedTuple):
-    """A CHANGE_JOB, and the job as it was then."""
+    """A CHANGE_JOB, and the job just before it."""
 
     deed: Deed
     job: int
@@ -57,24 +57,24 @@ class Change(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether it was."""
+        """Whether the change was made."""
         return bool(self.deed.result == c.OK)
 
 
 class ChangeJudge:
-    """The checks of one life; it reads along with a recount."""
+    """The checks of one life, fed by a recount."""
 
     def __init__(self, recount: Recount, orders: list[Order]) -> None:
         self.recount = recount
         self.orders = [order for order in orders if order.kind == "change"]
         self.changes: dict[Session, list[Change]] = defaultdict(list)
         self._deed: Deed | None = None
-        self._kinds: list[int] = []  # of the events that the present command has yet to have
+        self._kinds: list[int] = []  # of the events that the current command still has to emit
 
     # --- the log ----------------------------------------------------------------------------------
 
     def did(self, deed: Deed) -> None:
-        """A command of an administrator comes."""
+        """Check the result of an administrator's command."""
         self._must_be_done()
         if deed.command[0] != c.CHANGE_JOB:
             return
@@ -98,7 +98,7 @@ class ChangeJudge:
         self.changes[deed.session].append(change)
 
     def happened(self, event: Happened) -> None:
-        """An event comes: of the command before it, or of no administrator."""
+        """Check that an event belongs to the last command, or was caused by no administrator."""
         deed = self._deed
         if deed is None or not deed.first <= event.row.offset < deed.end:
             if event.reason == e.ADMIN:
@@ -134,7 +134,7 @@ class ChangeJudge:
     # --- the calls --------------------------------------------------------------------------------
 
     def ended(self) -> None:
-        """The life is over. Raises Violation."""
+        """Check the calls at the end of the life; raises Violation."""
         self._must_be_done()
         for order in self.orders:
             changes = [one for session in order.caller.sessions for one in self.changes[session]]
@@ -172,7 +172,7 @@ class ChangeJudge:
         return self.recount.witness.bodies[job]
 
     def _counts_are_true(self, order: Order, changes: list[Change]) -> None:
-        """What is reported is what was done, while the call went on."""
+        """Check that the reported numbers are those of the changes made during the call."""
         request, reply = order.request, order.reply
         if request.dry_run:
             return
@@ -191,7 +191,7 @@ class ChangeJudge:
             raise Violation(f"other jobs were changed, {changes}: {order}")
 
     def _none_was_missed(self, order: Order, changes: list[Change]) -> None:
-        """A job that fits all the time of a call for all of them is changed by it."""
+        """Check that a call for all jobs changed each job that matched during the whole call."""
         request = order.request
         if request.job_ids or request.count_max or request.dry_run or order.reply.stopped_by:
             return

@@ -1,7 +1,7 @@
-"""Judging what Gearman's clients saw against what was committed.
+"""Judge what Gearman's clients saw against what was committed.
 
-Every check is named after a promise. What holds for the jobs of all protocols (time-outs that are
-not early, equal nodes) is checked by the witness; liveness is in `storm`.
+Every check is named after a guarantee. What holds for the jobs of all protocols (no early
+time-outs, equal nodes) is checked by the witness; liveness is in `storm`.
 """
 
 from collections import defaultdict
@@ -29,9 +29,9 @@ class GearmanJudge:
     def __init__(self, records: Records, witness: Witness, lost_events: set[str]) -> None:
         self.records = records
         self.witness = witness
-        # Nodes that took a snapshot: what NOTIFY said in between did not reach their clients.
+        # Nodes that loaded a snapshot: NOTIFYs that it skipped did not reach their clients.
         self.lost_events = lost_events
-        # But for the jobs of a function that beanstalk shares: see `verdicts_aliases`.
+        # Without the jobs of a function shared with beanstalk: see `verdicts_aliases`.
         stories = witness.stories.of(GEARMAN_PREFIX)
         self.stories = {story.job: story for story in stories if story.queue != ALIASED}
         self.downs: dict[tuple[int, int], float] = {}
@@ -40,11 +40,11 @@ class GearmanJudge:
         self.grants: dict[int, list[Grant]] = defaultdict(list)
         for grant in records.grants:
             self.grants[grant.number].append(grant)
-        # By an administrator.
+        # Jobs that an administrator may have deleted.
         self.removed = removed(records.orders, self.stories)
 
     def all(self) -> None:
-        """Check everything. Raises Violation."""
+        """Check everything; raises Violation."""
         self.handles_are_those_of_the_jobs()
         self.what_is_submitted_is_made_once()
         self.equal_jobs_have_one_handle()
@@ -105,7 +105,7 @@ class GearmanJudge:
                 raise Violation(f"it has the handle of another one: {submission} {story}")
 
     def equal_jobs_have_one_handle(self) -> None:
-        """Of two jobs of one function and unique, the first has ended before there is another."""
+        """The first of two jobs with one function and unique id ends before the second is made."""
         newest: dict[bytes, Story] = {}
         for story in self.stories.values():
             before = newest.get(story.external_id) if story.external_id else None
@@ -114,7 +114,7 @@ class GearmanJudge:
             newest[story.external_id] = story
 
     def a_background_job_is_not_lost(self) -> None:
-        """An acknowledged background job ends by a worker that says so, or it is still there."""
+        """An acknowledged background job ends by a worker's packet, or still exists."""
         known = self.witness.machine.queue.jobs
         for submission in self.records.submissions:
             if submission.created_s is None or not submission.background:
@@ -127,7 +127,7 @@ class GearmanJudge:
                 raise Violation(f"lost: {submission} {story}")
 
     def nobody_waits_for_an_abandoned_job(self) -> None:
-        """A job that no background submission made, and that nobody waits for, is forgotten."""
+        """A job without a background submission is forgotten when no client waits for it."""
         machine = self.witness.machine
         here = {
             session.serial
@@ -145,25 +145,25 @@ class GearmanJudge:
     # --- workers ----------------------------------------------------------------------------------
 
     def a_grant_is_one_worker_s(self) -> None:
-        """Every job given out was reserved for this session, and no reservation serves twice."""
+        """Every job given out was reserved for this session, and no reservation is used twice."""
         used: set[int] = set()
         for grant in sorted(self.records.grants, key=lambda grant: grant.at_s):
             if not uses_a_reservation(grant, self.stories[grant.number].events, used):
                 raise Violation(f"it was not reserved: {grant}")
 
     def no_two_workers_have_a_job(self) -> None:
-        """From what workers have seen: nobody gets a job that another one surely has."""
+        """No worker gets a job that another worker certainly holds, by what workers saw."""
         for grants in self.grants.values():
             grants.sort(key=lambda grant: grant.at_s)
             for place, grant in enumerate(grants):
                 if grant.given_up_s is not None and grant.given_up_s <= grant.at_s:
-                    continue  # it was given up on its way, and may arrive after the next one's
+                    continue  # given up in flight, so it may arrive after the next grant
                 for earlier in grants[:place]:
                     if grant.at_s < self.has_until_s(earlier):
                         raise Violation(f"two have it: {earlier} and {grant}")
 
     def has_until_s(self, grant: Grant) -> float:
-        """How long a worker had a job at least, as far as that is sure."""
+        """Return until when a worker certainly held a job."""
         until_s = [
             self._stays_until_s(grant.visit),
             FOREVER_S if grant.given_up_s is None else grant.given_up_s,
@@ -179,13 +179,13 @@ class GearmanJudge:
         return min(end_s, self.downs.get((who.place, who.incarnation), FOREVER_S))
 
     def what_comes_back_goes_to_the_end(self) -> None:
-        """Of the jobs of one queue and rank, the one is first that has waited for longest."""
+        """Among the jobs of one queue and rank, the one that has waited longest comes first."""
         events = sorted(
             ((event.index, event.place), story.job, event)
             for story in self.stories.values()
             for event in story.events
         )
-        # By queue and rank: the ready jobs, by when they were made or came back.
+        # By queue and rank: the ready jobs, with the events that made or returned them.
         ready: dict[tuple[bytes, int], dict[int, tuple[int, int]]] = defaultdict(dict)
         since: dict[int, tuple[int, int]] = {}
         reserved: set[int] = set()
@@ -207,7 +207,7 @@ class GearmanJudge:
                 line.pop(job, None)
 
     def an_end_counts_once(self) -> None:
-        """A job ends by one worker, which had it; a second end is refused."""
+        """A job is ended by one worker, its holder; a second end is refused."""
         accepted: dict[int, list[Grant]] = defaultdict(list)
         for grant in self.records.grants:
             story = self.stories[grant.number]
@@ -235,9 +235,9 @@ class GearmanJudge:
                 raise Violation(f"no worker ended it so: {story}")
 
     def is_swallowed(self, grant: Grant, end: End) -> bool:
-        """Whether the worker ended a job by an exception before it knew that it has it again.
+        """Whether a worker sent an exception before it learned that it holds the job again.
 
-        The node read the exception behind the GRAB_JOB, and swallows what is said next.
+        The node read the exception after the GRAB_JOB, and ignores the worker's next end.
         """
         return end.kind != p.WORK_EXCEPTION and any(
             earlier.visit is grant.visit
@@ -248,10 +248,10 @@ class GearmanJudge:
         )
 
     def what_is_said_is_told(self) -> None:
-        """Nothing that a worker says of its job is lost, but for a status that has a later one."""
+        """No packet of a worker about its job is lost, but a later status may replace one."""
         for grant in self.records.grants:
             told = [_packet(one, True) for one in self.stories[grant.number].told]
-            # A worker that got the job again may say a later one in its next turn (life 2970).
+            # A worker that got the job again may send a later status in its next turn (life 2970).
             statuses = [
                 end
                 for one in self.grants[grant.number]
@@ -259,9 +259,9 @@ class GearmanJudge:
                 for end in one.news
                 if end.kind == p.WORK_STATUS
             ]
-            # A status that takes the place of an earlier one has that one's answer: once one is
-            # refused, or may have been, no answer says what became of the later ones (lives 2213
-            # at 14236a9 and 2270 at 21e0e82).
+            # A status that replaces an earlier one has that one's answer: once a status is
+            # refused, or may have been, no answer tells the fate of the later ones (lives 2213 at
+            # 14236a9 and 2270 at 21e0e82).
             refused = any(not end.accepted for end in statuses)
             for end in grant.news:
                 if not end.accepted:
@@ -274,7 +274,7 @@ class GearmanJudge:
     # --- what is pushed ---------------------------------------------------------------------------
 
     def each_client_hears_what_happened(self) -> None:
-        """Everything in order, once, from the submission to the end."""
+        """A client hears everything in order, once, from the submission to the end."""
         foreground: dict[tuple[int, bytes], list[Submission]] = defaultdict(list)
         for submission in self.records.submissions:
             if submission.created_s is not None and not submission.background:
@@ -293,7 +293,7 @@ class GearmanJudge:
         happened = [_packet(told, first.exceptions) for told in story.told]
         found = [(one.kind, one.data) for one in heard]
         assert first.created_s is not None
-        # It was attached at some moment before it heard of it.
+        # The client was attached at some moment before the JOB_CREATED.
         latest = sum(told.at_s < first.created_s for told in story.told)
         starts = [
             start for start in range(latest + 1) if happened[start : start + len(found)] == found
@@ -308,7 +308,7 @@ class GearmanJudge:
             raise Violation(f"it never heard of the end: {first} heard {found} of {story}")
 
     def a_status_is_true(self) -> None:
-        """Linearizable: GET_STATUS knows the jobs that there are."""
+        """Linearizable: GET_STATUS knows the jobs that exist."""
         for status in self.records.statuses:
             story = self.stories.get(int(status.handle.rpartition(b":")[2]))
             if story is None:
@@ -320,9 +320,9 @@ class GearmanJudge:
 
 
 def uses_a_reservation(grant: Grant, events: list[Event], used: set[int]) -> bool:
-    """Whether one of a job's events reserved it for the worker that got it, and for no grant yet.
+    """Whether an unused event reserved a job for the worker that got it.
 
-    The event is noted among those that are used.
+    The event is added to those that are used.
     """
     session = _session(grant)
     for event in events:
@@ -339,7 +339,7 @@ def _session(grant: Grant) -> tuple[int, int, int]:
 
 
 def _holder(story: Story, end: Told) -> tuple[int, int, int] | None:
-    """The session that had a job when it ended."""
+    """Return the session that held a job when it ended."""
     found = None
     for event in story.events:
         if event.index > end.entry:
@@ -352,13 +352,13 @@ def _holder(story: Story, end: Told) -> tuple[int, int, int] | None:
 
 
 def _is_end(told: Told, end: End) -> bool:
-    """Whether an effect may be what a worker said."""
+    """Whether an effect may come from a worker's packet."""
     kind = effects.DONE if end.kind == p.WORK_COMPLETE else effects.FAILED
     return told[:2] == (kind, end.data)
 
 
 def _packet(told: Told, exceptions: bool) -> tuple[int, tuple[bytes, ...]]:
-    """The packet that an effect is to a client."""
+    """Return the packet in which a client hears of an effect."""
     kind, data = told[:2]
     if kind == effects.PROGRESS:
         return p.WORK_STATUS, tuple(data.split(b"\0"))

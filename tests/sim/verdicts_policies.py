@@ -1,8 +1,8 @@
-"""Judging policies of queues: jobs that came back too often, and what their clients were told.
+"""Judge policies of queues: jobs that came back too often, and the answers to their clients.
 
-Which policy counts, and how many attempts a job has had, is computed here from the log's commands
-and events alone (`recount`). What administrators do to single jobs is judged in `verdicts_changes`,
-what the other rules of policies do in `verdicts_rules` and `verdicts_rates`.
+The policy in force and the number of attempts of a job are computed here from the log's commands
+and events alone (`recount`). Administrators' changes of single jobs are judged in
+`verdicts_changes`, the other rules of policies in `verdicts_rules` and `verdicts_rates`.
 """
 
 from collections import defaultdict
@@ -17,9 +17,9 @@ from tests.sim.overseers import Order
 from tests.sim.recount import Happened, Known, Recount
 from tests.sim.retriers import MARK, TUBES, Request
 
-# How a reservation ends without an end of its job.
+# Kinds of events that end a reservation and not the job.
 COMES_BACK: Final = frozenset({e.RELEASED, e.RETURNED, e.TIMED_OUT})
-# What an answered request of a worker has done.
+# Kinds of events that an answered request of a worker caused.
 EFFECTS: Final = {
     b"DELETED": (e.DELETED,),
     b"BURIED": (e.BURIED,),
@@ -31,19 +31,19 @@ LOST: Final = frozenset({e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING})
 
 
 class Attempts:
-    """What a policy knows of a job."""
+    """The attempts of a job as a policy counts them."""
 
     __slots__ = ("given", "noted", "policies", "untouched")
 
     def __init__(self) -> None:
-        self.given = 0  # how often since it was put, or taken out last
-        self.noted: tuple[bytes, int] | None = None  # queue and reservations, when it was
-        self.policies = 0  # how many changes of policies there had been then
-        self.untouched = True  # it only was given out and came back since
+        self.given = 0  # times given out since it was put or last taken out
+        self.noted: tuple[bytes, int] | None = None  # queue and reservations then
+        self.policies = 0  # the number of changes of policies until then
+        self.untouched = True  # since then it was only given out and returned
 
 
 class Came(NamedTuple):
-    """An event of one of these jobs, for what clients were told."""
+    """An event of one of these jobs, to be compared with answers."""
 
     kind: int
     session: Session
@@ -51,7 +51,7 @@ class Came(NamedTuple):
 
 
 class PolicyJudge:
-    """The checks of one life; it reads along with a recount."""
+    """The checks of one life, fed by a recount."""
 
     def __init__(self, recount: Recount, orders: list[Order], requests: list[Request]) -> None:
         self.recount = recount
@@ -64,8 +64,8 @@ class PolicyJudge:
         self.causes: dict[int, frozenset[int]] = {}
         self.came: dict[int, list[Came]] = defaultdict(list)
         self.deeds: dict[Session, Deed] = {}
-        self.taken = 0  # jobs out of their queues
-        self._arrives: tuple[int, bytes] | None = None  # a job that leaves its queue; and where to
+        self.taken = 0  # jobs taken out of their queues
+        self._arrives: tuple[int, bytes] | None = None  # the job between two queues, and its target
         self._downs: dict[tuple[int, int], float] = {}
         for place, incarnation, at_s in recount.witness.downs:
             self._downs.setdefault((place, incarnation), at_s)
@@ -73,7 +73,7 @@ class PolicyJudge:
     # --- the log ----------------------------------------------------------------------------------
 
     def did(self, deed: Deed) -> None:
-        """A command of an administrator comes."""
+        """Check the result of an administrator's command."""
         code, _, pattern = deed.command[:3]
         if code not in (c.SET_POLICY, c.DROP_POLICY):
             return
@@ -88,19 +88,19 @@ class PolicyJudge:
         self.deeds[deed.session] = deed
 
     def policy(self, queue: bytes) -> tuple[Any, ...] | None:
-        """What counts for a queue: its own policy, else that of the longest beginning."""
+        """Return the policy in force for a queue: its own, or that of the longest prefix."""
         fits = [one for one in self.policies if one[-1:] == b"*" and queue.startswith(one[:-1])]
         if queue in self.policies:
             fits = [queue]
         return self.policies[max(fits, key=len)] if fits else None
 
     def limit(self, queue: bytes) -> tuple[int, bytes] | None:
-        """How often a job of a queue is given out, and its dead queue; None without a limit."""
+        """Return the attempts of a queue's jobs and its dead queue; None without a limit."""
         counts = self.policy(queue)
         return counts[:2] if counts is not None and counts[0] else None
 
     def happened(self, event: Happened) -> None:
-        """An event comes, and is not counted yet."""
+        """Check an event that the recount has not counted yet."""
         known, mine = self.recount.jobs[event.job], self.attempts[event.job]
         if self._arrives is not None:
             self._come_in(known, event)
@@ -133,7 +133,7 @@ class PolicyJudge:
             raise Violation(f"job {best} is to come first: {event}")
 
     def _take_out(self, known: Known, mine: Attempts, event: Happened) -> None:
-        """A policy buries a job or moves it: its queue's, after so many attempts, and no other."""
+        """Check that a policy took a job out of its own queue after its attempts, and rightly."""
         counts = self.limit(known.queue)
         if event.before != RESERVED or counts is None or mine.given < counts[0]:
             raise Violation(f"given out {mine.given} times, its policy is {counts}: {event}")
@@ -152,7 +152,7 @@ class PolicyJudge:
         self.notes[event.job] = None
 
     def _cause(self, known: Known, event: Happened) -> frozenset[int]:
-        """How its last attempt ended, as far as that can be told."""
+        """Return the possible reasons for which its last attempt ended."""
         if event.timeouts != known.timeouts:
             return frozenset({e.TTR})
         if event.releases != known.releases:
@@ -169,7 +169,7 @@ class PolicyJudge:
     # --- the end ----------------------------------------------------------------------------------
 
     def ended(self) -> None:
-        """The life is over. Raises Violation."""
+        """Check the notes and answers at the end of the life; raises Violation."""
         if self._arrives is not None:
             raise Violation(f"it never arrived: {self._arrives}")
         self._notes_are_kept()
@@ -180,7 +180,7 @@ class PolicyJudge:
                 self._what_was_told_is_true(request)
 
     def _notes_are_kept(self) -> None:
-        """Each job has the note of the last time, and none is left of jobs that are gone."""
+        """Check that each job has its latest note, and that jobs that are gone have none."""
         policies = self.recount.witness.machine.queue.policies
         found = [(job, (note.queue, note.reserves)) for job, note in policies.notes.items()]
         wanted = [(job, self.attempts[job].noted) for job in self.notes]

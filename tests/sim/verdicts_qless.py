@@ -1,7 +1,7 @@
-"""Judging what clients of qless saw against the calls that were committed, in the order of the log.
+"""Judge what clients of qless saw against the calls that were committed, in the order of the log.
 
-Every check is named after a promise. `QlessJudge` compares replies and messages with what was
-committed; `Following` follows the jobs through the calls by rules of its own.
+Every check is named after a guarantee. `QlessJudge` compares replies and messages with what was
+committed; `Following` follows the jobs through the calls by independent rules.
 """
 
 import json
@@ -24,7 +24,7 @@ _FLOAT: Final = Struct("<d")
 _BITS: Final = Struct("<Q")
 # Refusals of the client's node: the call is certainly not done.
 NOT_CALLED: Final = (b"no majority of the nodes", b"this node is draining")
-# The same, or a refusal of the machine.
+# May come from the client's node, like these, or from the machine.
 NO_ROOM: Final = b"a limit of the cluster is reached"
 READS: Final = frozenset({b"get"})
 PREFIX: Final = b"ql:"
@@ -43,13 +43,13 @@ class QlessJudge:
         self.notes = notes
         self.witness = witness
         self.loads = loads
-        # By places and incarnations of nodes: since when each hands out no job, because it stops.
+        # By place and incarnation: the time from which a stopping node hands out no job.
         self.leaves = leaves
         self.made: dict[tuple[Session, int], Made] = {}
         self.following = Following()
 
     def all(self) -> None:
-        """Check everything. Raises Violation."""
+        """Check everything; raises Violation."""
         self.no_call_is_made_twice()
         self.what_is_answered_was_made()
         for made in self.witness.calls.made:
@@ -62,7 +62,7 @@ class QlessJudge:
     # --- replies ----------------------------------------------------------------------------------
 
     def no_call_is_made_twice(self) -> None:
-        """A call stands in the log once, and only if somebody made it."""
+        """A call is in the log once, and only if a client made it."""
         asked = {request.bits for request in self.notes.requests}
         for made in self.witness.calls.made:
             key = (made.session, made.bits)
@@ -73,7 +73,7 @@ class QlessJudge:
             self.made[key] = made
 
     def what_is_answered_was_made(self) -> None:
-        """The reply is that of the call, which was made between question and answer."""
+        """A reply has the result of its call, which was committed between request and reply."""
         for request in self.notes.requests:
             if request.done_s is None or request.name in READS:
                 continue
@@ -98,7 +98,7 @@ class QlessJudge:
                 raise Violation(f"answered otherwise: {request!r} {made}")
 
     def what_is_read_was_so(self) -> None:
-        """Linearizable: a job that is there from before until after is found, and only such."""
+        """Linearizable: `get` finds a job that exists during the whole call, and no other."""
         for request in self.notes.requests:
             if request.name != b"get" or request.done_s is None:
                 continue
@@ -115,7 +115,7 @@ class QlessJudge:
     # --- messages ---------------------------------------------------------------------------------
 
     def messages_come_once_and_in_order(self, heard: Heard) -> None:
-        """A connection hears all that is published, in the order of the log, from some moment on.
+        """A connection hears every message, in the order of the log, from some moment on.
 
         It may miss some while its node loads a snapshot.
         """
@@ -135,7 +135,7 @@ class QlessJudge:
             )
         if not heard.is_open or not heard.at_s:
             return
-        # What was committed before it need not be heard.
+        # Messages committed before the subscription need not be heard.
         since_s = max([heard.at_s, *loads])
         for at_s, (channel, what) in published[max(ends) :]:
             if at_s > since_s:
@@ -145,7 +145,7 @@ class QlessJudge:
 def _match(
     log: list[tuple[bytes, Any]], start: int, told: list[tuple[bytes, Any]], jumps: bool
 ) -> int | None:
-    """Where messages end that begin at a place of all messages; None if they differ."""
+    """Return the end of messages that begin at a place of the log; None if they differ."""
     place = start
     for message in told:
         while jumps and place > start and place < len(log) and log[place] != message:
@@ -157,25 +157,25 @@ def _match(
 
 
 def _plain(what: "bytes | Iterable[tuple[bytes, bytes | None]]") -> Any:
-    """A message of the log, to be compared: text, or a dictionary."""
+    """Return a message of the log in comparable form: text, or a dictionary."""
     if isinstance(what, bytes):
         return what.decode()
     return {key.decode(): False if value is None else value.decode() for key, value in what}
 
 
 def _content(what: bytes) -> Any:
-    """A message as it was received, to be compared."""
+    """Return a received message in comparable form."""
     return json.loads(what) if what[:1] == b"{" else what.decode()
 
 
 def _decoded(made: Made) -> tuple[float, tuple[Any, ...]]:
-    """The client's time and the arguments of a call."""
+    """Return the client's time and the arguments of a call."""
     now: float = _FLOAT.unpack(_BITS.pack(made.bits))[0]
     return now, msgpack.unpackb(made.args, use_list=False)
 
 
 def _says(request: Request, made: Made) -> bool:
-    """Whether a reply is that of a result."""
+    """Whether a reply has the result of a call."""
     code, value = made.result
     reply: Any = request.reply
     if code != q.OK or isinstance(reply, Error):
@@ -205,5 +205,5 @@ def _says(request: Request, made: Made) -> bool:
 
 
 def _whole(number: float) -> float:
-    """A number as JSON shows it: with 14 digits."""
+    """Return a number as JSON shows it, with 14 digits."""
     return float(f"{number:.14g}")

@@ -1,8 +1,8 @@
-"""Judging rates of delivery: no more jobs than a policy allows, and none that waits without need.
+"""Judge rates of delivery: no more jobs than a policy allows, and no needless waits.
 
-Belongs here: when a queue had a token, by the deliveries before, and which waits ended or went on
-beside a job that could be had. A rate is judged by its definition, over every stretch of time
-between two deliveries, and not by buckets as the product counts.
+Belongs here: when a queue had a token, by its earlier deliveries, and which waits ended or went on
+beside an available job. A rate is judged by its definition, over every interval between two
+deliveries, and not by token buckets as the product counts.
 """
 
 from bisect import bisect_left
@@ -21,13 +21,13 @@ from tests.sim.verdicts_policies import PolicyJudge
 from tests.sim.verdicts_rules import Rules
 
 RESERVE: Final = "reserve-with-timeout"
-# While nothing goes wrong, a worker gets a job so long after both are there: some messages and
+# Without faults a worker gets a job within this time after both are there: some messages and
 # entries on the slowest network of a life.
 LATE_S: Final = 0.3
 
 
 class Span(NamedTuple):
-    """A time, in true seconds."""
+    """A span of time, in true seconds."""
 
     from_s: float
     to_s: float
@@ -37,23 +37,23 @@ class Span(NamedTuple):
         return self.from_s <= request.at_s and request.done_s < self.to_s
 
     def touches(self, request: Request) -> bool:
-        """Whether a part of it lies in the time of a request."""
+        """Whether it overlaps a request."""
         return self.from_s <= request.done_s and request.at_s <= self.to_s
 
 
 class Line:
-    """The deliveries of one queue, as long as its rate is the same."""
+    """The deliveries of one queue while its rate is the same."""
 
     def __init__(self, rate: int, period_us: int) -> None:
         self.rate = rate
         self.period_us = period_us
         self.times_us: list[int] = []
-        self.taken_s: list[float] = []  # since when each may count as given out
+        self.taken_s: list[float] = []  # from when each may count as given out
 
     def free_us(self) -> int:
-        """When one more job may be given out: it is allowed in every stretch of time until then.
+        """Return the time from which one more delivery is allowed in every interval before it.
 
-        In a stretch that begins with a delivery, that is `rate` jobs and `rate` in each period.
+        An interval that begins with a delivery allows `rate` jobs, and `rate` more in each period.
         """
         count = len(self.times_us) + 1
         free_us = 0
@@ -64,7 +64,7 @@ class Line:
 
 
 class Gift(NamedTuple):
-    """A job that a worker got, and since when it could have been given."""
+    """A job that a worker got, and since when it could have been given out."""
 
     event: Happened
     request: Request
@@ -72,7 +72,7 @@ class Gift(NamedTuple):
 
 
 class RateJudge:
-    """The checks of one life; it reads along with a recount, behind a judge of its policies."""
+    """The checks of one life, fed by a recount, after the judge of its policies."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class RateJudge:
         leaves: dict[tuple[int, int], float],
     ) -> None:
         self.recount = recount
-        self.leaves = leaves  # when nodes were told to stop: they hand out no job from then on
+        self.leaves = leaves  # when nodes were told to stop: they give out no job from then on
         self.policies = policies
         self.counts: Counter[str] = Counter()
         self.waits = [request for request in requests if request.kind == RESERVE]
@@ -90,7 +90,7 @@ class RateJudge:
         self.spent: dict[bytes, list[Span]] = defaultdict(list)
         self.gifts: list[Gift] = []
         self._lines = {queue: Line(0, 0) for queue in TUBES}
-        self._since_s: dict[int, float] = {}  # jobs that are ready
+        self._since_s: dict[int, float] = {}  # since when jobs are ready
         self._waits_of: dict[Session, list[Request]] = defaultdict(list)
         for request in self.waits:
             self._waits_of[request.session].append(request)
@@ -100,7 +100,7 @@ class RateJudge:
     # --- the log ----------------------------------------------------------------------------------
 
     def did(self, deed: Deed) -> None:
-        """A command of an administrator comes: a queue with another rate begins with all of it."""
+        """Take an administrator's command: a queue with a new rate begins with its full burst."""
         if deed.command[0] not in (c.SET_POLICY, c.DROP_POLICY):
             return
         for queue, line in self._lines.items():
@@ -113,7 +113,7 @@ class RateJudge:
                 spans[-1] = spans[-1]._replace(to_s=max(spans[-1].from_s, deed.at_s))
 
     def happened(self, event: Happened) -> None:
-        """An event comes, and is not counted yet."""
+        """Take an event that the recount has not counted yet."""
         queue = event.row.tube
         if queue not in TUBES:
             return
@@ -123,7 +123,7 @@ class RateJudge:
             self._since_s[event.job] = event.at_s
 
     def _leaves(self, event: Happened) -> None:
-        """A ready job is given out, or goes in another way."""
+        """Take an event by which a job stops being ready."""
         queue, to_s = event.row.tube, event.at_s
         since_s = self._since_s.pop(event.job)
         if event.kind == e.RESERVED:
@@ -153,7 +153,7 @@ class RateJudge:
             self.spent[queue].append(Span(from_s, self._seen_s(free_us)))
 
     def _seen_s(self, time_us: int) -> float:
-        """When a cluster time was reached: its first entry was applied."""
+        """Return when a cluster time was reached: when its first entry was applied."""
         place = bisect_left(self._times_us, time_us)
         if place == len(self._times_us):
             return FOREVER_S
@@ -162,7 +162,7 @@ class RateJudge:
     # --- the end ----------------------------------------------------------------------------------
 
     def ended(self, undisturbed: bool) -> None:
-        """The life is over; nothing went wrong in it or it did. Raises Violation."""
+        """Check the waits at the end, `undisturbed`: of a life without faults; raises Violation."""
         for job, since_s in self._since_s.items():
             self.ready[self.recount.jobs[job].queue].append(Span(since_s, FOREVER_S))
         for request in self.waits:
@@ -176,7 +176,7 @@ class RateJudge:
                 raise Violation(f"given {late_s:.3f} s late: {gift.event} to {gift.request}")
 
     def _there_was_nothing(self, request: Request) -> None:
-        """A wait does not end beside a job that its queue may give out all the time."""
+        """Check that a wait did not end beside a job that its queue could give out all the time."""
         for queue in request.watched:
             if any(span.touches(request) for span in self.spent[queue]):
                 continue

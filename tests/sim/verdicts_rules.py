@@ -1,8 +1,8 @@
-"""Judging the rules of policies for puts and for jobs at rest: limits, defaults, retention, equals.
+"""Judge the rules of policies for puts and for jobs at rest: limits, defaults, retention, equals.
 
-Belongs here: what each put must become by the policy that counted at its place in the log, and when
-a job that is buried or delayed has to go. The jobs of a queue, and which are ready, are counted by
-events alone; nothing of the product's arithmetic is used. Rates are judged in `verdicts_rates`,
+Belongs here: the required result of each put under the policy in force at its place in the log, and
+when a buried or delayed job has to be deleted. The jobs of a queue, and which are ready, are
+counted by events alone, without the product's arithmetic. Rates are judged in `verdicts_rates`,
 attempts in `verdicts_policies`.
 """
 
@@ -23,17 +23,17 @@ from tests.sim.retriers import MARK, NO_TTR, TUBES, Request
 from tests.sim.verdicts_policies import PolicyJudge
 
 SECOND_US: Final = 1_000_000
-# In a command: how many seconds are usual where a client gave no TTR, by its protocol; and that it
+# Values in a command for a client that gave no TTR, negated seconds by protocol, and for one that
 # gave no priority.
 USUAL_TTR_S: Final = {"beanstalk": -1, "grpc": -60}
 NO_PRIORITY: Final = -1
-# So long after its time a job may be there still, when nothing else makes cluster time go on.
+# A job may exist for this long after its time if nothing else advances cluster time.
 LATE_US: Final = SECOND_US
 IS_GONE: Final = frozenset({GONE, e.MOVING})
 
 
 class Rules(NamedTuple):
-    """A policy, in the order of the fields of its command."""
+    """A policy, in the order of its command's fields."""
 
     attempts_max: int = 0
     dead: bytes = b""
@@ -50,23 +50,23 @@ class Rules(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """A job that is buried or delayed, by cluster time: when it goes and is due; 0 for never."""
+    """A job that is buried or delayed: its deletion and due time in cluster time; 0 for never."""
 
     gone_us: int
     due_us: int
 
 
 class Put(NamedTuple):
-    """The command of a put, and what counted for its queue then."""
+    """The command of a put, and the rules of its queue then."""
 
     deed: Deed
     rules: Rules
 
     def is_of(self, fields: tuple[Any, ...], protocol: str) -> bool:
-        """Whether it is what a client asked for: queue, priority, delay, TTR and body.
+        """Whether it is the put that a client sent: queue, priority, delay, TTR and body.
 
-        A node that knows of no policies yet fills in itself what a client left out. It may not miss
-        one that has another number.
+        A node that knows of no policies yet fills in what the client left out. It must not do so
+        if a policy has another value.
         """
         queue, priority, delay_s, ttr_s, body = self.deed.command[2:7]
         wanted = list(fields)
@@ -80,7 +80,7 @@ class Put(NamedTuple):
 
 
 class Due(NamedTuple):
-    """An event that the present put has yet to have."""
+    """An event that the current put still has to emit."""
 
     kind: int
     reason: int
@@ -88,7 +88,7 @@ class Due(NamedTuple):
 
 
 class RuleJudge:
-    """The checks of one life; it reads along with a recount, behind a judge of its policies."""
+    """The checks of one life, fed by a recount, after the judge of its policies."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class RuleJudge:
         self.policies = policies
         self.orders = [order for order in orders if order.kind == "put"]
         self.requests = [request for request in requests if request.kind == "put"]
-        self.counts: Counter[str] = Counter()  # how often each rule bit
+        self.counts: Counter[str] = Counter()  # how often each rule took effect
         self.puts: dict[Session, list[Put]] = defaultdict(list)
         self.jobs: Counter[bytes] = Counter()  # by queue
         self.bytes: Counter[bytes] = Counter()
         self.rests: dict[int, Rest] = {}
         self._sizes: dict[int, int] = {}
-        self._equals: dict[tuple[bytes, int, bytes], tuple[int, int]] = {}  # when put, its job
+        self._equals: dict[tuple[bytes, int, bytes], tuple[int, int]] = {}  # put when, its job
         self._keys: dict[bytes, int] = {}
         self._deed: Deed | None = None  # the newest command
         self._due: list[Due] = []
@@ -115,13 +115,13 @@ class RuleJudge:
         self._indexes, self._times_us = list(times_us), list(times_us.values())
 
     def rules(self, queue: bytes) -> Rules:
-        """What counts for a queue now."""
+        """Return the rules in force for a queue."""
         return Rules(*(self.policies.policy(queue) or ()))
 
     # --- puts -------------------------------------------------------------------------------------
 
     def did(self, deed: Deed) -> None:
-        """A command comes."""
+        """Check a command."""
         self._must_be_done()
         self._deed = deed
         if deed.command[0] not in PUTS or not deed.command[6].startswith(MARK):
@@ -133,7 +133,7 @@ class RuleJudge:
             raise Violation(f"it is to have the events {self._due}: {deed}")
 
     def _judge_put(self, deed: Deed, key: bytes) -> list[Due]:
-        """Compare what a put says with what it is to say; returns the events that it is to have."""
+        """Check the result of a put; returns the events that it must emit."""
         _, _, queue, _, _, _, body = deed.command[:7]
         rules = self.rules(queue)
         equal = (queue, rules.unique_window_us, body)
@@ -150,7 +150,7 @@ class RuleJudge:
                 self._keys[key] = known
             return []
         if deed.result == c.OUT_OF_MEMORY:
-            return []  # no disk has room, whatever the queue has
+            return []  # a disk is full, whatever the queue has
         drops = self._drops(rules, queue, len(body))
         if drops is None:
             if deed.result != c.FULL:
@@ -169,7 +169,7 @@ class RuleJudge:
         return [*(Due(e.DELETED, e.QUEUE_FULL, dropped) for dropped in drops), made]
 
     def _drops(self, rules: Rules, queue: bytes, size: int) -> list[int] | None:
-        """The jobs that go for one more of a size, the oldest ready ones; None if it is refused."""
+        """Return the jobs dropped for one more of a size, oldest first; None if it is refused."""
         count, total = self.jobs[queue], self.bytes[queue]
         if 0 < rules.bytes_max < size:
             return None
@@ -196,7 +196,7 @@ class RuleJudge:
     # --- events -----------------------------------------------------------------------------------
 
     def happened(self, event: Happened) -> None:
-        """An event comes, and is not counted yet."""
+        """Check an event that the recount has not counted yet."""
         if event.row.tube not in TUBES:
             return
         known = self.recount.jobs[event.job]
@@ -217,7 +217,7 @@ class RuleJudge:
         return deed is not None and deed.first <= event.row.offset < deed.end
 
     def _has_what_was_left_out(self, event: Happened) -> None:
-        """A job has the numbers of its put, and those of its policy where there are none."""
+        """Check that a job has the values of its put, or of its policy where it gave none."""
         assert self._deed is not None
         _, _, queue, priority, delay_s, ttr_s, body = self._deed.command[:7]
         rules = self.rules(queue)
@@ -233,7 +233,7 @@ class RuleJudge:
             raise Violation(f"it has {found}, and is to have {wanted}: {event}, {rules}")
 
     def _time_is_up(self, event: Happened) -> None:
-        """What time does to a job comes in the first entry of that time, and nothing after it."""
+        """Check that a timed change comes in the first entry of its time, and nothing after it."""
         rest = self.rests.get(event.job, Rest(0, 0))
         if event.reason == e.RETENTION:
             if event.kind != e.DELETED or event.before not in (BURIED, DELAYED):
@@ -255,12 +255,12 @@ class RuleJudge:
             raise Violation(f"its time was {time_us}, of entry {first}: {event}")
 
     def _rest(self, known: Known, event: Happened) -> None:
-        """A job is buried or delayed from here on, or not any more."""
+        """Note that a job begins or ends to be buried or delayed."""
         before = self.rests.get(event.job, Rest(0, 0))
         command = self._deed.command if self._deed is not None and self._is_of(event) else ()
         action = command[3] if command and command[0] == c.CHANGE_JOB else 0
         if action == a.SET_RANK or event.state == e.MOVING:
-            return  # a job on its way to another queue is due when it was
+            return  # a job on its way to another queue keeps its due time
         self.rests.pop(event.job, None)
         now_us, rules = event.row.time_us, self.rules(event.row.tube)
         if event.state == BURIED:
@@ -292,7 +292,7 @@ class RuleJudge:
     # --- the end ----------------------------------------------------------------------------------
 
     def ended(self) -> None:
-        """The life is over. Raises Violation."""
+        """Check retention and answers at the end of the life; raises Violation."""
         self._must_be_done()
         now_us = self.recount.witness.machine.queue.now_us
         for job, rest in self.rests.items():
@@ -304,7 +304,7 @@ class RuleJudge:
             raise Violation(f"{judged} puts were asked for, done were {dict(self.puts)}")
 
     def _an_answer_is_true(self, asked: Request) -> int:
-        """Compare what a client was told with its command; returns how many commands it had."""
+        """Compare a client's answer with its command; returns the number of its commands."""
         puts = [
             put
             for put in self.puts[asked.session]
@@ -329,7 +329,7 @@ class RuleJudge:
         return 1
 
     def _a_reply_is_true(self, order: Order) -> int:
-        """Compare what a call was told with its commands; returns how many they are."""
+        """Compare the reply to a call with its commands; returns their number."""
         puts = [put for session in order.caller.sessions for put in self.puts[session]]
         jobs = order.request.jobs
         for job, put in zip(jobs, puts, strict=False):
@@ -349,7 +349,7 @@ class RuleJudge:
 
 
 def _told(result: Any) -> tuple[int, int]:
-    """What a call says of a put."""
+    """Return the job and the outcome that a call reports for a put."""
     if result == c.FULL:
         return 0, queue_pb2.PUT_OUTCOME_QUEUE_FULL
     if result == c.OUT_OF_MEMORY:

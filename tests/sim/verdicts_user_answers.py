@@ -1,6 +1,6 @@
-"""Judging what clients and administrators were told of users: it is what the log says, in its time.
+"""Judge answers about users, to clients and administrators: they must agree with the log.
 
-The log itself is judged in `verdicts_users`, which has gone through it before.
+`verdicts_users` judges the log itself, and has gone through it before.
 """
 
 from collections import defaultdict
@@ -20,13 +20,13 @@ from tests.sim.stewards import Order
 from tests.sim.stories import FOREVER_S
 from tests.sim.verdicts_users import Deed, Session, State, UserJudge
 
-# After a right is given, a client that waits gets a job within this, even from a new leader.
+# A waiting client that is given a right gets a job within this time, even from a new leader.
 WIDENED_S: Final = 1.0
-# ... and after the right has ended, its wait does.
+# A wait ends within this time after its right has ended.
 TOLD_S: Final = 1.5
-# A node that has a leader ends a wait whose time is up within this.
+# A node with a leader ends a wait within this time after its timeout.
 PROMPT_S: Final = 0.3
-# What a node does by itself, or could not do: it says nothing of rights.
+# Answers that say nothing about rights: the node acted on its own, or could not act.
 NO_VERDICT: Final = frozenset(
     {b"", b"INTERNAL_ERROR", b"DRAINING", b"OUT_OF_MEMORY", b"UNKNOWN_COMMAND"}
 )
@@ -59,7 +59,7 @@ METHODS: Final = {
     "DropToken": c.SET_TOKEN,
     "SetRules": c.SET_RULES,
 }
-# By the first word of a refusal: what the machine may have said.
+# The results of the machine that each status of a refusal allows.
 REFUSALS: Final = {
     "NOT_FOUND": (c.NOT_FOUND,),
     "RESOURCE_EXHAUSTED": (c.FULL, c.OUT_OF_MEMORY),
@@ -68,7 +68,7 @@ REFUSALS: Final = {
 
 
 class AnswerJudge:
-    """The checks of what was told in one life."""
+    """The checks of the answers in one life."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class AnswerJudge:
         leaves: dict[tuple[int, int], float],
     ) -> None:
         self.log = log
-        self.leaves = leaves  # when nodes were told to stop: they hand out no job from then on
+        self.leaves = leaves  # when nodes were told to stop: they give out no job from then on
         self.asks = asks
         self.orders = orders
-        # The last request of each connection that was answered.
+        # The last answered request of each connection.
         self._last = {id(ask.visit): ask for ask in asks if ask.word}
 
     def all(self) -> None:
-        """Check everything. Raises Violation."""
+        """Check everything; raises Violation."""
         for order in self.orders:
             self._was_told_the_truth(order)
         first: dict[Session, Ask] = {}
@@ -99,7 +99,7 @@ class AnswerJudge:
     # --- administrators ---------------------------------------------------------------------------
 
     def _was_told_the_truth(self, order: Order) -> None:
-        """An answered change is in the log, in its time; a refusal has its reason there."""
+        """Check that an answered change is in the log in its time, or why it was refused."""
         deeds = [
             deed
             for session in order.caller.sessions
@@ -116,7 +116,7 @@ class AnswerJudge:
         if word == "PERMISSION_DENIED" and c.DENIED not in results:
             self._some_lacks_admin(order, [who for who in whos if who is not None])
         elif word == "UNAUTHENTICATED" and None not in whos:
-            # So are those refused that gave no token.
+            # Calls without a token are refused with this status, too.
             self._some_lacks_admin(order, [who for who in whos if who and not who.name])
         elif word in REFUSALS and results and results[0] not in REFUSALS[word]:
             raise Violation(f"it said {results}: {order}")
@@ -136,7 +136,7 @@ class AnswerJudge:
     # --- clients ----------------------------------------------------------------------------------
 
     def _came_by_rule(self, session: Session, ask: Ask) -> None:
-        """A new session is of the user whom a rule names that its node knew, however old it is."""
+        """Check that a new session has the user of a rule that its node knew, however outdated."""
         deeds = self.log.deeds[session]
         if not deeds or deeds[0].command[0] not in (c.OPEN, c.OPEN_FROM):
             return
@@ -151,7 +151,7 @@ class AnswerJudge:
             raise Violation(f"it is {found!r} by a rule, and is to be one of {wanted}: {ask}")
 
     def _answer_is_true(self, ask: Ask) -> None:
-        """What a client was told about rights is what the log says of its command."""
+        """Check that an answer about rights agrees with the result of its command in the log."""
         if ask.word in NO_VERDICT:
             return
         within = [
@@ -166,7 +166,7 @@ class AnswerJudge:
             return
         code = CODES.get(ask.kind)
         if code is None:
-            return  # told before it is done, and the connection ends if that is refused
+            return  # answered before it is applied, and the connection ends on a refusal
         if not any(
             deed.command[0] == code and deed.result != c.DENIED and _is_about(deed.command, ask)
             for deed in within
@@ -176,9 +176,9 @@ class AnswerJudge:
     def _was_refused(self, ask: Ask, within: list[Deed]) -> bool:
         """Whether a refused command explains the answer DENIED.
 
-        It is a command of the request's own time, or an earlier `use` or `watch` that was answered
-        before it was applied. That refusal is the last reply of a connection, and looks like the
-        answer to whatever the client has sent meanwhile.
+        The command is in the request's own time, or an earlier `use` or `watch` that was answered
+        before it was applied. Such a refusal is the last reply of a connection, and looks like the
+        answer to the client's latest request.
         """
         if any(deed.result == c.DENIED for deed in within):
             return True
@@ -199,7 +199,7 @@ class AnswerJudge:
             raise Violation(f"it may work on all that it watches: {ask}")
 
     def _kept_out(self, ask: Ask, time: "Span") -> Iterator[bool]:
-        """Whether a reserve could not wait, at each moment of a part of its time.
+        """Yield, for each moment of a part of a reserve's time, whether it could not wait.
 
         The default tube is passed over where another one is watched.
         """
@@ -209,12 +209,12 @@ class AnswerJudge:
                 yield bool(closed) and (closed != {DEFAULT_TUBE} or len(watched) == 1)
 
     def _states(self, ask: Ask) -> list[State]:
-        """What the session of a request was in its time."""
+        """Return the states of a request's session during the request."""
         states = [(state.at_s, state) for state in self.log.states[ask.session]]
         return _within(states, ask)
 
     def _nobody_waited_in_vain(self) -> None:
-        """No wait ends beside a job that was ready, in a queue in which its session may work."""
+        """Check that no wait ended beside a ready job of a queue in which its session may work."""
         recount = Recount(self.log.witness)
         for _ in recount.steps():
             pass
@@ -228,7 +228,7 @@ class AnswerJudge:
                 continue
             for stay, after in zip(known.stays, [*known.stays[1:], None], strict=True):
                 if stay.state == READY:
-                    # It may count as taken since its taker waits.
+                    # It may count as taken since its taker waited.
                     takers = reserves[after.session] if after is not None else []
                     since = [one.at_s for one in takers if one.at_s <= stay.to_s]
                     to_s = min(stay.to_s, max(since, default=stay.to_s))
@@ -266,7 +266,7 @@ class AnswerJudge:
                     raise Violation(f"{stay} was ready, and it has the right: {ask}")
 
     def _gives_out(self, tube: bytes, span: "Span") -> bool:
-        """Whether a tube was not paused at any moment."""
+        """Whether a tube was not paused at any moment of a span."""
         pauses = self.log.witness.pauses
         known = [one for one in pauses if one[0] == tube and one[1] <= span.done_s]
         return not known or (known[-1][1] < span.at_s and not known[-1][2])
@@ -280,7 +280,7 @@ class Span(NamedTuple):
 
 
 def _within(versions: list[tuple[float, Any]], time: Any) -> list[Any]:
-    """What there was at some moment of a request or call."""
+    """Return the versions that were valid at some moment of a request or call."""
     ends = [at_s for at_s, _ in versions[1:]] + [FOREVER_S]
     return [
         version
@@ -290,7 +290,7 @@ def _within(versions: list[tuple[float, Any]], time: Any) -> list[Any]:
 
 
 def _is_about(command: c.Command, ask: Ask) -> bool:
-    """Whether a command is that of a request, by what it names."""
+    """Whether a command belongs to a request, by the names in it."""
     if ask.kind == "put":
         return bool(command[6] == ask.body)
     if ask.kind == "auth":

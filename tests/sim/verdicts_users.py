@@ -1,9 +1,9 @@
-"""Judging users by the log: whose each session was, what it was allowed, and what it was refused.
+"""Judge users by the log: the user of each session, and what it was allowed or refused.
 
-The log of a life is applied once more, command by command, and each result is compared with that
-of a small model (`rights`) at that place. What clients and administrators were told is compared
-with it in `verdicts_user_answers`. Puts are looked at by `quotas`, too; what else may become of a
-job is judged elsewhere.
+The log of a life is applied a second time, command by command, and each result is compared with
+that of a small model (`rights`) at that place. The answers to clients and administrators are
+compared with it in `verdicts_user_answers`. Puts are also checked by `quotas`; the fate of jobs is
+judged elsewhere.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ class Deed(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a session was from some time on."""
+    """The state of a session from some time on."""
 
     at_s: float
     who: Who
@@ -57,7 +57,7 @@ class Kept:
 
 
 class Trial(Machine):
-    """A machine that lets a judge see every command with its result."""
+    """A machine that shows every command and its result to a judge."""
 
     def __init__(self, judge: "UserJudge") -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Trial(Machine):
         own: int,
         applied: Applied,
     ) -> None:
-        """See `Machine`: it gets the commands one by one."""
+        """Apply a batch command by command. See `Machine`."""
         if not commands:
             super()._batch(index, incarnation, number, commands, own, applied)
         for place, command in enumerate(commands):
@@ -82,7 +82,7 @@ class Trial(Machine):
             allowed = self.judge.before((index, incarnation), command)
             super()._batch(index, incarnation, number, (command,), index, applied)
             if len(applied.results) == before:
-                return  # an earlier incarnation's, or it has come before
+                return  # of an earlier incarnation, or a repeated batch
             self.judge.behind((index, incarnation), command, applied.results[-1][2][0], allowed)
 
     def _lead(self, command: Any, applied: Applied) -> None:
@@ -97,16 +97,16 @@ class UserJudge:
     """The checks of one life.
 
     Attributes:
-        deeds: what each session did, in the order of the log.
-        states: whose it was, and what it watched.
-        given: the jobs that it got.
+        deeds: the commands of each session, in the order of the log.
+        states: the users and watched tubes of each session.
+        given: the jobs that each session got.
         tables: all users from some time on; there were none at the beginning.
-        rules: and all rules.
+        rules: all rules from some time on.
     """
 
     def __init__(self, witness: Witness, machines: dict[str, Machine]) -> None:
         self.witness = witness
-        self.machines = machines  # of the nodes, at the end
+        self.machines = machines  # the nodes' machines at the end
         self.model = Model()
         self.trial = Trial(self)
         self.quotas = QuotaJudge(self.trial)
@@ -122,7 +122,7 @@ class UserJudge:
         self.changes = 0
 
     def all(self) -> None:
-        """Check everything. Raises Violation."""
+        """Check everything; raises Violation."""
         witness = self.witness
         for index, (_, entry) in witness.log.items():
             self.now_s = witness.applied_s[index]
@@ -133,7 +133,7 @@ class UserJudge:
     # --- the log ----------------------------------------------------------------------------------
 
     def before(self, origin: tuple[int, int], command: c.Command) -> bool | None:
-        """A command comes: say whether its session may do it."""
+        """Return whether a session may execute a command that is about to be applied."""
         if not is_command(command):
             return None
         if command[0] in BODIES:
@@ -155,9 +155,9 @@ class UserJudge:
     def behind(
         self, origin: tuple[int, int], command: c.Command, result: Any, allowed: bool | None
     ) -> None:
-        """A command was applied, with this result."""
+        """Check the result of a command that was applied."""
         if not is_command(command):
-            return  # it stands for one of a later version
+            return  # it stands for a command of a later version
         at: Session = (*origin, command[1])
         self.deeds[at].append(Deed(command, result, self.now_s))
         code = command[0]
@@ -243,7 +243,7 @@ class UserJudge:
     def granted(
         self, origin: int, incarnation: int, number: int, _: int, outcome: int, job: Any
     ) -> None:
-        """The leader gave a job to a session that waited, or would have."""
+        """Check a GRANT, or a NONE, of the leader to a waiting session."""
         at = (origin, incarnation, number)
         if outcome == GRANTED:
             self._got(at, job.id, job.tube.name)
@@ -257,7 +257,7 @@ class UserJudge:
         self.given[at].append(Given(job, self.now_s))
 
     def _found_nothing(self, at: Session) -> None:
-        """There was no job in any queue that the session watches and may work on."""
+        """Check that no watched queue in which the session may work had a ready job."""
         session = self.trial.origins[at[0]].sessions[at[2]]
         who = self.sessions[at].who
         for tube in session.watched.values():
@@ -268,7 +268,7 @@ class UserJudge:
     # --- the end ----------------------------------------------------------------------------------
 
     def _ends_alike(self, name: str, machine: Machine) -> None:
-        """A node has the users of the model, and each session there is whose it is to be."""
+        """Check that a node ends with the model's users, and each session with its user."""
         users = machine.users
         found = {name: (user.tokens, dict(user.rights)) for name, user in users.rows.items()}
         wanted = {name: (one.tokens, one.rights) for name, one in self.model.table.items()}

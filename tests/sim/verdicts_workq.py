@@ -1,7 +1,7 @@
-"""Judging what Workq's clients saw against what was committed.
+"""Judge what Workq's clients saw against what was committed.
 
-Every check is named after a promise. What holds for the jobs of all protocols (time-outs that are
-not early, equal nodes) is checked by the witness.
+Every check is named after a guarantee. What holds for the jobs of all protocols (no early
+time-outs, equal nodes) is checked by the witness.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ DUPLICATE: Final = b"-CLIENT-ERROR Duplicate job"
 SECOND: Final = b"-CLIENT-ERROR Duplicate result"
 NOT_FOUND: Final = b"-NOT-FOUND"
 TIMEOUT: Final = b"-TIMEOUT"
-# How every refusal begins that is not the client's fault.
+# The beginning of every refusal that is not the client's fault.
 SERVER: Final = b"-SERVER-ERROR"
 
 
@@ -38,8 +38,8 @@ class WorkqJudge:
     ) -> None:
         self.requests = requests
         self.witness = witness
-        self.estimated = estimated  # cluster time went on by an estimate of a downtime
-        # By places and incarnations of nodes: since when each hands out no job, because it stops.
+        self.estimated = estimated  # cluster time advanced by an estimate of a downtime
+        # By place and incarnation: the time from which a stopping node hands out no job.
         self.leaves = leaves
         self.stories = witness.stories.of(WORKQ_PREFIX)
         self.of_key: dict[bytes, list[Story]] = defaultdict(list)
@@ -49,7 +49,7 @@ class WorkqJudge:
         self.ends = {request.body: request for request in requests if request.kind in ENDS}
 
     def all(self) -> None:
-        """Check everything. Raises Violation."""
+        """Check everything; raises Violation."""
         self.an_id_is_one_job_at_a_time()
         self.what_is_added_is_made_once()
         self.nothing_goes_by_itself()
@@ -63,14 +63,14 @@ class WorkqJudge:
     # --- jobs -------------------------------------------------------------------------------------
 
     def an_id_is_one_job_at_a_time(self) -> None:
-        """Of two jobs of one id, the first is gone before the second is made."""
+        """The first of two jobs with one id is gone before the second is made."""
         for stories in self.of_key.values():
             for before, after in pairwise(stories):
                 if before.gone_index > after.born_index:
                     raise Violation(f"two jobs of one id: {before} and {after}")
 
     def what_is_added_is_made_once(self) -> None:
-        """An acknowledged add is one job, an unacknowledged at most one, a refused none."""
+        """An acknowledged add is one job, an unacknowledged one at most one, a refused one none."""
         made: dict[bytes, list[Story]] = defaultdict(list)
         for story in self.stories:
             made[story.body].append(story)
@@ -83,7 +83,7 @@ class WorkqJudge:
             found = made.get(request.body, [])
             if len(found) > 1:
                 raise Violation(f"made twice, {request!r}: {found}")
-            # The job of a `run` may be deleted meanwhile, or the majority be lost in its wait.
+            # The job of a `run` may be deleted meanwhile, or the majority be lost during its wait.
             runs = request.kind == "run"
             done = request.ok or (runs and request.line in (TIMEOUT, NOT_FOUND))
             if done and (not found or found[0].born_s > _done_s(request)):
@@ -93,7 +93,7 @@ class WorkqJudge:
                 raise Violation(f"refused and done: {request!r} made {found}")
 
     def nothing_goes_by_itself(self) -> None:
-        """A job is known until its TTL ends, somebody deletes it, or the `run` of it ends."""
+        """A job exists until its TTL ends, a client deletes it, or its `run` ends."""
         known = self.witness.machine.queue.jobs
         deletes: dict[bytes, list[Request]] = defaultdict(list)
         for request in self.requests:
@@ -115,7 +115,7 @@ class WorkqJudge:
                 raise Violation(f"nobody deleted it: {story}")
 
     def _is_old_enough(self, story: Story, request: Request) -> None:
-        """A TTL is not early by more than clocks are wrong."""
+        """Check that a TTL did not end earlier than clock errors explain."""
         since_s, ttl_s = story.events[0].stamped_s, request.ttl_s
         if request.kind == "schedule":  # by the wall clock, in whole seconds
             since_s, ttl_s = request.at_s, ttl_s + request.delay_s - 1
@@ -130,7 +130,7 @@ class WorkqJudge:
             raise Violation(f"its TTL ended after {passed_s:.3f} s: {request!r} {story}")
 
     def duplicates_are_refused(self) -> None:
-        """An id that is taken from before until after is refused, and only one that is taken."""
+        """An id in use during the whole request is refused, and only an id in use."""
         for request in self.of_body.values():
             if request.line == DUPLICATE and not self._near(request):
                 raise Violation(f"no job had its id: {request!r}")
@@ -141,7 +141,7 @@ class WorkqJudge:
     # --- results ----------------------------------------------------------------------------------
 
     def the_first_result_stays(self) -> None:
-        """One client ends a job; its result is what every later `result` and `run` gives."""
+        """One client ends a job; every later `result` and `run` returns that result."""
         for story in self.stories:
             end = story.end
             if end is not None and end.kind == effects.DONE and end.data not in self.ends:
@@ -183,7 +183,7 @@ class WorkqJudge:
         raise Violation(f"no job of its id ended so: {request!r}")
 
     def no_wait_ended_beside_a_result(self) -> None:
-        """A wait that ended without a result found none, when it was over already."""
+        """A wait without a result ended only if there was none when its time was over."""
         for request in self.requests:
             if request.kind not in ("result", "run") or request.line != TIMEOUT:
                 continue
@@ -195,7 +195,7 @@ class WorkqJudge:
                     raise Violation(f"it had a result when the wait was over: {request!r} {story}")
 
     def what_was_not_found_was_not_there(self) -> None:
-        """Linearizable: a NOT-FOUND is wrong if a job of the id was there from before to after."""
+        """Linearizable: NOT-FOUND is wrong if a job of the id existed during the whole request."""
         for request in self.requests:
             if request.line == NOT_FOUND and request.key:
                 for story in self._all_the_time(request):
@@ -207,7 +207,7 @@ class WorkqJudge:
     # --- leases -----------------------------------------------------------------------------------
 
     def a_lease_is_one_client_s(self) -> None:
-        """Every job that is given out was reserved for this session, and no lease serves twice."""
+        """Every job given out was reserved for this session, and no lease is used twice."""
         used: set[int] = set()
         given = [request for request in self.requests if request.kind == "lease" and request.ok]
         for request in sorted(given, key=_done_s):
@@ -224,9 +224,9 @@ class WorkqJudge:
                 raise Violation(f"it was not leased: {request!r}")
 
     def no_lease_ended_beside_a_ready_job(self) -> None:
-        """Linearizable: a -TIMEOUT is wrong if a job was ready from before until after.
+        """Linearizable: -TIMEOUT is wrong if a job was ready during the whole request.
 
-        But at a node that stops: there it says that time is over, and nothing of jobs.
+        Except at a stopping node, where it only means that the wait is over.
         """
         leases: dict[tuple[int, int, int], list[float]] = defaultdict(list)
         for request in self.requests:
@@ -247,10 +247,10 @@ class WorkqJudge:
                     if from_s <= request.at_s and _done_s(request) < to_s:
                         raise Violation(f"a job was ready from {from_s} to {to_s}: {request!r}")
 
-    # --- looking things up ------------------------------------------------------------------------
+    # --- look-ups ---------------------------------------------------------------------------------
 
     def _near(self, request: Request) -> list[Story]:
-        """The jobs of its id that there were at some moment of a request."""
+        """Return the jobs with the id of a request that existed at some moment of it."""
         return [
             story
             for story in self.of_key[request.key]
@@ -258,7 +258,7 @@ class WorkqJudge:
         ]
 
     def _all_the_time(self, request: Request) -> list[Story]:
-        """The jobs of its id that there were from before a request until after its reply."""
+        """Return the jobs with the id of a request that existed during all of it."""
         return [
             story
             for story in self.of_key[request.key]
@@ -266,7 +266,7 @@ class WorkqJudge:
         ]
 
     def _ends(self, request: Request) -> list[tuple[Story, Told | None]]:
-        """How the jobs ended that had its id at some moment of a request."""
+        """Return the ends of the jobs with the id of a request, as `_near`."""
         return [(story, story.end) for story in self._near(request)]
 
 
@@ -277,7 +277,7 @@ def _done_s(request: Request) -> float:
 def _leases(
     story: Story, request: Request, session: tuple[int, int, int], used: set[int]
 ) -> Iterator[Event]:
-    """The reservations of a job that may be what a client was given."""
+    """Yield the reservations of a job that a lease may have got."""
     for event in story.events:
         right = event.kind == q.RESERVE and event.session == session and id(event) not in used
         if right and request.at_s <= event.at_s <= _done_s(request):
@@ -287,7 +287,7 @@ def _leases(
 def _ready_spans(
     story: Story, leases: dict[tuple[int, int, int], list[float]]
 ) -> Iterator[tuple[float, float]]:
-    """From when until when a job was ready, and nobody waited for it already."""
+    """Yield the spans in which a job was ready and its later taker did not wait yet."""
     since_s: float | None = None
     for event in story.events:
         if event.kind == q.MADE_READY:

@@ -1,7 +1,7 @@
-"""A client's connection in memory: both directions in order, with delay, pauses and all ends.
+"""A client's connection in memory: both directions in order, with delays, pauses and every end.
 
-The node's end is a `ClientPort`; the client's end is a `User`. Which bytes are sent is decided by
-`clients`.
+The node's end is a `ClientPort`; the client's end is a `User`. `clients` decides which bytes are
+sent.
 """
 
 from collections import deque
@@ -21,10 +21,10 @@ class User(Protocol):
     """The client's side."""
 
     def received(self, wire: "Wire", data: bytes) -> None:
-        """Take bytes of the node."""
+        """Take bytes from the node."""
 
     def ended(self, wire: "Wire") -> None:
-        """Note that the node's side is closed, or gone."""
+        """Note that the node's side is closed or gone."""
 
 
 class Wire:
@@ -43,7 +43,7 @@ class Wire:
         self.host = host
         self.user = user
         self.connection: Connection | None = None
-        self.number = 0  # of the session, once it was opened
+        self.number = 0  # of the session, once it is open
         self.incarnation = 0
         self.protocol = protocol
         self.client_host = client_host
@@ -93,7 +93,7 @@ class Wire:
             self.world.clock.after(0.0, lambda: self.host.enter(self._read))
 
     def _cut(self) -> None:
-        """The node's side is closed: tell the client, and the node a little later."""
+        """Close the node's side: notify the client, and the node's connection a little later."""
         if self.cut_s is None:
             self.world.stops.closes(self)
             self.cut_s = self.world.clock.now_s
@@ -108,7 +108,7 @@ class Wire:
             self.connection.lost()
 
     def died(self, after_s: float) -> None:
-        """The node is gone; the client notices after a while."""
+        """Note that the node died; the client notices after a while."""
         if self.cut_s is None:
             self.cut_s = self.world.clock.now_s
             self._to_client_s = max(self._to_client_s, self.cut_s + after_s)
@@ -117,12 +117,12 @@ class Wire:
     # --- the client's end -------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send bytes."""
+        """Send bytes to the node."""
         assert self.open
         self._to_node(lambda: self._receive(data))
 
     def finish(self) -> None:
-        """Send nothing more; replies are still read."""
+        """Close the sending side; replies are still read."""
         self._to_node(self._half_close)
 
     def drop(self) -> None:
@@ -132,7 +132,7 @@ class Wire:
             self._to_node(self._broken)
 
     def slow(self, on: bool) -> None:
-        """Stop reading replies, or read again."""
+        """Stop reading replies, or resume."""
         self._slow = on
         if not on:
             unread, self._unread = self._unread, []
@@ -162,7 +162,7 @@ class Wire:
             self._lost()
 
     def _note_session(self, connection: Connection) -> None:
-        # Without a session, too: a node that stops says what there is without one.
+        # Also without a session, because a stopping node may answer a client without one.
         self.number = connection.number or self.number
         self.incarnation = self.host.node.origin.incarnation
 
@@ -173,7 +173,7 @@ class Wire:
         self.world.clock.at(self._to_node_s, lambda: self.host.enter(partial(self._take, action)))
 
     def _take(self, action: Callable[[], None]) -> None:
-        """Input of the client. It never passes what came before it."""
+        """Take an action of the client, in order after those that the node has not read yet."""
         self._held.append(action)
         self._read()
 
@@ -188,7 +188,7 @@ class Wire:
 
     @property
     def unread(self) -> bool:
-        """Whether the node has not read all that has reached it."""
+        """Whether the node has not read everything that reached it."""
         return bool(self._held)
 
     def _to_client(self, action: Callable[[], None]) -> None:
@@ -198,7 +198,7 @@ class Wire:
     def _arrived(self, data: bytes) -> None:
         if not self.open:
             return
-        if self._slow or self._unread:  # what is unread when the connection ends comes first
+        if self._slow or self._unread:  # unread bytes are delivered first when the connection ends
             self._unread.append(data)
             limit = self.host.node.context.config.client_output_bytes_max
             if self._slow and sum(map(len, self._unread)) > limit:

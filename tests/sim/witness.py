@@ -1,4 +1,4 @@
-"""What was committed, and when: one machine that applies every entry once, wherever it is first.
+"""The committed log and its effects: one machine that applies every entry once, when first applied.
 
 Every node's entries and digests are compared with it, and the verdicts on what clients saw use its
 timeline of each job. It knows nothing of nodes, links or clients.
@@ -26,15 +26,15 @@ from tests.sim.event_log import EventWitness
 from tests.sim.functions import Functions
 from tests.sim.stories import Everything, Stories
 
-# A node's clock may differ from the true one by its rate; the simulation's rates stay below this.
+# A node's clock may run at another rate than true time; the simulation's rates stay below this.
 RATE_MAX: Final = 0.06
-# What lies between the stamp of an entry and the moment at which its proposal is seen.
+# The delay between the stamp of an entry and the moment at which its proposal is seen.
 STAMP_S: Final = 0.05
-# A new leader knows cluster time once its EPOCH is applied at itself, a little after somewhere.
+# A new leader knows cluster time once it has applied its EPOCH, a little after the first node.
 CATCH_UP_S: Final = 1.0
-# Two nodes hear the time over links of different delays: a new leader may be ahead by this.
+# Two nodes hear the time over links with different delays: a new leader may be ahead by this.
 HEARD_S: Final = 0.35
-# So long after a change of leader no reservation from before it ends.
+# After a change of leader, no reservation from before it ends within this time.
 GRACE_S: Final = 2.0
 
 JOB_KINDS: Final = frozenset(
@@ -43,25 +43,25 @@ JOB_KINDS: Final = frozenset(
         *(q.FINISH, q.EXPIRE),
     }
 )
-# After which a job is not reserved any more.
+# Transitions after which a job is no longer reserved.
 ENDS_HOLD: Final = frozenset({q.MADE_READY, q.DELAY, q.BURY, q.DELETE, q.FINISH, q.EXPIRE})
 
 
 class Recorder(list[int]):
-    """The machine's list of transitions, kept when the machine clears it."""
+    """The machine's list of transitions, with the last contents kept when the machine clears it."""
 
     last: tuple[int, ...] = ()
 
     def clear(self) -> None:
-        """Keep what is forgotten."""
+        """Clear the list, and keep its contents in `last`."""
         self.last = tuple(self)
         super().clear()
 
 
 class Emitted(bytearray):
-    """The machine's events, and a CRC of those since it was last set to 0.
+    """The machine's events, with a CRC of those appended since it was last set to 0.
 
-    The CRC stays, also when they are taken out meanwhile.
+    The CRC stays when the events are taken out meanwhile.
     """
 
     crc = 0
@@ -73,7 +73,7 @@ class Emitted(bytearray):
 
     @classmethod
     def watch(cls, queue: Queue) -> "Emitted":
-        """See what the next entry emits."""
+        """Reset the CRC before the next entry."""
         if not isinstance(queue.events, cls):
             queue.events = cls(queue.events)
         queue.events.crc = 0
@@ -81,7 +81,7 @@ class Emitted(bytearray):
 
 
 class Event:
-    """One transition of one job: what, and when its entry was proposed and applied first."""
+    """One transition of one job, and when its entry was proposed and first applied."""
 
     __slots__ = ("at_s", "index", "kind", "place", "priority", "session", "stamped_s")
 
@@ -92,7 +92,7 @@ class Event:
         self.index = index
         self.place = place  # among the transitions of its entry
         self.priority = 0
-        # (origin, incarnation, session) of a RESERVE by a GRANT or a TAKE
+        # (origin, incarnation, session) of a RESERVE by a GRANT or a TAKE.
         self.session: tuple[int, int, int] | None = None
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class Event:
 
 
 class Witness:
-    """The committed log and what it did."""
+    """The committed log and its effects."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -112,10 +112,10 @@ class Witness:
         self.costs: dict[int, float] = {}  # index -> microseconds
         self.events = EventWitness()
         self.log: dict[int, tuple[int, bytes]] = {}
-        # index -> (state hash, CRC of the events of this entry, how many there were until then)
+        # index -> (state hash, CRC of the entry's events, total number of events after it)
         self.outcomes: dict[int, tuple[int, int, int]] = {}
         self.proposed_s: dict[bytes, float] = {}
-        # Of the jobs of the beanstalk protocol; those of others have stories.
+        # Jobs of the beanstalk protocol; those of other protocols have stories.
         self.jobs: dict[int, list[Event]] = {}
         self.bodies: dict[int, bytes] = {}
         self.tubes: dict[int, bytes] = {}
@@ -128,11 +128,11 @@ class Witness:
         self.machine.queue.effects.listened = Everything()
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
-        self._timed_out: set[int] = set()  # in the present entry
+        self._timed_out: set[int] = set()  # in the current entry
         self._epoch_s = 0.0  # when the newest EPOCH was applied
         self._epoch_stamped_s = 0.0  # ... and proposed
-        # When a new leader counted a downtime by a wall clock that somebody had set: cluster time
-        # may be as wrong as that, and only the grace still holds for reservations from before.
+        # When a new leader counted a downtime by a wall clock that had been set: cluster time may
+        # be off by as much, and only the grace still protects older reservations.
         self.misled: list[float] = []
         self.epochs: list[float] = []  # when each was proposed
         self._time_us = 0  # the highest cluster time so far
@@ -142,11 +142,11 @@ class Witness:
         self._held: dict[int, tuple[float, float]] = {}
 
     def proposed(self, entry: bytes) -> None:
-        """Note when an entry was proposed first."""
+        """Note when an entry was first proposed."""
         self.proposed_s.setdefault(entry, self._now_s())
 
     def committed(self, name: str, index: int, term: int, entry: bytes) -> None:
-        """A node is about to apply an entry."""
+        """Compare an entry that a node is about to apply, and apply it if it is new."""
         known = self.log.get(index)
         if known is not None:
             if known != (term, entry):
@@ -158,12 +158,12 @@ class Witness:
         self._apply(index, entry)
 
     def check_chain(self, name: str, index: int, state_hash: int) -> None:
-        """A node has applied an entry."""
+        """Compare the state hash of a node that has applied an entry."""
         if self.outcomes[index][0] != state_hash:
             raise Violation(f"the machine of {name} differs after index {index}")
 
     def check_events(self, name: str, index: int, crc: int, total: int) -> None:
-        """A node has applied an entry: these are its events, and how many it ever had."""
+        """Compare the events of a node that has applied an entry, and how many it has had."""
         if self.outcomes[index][1:] != (crc, total):
             raise Violation(f"the events of {name} differ at index {index}, before offset {total}")
 
@@ -256,7 +256,7 @@ class Witness:
                 self.pauses.append((name, now_s, until_us != 0))
 
     def _check_wanted(self, newest: dict[int, int]) -> None:
-        """No worker gets a job that was abandoned: given the last transition of each job."""
+        """Check that no worker got an abandoned job; `newest` has each job's last transition."""
         for job_id, kind in newest.items():
             job = self.machine.queue.jobs.get(job_id) if kind == q.RESERVE else None
             if (
@@ -267,7 +267,7 @@ class Witness:
                 raise Violation(f"job {job_id} is given out, and nobody waits for it")
 
     def _reservation(self, job_id: int) -> Event:
-        """The last RESERVE of a job."""
+        """Return the last RESERVE of a job."""
         events = self._events(job_id)
         return next(event for event in reversed(events) if event.kind == q.RESERVE)
 
@@ -287,7 +287,7 @@ class Witness:
         if event.kind == q.RESERVE and job is not None:
             self._held[job_id] = (event.stamped_s, job.ttr_us / SECOND_US)
         elif event.kind == q.TOUCH and job_id in self._held and job_id not in self._timed_out:
-            # The floor of an epoch looks like a touch, but no time begins anew with it.
+            # The floor of an epoch looks like a touch, but does not restart the TTR.
             now_us = self.machine.queue.now_us
             if job is not None and job.state == RESERVED and job.order == now_us < job.due_us:
                 self._held[job_id] = (event.stamped_s, (job.due_us - now_us) / SECOND_US)
@@ -295,7 +295,7 @@ class Witness:
             self._held.pop(job_id, None)
 
     def _check_ttr(self, job_id: int, now_s: float) -> None:
-        """A TTR ended: by true time it may not be early by more than clocks are wrong (Q7)."""
+        """Check that a TTR did not end earlier in true time than clock errors explain (Q7)."""
         since_s, ttr_s = self._held[job_id]
         heard_s = HEARD_S if since_s < self._epoch_stamped_s else 0.0
         early = now_s - since_s < ttr_s * (1 - RATE_MAX) - STAMP_S - heard_s
@@ -311,9 +311,9 @@ class Witness:
 
 
 def _taken(sections: list[c.Section], events: bytes) -> list[tuple[int, tuple[int, int, int]]]:
-    """The jobs that TAKEs of an entry reserved, and for which sessions.
+    """Return the jobs that TAKEs of an entry reserved, with their sessions.
 
-    A RESERVE_JOB of the same session stands before its TAKEs, and so has its job if it is there.
+    A RESERVE_JOB of the same session precedes its TAKEs, and so it gets its job if there is one.
     """
     takers: dict[tuple[int, int, int], set[int]] = {}
     for origin, incarnation, _, commands in sections:

@@ -1,7 +1,7 @@
-"""Simulated Workq clients: real bytes, one command at a time, ids of which some collide.
+"""Simulated Workq clients: real bytes, one command at a time, with some colliding ids.
 
-Each client does all that Workq has: it adds, schedules and runs jobs, leases, completes and fails
-them (also those that others hold), asks for results and deletes. Judging is in `verdicts_workq`.
+Each client uses all of Workq: it adds, schedules and runs jobs, leases, completes and fails them,
+also those that others hold, asks for results and deletes. The judging is in `verdicts_workq`.
 """
 
 import time
@@ -16,13 +16,13 @@ NAMES: Final = (b"ping", b"pong")
 TTRS_MS: Final = (300, 1000, 5000)
 TTLS_MS: Final = (1500, 6000, 60_000, 60_000)
 WAITS_MS: Final = (0, 100, 1000, 2500)
-# How often an id is one that there was before.
+# The probability that an id was used before.
 COLLIDES: Final = 0.15
 RECENT: Final = 12
 
 
 class Request:
-    """One command, and its reply: the first line, and what stands behind it."""
+    """One command, and its reply: the first line, and the lines behind it."""
 
     def __init__(
         self, visit: Connected, kind: str, key: bytes, body: bytes, times: tuple[float, ...]
@@ -33,14 +33,14 @@ class Request:
         self.body = body  # payload or result
         self.at_s, self.wait_s, self.ttl_s, self.delay_s = times
         self.names: tuple[bytes, ...] = ()
-        self.wins = True  # of `complete` and `fail`: whether it says that all went well
+        self.wins = True  # false for `fail`: the job is said to have failed
         self.done_s: float | None = None
         self.line = b""
         self.lines: tuple[bytes, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether it was done."""
+        """Whether the command was done."""
         return self.line[:3] == b"+OK"
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class Request:
 
 
 class Ledger:
-    """What all Workq clients of a life have seen."""
+    """The requests and ids of all Workq clients of a life."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -61,7 +61,7 @@ class Ledger:
 
 
 def text_of(key: bytes) -> bytes:
-    """The canonical text of an id."""
+    """Return the canonical text of an id."""
     digits = key.hex()
     parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
     return "-".join(parts).encode()
@@ -103,7 +103,7 @@ class Patron(SingleGuest[Request]):
         else:
             self._about(dice.choice(self.ledger.keys[-RECENT:]))
         if dice.random() < 0.01:
-            self.drop()  # in the middle of it
+            self.drop()  # with a request open
 
     def _ask(
         self,
@@ -137,7 +137,7 @@ class Patron(SingleGuest[Request]):
             return dice.choice(self.ledger.keys[-RECENT:])
         raw = bytearray(dice.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40  # version 4
-        raw[8] = raw[8] & 0x3F | 0x80  # of RFC 4122
+        raw[8] = raw[8] & 0x3F | 0x80  # variant of RFC 4122
         self.ledger.keys.append(bytes(raw))
         return bytes(raw)
 
@@ -212,7 +212,7 @@ class Patron(SingleGuest[Request]):
 
 
 def _reply(kind: str, data: bytes) -> tuple[bytes, tuple[bytes, ...], bytes] | None:
-    """The first line of a reply, what belongs to it, and the rest; None if it is not whole."""
+    """Return a reply's first line, what belongs to it, and the rest; None if it is incomplete."""
     line, end, rest = data.partition(b"\r\n")
     if not end:
         return None
@@ -224,7 +224,7 @@ def _reply(kind: str, data: bytes) -> tuple[bytes, tuple[bytes, ...], bytes] | N
     if not end:
         return None
     if kind == "inspect job":
-        # As many lines as the head says; our payloads have no line ends.
+        # The head has the number of lines; our payloads have no line ends.
         lines = rest.split(b"\r\n")
         count = int(head.split()[-1])
         if len(lines) <= count:

@@ -1,7 +1,7 @@
 """A cluster of whole nodes in one process: real nodes, replicas and machines over simulated hosts.
 
-Wired as `beanpoled.main` wires them. Belongs here: starting, killing and looking at nodes. Which
-faults happen when is decided by `storm`, what clients do by `clients`.
+The nodes are wired as `beanpoled.main` wires them. Belongs here: starting, killing and inspecting
+nodes. `storm` decides which faults happen when, and `clients` what clients do.
 """
 
 import random
@@ -45,18 +45,18 @@ from tests.sim.stops import Stops
 from tests.sim.witness import Emitted, Witness
 
 CLUSTER = "sim"
-# 2024: any wall clock far enough from zero.
+# 2024. Any wall clock far enough from zero would do.
 WALL_S = 1_704_067_200.0
 LOG_LINES_MAX = 400
 RAFT_MIN_MS = next(setting.default for setting in SETTINGS if setting.name == "raft_min_ms")
-# What clients draw the size of a body from, beside a number of some bytes.
+# Clients pad their short bodies by one of these numbers of bytes.
 BODY_BYTES = (0, 0, 10, 200, 900)
-# What a node says when it ends because its disk failed.
+# Parts of a node's last message when it ends because its disk failed.
 DISK_WORDS = ("could not be written", "cannot write", "has failed", "input/output", "no space")
 
 
 class WatchedCallbacks(ReplicaCallbacks):
-    """What a replica tells its node: applied entries are compared with the witness."""
+    """The callbacks of a replica, with every applied entry compared with the witness."""
 
     def __init__(self, node: Node, world: "World") -> None:
         leader = node.leader
@@ -83,7 +83,7 @@ class WatchedCallbacks(ReplicaCallbacks):
             self.world.oracle.committed(self.name, index)
         self.witness.committed(self.name, index, term, entry)
         queue = self.context.machine.queue
-        kept = queue.events_kept  # not while the log brings again what is in files
+        kept = queue.events_kept  # false while entries that are in event files already are replayed
         emitted = Emitted.watch(queue)
         super().apply(index, term, entry)
         self.witness.check_chain(self.name, index, self.context.machine.state_hash)
@@ -114,7 +114,7 @@ class WatchedCallbacks(ReplicaCallbacks):
 
 
 class WatchedReplica(PySyncObjReplica):
-    """A replica whose proposals are noted."""
+    """A replica that reports its proposals to the witness and to the oracle."""
 
     world: "World"
 
@@ -125,7 +125,7 @@ class WatchedReplica(PySyncObjReplica):
         return super().propose(entry)
 
 
-# What a node says before it ends because its program is too old for the log.
+# A part of a node's last message when its program is too old for the log.
 NEEDS_VERSION: Final = "need machine version"
 
 
@@ -148,30 +148,30 @@ class World:
         self.overrides = overrides
         self.turn_us_max = overrides.get("raft_min_ms", RAFT_MIN_MS) * 1000 / 2
         self.rejoin: set[str] = set()
-        self.versions = dict.fromkeys(self.names, MACHINE_VERSION)  # that each program knows
-        self.damaged: dict[str, str] = {}  # node that is down -> the file with a flipped bit
-        self.lost_disks: set[str] = set()  # until those nodes count again
+        self.versions = dict.fromkeys(self.names, MACHINE_VERSION)  # that each node's program knows
+        self.damaged: dict[str, str] = {}  # node that is down -> its file with a flipped bit
+        self.lost_disks: set[str] = set()  # nodes that do not count yet since their disk was lost
         self.lost_disks_max = 1
-        # Node that is down -> the member list with which somebody starts it.
+        # Node that is down -> the wrong member list with which an operator starts it.
         self.edited: dict[str, tuple[str, ...]] = {}
-        # A schedule in which nodes refuse each other, or their own start, on purpose.
+        # Set by schedules in which nodes refuse each other, or refuse to start, on purpose.
         self.expects_refusals = False
         self.may_miss_events: set[str] = set()
         self.loads: dict[str, list[float]] = {name: [] for name in self.names}  # of snapshots
-        self.stream_dice: random.Random | None = None  # snapshots on their way go wrong
+        self.stream_dice: random.Random | None = None  # if set, snapshot streams fail at random
         self.frames_go_wrong = False
-        self.slowness = 0.0  # how much slower than priced the processors are; 0: work takes no time
+        self.slowness = 0.0  # factor on the prices of `costs`; 0: work takes no time
         self.frontends: Table = FRONTENDS
         self.body_bytes: tuple[int, ...] = BODY_BYTES
         self.in_flight_max = 1
         self.turn_s = 0.0002
         self.rates = dict.fromkeys(self.names, 1.0)
         self.walls_s = dict.fromkeys(self.names, WALL_S)
-        self.walls_move = False  # somebody sets wall clocks
+        self.walls_move = False  # an operator sets wall clocks
         self.free_bytes = dict.fromkeys(self.names, 2**40)
         self.drains: dict[str, list[list[float]]] = {name: [] for name in self.names}
         self.fences: dict[str, list[float]] = {name: [] for name in self.names}
-        self.asleep_until_s = 0.0  # clients do not try to connect before
+        self.asleep_until_s = 0.0  # no client connects before this time
         self.witness = Witness(lambda: self.clock.now_s)
         self.oracle = Oracle(self)
         self.stops = Stops(self)
@@ -181,7 +181,7 @@ class World:
         self.trace = sha256()
 
     def config(self, name: str) -> NodeConfig:
-        """Return a node's configuration: small files and short times, so that all happens often."""
+        """Return a node's configuration: small files and short times, so that all is frequent."""
         members = {
             other: Addresses(f"127.0.0.1:{1000 + place}", f"127.0.0.1:{2000 + place}")
             for place, other in enumerate(self.names)
@@ -192,14 +192,14 @@ class World:
             "cluster": CLUSTER,
             "node_id": name,
             "members": MappingProxyType(members),
-            "queue_bytes_max": 2**34,  # not of this machine: a seed is the same life on all
+            "queue_bytes_max": 2**34,  # independent of this machine: a seed is one life
             "data_dir": f"/{name}",
             "peer_listen": members[name].peer,
             "grpc_listen": members[name].grpc,
             "http_listen": "127.0.0.1:1",
             "rejoin": name in self.rejoin,
             "wal_segment_bytes": 64 * 1024,
-            # Which is also the ballast: not eight megabytes for each node of each world.
+            # Also the size of the ballast: 8 MiB for each node of each world would be too much.
             "disk_reserve_bytes": 64 * 1024,
             **self.overrides,
         }
@@ -239,7 +239,7 @@ class World:
                 host.fatal(str(error))
             raise Violation(f"{name} does not start: {error}") from error
         except OSError as error:
-            # A disk that has an end must let it start; one that refuses need not.
+            # A full disk must let its node start; a disk that fails need not.
             if not self.disks[name].refuses_by_itself:
                 raise Violation(f"{name} does not start: {error}") from error
             self.counts["starts that a disk refused"] += 1
@@ -265,7 +265,7 @@ class World:
         self.oracle.started(host.name)
 
     def _begin(self, host: SimHost) -> None:
-        """The disk of a node that runs already knows its cluster now."""
+        """Start the replica of a running node whose disk has just joined a cluster."""
         try:
             self._start_replica(host)
         except (BeanpoleError, OSError) as error:
@@ -274,7 +274,7 @@ class World:
         host.peer_links.renew()
 
     def has_founders(self) -> bool:
-        """Whether a disk is part of a cluster, so that an empty one has to rejoin it."""
+        """Whether any disk is part of a cluster, so that an empty disk has to rejoin it."""
         return any(self.is_founded(name) for name in self.names)
 
     def is_founded(self, name: str) -> bool:
@@ -285,14 +285,14 @@ class World:
         return False
 
     def _refused_members(self, host: SimHost) -> None:
-        """A member list that was edited was noticed: it is put back for the next start."""
+        """Note that a node refused an edited member list; the next start has the right one."""
         host.alive = False
         del self.hosts[host.name]
         self.counts["refused member lists"] += 1
         self.log(f"{host.name} refuses to start with the members {self.edited.pop(host.name)}")
 
     def _refused(self, host: SimHost) -> None:
-        """A damaged disk was noticed: somebody replaces it, and the node will rejoin."""
+        """Note that a node refused a damaged disk, and replace the disk; the node will rejoin."""
         host.alive = False
         del self.hosts[host.name]
         self.counts["refused starts"] += 1
@@ -300,9 +300,9 @@ class World:
         self.replace_disk(host.name)
 
     def replace_disk(self, name: str) -> None:
-        """Give a node that is down an empty disk; it rejoins, if there is a cluster to rejoin."""
+        """Give a node that is down an empty disk; it rejoins if there is a cluster to rejoin."""
         self.disks[name].wipe()
-        self.edited.pop(name, None)  # an empty disk has nothing to compare it with
+        self.edited.pop(name, None)  # an empty disk has no member list to compare
         if self.has_founders():
             self.rejoin.add(name)
             self.lost_disks.add(name)
@@ -311,7 +311,7 @@ class World:
         self.counts["lost disks"] += 1
 
     def may_lose_disk(self) -> bool:
-        """Whether a disk may be lost: so few at a time that the others are a majority."""
+        """Whether another disk may be lost and the nodes with intact disks remain a majority."""
         for lost in sorted(self.lost_disks):
             host = self.hosts.get(lost)
             if host is not None and host.ready and not host.node.context.replica.rejoining:
@@ -320,7 +320,7 @@ class World:
         return not self.damaged and len(self.lost_disks) < self.lost_disks_max
 
     def crash(self, name: str, notice_s: float = 0.0) -> None:
-        """Lose a node with what its disk had not synced."""
+        """Kill a node; its disk loses what was not synced."""
         host = self.hosts[name]
         if host.ready:
             self.oracle.died(host)
@@ -335,7 +335,7 @@ class World:
         self.log(f"{name} crashed")
 
     def ended(self, host: SimHost) -> None:
-        """A process ended itself: in order, or it says why."""
+        """Handle a process that ended itself: in order, or with a reason."""
         if not host.end:
             self.crash(host.name)
             self.counts["stops"] += 1
@@ -348,7 +348,7 @@ class World:
         if host.node.context.knows < self.witness.machine.version and NEEDS_VERSION in host.end:
             self._upgrade(host)
             return
-        # The disk may be well again when the process hears that it was not.
+        # The disk may have recovered by the time its process ends because of an earlier error.
         if not self.disks[host.name].erred or not any(words in host.end for words in DISK_WORDS):
             raise Violation(f"{host.name} stopped itself: {host.end}")
         disk = self.disks[host.name]
@@ -359,10 +359,10 @@ class World:
         self.counts["ends by a failed disk"] += 1
 
     def _upgrade(self, host: SimHost) -> None:
-        """A node has met a machine version that its program does not know: it asks for another."""
+        """Install a newer program on a node that met a machine version which its program lacks."""
         newest = self.witness.machine.version
         later = range(host.node.context.knows + 1, newest + 1)
-        # There may have been several raises, and it meets the first that it does not know.
+        # After several raises the node names the first version that its program does not know.
         if not any(f"{NEEDS_VERSION} {one}, this program knows" in host.end for one in later):
             raise Violation(f"{host.name} stopped itself: {host.end}")
         self.versions[host.name] = newest
@@ -370,19 +370,19 @@ class World:
         self.counts["programs that were too old"] += 1
 
     def killed(self, host: SimHost) -> None:
-        """A process died at a call of its disk, perhaps before it was ready."""
+        """Handle a process that died at a call of its disk, perhaps before it was ready."""
         self.counts["deaths at a call" if host.ready else "deaths within a start"] += 1
         self.crash(host.name)
 
     def complained(self, host: SimHost, line: str) -> None:
-        """A node ends a link and says why: there is no reason but what somebody planted."""
+        """Check that a node that ends a link has a reason: a planted bad frame or a failed disk."""
         if line.startswith("link to ") and self.frames_go_wrong:
             self.counts["links cut for a bad frame"] += 1
         elif "cannot be made" not in line or not self.disks[host.name].erred:
             raise Violation(f"{host.name} complains: {line}")
 
     def drained(self, name: str, on: bool) -> None:
-        """A node begins, or ends, to refuse puts."""
+        """Note that a node begins or ends to refuse puts."""
         times = self.drains[name]
         if on:
             times.append([self.clock.now_s, float("inf")])
@@ -390,7 +390,7 @@ class World:
             times[-1][1] = self.clock.now_s
 
     def role_changed(self, node: Context) -> None:
-        """R1: a term has one leader."""
+        """Check that a term has one leader (R1)."""
         replica = node.replica
         if replica.role == "leader":
             holder = self.leaders.setdefault(replica.term, node.name)
@@ -398,7 +398,7 @@ class World:
                 raise Violation(f"{holder} and {node.name} both lead term {replica.term}")
 
     def log(self, line: str) -> None:
-        """Keep the newest lines, to look at when a seed fails."""
+        """Keep the newest lines, which are printed when a seed fails, and act on some of them."""
         if " counting " in line:
             self.counts["cold starts"] += 1
             if self.walls_move:
@@ -419,14 +419,14 @@ class World:
             del self.lines[:LOG_LINES_MAX]
 
     def _about_events(self, name: str, words: str) -> None:
-        """A node says that it does not keep some events: only disks may be the reason."""
+        """Check that a node drops events only because of its disk."""
         allowed = "below twice the disk's reserve" in words or self.disks[name].erred
         if not allowed or "cannot be made columns" in words:
             raise Violation(f"{name} says: {words}")
         self.may_miss_events.add(name)
 
     def digest(self) -> str:
-        """Return the hash of everything that was sent and said."""
+        """Return the hash of everything that was sent and logged."""
         return sha256(self.network.trace.digest() + self.trace.digest()).hexdigest()
 
     # --- looking ----------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ class World:
         return [host for host in hosts if protocol in host.open_protocols and not host.paused]
 
     def is_equal(self) -> bool:
-        """Whether all nodes run, follow one leader and have applied the same."""
+        """Whether all nodes run, follow one leader and have applied its whole log."""
         leader = self.leader()
         if leader is None or len(self.hosts) < len(self.names):
             return False
@@ -460,7 +460,7 @@ class World:
         )
 
     def check_equal(self) -> None:
-        """Compare the nodes' whole states with the witness's, byte by byte."""
+        """Compare the state of each node with the witness's, byte by byte."""
         expected = _image_crc(self.witness.machine)
         for name, host in sorted(self.hosts.items()):
             machine = host.node.context.machine
@@ -470,7 +470,7 @@ class World:
                 raise Violation(f"the running digest of {name} differs")
             if _image_crc(machine) != expected:
                 raise Violation(f"the image of {name} differs, but its running digest does not")
-            # A clock that is set ahead by years makes all events old.
+            # A clock that is years ahead makes all events old enough to be removed.
             whole = name not in self.may_miss_events and not self.walls_move
             self.counts["events read"] += self.witness.events.check(host, whole)
             self.counts["whole event logs"] += whole

@@ -1,4 +1,4 @@
-"""A CA of a test, made by openssl: certificates that are good, expired, revoked, or others."""
+"""A CA for tests, made by openssl, with certificates that are good, expired or revoked."""
 
 import ssl
 import subprocess
@@ -27,12 +27,12 @@ class Authority:
         self.ca = str(place / "ca.pem")
 
     def make(self, name: str, days: str = "30") -> tuple[str, str]:
-        """Make a certificate of that name and of this machine; returns its file and its key's."""
+        """Make a certificate for a name and this machine; returns its file and its key's."""
         make_certificate(self.place, name, [name, "localhost", "127.0.0.1"], days)
         return str(self.place / f"{name}.pem"), str(self.place / f"{name}.key")
 
     def revoke(self, *names: str) -> str:
-        """Return a new list of all revoked certificates, with these."""
+        """Revoke certificates; returns the file of a new list of all revoked ones."""
         settings = self.place / "openssl.cnf"
         settings.write_text(_CONFIGURATION.format(place=self.place))
         for file, first in (("index", ""), ("crlnumber", "01\n")):
@@ -49,7 +49,7 @@ class Authority:
         return str(crl)
 
     def client(self, shown: tuple[str, str] | None) -> ssl.SSLContext:
-        """What a client of a node needs, with its certificate or without one."""
+        """Return the TLS context of a client, with its certificate or without one."""
         context = ssl.create_default_context(cafile=self.ca)
         if shown is not None:
             context.load_cert_chain(*shown)

@@ -1,6 +1,6 @@
 """Producers of all four protocols that number their jobs, and workers that take them in order.
 
-What a backup must hold of it is in test_backup.
+The required contents of a backup are in test_backup.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from tests.integration.support.waiting import wait_until
 
 TIMEOUT_S: Final = 30.0
 QUEUE: Final = b"numbered"
-# The declarations by which a dialect is told; what stands behind them is never run.
+# The declarations by which a dialect is recognized; the code behind them is never run.
 SCRIPT: Final = """
 QlessAPI.put = function(now, me, queue, jid, klass, data, delay, ...)
 QlessAPI.pop = function(now, queue, worker, count)
@@ -33,7 +33,7 @@ QlessAPI.cancel = function(now, ...)
 QlessAPI.recur = function(now, queue, jid, klass, data, spec, ...)
 QlessAPI.unrecur = function(now, jid)
 """
-# Later than any put; one pop takes so many jobs.
+# Later than any put; and the number of jobs that one pop takes.
 POPPED_AT: Final = 10**6
 POPPED: Final = 500
 
@@ -59,11 +59,11 @@ class Packets:
         return reply
 
     def work(self, function: bytes) -> None:
-        """Be a worker of a function."""
+        """Become a worker of a function."""
         self._stream.sendall(request(p.CAN_DO, function))
 
     def finish(self, handle: bytes) -> None:
-        """End a job."""
+        """Complete a job."""
         self._stream.sendall(request(p.WORK_COMPLETE, handle, b""))
 
     def close(self) -> None:
@@ -72,14 +72,14 @@ class Packets:
 
 
 def beanstalk_put(address: Address, stack: ExitStack) -> Put:
-    """Return what puts a numbered job; the stack closes its connection."""
+    """Return a function that puts a numbered job; the stack closes its connection."""
     client = stack.enter_context(Raw(address, TIMEOUT_S))
     client.ask(b"use %b" % QUEUE, b"USING %b" % QUEUE)
     return lambda number: _ignored(client.put(b"%d" % number, ttr_s=3600))
 
 
 def beanstalk_take(address: Address, stack: ExitStack) -> Take:
-    """Return what takes the next job and does not end it."""
+    """Return a function that takes the next job without ending it."""
     client = stack.enter_context(Raw(address, TIMEOUT_S))
     client.ask(b"watch %b" % QUEUE, b"WATCHING 2")
 
@@ -110,7 +110,7 @@ def workq_take(address: Address, stack: ExitStack) -> Take:
 
 
 def gearman_put(address: Address, stack: ExitStack) -> Put:
-    """See `beanstalk_put`: in background."""
+    """See `beanstalk_put`; the jobs are in background."""
     client = stack.enter_context(closing(Packets(address)))
 
     def put(number: int) -> None:
@@ -121,7 +121,7 @@ def gearman_put(address: Address, stack: ExitStack) -> Put:
 
 
 def gearman_take(address: Address, stack: ExitStack) -> Take:
-    """Return what takes the next job, and ends all but the first."""
+    """Return a function that takes the next job, and completes all but the first."""
     client = stack.enter_context(closing(Packets(address)))
     client.work(QUEUE)
     taken: list[bytes] = []
@@ -158,7 +158,7 @@ def qless_put(address: Address, stack: ExitStack) -> Put:
 
 
 def qless_take(address: Address, stack: ExitStack) -> Take:
-    """See `beanstalk_take`: from a worker that takes many at once after its first."""
+    """See `beanstalk_take`; the worker pops many jobs at once after its first."""
     call = _qless(address, stack)
     found: list[int] = []
     counts = itertools.chain([1], itertools.repeat(POPPED))
@@ -173,7 +173,7 @@ def qless_take(address: Address, stack: ExitStack) -> Take:
 
 
 def _ignored(_: object) -> None:
-    """What a put returns is of no use."""
+    """Drop the result of a put."""
 
 
 PUTS: Final = {
@@ -191,11 +191,11 @@ TAKES: Final = {
 
 
 class Producer(threading.Thread):
-    """Puts the numbers from 0 on until it is told to stop.
+    """Puts the numbers from 0 on until it is stopped.
 
     Attributes:
-        acknowledged: how many are.
-        failure: why it ended by itself, if so.
+        acknowledged: the number of acknowledged puts.
+        failure: the error that ended it, if any.
     """
 
     def __init__(self, put: Put) -> None:
@@ -214,7 +214,7 @@ class Producer(threading.Thread):
             self.failure = error
 
     def stop(self) -> None:
-        """End it, and see that nothing went wrong."""
+        """Stop it, and check that nothing went wrong."""
         self._ending.set()
         self.join(TIMEOUT_S)
         assert not self.is_alive()
@@ -223,7 +223,7 @@ class Producer(threading.Thread):
 
 @contextmanager
 def producing(cluster: Cluster) -> Iterator[dict[str, Producer]]:
-    """One producer of each protocol, at different nodes."""
+    """Run one producer of each protocol, at different nodes."""
     with ExitStack() as stack:
         made = {
             name: Producer(put(ports_of(cluster, number % len(cluster.nodes))[name], stack))
@@ -236,7 +236,7 @@ def producing(cluster: Cluster) -> Iterator[dict[str, Producer]]:
 
 
 def ports_of(cluster: Cluster, number: int) -> dict[str, Address]:
-    """Return where a node speaks each protocol, once all are open."""
+    """Return a node's address for each protocol, once all are open."""
     node = cluster.nodes[number]
     ports = {name: node.beanstalk if name == "beanstalk" else node.speaks(name) for name in PUTS}
     wait_until(lambda: all(map(answers, ports.values())), TIMEOUT_S, "the ports of a node")

@@ -1,4 +1,4 @@
-"""The program `beanpole` as operators run it. What it says is for the tests."""
+"""The program `beanpole` as operators run it. Its output is checked by the tests."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ COMMAND_TIMEOUT_S: Final = 120.0
 
 
 class Commands:
-    """`beanpole` at some nodes, the first of which is asked first."""
+    """`beanpole` with the addresses of some nodes, which it asks in this order."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = addresses
@@ -27,7 +27,7 @@ class Commands:
         )
 
     def __call__(self, words: str, status: int = 0) -> str:
-        """Run a command; what it says, on both outputs if it fails."""
+        """Run a command; returns its output, with its errors if it has to fail."""
         done = self._ran(words, status)
         return done.said + (done.errors if status else "")
 

@@ -1,8 +1,8 @@
 """A node that is made to differ: `python differing.py HOW PERIOD_S ARGUMENTS-OF-BEANPOLED`.
 
 The daemon itself has no switch for this: here its main is run with one of its methods replaced.
-HOW is `honest`, `transitions` (the marked job is put as another number than elsewhere) or `image`
-(its body is not kept as it was put, which no transition shows).
+HOW is `honest`, `transitions` (the marked job gets another number than elsewhere) or `image` (its
+body is replaced, which no transition shows).
 """
 
 import sys
@@ -40,7 +40,7 @@ HOWS: Final[dict[str, Any]] = {
 
 
 def run(how: str, period_s: float, arguments: list[str]) -> None:
-    """Run a node with these arguments, that differs or not."""
+    """Run a node with the given arguments, which differs or not."""
     vars(proposing)["DIGEST_PERIOD_US"] = int(period_s * 1_000_000)
     type.__setattr__(ReplicaCallbacks, "apply", HOWS[how])
     sys.argv = ["beanpoled", *arguments]

@@ -1,4 +1,4 @@
-"""What the data directory of a node says that its disk is."""
+"""The standing of a node's disk, read from its data directory."""
 
 from pathlib import Path
 
@@ -7,6 +7,6 @@ from beanpoled.disk import identity
 
 
 def standing(data: Path) -> str:
-    """Return `founding`, `voter` or `rejoining`; nothing if the directory does not say."""
+    """Return `founding`, `voter` or `rejoining`; empty if the directory does not say."""
     found = identity.read(InlineFiles(), str(data))
     return "" if found is None else found.standing

@@ -1,6 +1,6 @@
-"""The asyncio client with blocking methods, so that one test is for both of Beanpole's clients.
+"""The asyncio client with blocking methods, so that one test covers both of Beanpole's clients.
 
-Belongs here: nothing about what they say.
+What the clients do does not belong here.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Blocked:
 
 
 def maker(module: ModuleType) -> Callable[..., Any]:
-    """Return what makes a client of a module, whose methods block."""
+    """Return a factory of a module's clients, whose methods block."""
     if module is not aio:
         return module.Client  # type: ignore[no-any-return]
     return lambda *arguments, **named: Blocked(aio.Client(*arguments, **named))

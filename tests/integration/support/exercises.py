@@ -1,7 +1,7 @@
-"""Where exercises take place, and how many of them run while the leader is killed.
+"""The place of an exercise, and a run of many exercises while the leader is killed.
 
-An exercise does one thing at real nodes and asserts what comes of it. Belongs here: nothing about
-the things themselves, which are in `exercises_calls`, `exercises_commands` and `exercises_methods`.
+An exercise does one thing at real nodes and asserts its result. The exercises themselves are in
+`exercises_calls`, `exercises_commands` and `exercises_methods`.
 """
 
 import itertools
@@ -18,17 +18,17 @@ from beanpole.pb import admin_pb2, admin_pb2_grpc
 from tests.integration.support.nodes import Node
 from tests.integration.support.waiting import wait_until
 
-# Longer than an election takes where all exercises want the cores at once.
+# Longer than an election takes while all exercises compete for the cores.
 PATIENCE_S: Final = 30.0
 DONE_S: Final = 100.0
 
 
 class Open(Exception):
-    """The outcome is not known, and the exercise's subject says so: it may be done or not."""
+    """The outcome is unknown, and the exercise's subject reports that: it may be done or not."""
 
 
 class Scene:
-    """Nodes, the first of which is asked first, and a queue that no other exercise uses."""
+    """Nodes, asked in this order, and a queue that no other exercise uses."""
 
     def __init__(self, nodes: Sequence[Node], queue: str, place: Path) -> None:
         self.nodes = nodes
@@ -44,7 +44,7 @@ class Scene:
         return [node.grpc for node in self.nodes]
 
     def helper(self) -> Client[str]:
-        """Return a client for what an exercise needs, at a node that is not killed."""
+        """Return a client for the needs of an exercise, at a node that is not killed."""
         return Client(
             self.beanstalk[-1],
             use=self.queue,
@@ -96,7 +96,7 @@ Exercise = Callable[[Scene], None]
 
 
 class _Runner(threading.Thread):
-    """Does one exercise, again and again until the leader is dead, and once more."""
+    """Repeats one exercise until the leader is dead, and once more."""
 
     def __init__(self, exercise: Exercise, scenes: Callable[[], Scene], killed: threading.Event):
         super().__init__(daemon=True)
@@ -131,16 +131,16 @@ def run_while_killed(
     place: Path,
     kill: Callable[[], None],
 ) -> dict[str, int]:
-    """Run all at once, each at the first node, which is killed when all were done once.
+    """Run all exercises at once, each at the first node, which is killed when all were done once.
 
     Args:
         exercises: by their names.
-        nodes: of a cluster.
-        place: for files; its name is the beginning of those of the queues.
-        kill: the first node.
+        nodes: the nodes of a cluster.
+        place: a folder for files; its name is the prefix of the names of queues.
+        kill: kills the first node.
 
     Returns:
-        For each exercise how often its outcome was unknown.
+        For each exercise the number of its unknown outcomes.
     """
     numbers = itertools.count()
     killed = threading.Event()

@@ -1,6 +1,6 @@
-"""Exercises of all calls over gRPC, by their full names.
+"""Exercises of all gRPC calls, by their full names.
 
-A call that a node does not answer goes to the next one, as our commands do.
+As with our commands, a call that a node does not answer goes to the next node.
 """
 
 import hashlib
@@ -59,13 +59,13 @@ def calls() -> set[str]:
 
 
 def ask(scene: Scene, service: str, act: Callable[[Any], T]) -> T:
-    """Do it with a stub of the first node that answers."""
+    """Call `act` with a stub of the first node that answers."""
     with Nodes(scene.grpc, PATIENCE_S) as nodes:
         return nodes.first_answer(lambda channel: act(STUBS[f"beanpole.v1.{service}"](channel)))
 
 
 def gone(scene: Scene, service: str, remove: Callable[[Any], object]) -> None:
-    """Remove something; a call that is repeated because its answer was lost may find nothing."""
+    """Remove something; a call repeated after a lost answer may find nothing."""
 
     def act(stub: Any) -> None:
         try:
@@ -112,7 +112,7 @@ def reload(scene: Scene) -> None:
 
 
 def finalize(scene: Scene) -> None:
-    """The cluster works at this version already, so that a member that is away is no obstacle."""
+    """The cluster works at this version already, so an absent member is no obstacle."""
     status = ask(
         scene,
         "Admin",
@@ -143,7 +143,7 @@ def close_connection(scene: Scene) -> None:
 
 
 def read_audit(scene: Scene) -> None:
-    """Calls are noted by the node that they come to."""
+    """Calls are recorded by the node that receives them."""
 
     def act(channel: Any) -> bool:
         policy = policies_pb2.Policy(pattern=scene.queue, attempts_max=3)
@@ -196,7 +196,7 @@ def read_events(scene: Scene) -> None:
 
 def read_live(scene: Scene) -> None:
     with scene.helper() as helper:
-        # More than other queues have, since it tells of the largest ones only.
+        # More jobs than other queues have, because only the largest queues are reported.
         helper.put_many(["x"] * 20)
     request = live_pb2.LiveRequest()
 
@@ -209,7 +209,7 @@ def read_live(scene: Scene) -> None:
 
 
 def challenge(scene: Scene) -> None:
-    """Without a shared secret a proof is of nothing, and the answer is none, too."""
+    """Without a shared secret the proof proves nothing, and the answer is empty, too."""
     request = peer_pb2.ChallengeRequest(caller="n1", nonce=bytes(16))
     reply = ask(scene, "Peer", lambda stub: stub.Challenge(request, timeout=PATIENCE_S))
     assert reply.node in {one.id for one in scene.nodes}
@@ -226,7 +226,7 @@ def fetch_snapshot(scene: Scene) -> None:
         return list(stub.FetchSnapshot(peer_pb2.FetchSnapshotRequest(), timeout=PATIENCE_S))
 
     def act() -> list[Any]:
-        # One that is written meanwhile takes the file away; no snapshot is no answer either.
+        # A newer snapshot may remove the file meanwhile, and no snapshot is no answer either.
         take_snapshot(scene)
         return ask(scene, "Peer", fetch)
 
@@ -272,7 +272,7 @@ def get_job(scene: Scene) -> None:
 
 
 def change(scene: Scene) -> None:
-    """The answer may be lost; a call that is repeated finds nothing left to do."""
+    """The answer may be lost; a repeated call finds nothing left to do."""
     request = jobs_pb2.ChangeRequest(
         action=jobs_pb2.JOB_ACTION_BURY, filter=jobs_pb2.JobFilter(queue=scene.queue)
     )
@@ -292,7 +292,7 @@ def set_policy(scene: Scene) -> None:
     policy = policies_pb2.Policy(pattern=scene.queue, attempts_max=3)
     request = policies_pb2.SetPolicyRequest(policy=policy)
     ask(scene, "Policies", lambda stub: stub.Set(request, timeout=PATIENCE_S))
-    # At the node that took it; another one may be behind.
+    # At the node that took the call; another node may be behind.
     wait_until(lambda: policies_of(scene) == [scene.queue], PATIENCE_S, "its policy")
 
 
@@ -351,7 +351,7 @@ def aliases(scene: Scene) -> dict[str, str]:
 
 
 def users(scene: Scene) -> None:
-    """A user with a token, from its beginning to its end."""
+    """A user with a token, from creation to removal."""
     name, token = scene.queue, hashlib.sha256(scene.queue.encode()).digest()
     rights = [users_pb2.Rights(pattern=f"{name}*", rights=[users_pb2.RIGHT_PUT])]
 
@@ -413,11 +413,11 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
         },
     }.items()
 }
-# Named with the test that has them.
+# Calls that are exercised elsewhere, with the test.
 ELSEWHERE: Final[Mapping[str, str]] = {
-    # Would move the leader away from where it is killed.
+    # It would move the leader away from the node that is killed.
     "beanpole.v1.Admin/TransferLeader": "integration/test_cluster_commands.py",
-    # There is one list of rules, which others at the same time would replace.
+    # There is one list of rules, which concurrent exercises would replace.
     "beanpole.v1.Users/SetRules": "integration/test_users.py",
     "beanpole.v1.Users/ListRules": "integration/test_users.py",
 }

@@ -1,6 +1,6 @@
 """Exercises of all commands of `beanpole`, in this process.
 
-What the commands print in all cases is in tests/unit/beanpoled (test_cli, test_job_commands).
+What the commands print in every case is in tests/unit/beanpoled (test_cli, test_job_commands).
 """
 
 import argparse
@@ -21,7 +21,7 @@ _OPEN_STATUS: Final = 3
 
 
 def leaves(of: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the words of each command that does something."""
+    """Yield the words of each command that can be run."""
     below = [one for one in of._actions if isinstance(one, argparse._SubParsersAction)]
     if words and not any(one.required for one in below):
         yield " ".join(words)
@@ -42,7 +42,7 @@ def grpc(scene: Scene, words: str, status: tuple[int, ...] = (0,)) -> str:
 
 def plain(scene: Scene, words: str) -> Any:
     """Run a command that speaks gRPC and answers in JSON."""
-    # A node that is dead is no failure of one that names it.
+    # A dead node in the answer is no failure of the command.
     found = _checked(ran(*words.split(), "--json", "--addr", ",".join(scene.grpc)), (0, 1))
     return json.loads(found)
 
@@ -56,7 +56,7 @@ def beanstalk(scene: Scene, words: str, *, may_be_open: bool = False) -> str:
 
 
 def local(*words: object) -> str:
-    """Run a command that asks no node."""
+    """Run a command that contacts no node."""
     return _checked(ran(*words), (0,))
 
 
@@ -146,7 +146,7 @@ def node_disconnect(scene: Scene) -> None:
 
 
 def node_audit(scene: Scene) -> None:
-    """At a node that stays, since the one that takes a call is the one that notes it."""
+    """Ask a node that stays, because calls are recorded by the node that receives them."""
     put_job(scene)
     place = ("--addr", scene.grpc[-1])
     _checked(ran("queue", "pause", scene.queue, "--for", "1s", *place), (0,))
@@ -167,7 +167,7 @@ def node_reload(scene: Scene) -> None:
 
 
 def snapshot(scene: Scene) -> None:
-    """It asks every node that is named, and ends with the first that fails: only one is named."""
+    """Name one node: the command asks every named node and ends at the first failure."""
     said = _checked(ran("snapshot", "--addr", scene.grpc[-1]), (0,))
     assert "snapshot at index" in said
 
@@ -181,7 +181,7 @@ def alias(scene: Scene) -> None:
     wait_until(
         lambda: plain(scene, "alias list").get(other) == scene.queue, PATIENCE_S, "its alias"
     )
-    # 1: of a call whose first answer was lost, there is none left to remove.
+    # 1: the first answer was lost, and the repeated call finds no alias to remove.
     grpc(scene, f"alias remove {other}", (0, 1))
     wait_until(lambda: other not in plain(scene, "alias list"), PATIENCE_S, "no alias")
 
@@ -211,7 +211,7 @@ def user(scene: Scene) -> None:
     assert scene.queue in [one["name"] for one in plain(scene, "user list")]
     assert plain(scene, "user whoami")["user"] == "anonymous"
     for token in tokens() or ():
-        grpc(scene, f"user token {scene.queue} --drop {token}", (0, 3))  # 3: it is dropped already
+        grpc(scene, f"user token {scene.queue} --drop {token}", (0, 3))  # 3: already dropped
     grpc(scene, f"user drop {scene.queue}", (0, 1))
     wait_until(lambda: tokens() is None, PATIENCE_S, "no user")
 
@@ -234,7 +234,7 @@ def events_range(scene: Scene) -> None:
 
 
 def events_export(scene: Scene) -> None:
-    """A program of its own, because it takes signals."""
+    """Run as a process, because the command handles signals."""
     target = scene.place / "export"
     addresses = ",".join(scene.grpc)
     done = subprocess.run(
@@ -301,7 +301,7 @@ def job_show(scene: Scene) -> None:
 
 def job_delete(scene: Scene) -> None:
     job = put_job(scene)
-    # 1: of a call whose first answer was lost, it is not there any more.
+    # 1: the first answer was lost, and the repeated call finds no job.
     grpc(scene, f"job delete {job}", (0, 1))
     assert state(scene, job) == "gone"
 
@@ -394,7 +394,7 @@ def tubes(scene: Scene) -> None:
 
 
 def work(scene: Scene) -> None:
-    """A program of its own, because it takes signals."""
+    """Run as a process, because the command handles signals."""
     job = put_job(scene)
     addresses = ",".join(scene.beanstalk)
     line = [*BEANPOLE, "work", "--addr", addresses, scene.queue, "--", "true"]
@@ -455,7 +455,7 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
     "tubes": tubes,
     "work": work,
 }
-# Those that are a part of another one's exercise.
+# Commands that are covered by another command's exercise.
 WITH: Final[Mapping[str, str]] = {
     "alias list": "alias set",
     "alias remove": "alias set",
@@ -468,7 +468,7 @@ WITH: Final[Mapping[str, str]] = {
     "events compact": "events export",
     "queue resume": "queue pause",
 }
-# Those that make clusters or need more than nodes, with the tests that have them.
+# Commands that make clusters or need more than nodes, with the tests that cover them.
 ELSEWHERE: Final[Mapping[str, str]] = {
     "user rules": "integration/test_users.py",
     "up": "integration/test_up.py",

@@ -1,7 +1,7 @@
 """Exercises of the methods of `beanpole.client.blocking.Client` and `aio.Client`.
 
-Each gets a client that is connected, keeps its reservations, and uses and watches a queue of its
-own, and a second client beside it, at a node that is not killed.
+Each gets a connected client that keeps its reservations and uses and watches a queue of its own,
+and a second client at a node that is not killed.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ from tests.integration.support.exercises import PATIENCE_S, Exercise, Scene
 from tests.integration.support.waiting import wait_until
 
 KEEP_S: Final = 60
-# Of one that closes: where its `quit` is lost with a node, its session ends after this time.
+# For a client that closes: if its `quit` is lost with a node, its session ends after this time.
 KEEP_CLOSED_S: Final = 10
 TTR_S: Final = 120
-# A reserve waits longer than an election takes.
+# Longer than an election takes.
 RESERVE_S: Final = 30
 
 Helper = blocking.Client[str]
@@ -39,7 +39,7 @@ def is_gone(helper: Helper, job: int) -> bool:
 
 
 def reserved(client: Any, helper: Helper) -> Any:
-    """Let the client hold a job."""
+    """Let the client reserve a job."""
     job = helper.put("x", ttr=TTR_S)
     found = client.reserve(timeout=RESERVE_S)
     assert (found.id, found.body) == (job, "x")
@@ -181,7 +181,7 @@ def put_many(client: Any, helper: Helper, scene: Scene) -> None:
 def reserve_many(client: Any, helper: Helper, scene: Scene) -> None:
     jobs = helper.put_many(["a", "b", "c"], ttr=TTR_S)
     found = client.reserve_many(3, timeout=RESERVE_S)
-    # A lost reply may have held some of them, which come back with its session.
+    # Jobs of a lost reply come back with the session, later.
     while len(found) < 3:
         found += client.reserve_many(3 - len(found), timeout=RESERVE_S)
     assert sorted(job.id for job in found) == jobs
@@ -221,7 +221,7 @@ def connect(client: Any, helper: Helper, scene: Scene) -> None:
 
 
 def on_lost(client: Any, helper: Helper, scene: Scene) -> None:
-    """Of a client that does not keep its jobs."""
+    """For a client that does not keep its jobs."""
     job = reserved(client, helper)
     told: list[int] = []
     client.on_lost(told.extend)
@@ -242,14 +242,14 @@ METHODS: Final[Mapping[str, Method]] = {
     )
 }
 KEEPS_S: Final[Mapping[Method, int]] = {on_lost: 0, close: KEEP_CLOSED_S}
-# The others are repeated at another node without harm: they end as if nothing had happened.
+# The other methods can be repeated at another node without harm, so their outcome is never unknown.
 MAY_BE_OPEN: Final = frozenset(
     ("put", "kick", "delete", "release", "bury", "kick_job", "put_many", "delete_many")
 )
 
 
 def public(module: ModuleType) -> set[str]:
-    """Return the names of what programs call at a client of this module."""
+    """Return the names of the public methods and attributes of a module's client."""
     return {name for name in vars(module.Client) if not name.startswith("_")} - {"encoding"}
 
 

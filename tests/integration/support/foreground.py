@@ -1,6 +1,6 @@
 """Gearman clients that submit jobs and wait, and workers that do them, while nodes die.
 
-They write down what they saw. What must be true of it is asked by the tests.
+They record what they see. The tests, with `check`, decide what must be true of it.
 """
 
 import threading
@@ -38,9 +38,9 @@ class Submitter(threading.Thread):
     """Submits jobs one after the other, and waits for the end of each.
 
     Attributes:
-        seen: what it was told.
-        stray: packets that came when no job was under way.
-        error: how it ended, if not well.
+        seen: the packets that it received.
+        stray: packets that came while no job was open.
+        error: the error that ended it, if any.
     """
 
     def __init__(self, address: Address, payloads: Sequence[bytes]) -> None:
@@ -71,11 +71,11 @@ class Submitter(threading.Thread):
 
 
 class Worker(threading.Thread):
-    """Does jobs until it is told to stop; the first one not before a gate opens.
+    """Does jobs until it is stopped; its first job ends only after a gate opens.
 
     Attributes:
-        taken: the payloads of the jobs that it was given.
-        error: how it ended, if not by `stop`.
+        taken: the payloads of the jobs that it got.
+        error: the error that ended it, if not `stop`.
     """
 
     def __init__(self, address: Address, gate: threading.Event) -> None:
@@ -107,7 +107,7 @@ class Worker(threading.Thread):
             self._packets.close()
 
     def stop(self) -> None:
-        """End its connection; a job that it has goes back."""
+        """Break its connection; a job that it holds goes back."""
         self._stopping = True
         self._gate.set()
         try:
@@ -127,9 +127,9 @@ class Foreground:
     """Submitters, one for each worker, at some nodes.
 
     Args:
-        addresses: of the nodes; the workers of one are beside the submitters of the next.
-        count: how many of each.
-        rounds: how many jobs each submitter submits.
+        addresses: the nodes' addresses; a worker is at the node after its submitter's.
+        count: the number of workers, and of submitters.
+        rounds: the number of jobs of each submitter.
     """
 
     def __init__(self, addresses: Sequence[Address], count: int, rounds: int) -> None:
@@ -161,7 +161,7 @@ class Foreground:
             worker.join(JOIN_TIMEOUT_S)
 
     def check(self) -> None:
-        """Each job was done once, and its submitter heard all of it, once and in order."""
+        """Check that each job was done once, and that its submitter heard everything in order."""
         errors = [worker.error for worker in self.workers if worker.error]
         errors += [submitter.error for submitter in self.submitters if submitter.error]
         assert not errors, errors
@@ -176,7 +176,7 @@ class Foreground:
 
 
 def check(wanted: list[bytes], taken: list[bytes], seen: Sequence[Seen]) -> None:
-    """Each wanted job was taken once, and its submitter heard all of it, once and in order."""
+    """Check that each job was taken once, and that its submitter heard everything in order."""
     assert sorted(taken) == sorted(wanted)
     assert sorted(payload for each in seen for payload in each) == sorted(wanted)
     handles = set()

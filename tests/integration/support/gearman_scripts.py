@@ -1,4 +1,4 @@
-"""Scripts of Gearman clients: what they look like, how they are played, what is normalised.
+"""Scripts of Gearman clients: their format, their player, and the normalisation of replies.
 
 A script is a text file; one step is one line:
 
@@ -6,15 +6,15 @@ A script is a text file; one step is one line:
                               argument, {1} the first handle that the script has seen
     A raw BYTES               sends bytes, such as packets of another kind
     A text status             sends a line of text
-    A got                     everything that came to A until all of the above has had its effect:
-                              packets and lines; what comes unasked stands behind what was asked for
+    A got                     everything that came to A until all steps above have had their effect:
+                              packets and lines; unasked ones come after the answers
     A lose                    breaks the connection
     wait 1.2                  lets seconds pass
     ~ NAME REPLY              a reply of Beanpole to the `got` above, in place of all of gearmand's;
-                              the reason stands in docs/protocols/gearman.md under that name
+                              docs/protocols/gearman.md has the reason under that name
 
-Backslash escapes are Python's; `#` begins a comment line. How scripts and transcripts are read is
-in `scripts`, which servers they are played against in test_gearman_scripts.
+Backslash escapes are Python's; `#` begins a comment line. Reading scripts and transcripts is in
+`scripts`; test_gearman_scripts decides which servers they are played against.
 """
 
 import re
@@ -43,7 +43,7 @@ _NAMES_OF_REPLIES: Final = {
     for name, value in vars(p).items()
     if type(value) is int and value in p.REPLY_ARGUMENTS and not name.endswith("_MAX")
 }
-# What a server sends when it pleases.
+# Packets that a server sends unasked.
 _UNASKED: Final = (
     *(p.NOOP, p.WORK_STATUS, p.WORK_COMPLETE, p.WORK_FAIL, p.WORK_EXCEPTION),
     *(p.WORK_DATA, p.WORK_WARNING),
@@ -56,7 +56,7 @@ Item = tuple[int, bytes]
 
 
 def deviations() -> set[str]:
-    """The names of the deviations that the page gives reasons for."""
+    """Return the names of the deviations that the page gives reasons for."""
     return set(
         re.findall(r"^\| `([a-z0-9-]+)` \| [A-Z`].* \| .+ \|$", PAGE.read_text(), re.MULTILINE)
     )
@@ -72,7 +72,7 @@ class Stream:
         self.ended = False
 
     def send(self, data: bytes) -> None:
-        """Send bytes; a server that has closed is seen by `fence`."""
+        """Send bytes; `fence` notices a server that has closed."""
         try:
             self._stream.sendall(data)
         except (ConnectionError, BrokenPipeError):
@@ -85,7 +85,7 @@ class Stream:
         self._stream.shutdown(socket.SHUT_WR)
 
     def fence(self) -> None:
-        """Receive what was sent before now."""
+        """Receive everything that was sent before now."""
         if self.ended and (-1, b"") in self.items:
             return
         self.send(request(p.ECHO_REQ, _FENCE))
@@ -163,7 +163,7 @@ class GearmanPlayer:
         return []
 
     def _is_lost(self) -> bool:
-        """Whether the server has no connections but those that are open, and this one."""
+        """Whether the server has no other connections than the open ones and this one."""
         return len(self._admin.lines(b"workers\n")) <= len(self._clients) + 1
 
     def close(self) -> None:
@@ -184,8 +184,8 @@ class GearmanPlayer:
     def _settle(self) -> None:
         """Wait until everything that was sent has had its effect, and receive it.
 
-        Each client's echo says that the server has read what came before; the list of functions
-        says that it is done; the second echo comes behind what was told of it.
+        Each client's echo shows that the server has read what came before; the list of functions
+        shows that it is done; the second echo comes after the resulting packets.
         """
         for client in self._clients.values():
             client.fence()
@@ -199,7 +199,7 @@ class GearmanPlayer:
         return data
 
     def _normalised(self, items: list[Item]) -> list[bytes]:
-        """What came, without what differs between two runs of the same server."""
+        """Return replies without what differs between two runs of the same server."""
         asked = [item for item in items if item[0] not in _UNASKED]
         asked += [item for item in items if item[0] in _UNASKED]
         replies = []
@@ -220,7 +220,7 @@ class GearmanPlayer:
         return replies or [NOTHING]
 
     def _rows(self, rows: Iterable[bytes]) -> Iterable[bytes]:
-        """The rows of a list; of connections only those that said something of themselves."""
+        """Yield the rows of a list; of connections only those that have named themselves."""
         for row in rows:
             if found := re.fullmatch(rb"[0-9]+ (127\.0\.0\.1 .* ?:.*\n)", row):
                 if not found[1].endswith(b" - :\n"):
@@ -229,7 +229,7 @@ class GearmanPlayer:
                 yield self._numbered(row)
 
     def _numbered(self, data: bytes) -> bytes:
-        """Write the number of a handle in this script in its place."""
+        """Replace each handle by its number in this script."""
 
         def number(found: re.Match[bytes]) -> bytes:
             if found[0] not in self._handles:

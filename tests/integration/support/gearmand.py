@@ -1,6 +1,6 @@
-"""Debian's gearmand, and Gearman's packets as they are: what the tests of Gearman clients stand on.
+"""Debian's gearmand, and Gearman's packets as they are, for the tests of Gearman clients.
 
-What a client library does belongs to `tests/clients`.
+The behaviour of client libraries belongs to `tests/clients`.
 """
 
 import shutil
@@ -24,7 +24,7 @@ GET_STATUS, STATUS_RES, SUBMIT_JOB_BG, WORK_DATA, GET_STATUS_UNIQUE = 15, 20, 18
 
 
 def gearmand_path() -> str | None:
-    """Return where gearmand is installed, None if it is not."""
+    """Return the path of gearmand; None if it is not installed."""
     return shutil.which("gearmand", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 
@@ -51,7 +51,7 @@ def packet(kind: int, *arguments: bytes) -> bytes:
 
 
 class Packets:
-    """A connection that speaks packets; nothing is hidden and nothing repeated."""
+    """A connection that speaks packets; it hides nothing and repeats nothing."""
 
     def __init__(self, address: Address, timeout_s: float = REPLY_TIMEOUT_S) -> None:
         self._stream = connect(address, timeout_s)
@@ -62,7 +62,7 @@ class Packets:
         self._stream.sendall(packet(kind, *arguments))
 
     def receive(self) -> tuple[int, list[bytes]]:
-        """Receive one packet: its type, and its arguments (of results, NULs and all)."""
+        """Receive one packet: its type, and its arguments; results may contain NULs."""
         magic, kind, size = HEADER.unpack(self._take(HEADER.size))
         assert magic == b"\0RES", magic
         body = self._take(size)
@@ -75,7 +75,7 @@ class Packets:
         return self.receive()
 
     def admin(self, line: str) -> list[str]:
-        """Send a line of the text protocol; return the lines of its answer without the dot."""
+        """Send a line of the text protocol; returns the lines of its answer without the dot."""
         self._stream.sendall(line.encode() + b"\r\n")
         lines: list[str] = []
         while True:
@@ -87,7 +87,7 @@ class Packets:
                 return lines
 
     def end(self) -> None:
-        """Break the connection under a thread that receives."""
+        """Break the connection while another thread receives."""
         self._stream.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:

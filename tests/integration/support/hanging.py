@@ -1,7 +1,7 @@
 """A node whose disk can hang: `python hanging.py FLAG ARGUMENTS-OF-BEANPOLED`.
 
-The daemon itself has no switch for this: here its main is run with the two methods replaced that
-sync a file. While the file FLAG exists they do not come back, in whatever thread they are called.
+The daemon itself has no switch for this: here its main is run with the two methods that sync a file
+replaced. While the file FLAG exists they do not return, in any thread.
 """
 
 import sys
@@ -12,14 +12,14 @@ from typing import Any, Final
 from beanpole.storage.files import DiskHandle
 from beanpoled import main
 
-# How often it is looked whether the disk goes on.
+# The interval between checks of the flag.
 PERIOD_S: Final = 0.02
 
 _nothing = threading.Event()
 
 
 def run(flag: Path, arguments: list[str]) -> None:
-    """Run a node with these arguments, whose disk hangs while the flag is there."""
+    """Run a node with the given arguments, whose disk hangs while the flag exists."""
     for name in ("sync", "write_synced"):
         honest: Any = getattr(DiskHandle, name)
 

@@ -1,7 +1,7 @@
-"""What clients did and saw under faults, and the judgement: lost, invented, doubled.
+"""The record of clients under faults, and its verdict: jobs lost, invented or duplicated.
 
 A command whose connection ended before its reply is unknown: it took effect once or not at all.
-How the clients work is in `load`.
+The clients are in `load`.
 """
 
 import itertools
@@ -15,7 +15,7 @@ UNKNOWN: Final = "unknown"
 
 
 class Put(NamedTuple):
-    """One put: the body is different for each; the id is 0 unless it was INSERTED."""
+    """One put with a unique body; the id is 0 unless it was INSERTED."""
 
     body: bytes
     outcome: str
@@ -38,12 +38,12 @@ class Delete(NamedTuple):
 
 @dataclass
 class History:
-    """The record of one client, or of many joined."""
+    """The record of one client, or of several joined."""
 
     puts: list[Put] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     deletes: list[Delete] = field(default_factory=list)
-    # What no client may see while a majority lives: errors, closed connections, other replies.
+    # Not allowed while a majority lives: errors, closed connections, other replies.
     errors: list[str] = field(default_factory=list)
     reply_times_s: list[float] = field(default_factory=list)
     longest_wait_s: float = 0.0  # of one client for one reply
@@ -57,7 +57,7 @@ class History:
         self.longest_wait_s = max(self.longest_wait_s, other.longest_wait_s)
 
     def longest_gap_s(self) -> float:
-        """Return the longest time in which no client at all got a reply, in seconds."""
+        """Return the longest time in which no client got a reply, in seconds."""
         times = sorted(self.reply_times_s)
         return max((later - sooner for sooner, later in itertools.pairwise(times)), default=0)
 
@@ -69,7 +69,7 @@ class Verdict(NamedTuple):
     acknowledged: int
     delivered: int
     deleted: int
-    recovered: int  # not acknowledged, delivered nevertheless: allowed
+    recovered: int  # unacknowledged but delivered, which is allowed
     lost: list[int]
     unexpected: list[str]
     doubled: list[str]
@@ -83,7 +83,7 @@ def judge(history: History) -> Verdict:
     """Judge the whole history of a queue that was empty before and was emptied at the end."""
     put_by_body = {put.body: put for put in history.puts}
     assert len(put_by_body) == len(history.puts), "every put needs a body of its own"
-    # Puts and not ids: a queue that forgot jobs gives their ids to later ones.
+    # Puts and not ids, because a queue that forgot jobs gives their ids to later ones.
     acknowledged = [put for put in history.puts if put.outcome == INSERTED]
     delivered = {delivery.job for delivery in history.deliveries}
     seen = {(delivery.job, delivery.body) for delivery in history.deliveries}
@@ -109,7 +109,7 @@ def judge(history: History) -> Verdict:
     for number, count in Counter(put.job for put in history.puts if put.job).items():
         if count > 1:
             doubled.append(f"{count} puts got the id {number}")
-    # A job that was delivered is done only if its delete was answered, or may have been done.
+    # A delivered job is done only if its delete was answered, or may have been done.
     done = deleted.keys() | unsure
     lost = [p.job for p in acknowledged if p.job not in done or (p.job, p.body) not in seen]
     return Verdict(

@@ -1,7 +1,7 @@
-"""Clients that put, reserve and delete while something goes wrong, and write down what they saw.
+"""Clients that put, reserve and delete while something goes wrong, and record what they see.
 
-They never repeat a command; a client whose connection ends opens another one. What their histories
-must satisfy is in `history`.
+They never repeat a command; a client whose connection ends opens another one. Their histories are
+judged in `history`.
 """
 
 import itertools
@@ -22,19 +22,19 @@ from tests.integration.support.history import (
 from tests.integration.support.raw import Address, Raw
 from tests.integration.support.waiting import wait_until
 
-# Longer than every pause that a client may see; what takes longer is an error.
+# Longer than any pause that a client may see; a later reply is an error.
 REPLY_TIMEOUT_S: Final = 30.0
 JOIN_TIMEOUT_S: Final = 60.0
 EMPTY_TIMEOUT_S: Final = 30.0
 # A job whose delete is unknown must come back by the end of its session, never by its TTR.
 TTR_S: Final = 3600
 
-# Those that were started and did not finish.
+# Loads that were started and have not finished.
 _running: "set[Load]" = set()
 
 
 class Worker(threading.Thread):
-    """One client: put, reserve, delete, again and again until told to stop."""
+    """One client: put, reserve, delete, again and again until stopped."""
 
     def __init__(
         self, number: int, address: Address, stop: threading.Event, pause_s: float = 0
@@ -58,11 +58,11 @@ class Worker(threading.Thread):
                             self._ending.wait(self._pause_s)
             except (OSError, AssertionError, ValueError) as error:
                 self.history.errors.append(f"{self._address}: {type(error).__name__}: {error}")
-                # Not to hammer a node that is down; the test decides how long it all goes on.
+                # Do not hammer a node that is down; the test decides how long the load runs.
                 self._ending.wait(0.05)
 
     def empty(self) -> None:
-        """Reserve and delete whatever is in the queue, as the last client of all."""
+        """Reserve and delete everything in the queue, as the last client."""
         with Raw(self._address, REPLY_TIMEOUT_S) as connection:
 
             def is_empty() -> bool:
@@ -74,7 +74,7 @@ class Worker(threading.Thread):
             wait_until(is_empty, EMPTY_TIMEOUT_S, "an empty queue")
 
     def _put(self, connection: Raw, body: bytes) -> None:
-        # Written down before it is known, so that no way out of here forgets it.
+        # Recorded before the outcome is known, so that no exception loses it.
         self.history.puts.append(Put(body, UNKNOWN, 0))
         command = b"put 0 0 %d %d\r\n%b" % (TTR_S, len(body), body)
         word, _, rest = connection.command(command)[0].partition(b" ")
@@ -112,7 +112,7 @@ class Worker(threading.Thread):
 
 
 class Load:
-    """Some clients at some addresses, each as fast as it can or with a pause behind each job."""
+    """Some clients at some addresses, each as fast as possible or with a pause after each job."""
 
     def __init__(self, addresses: Sequence[Address], count: int, pause_s: float = 0) -> None:
         self._ending = threading.Event()
@@ -128,7 +128,7 @@ class Load:
             worker.start()
 
     def stop(self) -> None:
-        """Stop the clients; those that do not end are a finding."""
+        """Stop the clients; a client that does not end is a failure."""
         self._ending.set()
         _running.discard(self)
         for worker in self.workers:
@@ -136,11 +136,11 @@ class Load:
             assert not worker.is_alive(), f"{worker.name} got no reply"
 
     def deleted(self) -> int:
-        """Return how many jobs are finished so far."""
+        """Return the number of jobs finished so far."""
         return sum(len(worker.history.deletes) for worker in self.workers)
 
     def wait_for_progress(self, jobs: int, timeout_s: float = REPLY_TIMEOUT_S) -> None:
-        """Wait until that many more jobs are finished, and every client has finished one more."""
+        """Wait until the given number of jobs, and one by each client, are finished in addition."""
         total = self.deleted() + jobs
         each = [len(worker.history.deletes) + 1 for worker in self.workers]
 
@@ -161,7 +161,7 @@ class Load:
         last = Worker(len(self.workers), self._addresses[0], self._ending)
         last.empty()
         history = last.history
-        # The last client's replies come long after the others', which says nothing.
+        # The last client's replies come long after the others': that gap means nothing.
         history.reply_times_s.clear()
         history.longest_wait_s = 0.0
         for worker in self.workers:
@@ -170,6 +170,6 @@ class Load:
 
 
 def stop_all() -> None:
-    """Stop what a failed test left: its clients would go on with the next cluster at the ports."""
+    """Stop loads of failed tests: their clients would go on with the next cluster at the ports."""
     for load in list(_running):
         load.stop()

@@ -1,7 +1,7 @@
-"""Beanpole nodes of the tests: their configuration, addresses and life.
+"""Beanpole nodes of the tests: their configuration, addresses and processes.
 
 `Cluster` writes the configuration itself, for tests that need special settings or links through
-proxies; `LocalCluster` is what `beanpole up` makes.
+proxies; `LocalCluster` is started by `beanpole up`.
 """
 
 import json
@@ -33,10 +33,10 @@ from tests.integration.support.waiting import wait_until
 
 BEANPOLE: Final = (str(Path(sys.executable).with_name("beanpole")),)
 BEANPOLED: Final = (sys.executable, "-m", "beanpoled")
-# The reserve below which puts are refused would otherwise depend on the disk of the machine.
+# Otherwise the reserve below which puts are refused would depend on the disk of the machine.
 SETTINGS: Final = {"disk_reserve_bytes": 0}
-# For tests in which a node is declared down: nearly the shortest times that go with the usual ones
-# of elections.
+# For tests in which a node is declared down: nearly the shortest times that are allowed with the
+# default election times.
 QUICK: Final = {"command_timeout_ms": 3000, "fence_timeout_ms": 4000, "node_timeout_ms": 4500}
 LEADER_TIMEOUT_S: Final = 20.0
 HTTP_TIMEOUT_S: Final = 2.0
@@ -55,14 +55,14 @@ class Node(NamedTuple):
     http: Address
 
     def speaks(self, protocol: str) -> Address:
-        """Return where its clients of a protocol connect."""
+        """Return the address for clients of a protocol."""
         host, _, port = self.beanstalk.rpartition(":")
         offset = next(row.port_offset for row in PROTOCOLS if row.name == protocol)
         return f"{host}:{int(port) + offset}"
 
 
 def node_at(number: int, base: int, directory: Path) -> Node:
-    """Return the node with that number of a cluster whose ports begin at `base`."""
+    """Return the node with the given number in a cluster whose ports begin at `base`."""
     ports = [f"127.0.0.1:{base + number + offset}" for offset in (0, 10, 20, 30)]
     return Node(f"n{number}", directory / f"n{number}", *ports)
 
@@ -73,9 +73,9 @@ def toml_lines(settings: Settings) -> list[str]:
 
 
 def listeners(node: Node) -> list[str]:
-    """Return the arguments that say where the clients of other protocols connect.
+    """Return the arguments with the addresses for clients of other protocols.
 
-    Arguments and not a table of the file, because the file is given to older programs, too.
+    These are arguments and not a table of the file, because older programs read the file, too.
     """
     others = [row.name for row in PROTOCOLS if row.name != FIRST]
     given = ",".join(f"{name}={node.speaks(name)}" for name in others)
@@ -110,7 +110,7 @@ def write_configuration(
 
 
 def http_get(address: Address, path: str) -> tuple[int, str]:
-    """Return the status and the text at a path; ConnectionError while nobody answers."""
+    """Return the status and the text at a path; ConnectionError while no server answers."""
     try:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=HTTP_TIMEOUT_S) as reply:
             return reply.status, reply.read().decode()
@@ -122,7 +122,7 @@ def http_get(address: Address, path: str) -> tuple[int, str]:
 
 
 def status(node: Node) -> dict[str, Any]:
-    """Return what `beanpole status --json` says when it asks this node."""
+    """Return the answer of this node to `beanpole status --json`."""
     try:
         return status_command.as_json(status_command.first_answer([node.grpc]))
     except ClientError as error:
@@ -134,7 +134,7 @@ def _reaches_all(node: Node) -> bool:
 
 
 class Nodes:
-    """What tests do with the nodes of a cluster, however it was started."""
+    """Operations on the nodes of a cluster, however it was started."""
 
     nodes: tuple[Node, ...]
 
@@ -178,11 +178,11 @@ class Nodes:
         return process
 
     def wait_until_serving(self, number: int) -> None:
-        """Wait until a node that `start` began takes clients."""
+        """Wait until a started node accepts clients."""
         self._processes[number].wait_until_serving(self.nodes[number].beanstalk)
 
     def leader(self) -> int:
-        """Return the number of the leader, waiting for the end of an election."""
+        """Return the number of the leader, after the end of an election."""
 
         def find() -> list[int]:
             return [number for number in range(len(self.nodes)) if self.is_leader(number)]
@@ -190,11 +190,11 @@ class Nodes:
         return wait_until(find, LEADER_TIMEOUT_S, "a leader")[0]
 
     def is_leader(self, number: int) -> bool:
-        """Whether a node says of itself that it leads and is ready."""
+        """Whether a node reports that it leads and is ready."""
         return self._says(number, "/readyz?leader=1")
 
     def is_ready(self, number: int) -> bool:
-        """Whether a node says of itself that it is ready."""
+        """Whether a node reports that it is ready."""
         return self._says(number, "/readyz")
 
     def _says(self, number: int, page: str) -> bool:
@@ -213,7 +213,7 @@ class Nodes:
         ]
 
     def story(self) -> str:
-        """Return what to tell about the nodes when a test fails."""
+        """Return the processes' output, to be shown when a test fails."""
         return "\n".join(process.story() for process in self._processes.values())
 
 
@@ -221,8 +221,8 @@ class Cluster(Nodes):
     """Nodes with the test's own configuration, started one by one.
 
     Args:
-        directory: a folder of each node is made in it.
-        count: how many nodes.
+        directory: gets a folder for each node.
+        count: the number of nodes.
         settings: settings of every node, as in node.toml.
         dial: for each node's number, the peer addresses it dials in place of the members' own.
         unix: each node also listens at the UNIX socket that `unix_address` names.
@@ -250,11 +250,11 @@ class Cluster(Nodes):
             (node.directory / "cmdline").write_text(command + "\n")
 
     def unix_address(self, number: int) -> Address:
-        """Return where a node listens beside its port, if it was told to."""
+        """Return the address of a node's UNIX socket, if it has one."""
         return f"unix:{self.nodes[number].directory / 'socket'}"
 
     def start_all(self, wait: bool = True) -> None:
-        """Start every node; `wait`: until all take clients."""
+        """Start every node; `wait`: until all accept clients."""
         for number in range(len(self.nodes)):
             self.start(number)
         if wait:
@@ -262,7 +262,7 @@ class Cluster(Nodes):
 
     @contextmanager
     def running(self) -> Iterator["Cluster"]:
-        """Start every node; kill all in the end."""
+        """Start every node, and kill all at the end."""
         try:
             self.start_all()
             yield self
@@ -270,12 +270,12 @@ class Cluster(Nodes):
             self.close()
 
     def mend(self) -> None:
-        """Start every node that is dead; wait until all take clients and ask each other."""
+        """Start every dead node; waits until all accept clients and reach each other."""
         for number, process in self._processes.items():
             if process.status() is not None:
                 self.start(number)
         self.wait_until_all_serve()
-        # gRPC dials a node that was dead again after a pause.
+        # gRPC redials a node that was dead only after a pause.
         wait_until(lambda: all(map(_reaches_all, self.nodes)), LEADER_TIMEOUT_S, "all reach all")
 
     def wait_until_all_serve(self) -> None:
@@ -283,7 +283,7 @@ class Cluster(Nodes):
             self.wait_until_serving(number)
 
     def close(self, remove: bool = True) -> None:
-        """Kill every node; `remove`: and delete their files."""
+        """Kill every node; `remove`: also delete their files."""
         for process in self._processes.values():
             process.kill()
         if remove:
@@ -291,7 +291,7 @@ class Cluster(Nodes):
 
 
 class LocalCluster(Nodes):
-    """What `beanpole up` runs."""
+    """The cluster that `beanpole up` runs."""
 
     def __init__(self, directory: Path, count: int = 3) -> None:
         super().__init__()
@@ -302,11 +302,11 @@ class LocalCluster(Nodes):
         self.up: Process | None = None
 
     def start_all(self) -> str:
-        """Run `beanpole up` and return its line that begins with "ready"."""
+        """Run `beanpole up`; returns its line that begins with "ready"."""
         (self.directory / "cluster.json").unlink(missing_ok=True)
-        # Not what happens to be in build/: the compiled nodes have tests of their own.
+        # Not the contents of build/: the compiled nodes have tests of their own.
         places = ["--dir", str(self.directory), "--base-port", str(self.base), "--sources"]
-        # One file for each run: the line "ready" of an earlier one says nothing.
+        # One file for each run, because a "ready" of an earlier run means nothing.
         number = len(list(self.directory.parent.glob(f"{self.directory.name}-up*.log")))
         log = self.directory.parent / f"{self.directory.name}-up{number}.log"
         self.up = Process([*BEANPOLE, "up", "--nodes", str(self.count), *places], log)
@@ -327,7 +327,7 @@ class LocalCluster(Nodes):
         return self._processes[number].pid if number in self._processes else self._pids[number]
 
     def terminate_all(self) -> int:
-        """Stop the cluster as Ctrl-C does and return the exit status of `beanpole up`."""
+        """Stop the cluster as Ctrl-C does; returns the exit status of `beanpole up`."""
         for process in self._processes.values():
             process.terminate()
         self._processes.clear()
@@ -335,7 +335,7 @@ class LocalCluster(Nodes):
         return self.up.terminate()
 
     def close(self) -> None:
-        """Kill what still runs; the files stay for pytest to remove."""
+        """Kill the nodes that still run; pytest removes the files."""
         for process in self._processes.values():
             process.kill()
         if self.up:

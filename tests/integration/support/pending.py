@@ -1,6 +1,6 @@
 """Workq jobs that wait for workers, and clients that wait for their results, while nodes die.
 
-They write down what they saw, and `check` asks what must be true of it.
+They record what they see, and `check` decides what must be true of it.
 """
 
 import threading
@@ -16,18 +16,18 @@ from tests.integration.support.raw import Address
 QUEUE: Final = b"pending"
 JOIN_TIMEOUT_S: Final = 60.0
 WAIT_MS: Final = 60_000
-# So long that no job is leased twice because its worker was slow.
+# Long enough that no job is leased twice because its worker was slow.
 TTR_MS: Final = 600_000
 LEASE_WAIT_MS: Final = 200
 
 
 def payload(number: int) -> bytes:
-    """What a job carries."""
+    """Return the payload of a job."""
     return b"payload %d" % number
 
 
 def result(data: bytes) -> bytes:
-    """What its worker makes of it."""
+    """Return the result that a worker makes of a payload."""
     return b"result of " + data
 
 
@@ -36,9 +36,9 @@ class Pending:
 
     Attributes:
         jobs: the ids of the jobs, by their numbers.
-        leased: every lease that a worker was given.
-        results: every result that a client was given, with the number of its job.
-        errors: what clients saw that is no result.
+        leased: every lease that a worker got.
+        results: every result that a client got, with the number of its job.
+        errors: the errors of clients.
     """
 
     def __init__(self, addresses: Sequence[Address], count: int, clients: int) -> None:
@@ -57,7 +57,7 @@ class Pending:
         self._join()
 
     def start(self) -> None:
-        """Let clients wait for results, and let workers begin."""
+        """Let clients wait for results, and start the workers."""
         self._run(self._wait_for_results)
         self._run(self._work)
 
@@ -66,7 +66,7 @@ class Pending:
         self._join()
 
     def check(self) -> None:
-        """Every job was leased once, and each result came once."""
+        """Check that every job was leased once, and that each result came once."""
         assert not self.errors, self.errors
         leases = Counter(job.id for job in self.leased)
         assert leases == Counter(self.jobs)
@@ -91,7 +91,7 @@ class Pending:
 
     def _one(self, act: Callable[[Client, int], None], place: Address, number: int) -> None:
         try:
-            # One address: a connection that ends is an error.
+            # With one address, a connection that ends is an error.
             with Client([place], patience_s=0) as client:
                 act(client, number)
         except (ClientError, AssertionError) as error:

@@ -1,8 +1,8 @@
 """Loopback ports for the servers of the tests.
 
 One block is what `beanpole up --base-port` takes for nine nodes, with ten more for the protocol of
-the tests. Blocks are below the range from which the kernel gives ports to outgoing connections, so
-that no client can take one away.
+the tests. Blocks are below the kernel's range of ephemeral ports, so no outgoing connection takes a
+port away.
 """
 
 import fcntl
@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-# Below those of the benchmark.
+# Below the ports of the benchmark.
 FIRST: Final = 19000
 END: Final = 23000
 BLOCK: Final = 80
-# What one process of tests has for itself: `make test` runs up to five of them at a time.
+# The share of one test process: `make test` runs up to five of them at a time.
 SHARE: Final = 560
 
 # Kept open, and so locked, until this process ends.
@@ -27,7 +27,7 @@ _order: Iterator[int] = itertools.cycle(())
 
 
 def _take_share() -> Iterator[int]:
-    """Return the blocks of the first share that no other process has, again and again."""
+    """Return an endless iterator over the blocks of the first share that no other process has."""
     global _lock
     for first in range(FIRST, END, SHARE):
         path = Path(tempfile.gettempdir()) / f"beanpole-test-ports-{os.getuid()}-{first}"
@@ -48,7 +48,7 @@ def is_free(port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-            # Binding beside a listener works with SO_REUSEADDR on some systems, listening never.
+            # With SO_REUSEADDR some systems allow binding beside a listener, but never listening.
             probe.listen(1)
         except OSError:
             return False
@@ -56,7 +56,7 @@ def is_free(port: int) -> bool:
 
 
 def free_block() -> int:
-    """Return the first port of a block in which nothing listens."""
+    """Return the first port of a block in which no server listens."""
     global _order
     if _lock is None:
         _order = _take_share()

@@ -1,6 +1,6 @@
-"""Server processes of the tests: start, wait, kill, start again, and tidy up.
+"""Server processes of the tests: start, wait, kill, restart, and clean up.
 
-What a Beanpole node or cluster is made of is in `nodes`; beanstalkd is in `reference`.
+Beanpole's nodes and clusters are in `nodes`; beanstalkd is in `reference`.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class Process:
         return self._child.pid
 
     def status(self) -> int | None:
-        """Return the exit status, None while it runs."""
+        """Return the exit status; None while the process runs."""
         return self._child.poll()
 
     def signal(self, number: int) -> None:
@@ -55,12 +55,12 @@ class Process:
         self._child.send_signal(number)
 
     def kill(self) -> None:
-        """End it with SIGKILL and wait for the end; harmless when it has ended."""
+        """End it with SIGKILL and wait for the end; harmless if it has ended."""
         self._child.kill()
         self._child.wait(STOP_TIMEOUT_S)
 
     def terminate(self) -> int:
-        """End it with SIGTERM and return its exit status; SIGKILL and failure if that is slow."""
+        """End it with SIGTERM; returns its exit status. A slow end is a failure, after SIGKILL."""
         if self.status() is None:
             self._child.terminate()
         return self.wait()
@@ -85,7 +85,7 @@ class Process:
         return wait_until(find, timeout_s, f"{text!r} from {self.command}")
 
     def wait_until_serving(self, address: Address, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until somebody accepts connections at the address."""
+        """Wait until a server accepts connections at the address."""
 
         def accepts() -> bool:
             assert self.status() is None, self.story()
@@ -94,13 +94,13 @@ class Process:
         wait_until(accepts, timeout_s, f"{self.command} serves {address}")
 
     def story(self) -> str:
-        """Return what to tell about this process when a test fails."""
+        """Return the process's last output, to be shown when a test fails."""
         tail = self.log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
         return "\n".join([f"{self.command} (status {self.status()}):", *tail])
 
 
 def answers(address: Address) -> bool:
-    """Whether somebody accepts connections at the address now."""
+    """Whether a server accepts connections at the address now."""
     try:
         connect(address, 1.0).close()
     except (OSError, TimeoutError):
@@ -109,7 +109,7 @@ def answers(address: Address) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process, not necessarily a child, runs; one that waits to be reaped does not."""
+    """Whether a process, not necessarily a child, runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -118,13 +118,13 @@ def is_running(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process started and did not wait for yet."""
+    """Return the children that a process has started and not waited for yet."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for path in tasks for child in path.read_text().split()]
 
 
 def kill_and_wait(pid: int) -> None:
-    """End somebody else's child with SIGKILL and wait until it is gone."""
+    """End another process's child with SIGKILL and wait until it is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not is_running(pid), STOP_TIMEOUT_S, f"process {pid} ends")

@@ -1,7 +1,7 @@
 """The program `beanpole` in the process of the tests, because starting one takes half a second.
 
-Belongs here: its outputs and its exit status, whichever thread runs it. What it says is for the
-tests. Commands that take signals, or are to be killed, are processes: `commands.Commands.begin`.
+Belongs here: its outputs and its exit status, in any thread. The tests check what it prints.
+Commands that handle signals, or are to be killed, are processes: `commands.Commands.begin`.
 """
 
 import io
@@ -16,7 +16,7 @@ from beanpoled.cli import main
 
 
 class Done(NamedTuple):
-    """How a command ended."""
+    """The status and the outputs of a command that ended."""
 
     status: int
     said: str
@@ -24,7 +24,7 @@ class Done(NamedTuple):
 
 
 class _PerThread:
-    """A standard stream that is another one in each thread that asked for it."""
+    """A standard stream that each thread can replace for itself."""
 
     def __init__(self, others: Any) -> None:
         self._others = others
@@ -36,7 +36,7 @@ class _PerThread:
     @contextmanager
     def own(self) -> Iterator[io.BytesIO]:
         data = io.BytesIO()
-        # Not closed by the command that ends: what it wrote is read after it.
+        # The command must not close it, because its contents are read afterwards.
         self._own.stream = io.TextIOWrapper(data, "utf-8", write_through=True)
         try:
             yield data
@@ -46,7 +46,7 @@ class _PerThread:
 
 @contextmanager
 def outputs() -> Iterator[None]:
-    """While this lasts, commands may run in several threads at once."""
+    """Allow commands to run in several threads at once while the context lasts."""
     output, errors = _PerThread(sys.stdout), _PerThread(sys.stderr)
     with mock.patch.object(sys, "stdout", output), mock.patch.object(sys, "stderr", errors):
         yield
@@ -61,6 +61,6 @@ def ran(*words: object) -> Done:
     with sys.stdout.own() as said, errors.own() as complained:
         try:
             status = main([str(word) for word in words])
-        except SystemExit as error:  # of argparse
+        except SystemExit as error:  # raised by argparse
             status = error.code if isinstance(error.code, int) else 1
         return Done(status, said.getvalue().decode(), complained.getvalue().decode())

@@ -1,7 +1,7 @@
-"""A TCP proxy that can cut a link: between two nodes, through their dial map.
+"""A TCP proxy that can cut a link between two nodes, used through their dial map.
 
-One thread runs an event loop for all proxies of a test. Which links are cut when is the test's
-business; a closed link resets connections, a silent one holds all bytes back.
+One thread runs an event loop for all proxies of a test. The test decides which links are cut when.
+A closed link resets connections; a silent one holds all bytes back.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ CALL_TIMEOUT_S: Final = 10.0
 
 
 class Link:
-    """One listening port and the address behind it. Used only in the loop of its `Links`."""
+    """One listening port and its target address. Used only in the loop of its `Links`."""
 
     def __init__(self, target: Address) -> None:
         self.target = target
@@ -98,7 +98,7 @@ class Links:
         self._links: dict[tuple[int, int], Link] = {}
 
     def add(self, dialling: int, dialled: int, port: int, target: Address) -> Address:
-        """Listen at a port for what one node sends to another; return the address to dial."""
+        """Listen at a port for one node's traffic to another; returns the address to dial."""
 
         async def make() -> Link:
             link = Link(target)
@@ -117,7 +117,7 @@ class Links:
         self._change(one, other, True, False)
 
     def joined(self, one: int, other: int) -> int:
-        """Return how many connections between two nodes were made so far, in both directions."""
+        """Return the number of connections made so far between two nodes, in both directions."""
         return self._links[one, other].joined + self._links[other, one].joined
 
     def close(self) -> None:

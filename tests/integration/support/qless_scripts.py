@@ -4,16 +4,16 @@ A script is a text file whose name begins with its dialect; one step is one line
 
     > NAME ARGUMENT...          calls the dialect's one script, or (seed) the script of that name
     > NAME KEY -- ARGUMENT...   the same with keys, which only the seed's scripts have
-    < KIND REPLY                what comes back: `text`, `int`, `nil`, `json` (a string of JSON),
+    < KIND REPLY                the reply: `text`, `int`, `nil`, `json` (a string of JSON),
                                 `list` (of strings), `jsons` (of strings of JSON), `error`
-    ~ NAME KIND REPLY           what Beanpole answers in place of the step above; the reason stands
+    ~ NAME KIND REPLY           Beanpole's reply in place of that of the step above; the reason is
                                 under that name in docs/protocols/qless.md
-    ! CHANNEL KIND MESSAGE      what all of the script published, in order, at the end of the file
+    ! CHANNEL KIND MESSAGE      all messages published by the script, in order, at the end
 
 Words are as in a shell. JSON is compared as JSON, an error by its message without the script's hash
 and line. What Redis keeps in no order (`UNORDERED`) is sorted, and a histogram has its bins that
 are not 0. The programs of qless are not here: a build is loaded as the signatures by which a server
-knows it (tests/scripts/qless/builds), or as the text that `Build` has been given.
+recognizes it (tests/scripts/qless/builds), or as the text that `Build` has been given.
 """
 
 import json
@@ -32,7 +32,7 @@ BUILDS: Final = FOLDER / "qless" / "builds"
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "protocols" / "qless.md"
 SEED: Final = "seed"
 KEYS_END: Final = "--"
-# Sets of Redis: their order is that of a hash table.
+# Sets of Redis, in the order of a hash table.
 UNORDERED: Final = frozenset({"dependencies", "dependents"})
 BINS: Final = 148
 
@@ -44,7 +44,7 @@ Build = Mapping[str, str]
 
 
 class Step(NamedTuple):
-    """One call, its reply, and the deviation that is told below it."""
+    """One call, its reply, and the deviation that is noted below it."""
 
     line: str
     reply: str
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 class Script(NamedTuple):
-    """A whole script: its steps, and what is published meanwhile."""
+    """A whole script: its steps, and the messages published meanwhile."""
 
     dialect: str
     steps: tuple[Step, ...]
@@ -82,7 +82,7 @@ def read_script(path: Path) -> Script:
 
 
 def write_replies(path: Path, replies: Sequence[str], messages: Sequence[str]) -> None:
-    """Write a script again with these replies, one for each step, and these messages."""
+    """Rewrite a script with the given replies, one for each step, and messages."""
     rest = iter(replies)
     lines: list[str] = []
     for line in path.read_text().splitlines():
@@ -94,14 +94,14 @@ def write_replies(path: Path, replies: Sequence[str], messages: Sequence[str]) -
 
 
 def stand_in(dialect: str) -> Build:
-    """Return the signatures of a dialect: all of its build that a server looks at."""
+    """Return the signatures of a dialect: the part of its build that a server examines."""
     folder = BUILDS / dialect
     paths = folder.glob("*.lua") if dialect == SEED else [folder.with_suffix(".lua")]
     return {path.stem: path.read_text() for path in paths}
 
 
 class Player:
-    """Plays a script at one address, listening at another."""
+    """Plays a script at one address, and subscribes at another."""
 
     def __init__(self, address: Address, listening: Address, dialect: str, build: Build) -> None:
         self._single = dialect != SEED
@@ -125,7 +125,7 @@ class Player:
         )
 
     def messages(self, count: int) -> list[str]:
-        """Return what was published, so many at least, and what comes until the next reply."""
+        """Return at least `count` published messages, and those until the next reply."""
         found: list[str] = []
         while len(found) < count:
             found.append(_message(self._listener.read()))
@@ -135,7 +135,7 @@ class Player:
         return found
 
     def close(self) -> None:
-        """Leave an empty server."""
+        """Clear the server, and close the connections."""
         self._client.ask("FLUSHDB")
         self._client.close()
         self._listener.close()
@@ -149,7 +149,7 @@ def _message(reply: Reply) -> str:
 
 
 def describe(reply: Reply) -> str:
-    """Say a reply in one line, the same for what a client takes for the same."""
+    """Describe a reply in one line; replies that clients treat alike are equal."""
     if reply is None:
         return "nil"
     if isinstance(reply, int):
@@ -167,7 +167,7 @@ def describe(reply: Reply) -> str:
 
 
 def canonical(line: str) -> str:
-    """Say the reply of a script as `describe` does."""
+    """Return the reply of a script in the form of `describe`."""
     kind, _, text = line.partition(" ")
     if kind in ("json", "jsons", "list"):
         return f"{kind} {_dump(json.loads(text))}"

@@ -1,4 +1,4 @@
-"""The servers that the restated protocol tests run against, each behind the same small face.
+"""The servers that the restated protocol tests run against, each behind the same small interface.
 
 Fresh single nodes come from a pool that starts the next one while a test uses the current one.
 """
@@ -14,7 +14,7 @@ from tests.integration.support.reference import Beanstalkd
 from tests.integration.support.waiting import wait_until
 
 SETTLE_TIMEOUT_S: Final = 15.0
-# With TEST_SERVER=beanstalkd the tests run against Debian's beanstalkd: a check of the checks.
+# With TEST_SERVER=beanstalkd the tests run against Debian's beanstalkd, to check the tests.
 # Beanpole quotes the strings in statistics as beanstalkd 1.13 does; Debian's 1.12 does not.
 AGAINST_REFERENCE: Final = os.environ.get("TEST_SERVER") == "beanstalkd"
 QUOTE: Final = "" if AGAINST_REFERENCE else '"'
@@ -25,7 +25,7 @@ class Queue:
     """One server under test.
 
     Attributes:
-        address: where its clients connect.
+        address: the address for its clients.
         base: the last job id that was given before the test: ids are relative to it.
         job_size_max: its limit of a body, in bytes.
         pid: its process, for signals.
@@ -45,11 +45,11 @@ class Queue:
         return connection
 
     def id(self, number: int) -> int:
-        """Return the id of the test's job with that number, from 1."""
+        """Return the id of the test's job with the given number, from 1."""
         return self.base + number
 
     def drain(self, wanted: bool = True) -> None:
-        """Tell the node to refuse jobs, or to take them again, and wait until it does."""
+        """Tell the node to refuse jobs, or to accept them again, and wait until it does."""
         os.kill(self.pid, signal.SIGUSR1 if wanted else signal.SIGUSR2)
         with Raw(self.address) as client:
             expected = "true" if wanted else "false"
@@ -62,14 +62,14 @@ class Queue:
 
 
 def is_clean(connection: Raw) -> bool:
-    """Delete every job that is not reserved; whether nothing is left of earlier tests."""
+    """Delete every job that is not reserved; returns whether nothing is left of earlier tests."""
     for tube in connection.names(b"list-tubes"):
         connection.ask(b"use " + tube.encode(), b"USING " + tube.encode())
         for peek in (b"peek-ready", b"peek-delayed", b"peek-buried"):
             while (reply := connection.command(peek)[0]).startswith(b"FOUND"):
                 connection.ask(b"delete " + reply.split(b" ")[1], b"DELETED")
     connection.ask(b"use default", b"USING default")
-    # A tube that is still paused would vanish without its clients; this one never does.
+    # A paused tube would vanish without its clients, except this one.
     connection.ask(b"pause-tube default 0", b"PAUSED")
     counts = connection.dictionary(b"stats-tube default")
     stats = connection.dictionary(b"stats")
@@ -84,7 +84,7 @@ def is_clean(connection: Raw) -> bool:
 
 
 def settle(address: Address) -> int:
-    """Wait until nothing of earlier tests is left; return the last id that was given."""
+    """Wait until nothing of earlier tests is left; returns the last id that was given."""
     with Raw(address) as connection:
         wait_until(lambda: is_clean(connection), SETTLE_TIMEOUT_S, "no trace of earlier tests")
         last = connection.put(b"")
@@ -102,7 +102,7 @@ class Singles:
         self._next: Cluster | None = None
 
     def take(self) -> Cluster:
-        """Return a fresh node that serves, and begin to start the next one."""
+        """Return a fresh node that serves, and start the next one."""
         node = self._next or self._start()
         node.wait_until_serving(0)
         self._next = self._start()
@@ -125,7 +125,7 @@ class Singles:
 
 
 class ReferenceQueue(Queue):
-    """A fresh beanstalkd, aged by a few jobs where a test expects a server that is in use."""
+    """A fresh beanstalkd, aged by a few jobs where a test expects a used server."""
 
     def __init__(self, directory: Path, job_size_max: int, aged: bool) -> None:
         self.server = Beanstalkd(directory, ["-z", str(job_size_max)])

@@ -1,7 +1,6 @@
 """A beanstalk client that hides nothing: bytes out, bytes in, compared exactly.
 
-It knows the framing of replies and no more; clients with an opinion are the library's and
-greenstalk's business.
+It knows only the framing of replies; more helpful clients are Beanpole's library and greenstalk.
 """
 
 import socket
@@ -16,7 +15,7 @@ Address = str
 
 
 def connect(address: Address, timeout_s: float = TIMEOUT_S) -> socket.socket:
-    """Open a stream to an address; the timeout then holds for every call on the socket."""
+    """Open a stream to an address; the timeout then applies to every call on the socket."""
     if address.startswith("unix:"):
         stream = socket.socket(socket.AF_UNIX)
         stream.settimeout(timeout_s)
@@ -51,7 +50,7 @@ class Raw:
         self.stream.sendall(data)
 
     def line(self) -> bytes:
-        """Receive one line and return it without its CRLF; ConnectionError when it ends first."""
+        """Receive one line without its CRLF; ConnectionError if the stream ends first."""
         while b"\r\n" not in self._buffer:
             assert len(self._buffer) < LINE_BYTES_MAX, f"no end of line: {self._buffer!r}"
             self._receive()
@@ -72,7 +71,7 @@ class Raw:
         return data[:-2]
 
     def expect(self, *lines: bytes) -> None:
-        """Receive these lines (each without its CRLF) and compare every byte."""
+        """Receive the given lines (each without its CRLF) and compare every byte."""
         for expected in lines:
             got = self.line()
             assert got == expected, f"expected {expected!r}, got {got!r} (+ {self._buffer!r})"
@@ -103,13 +102,13 @@ class Raw:
         return int(number)
 
     def dictionary(self, command: bytes) -> dict[str, str]:
-        """Ask for statistics that must be there, as `find` does."""
+        """Ask for statistics that must exist, as `find` does."""
         found = self.find(command)
         assert found is not None, f"{command!r}: NOT_FOUND"
         return found
 
     def find(self, command: bytes) -> dict[str, str] | None:
-        """Ask for statistics and return them as text by key, None for NOT_FOUND.
+        """Ask for statistics; returns them as text by key, None for NOT_FOUND.
 
         Checks the frame of the YAML.
         """
@@ -133,7 +132,7 @@ class Raw:
         return [item[2:] for item in lines]
 
     def expect_silence(self, seconds: float) -> None:
-        """Check that nothing arrives for so long."""
+        """Check that nothing arrives for the given time."""
         assert not self._buffer, f"unexpected {self._buffer!r}"
         before = self.stream.gettimeout()
         self.stream.settimeout(seconds)
@@ -147,7 +146,7 @@ class Raw:
         raise AssertionError(f"unexpected {got!r} after {time.monotonic() - start:.3f} s")
 
     def expect_end(self) -> None:
-        """Check that the server closes the connection and sends nothing before."""
+        """Check that the server closes the connection without sending anything before."""
         assert not self._buffer, f"unexpected {self._buffer!r}"
         try:
             got = self.stream.recv(LINE_BYTES_MAX)
@@ -156,11 +155,11 @@ class Raw:
         assert not got, f"unexpected {got!r}"
 
     def half_close(self) -> None:
-        """Say that nothing more will be sent, and stay to read."""
+        """Close the sending side, and stay to read."""
         self.stream.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close; repeating it is harmless."""
+        """Close; repeated calls are harmless."""
         self.stream.close()
 
     def _receive(self) -> None:

@@ -9,7 +9,7 @@ from tests.integration.support.processes import Process
 
 
 def beanstalkd_path() -> str | None:
-    """Return where beanstalkd is installed, None if it is not."""
+    """Return the path of beanstalkd; None if it is not installed."""
     return shutil.which("beanstalkd")
 
 

@@ -1,7 +1,7 @@
 """Programs that a node can run: this one, and earlier releases from the wheels of tests/fixtures.
 
-A release runs from a folder of its own with the dependencies that are installed here; no module of
-this version stands beside its own. When nodes change their programs is the business of the tests.
+A release runs from a folder of its own with the dependencies that are installed here, and sees no
+module of this version. The tests decide when nodes change their programs.
 """
 
 import os
@@ -19,7 +19,7 @@ FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
 # The first release that can be upgraded from, and the last one.
 FIRST: Final = "0.2.0"
 LAST: Final = "0.3.0"
-# The newest machine version that each knows, which its nodes work at by themselves.
+# The newest machine version of each, to which its nodes raise themselves.
 KNOWS: Final = {FIRST: 2, LAST: 3}
 RAISED_S: Final = 20.0
 
@@ -28,9 +28,9 @@ class Program(NamedTuple):
     """A program of a node.
 
     Attributes:
-        name: names the configuration that it gets, too.
+        name: also the name of its configuration file.
         words: the command line before the arguments of beanpoled.
-        settings: what only this program's configuration has.
+        settings: settings that only this program's configuration has.
     """
 
     name: str
@@ -39,22 +39,22 @@ class Program(NamedTuple):
 
 
 def release(version: str, directory: Path) -> Program:
-    """Unpack a release into a folder, for this one and for all nodes."""
+    """Unpack a release into a folder, which all nodes share."""
     place = directory / f"beanpole-{version}"
     with zipfile.ZipFile(FIXTURES / f"beanpole-{version}-py3-none-any.whl") as wheel:
         wheel.extractall(place)
-    # Before all other places, and -P leaves the working directory out.
+    # The folder is first in the path, and -P leaves the working directory out.
     path = ["env", f"PYTHONPATH={place}"]
     return Program(version, [*path, sys.executable, "-P", "-m", "beanpoled"], {})
 
 
 def this_program(settings: Mapping[str, object], prefix: Sequence[str] = ()) -> Program:
-    """The program of this tree, with its own settings; `prefix`: what stands before python."""
+    """Return the program of this tree, with its own settings; `prefix`: words before python."""
     return Program("new", [*prefix, *BEANPOLED], settings)
 
 
 def cluster_of(program: Program, directory: Path) -> Cluster:
-    """Three nodes that run a program, not started. They keep no events: upgrades under load do."""
+    """Return three unstarted nodes with a program. They keep no events: upgrades under load do."""
     cluster = Cluster(directory, settings={"events": "off"})
     for number in range(len(cluster.nodes)):
         install(cluster, number, program)
@@ -62,26 +62,26 @@ def cluster_of(program: Program, directory: Path) -> Cluster:
 
 
 def versions(cluster: Cluster) -> list[tuple[Any, Any]]:
-    """The active version of each node, and the one that its program knows."""
+    """Return the active version of each node, and the newest one that its program knows."""
     nodes = status(cluster.nodes[cluster.leader()])["nodes"]
     return [(node.get("machine_version"), node.get("machine_version_known")) for node in nodes]
 
 
 def wait_until_raised(cluster: Cluster, version: int) -> None:
-    """Wait until all nodes work at what their programs know."""
+    """Wait until all nodes work at the newest version of their programs."""
     wanted = [(version, version)] * len(cluster.nodes)
     wait_until(lambda: versions(cluster) == wanted, RAISED_S, f"all work at {version}")
 
 
 def install(cluster: Cluster, number: int, program: Program, prefix: Sequence[str] = ()) -> None:
-    """Let the next starts of a node run this program; a node that runs goes on with the old one."""
+    """Let the next start of a node use a program; a running node continues with the old one."""
     directory = cluster.nodes[number].directory
     text = (directory / "node.toml").read_text()
     path = directory / f"{program.name}.toml"
-    # Settings stand before the first table.
+    # Settings come before the first table.
     path.write_text("\n".join([*toml_lines(program.settings), text]))
     command = shlex.join([*prefix, *program.words, "--config", str(path)])
-    # Somebody may read it at this moment, to start the node.
+    # Another thread may read it at this moment, to start the node.
     written = directory / "cmdline.new"
     written.write_text(command + "\n")
     os.replace(written, directory / "cmdline")

@@ -1,6 +1,6 @@
 """A client of RESP2 that hides nothing: commands out, replies in, messages of channels as well.
 
-Clients with an opinion are redis-py and redis-cli, which `make test-qless` runs.
+More helpful clients are redis-py and redis-cli, which `make test-qless` runs.
 """
 
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ from tests.integration.support.nodes import BEANPOLE, Cluster, Settings, http_ge
 from tests.integration.support.ports import free_block
 
 TIMEOUT_S: Final = 20.0
-# Clients come by TLS so many ports above where they come without.
+# TLS ports are this number above the plain ones.
 TLS_PORT: Final = 5
 
 
@@ -51,7 +51,7 @@ class SafeCluster(Cluster):
         self.safe = [("127.0.0.1", base + TLS_PORT + number) for number in range(3)]
 
     def speaks_tls(self, number: int, protocol: str) -> str:
-        """Return where clients of a protocol come to a node by TLS."""
+        """Return a node's TLS address for clients of a protocol."""
         host, _, port = self.nodes[number].speaks(protocol).rpartition(":")
         return f"{host}:{int(port) + TLS_PORT}"
 
@@ -60,7 +60,7 @@ class SafeCluster(Cluster):
         return context.wrap_socket(plain, server_hostname="localhost")
 
     def refusals(self, number: int) -> dict[str, int]:
-        """How many handshakes a node refused, by reason."""
+        """Return the number of handshakes that a node refused, by reason."""
         page = http_get(self.nodes[number].http, "/metrics")[1]
         name = 'beanpole_tls_refused_total{reason="'
         found = [line.removeprefix(name) for line in page.splitlines() if line.startswith(name)]

@@ -1,4 +1,4 @@
-"""Command scripts: what they look like, how they are played, and what is normalised in replies.
+"""Command scripts: their format, their player, and the normalisation of replies.
 
 A script is a text file; one step is one line:
 
@@ -11,10 +11,10 @@ A script is a text file; one step is one line:
     wait 1.1                 lets seconds pass
     until A TEXT ~ PART      repeats a command until its reply has the part; not recorded
     ~ NAME REPLY             the reply of Beanpole to the step above, where it deviates; the reason
-                             stands in deviations.txt under that name
+                             is in deviations.txt under that name
 
-Backslash escapes are Python's, `{text*20}` repeats text, `#` begins a comment line. Which servers
-scripts are played against belongs to test_differential.
+Backslash escapes are Python's, `{text*20}` repeats text, `#` begins a comment line.
+test_differential decides which servers scripts are played against.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ from tests.integration.support.waiting import wait_for_time, wait_until
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "scripts"
 DEVIATIONS: Final = FOLDER / "deviations.txt"
-# How long a server may take for a reply before the record says that it gave none.
+# The time that a server has for a reply before the record says that there was none.
 SILENCE_S: Final = 3.0
 UNTIL_S: Final = 10.0
 SILENCE: Final = b"(silence)"
 END: Final = b"(end)"
 
-# Facts about the process or the machine; and strings, which beanstalkd quotes since 1.13 only.
+# Facts about the process or the machine; and strings, which beanstalkd quotes only since 1.13.
 PROCESS_KEYS: Final = frozenset(
     {b"pid", b"version", b"rusage-utime", b"rusage-stime", b"uptime", b"id"}
     | {b"hostname", b"os", b"platform"}
@@ -46,14 +46,14 @@ _REPEAT: Final = re.compile(r"\{([^{}*]+)\*(\d+)\}")
 
 
 class Step(NamedTuple):
-    """One line of a script, and the lines that tell how Beanpole deviates there."""
+    """One line of a script, and the lines with Beanpole's deviations there."""
 
     line: str
     deviations: tuple[tuple[str, bytes], ...]
 
 
 def unescape(text: str) -> bytes:
-    """Return the bytes that the text of a script means."""
+    """Return the bytes that the text of a script stands for."""
     full = _REPEAT.sub(lambda found: found[1] * int(found[2]), text)
     return full.encode("latin-1").decode("unicode_escape").encode("latin-1")
 
@@ -173,7 +173,7 @@ def play(address: Address, steps: list[Step]) -> list[list[bytes]]:
 
 
 def format_transcript(steps: list[Step], replies: list[list[bytes]]) -> str:
-    """Return the text of a committed transcript: each step, and below it what came back."""
+    """Return the text of a committed transcript: each step, and its replies below it."""
     lines: list[str] = []
     for step, step_replies in zip(steps, replies, strict=True):
         lines.append(step.line)

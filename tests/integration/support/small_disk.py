@@ -1,8 +1,8 @@
 """A node on a small disk: `python small_disk.py BYTES DATA_DIR ARGUMENTS-OF-BEANPOLED`.
 
 A file system of its own would need root. Here the daemon's main is run with the writes of its files
-replaced: what the files of DATA_DIR take in all is at most BYTES, in blocks, and ENOSPC is what the
-system says of a disk that is full. Everything else is real.
+replaced: the files of DATA_DIR take at most BYTES in all, counted in blocks, and further writes
+fail with ENOSPC as on a full disk. Everything else is real.
 """
 
 import errno
@@ -17,12 +17,12 @@ BLOCK_BYTES: Final = 4096
 
 
 def blocks(size: int) -> int:
-    """What a file of this size takes."""
+    """Return the space that a file of this size takes."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
 class SmallDisk:
-    """The files below one folder, and how much they may take."""
+    """The files below one folder, and the space that they may take."""
 
     def __init__(self, size: int, directory: str) -> None:
         self._size = size
@@ -31,7 +31,7 @@ class SmallDisk:
         self._write_synced: Any = DiskHandle.write_synced
 
     def free_bytes(self) -> int:
-        """What may still be written."""
+        """Return the number of bytes that can still be written."""
         used = 0
         for folder, _, names in os.walk(self._directory):
             for name in names:
@@ -42,7 +42,7 @@ class SmallDisk:
         return max(0, self._size - used)
 
     def fit(self, handle: DiskHandle, offset: int, data: bytes) -> None:
-        """Write a part and fail like a full disk, if not all of it fits."""
+        """If not all data fits, write a part and fail like a full disk."""
         missing = blocks(offset + len(data)) - blocks(handle.size())
         if missing > 0 and (free := self.free_bytes()) < missing:
             end = blocks(handle.size()) + free
@@ -61,7 +61,7 @@ class SmallDisk:
 
 
 def run(size: int, directory: str, arguments: list[str]) -> None:
-    """Run a node whose disk has this size."""
+    """Run a node whose disk has the given size."""
     disk = SmallDisk(size, directory)
     for owner, name, value in (
         (DiskHandle, "write", lambda *args: disk.write(*args)),

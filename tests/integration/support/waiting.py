@@ -1,6 +1,6 @@
 """Waiting for conditions: the only place of the integration tests where time passes on purpose.
 
-What the conditions are belongs to the tests.
+The conditions belong to the tests.
 """
 
 import threading
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-# Short enough that no test grows by it, long enough to leave the cores to the nodes.
+# Short enough not to prolong a test, long enough to leave the cores to the nodes.
 POLL_S: Final = 0.01
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ def wait_until(condition: Callable[[], T], timeout_s: float, what: str = "") -> 
         condition: called every few milliseconds. ConnectionError and TimeoutError count as
             "not yet", since most conditions ask a node that may be down.
         timeout_s: limit in seconds; exceeding it is an AssertionError.
-        what: stands in that error's message.
+        what: a description for that error's message.
     """
     end = time.monotonic() + timeout_s
     failure: Exception | None = None

@@ -1,16 +1,16 @@
-"""Scripts of the Workq protocol: bytes that clients send, and what Workq 0.2.0 answers.
+"""Scripts of the Workq protocol: bytes that clients send, and the answers of Workq 0.2.0.
 
 A script is a text file; one step is one line:
 
     A > BYTES           client A (connected when first named, or after an end) sends them
     A < BYTES           A receives exactly these; (end): its connection is closed
-    ~ NAME BYTES        what Beanpole answers in place of the step above; the reason stands under
-                        that name in docs/protocols/workq.md
+    ~ NAME BYTES        what Beanpole answers in place of the step above; the reason is under that
+                        name in docs/protocols/workq.md
     until A BYTES ~ PART    A repeats a command until its reply has the part
 
 Backslash escapes are Python's, `{text*20}` repeats text, `#` begins a comment. `{1}` is an id of
 this run, also as `{1:plain}`, `{1:urn}`, `{1:upper}`; `{now+3}` is a time; `{time}` in a reply is
-any time. The real server is a program of Go, in no package: the replies were written down once.
+any time. The real server is a Go program without a package, so its replies were written down once.
 """
 
 import re
@@ -28,7 +28,7 @@ SCRIPTS: Final = sorted((FOLDER / "workq").glob("*.txt"))
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "protocols" / "workq.md"
 TIMEOUT_S: Final = 30.0
 END: Final = b"(end)"
-# Its reply is one line: nothing else may be left at the end of a script.
+# The reply of this command is one line, so anything before it was left over by the script.
 LAST: Final = b"inspect\r\n"
 LAST_REPLY: Final = b"-CLIENT-ERROR Invalid command args\r\n"
 
@@ -41,7 +41,7 @@ _NOW: Final = re.compile(r"\{now([+-]\d+)\}")
 
 
 class Step(NamedTuple):
-    """One line of a script, and the deviation that is told below it."""
+    """One line of a script, and the deviation that is noted below it."""
 
     line: str
     deviation: str = ""
@@ -70,7 +70,7 @@ class Player:
         self._times: dict[str, str] = {}
 
     def play(self, path: Path) -> None:
-        """Play all steps, and see that nothing is left."""
+        """Play all steps, and check that no reply is left over."""
         for step in read_script(path):
             self._play(step)
         for client in self._clients.values():
@@ -101,7 +101,7 @@ class Player:
         assert got == expected, f"{step.line}\n{escape(got)}\n{escape(expected)}"
 
     def _ask(self, name: str, request: bytes) -> bytes:
-        """Ask something whose replies may differ in length, on a connection of its own."""
+        """Ask on a separate connection, because the length of the reply is unknown."""
         client = Client(self._address(name))
         client.send(request + LAST)
         reply = client.until(LAST_REPLY)
@@ -138,14 +138,14 @@ class Client:
         self._stream = connect(address, TIMEOUT_S)
 
     def send(self, data: bytes) -> None:
-        """Send bytes; a server that has closed does not take all."""
+        """Send bytes; a server that has closed does not accept all of them."""
         try:
             self._stream.sendall(data)
         except ConnectionError:
             assert len(data) > 1_000_000, "only what is above the limit is not read to its end"
 
     def take(self, size: int) -> bytes:
-        """Receive so many bytes, or what comes before the end."""
+        """Receive the given number of bytes, or fewer if the stream ends."""
         data = b""
         while len(data) < size:
             try:
@@ -158,7 +158,7 @@ class Client:
         return data
 
     def until(self, end: bytes) -> bytes:
-        """Receive up to and with these bytes."""
+        """Receive up to and including the given bytes."""
         data = b""
         while not data.endswith(end):
             more = self._stream.recv(65536)
@@ -172,7 +172,7 @@ class Client:
 
 
 def _normalised(got: bytes, expected: bytes) -> bytes:
-    """Put any time where any time is expected."""
+    """Replace a time by the placeholder where any time is expected."""
     for place in _TIME.finditer(expected):
         if place[0] == _ANY_TIME and _TIME.fullmatch(got, *place.span()):
             got = got[: place.start()] + _ANY_TIME + got[place.end() :]
