@@ -1,4 +1,7 @@
-"""The Beanpole library: what the cluster agrees on. It never imports the daemon (`beanpoled`)."""
+"""The Beanpole library: the replicated state machine, its log, its protocols and a client.
+
+It never imports the daemon (`beanpoled`).
+"""
 
 from typing import Final
 

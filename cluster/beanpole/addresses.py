@@ -1,4 +1,4 @@
-"""Addresses as people write them: "host:port", "tls:host:port", "unix:PATH". Does no I/O."""
+"""Parse network addresses: "host:port", "tls:host:port", "unix:PATH". Does no I/O."""
 
 import re
 from typing import Final
@@ -7,9 +7,9 @@ from urllib.parse import unquote
 from beanpole.constants import HOST_NAME_MAX_BYTES
 
 UNIX_PREFIX: Final = "unix:"
-# In front of an address at which clients come by TLS.
+# The prefix of an address whose clients use TLS.
 TLS_PREFIX: Final = "tls:"
-# The host of a client at a UNIX socket: it has no other name.
+# The host name of a client on a UNIX socket, which has no address.
 UNIX: Final = "unix"
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]+")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
@@ -21,7 +21,7 @@ def split_address(text: str) -> tuple[str, int]:
     """Split "host:port" or "[host]:port".
 
     Raises:
-        ValueError: the text is neither; the message says what is allowed.
+        ValueError: the text is neither; the message names the allowed form.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not _PORT.fullmatch(port) or int(port) > 65535:
@@ -36,10 +36,10 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Split "HOST:PORT,...", addresses of servers to connect to; each is returned once.
+    """Split "HOST:PORT,...", a list of servers to connect to, and drop duplicates.
 
     Raises:
-        ValueError: the text is something else; the message says what is allowed.
+        ValueError: the text is not such a list; the message names the allowed form.
     """
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for address in found:
@@ -53,19 +53,20 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def host_name(address: str) -> bytes:
-    """Return the name by which events know a client's host: its address without a port.
+    """Return the host name that events record for a client: its address without a port.
 
-    An IPv4 address that came over an IPv6 socket is the same host as one over an IPv4 socket. An
-    address is cut where no name may be longer.
+    An IPv4-mapped IPv6 address is reduced to the IPv4 address, so that both sockets yield the same
+    host. Longer addresses are cut to HOST_NAME_MAX_BYTES.
     """
     mapped = _MAPPED.fullmatch(address)
     return (mapped[1] if mapped else address).encode(errors="replace")[:HOST_NAME_MAX_BYTES]
 
 
 def host_of_peer(peer: str) -> bytes:
-    """Return the same of what gRPC calls the peer of a call; nothing if it is no address.
+    """Return the host name of a gRPC peer; empty if the peer string is not an address.
 
-    Those are "ipv4:HOST:PORT", "ipv6:[HOST]:PORT", perhaps with "%5B" for a bracket, and "unix:".
+    gRPC's forms are "ipv4:HOST:PORT", "ipv6:[HOST]:PORT" (a bracket may be written "%5B") and
+    "unix:".
     """
     kind, _, address = unquote(peer).partition(":")
     if kind == UNIX:
@@ -76,6 +77,6 @@ def host_of_peer(peer: str) -> bytes:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether "host:port" can be reached from this machine only."""
+    """Whether "host:port" is reachable from this machine only."""
     host, _ = split_address(address)
     return host in ("localhost", "::1") or bool(_LOOPBACK.fullmatch(host))

@@ -1,4 +1,4 @@
-"""The error tree: what may be raised across package borders, split by whose fault it is.
+"""The exceptions that may cross package borders, classified by the party at fault.
 
 Expected outcomes of commands (NOT_FOUND, TIMED_OUT, ...) are values and do not belong here.
 """
@@ -9,7 +9,7 @@ class BeanpoleError(Exception):
 
 
 class ConfigurationError(BeanpoleError):
-    """The operator's configuration is wrong; the message names the field and what is allowed."""
+    """The operator's configuration is wrong; the message names the field and the allowed values."""
 
 
 class ProtocolError(BeanpoleError):
@@ -17,11 +17,11 @@ class ProtocolError(BeanpoleError):
 
 
 class StorageError(BeanpoleError):
-    """The files on disk cannot be used; the message names the file and says what to do."""
+    """The files on disk cannot be used; the message names the file and the remedy."""
 
 
 class Damaged(StorageError):
-    """A file has bytes that were not written like this, before its tail."""
+    """A file is corrupt before its tail: it has bytes that were never written there."""
 
 
 class WrongIdentity(StorageError):
@@ -29,19 +29,19 @@ class WrongIdentity(StorageError):
 
 
 class UnknownVersion(BeanpoleError):
-    """A file, an entry or a peer is of a version that this program does not know."""
+    """A file, an entry or a peer has a version that this program does not support."""
 
 
 class ReplicationError(BeanpoleError):
-    """The Raft library is not the pinned one, or it broke a rule that must never break."""
+    """The Raft library is not the pinned version, or it violated an invariant."""
 
 
 class ClientError(BeanpoleError):
-    """A command of Beanpole's own client failed; the message holds the server's words."""
+    """A command of Beanpole's own client failed; the message quotes the server's reply."""
 
 
 class LogFailed(StorageError):
-    """A write or sync of the write-ahead log failed, so nothing more can be promised."""
+    """A write or sync of the write-ahead log failed; nothing further is durable."""
 
 
 class OutcomeUnknown(ClientError):

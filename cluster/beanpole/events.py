@@ -1,31 +1,31 @@
-"""Events: what happened to every job, one fixed record for each transition.
+"""Events: a fixed-size record of each transition of a job.
 
-The machine appends records in the order of the log, so they are the same on every node, and every
-one has a number of its own: its offset, counted from 0 without a gap since the cluster began. Here
-are the record's layout and the numbers in it; what they are called in columns is in
-`beanpoled.eventlog`. Nothing here decides anything.
+The machine appends records in the order of the log, so they are identical on every node. A record
+is identified by its offset, counted from 0 without a gap since the cluster began. This module
+defines the layout of a record and the codes in it; `beanpoled.eventlog` defines the names of the
+columns. It holds no logic.
 """
 
 from struct import Struct
 from typing import Final
 
-# --- kinds: what happened to the job ------------------------------------------------------------
+# --- kinds of transitions ------------------------------------------------------------------------
 PUT: Final = 1  # it was created, ready or delayed
 DUE: Final = 2  # its delay ended: delayed to ready
-RESERVED: Final = 3  # a session got it
-TOUCHED: Final = 4  # its TTR began anew
+RESERVED: Final = 3  # a session reserved it
+TOUCHED: Final = 4  # its TTR was restarted
 RELEASED: Final = 5  # its worker gave it back, ready or delayed
-RETURNED: Final = 6  # it came back because nobody holds it any more: `reason` says why
+RETURNED: Final = 6  # it became ready because no session holds it any more, for `reason`
 TIMED_OUT: Final = 7  # its TTR ended: reserved to ready
 BURIED: Final = 8
 KICKED: Final = 9  # buried or delayed to ready
-DELETED: Final = 10  # from whatever state
-DONE: Final = 11  # it ended well; it is gone, or kept with its result until its TTL ends
-FAILED: Final = 12  # an attempt failed: it ended the job (gone or kept, as above) or is repeated
-EXPIRED: Final = 13  # its TTL ended: gone from whatever state
-MOVED: Final = 14  # a client put it again, or it came into another queue
-BLOCKED: Final = 15  # it waits for something: `state` says for what
-UNBLOCKED: Final = 16  # it waits for that no longer: ready or delayed
+DELETED: Final = 10  # from any state
+DONE: Final = 11  # it succeeded; it is gone, or kept with its result until its TTL ends
+FAILED: Final = 12  # an attempt failed, and the job ended (gone or kept, as above) or is retried
+EXPIRED: Final = 13  # its TTL ended: gone from any state
+MOVED: Final = 14  # a client put it again, or it was moved to another queue
+BLOCKED: Final = 15  # it waits for a condition, which `state` names
+UNBLOCKED: Final = 16  # that condition is met: ready or delayed
 
 KIND_NAMES: Final = {
     PUT: "put",
@@ -46,8 +46,8 @@ KIND_NAMES: Final = {
     UNBLOCKED: "unblocked",
 }
 
-# The machine version that brought a kind, for those that the base version lacks: an older machine
-# emits none, whatever its program knows. The code that emits it has the condition.
+# The machine version that introduced a kind, for the kinds that the base version lacks. An older
+# machine emits none of these, even if its program knows them. The emitting code checks the version.
 KIND_SINCE: Final[dict[int, int]] = {
     DONE: 3,
     FAILED: 3,
@@ -57,16 +57,16 @@ KIND_SINCE: Final[dict[int, int]] = {
     UNBLOCKED: 4,
 }
 
-# --- states that only some protocols have; all others are those of `core.jobs.job` ---------------
+# --- states of some protocols only; all others are in `core.jobs.job` ----------------------------
 DEPENDS: Final = 16  # it waits for other jobs to be done
-THROTTLED: Final = 17  # it waits for what it shares with others
-# Between the event by which it leaves a queue and the one by which it comes into the next: what is
-# counted by queue adds up in both.
+THROTTLED: Final = 17  # it waits for a shared resource
+# The state between the event that takes a job out of a queue and the event that adds it to the
+# next, so that the counts of both queues add up.
 MOVING: Final = 18
 MORE_STATES: Final = {DEPENDS: "depends", THROTTLED: "throttled", MOVING: "moving"}
 
 # --- protocols ----------------------------------------------------------------------------------
-NO_PROTOCOL: Final = 0  # no client did it: a delay ended
+NO_PROTOCOL: Final = 0  # no client caused it: a delay ended
 BEANSTALK: Final = 1
 GRPC: Final = 2
 WORKQ: Final = 3
@@ -79,19 +79,19 @@ PROTOCOL_NAMES: Final = {
     GEARMAN: "gearman",
     QLESS: "qless",
 }
-# The same of protocols: below that version no session can be of them.
+# The machine version that introduced a protocol: below it no session can use the protocol.
 PROTOCOL_SINCE: Final[dict[int, int]] = {WORKQ: 4, GEARMAN: 4, QLESS: 4}
 
-# --- reasons: why, where the kind does not say it ------------------------------------------------
+# --- reasons, for the kinds that do not imply one ------------------------------------------------
 NO_REASON: Final = 0
 CONNECTION_LOST: Final = 1  # RETURNED: the session that held it ended
 NODE_DOWN: Final = 2  # RETURNED: the node of that session died or was declared down
-NOBODY_WAITING: Final = 3  # RETURNED: it was granted to a client that had gone
+NOBODY_WAITING: Final = 3  # RETURNED: it was granted to a client that had disconnected
 TTR: Final = 4  # TIMED_OUT, FAILED
-ABANDONED: Final = 5  # DELETED: the last client that wanted its result has gone
-ADVANCED: Final = 6  # RELEASED: its worker has done its part, and it goes on in another queue
-ADMIN: Final = 7  # MOVED, DELETED: an administrator did it, and no worker or producer
-ATTEMPTS: Final = 8  # MOVED, BURIED: it came back too often, and a policy took it out
+ABANDONED: Final = 5  # DELETED: the last client that wanted its result has disconnected
+ADVANCED: Final = 6  # RELEASED: its worker completed a stage, and it continues in another queue
+ADMIN: Final = 7  # MOVED, DELETED: by an administrator, not by a worker or producer
+ATTEMPTS: Final = 8  # MOVED, BURIED: it came back too often, and a policy removed it
 QUEUE_FULL: Final = 9  # DELETED: a policy made room for a job that was put
 RETENTION: Final = 10  # DELETED: it was buried or delayed for as long as a policy allows
 REASON_NAMES: Final = {
@@ -107,24 +107,24 @@ REASON_NAMES: Final = {
     RETENTION: "retention",
 }
 
-# Where a time does not apply: a job that is put has waited for nothing.
+# The value of a time that does not apply: a job that is put has not waited.
 NO_TIME: Final = -1
-# The origin of what no client asked for.
+# The origin of an event that no client caused.
 NO_ORIGIN: Final = 255
 
-# The fields of a record, in its order; 4 bytes behind them are unused.
+# The fields of a record, in order; the 4 bytes after them are unused.
 FIELDS: Final = (
     "kind",
     "protocol",
     "state_before",
-    "state",  # after it; 0 is gone: see above, and `core.jobs.job`
+    "state",  # after the transition; 0 means gone: see above, and `core.jobs.job`
     "reason",
     "origin",
     "host",  # its number; 0 if it is not known
     "tube",  # its number
     "job",
     "priority",  # its rank
-    "delay_s",  # rounded up, as the TTR: those of beanstalk are whole seconds
+    "delay_s",  # rounded up, like the TTR: beanstalk's are whole seconds
     "ttr_s",
     "body_bytes",
     "incarnation",
@@ -140,7 +140,7 @@ FIELDS: Final = (
 )
 RECORD: Final = Struct("<BBBBBBHIQIIIIIQIIIIIqqq4x")
 assert RECORD.size == 96
-# The same bytes, with neighbours joined to one number (the first in its low bits): the machine
-# makes a record of every transition, and each number that it hands over has its price.
+# The same bytes with adjacent fields joined into one number (the first in its low bits). The
+# machine packs a record for every transition, and each argument to `pack` has a cost.
 JOINED: Final = Struct("<QIQQQIQQQIqqq4x")
 assert JOINED.size == RECORD.size

@@ -1,10 +1,10 @@
-"""What an export directory is: the names of its files, its manifest, and what may be wrong with it.
+"""The format of an export directory: file names, the manifest, and the check against a listing.
 
-    DIR/_manifest.json                                     which files count, with their checksums
+    DIR/_manifest.json                                     the files that count, with checksums
     DIR/date=YYYY-MM-DD/events-<first>-<end>.parquet       events first <= offset < end
 
 Belongs here: names, the manifest as text and as values, and the comparison of a manifest with a
-listing. Reads and writes nothing: files are in `exporting`, file systems in `places`.
+listing. Does no I/O: files are in `exporting`, file systems in `places`.
 """
 
 import json
@@ -20,16 +20,17 @@ from beanpole.events import PROTOCOL_NAMES, QLESS
 
 MANIFEST: Final = "_manifest.json"
 VERSION: Final = 2
-# What release 0.3.0 writes: it counts files by their names and has no list of them.
+# The version that release 0.3.0 writes: without a list of files, which count by their names.
 VERSION_WITHOUT_FILES: Final = 1
 STATES: Final = ("ready", "reserved", "delayed", "buried")
-# The queues of qless begin so. Their jobs are not among those that a cluster counts by STATES, for
-# they have more of these.
+# The prefix of qless queues. A cluster does not count their jobs by STATES, because they have more
+# states.
 UNCOUNTED: Final = f"{PROTOCOL_NAMES[QLESS]}:"
 
-# A file of about 50 MB: smaller ones cost a reader a task each, larger ones give it too few tasks.
+# A file of about 50 MB: smaller files cost a reader one task each, larger ones result in too few
+# tasks.
 FILE_ROWS_MAX: Final = 2_000_000
-# Offsets are counted in 64 bits, of which Arrow's numbers have 63.
+# Offsets are unsigned 64-bit numbers; Arrow's are signed.
 OFFSET_MAX: Final = 2**63 - 1
 
 # Keys of a Parquet file's metadata: JSON {tube: {state: change}}, and the name of the cluster.
@@ -45,7 +46,7 @@ Span = tuple[int, int]
 
 
 class BadExport(BeanpoleError):
-    """An export lacks events, or has a file that is not as it was written; the message names it."""
+    """An export lacks events or has a corrupt file, which the message names."""
 
 
 class File(NamedTuple):
@@ -54,56 +55,56 @@ class File(NamedTuple):
     name: str
     first: int
     end: int
-    # None if it is not known: of version 1 only what is listed is. The checksum is CRC-32C of all.
+    # None if unknown: version 1 stores neither. The checksum is the CRC-32C of the whole file.
     bytes: int | None = None
     checksum: int | None = None
 
     @property
     def date(self) -> str:
-        """The date of its events' wall times, YYYY-MM-DD in UTC."""
+        """The date of the wall times of its events, YYYY-MM-DD in UTC."""
         return self.name[len("date=") :].partition("/")[0]
 
     @property
     def rows(self) -> int:
-        """How many events it has."""
+        """The number of its events."""
         return self.end - self.first
 
 
 class Owner(NamedTuple):
-    """The process that writes to a directory where there are no locks."""
+    """The process that writes to a directory on a file system without locks."""
 
     id: str
     host: str
-    # Unix time at which it last said so.
+    # The Unix time at which it last renewed its ownership.
     at_s: int
 
 
 class Manifest(NamedTuple):
-    """What counts in a directory."""
+    """The files and events that count in a directory."""
 
     cluster: str
-    # How many jobs were in each state before the first event.
+    # The number of jobs in each state before the first event.
     jobs_before: Mapping[str, int]
-    # In the order of offsets; none in version 1, see `listed_files`.
+    # In the order of offsets; empty in version 1, see `compared`.
     files: tuple[File, ...] = ()
-    # The ranges of offsets that are there, in order; there are gaps between them.
+    # The existing ranges of offsets, in order and with gaps between them.
     spans: tuple[Span, ...] = ()
-    # Names that may be there and do not count, because a compaction writes or has replaced them,
-    # and the Unix time from which on they may be removed.
+    # The names of files that may exist but do not count, because a compaction is writing or has
+    # replaced them, with the Unix time from which on they may be removed.
     uncounted: Mapping[str, int] = {}
     owner: Owner | None = None
     version: int = VERSION
 
     @property
     def end(self) -> int:
-        """The offset behind everything that is here; 0 if there is nothing."""
+        """The offset after the last event; 0 if there are no events."""
         return self.spans[-1][1] if self.spans else 0
 
     def with_files(self, files: Iterable[File]) -> "Manifest":
         """Return the manifest with these files, which may be in any order.
 
         Raises:
-            BadExport: two of them have the same events.
+            BadExport: two files have an event in common.
         """
         ordered = tuple(sorted(files, key=lambda file: file.first))
         for low, high in pairwise(ordered):
@@ -116,31 +117,31 @@ class Manifest(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is wrong with a directory, and which events are lost by it."""
+    """A problem of a directory, and the events that are lost by it."""
 
     words: str
     lost: Span | None = None
-    # Whether it is a file with events that another one has.
+    # Whether it is a file with events that another file has.
     is_twice: bool = False
 
 
 class Compared(NamedTuple):
-    """A manifest beside a listing."""
+    """The result of comparing a manifest with a listing."""
 
-    # The files that count and are there with their sizes, in the order of offsets.
+    # The files that count and exist with the right sizes, in the order of offsets.
     files: tuple[File, ...]
     problems: tuple[Problem, ...]
-    # Files behind the manifest's end: the exporter renames a file before it lists it.
+    # Files after the manifest's end: the exporter renames a file before it lists it.
     coming: tuple[File, ...]
 
 
 def file_name(date: str, first: int, end: int) -> str:
-    """Return the name of the file of these events, relative to the directory."""
+    """Return the name of the file with these events, relative to the directory."""
     return f"date={date}/events-{first:020d}-{end:020d}.parquet"
 
 
 def named(name: str) -> File | None:
-    """Return what a name says of its file; None if it is not a name of ours."""
+    """Parse the name of a file of events; return None if it is not such a name."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -149,12 +150,12 @@ def named(name: str) -> File | None:
 
 
 def hidden(name: str) -> bool:
-    """Whether Spark and we pass over a name: a part of it begins with an underscore or a dot."""
+    """Whether Spark and this program skip a name: a part of it begins with "_" or "."."""
     return any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
 def joined(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Return ranges in order, each joined with the next where they touch."""
+    """Return ranges in order, with adjacent and overlapping ones joined."""
     found: list[Span] = []
     for first, end in sorted(spans):
         if found and first <= found[-1][1]:
@@ -165,7 +166,7 @@ def joined(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def holes(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Return what is between ranges that are in order."""
+    """Return the gaps between ordered ranges."""
     return tuple((low[1], high[0]) for low, high in pairwise(spans))
 
 
@@ -173,7 +174,7 @@ def holes(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def written(manifest: Manifest) -> str:
-    """Return the text of a manifest, always of the newest version."""
+    """Return the text of a manifest, always in the newest version."""
     body = _body(manifest)
     return json.dumps({**body, "checksum": _checksum(body)}) + "\n"
 
@@ -194,19 +195,19 @@ def _body(manifest: Manifest) -> dict[str, Any]:
 
 
 def _checksum(body: Mapping[str, Any]) -> int:
-    """Return the CRC-32C of everything else in a manifest, however its JSON is spaced."""
+    """Return the CRC-32C of the rest of a manifest, independent of the spacing of its JSON."""
     return int(crc32c(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()))
 
 
 def parsed(text: str | bytes, place: str) -> Manifest:
-    """Read a manifest.
+    """Parse a manifest.
 
     Args:
         text: the content of the file.
         place: the name of the file, for messages.
 
     Raises:
-        ConfigurationError: it is none, or of a version that this program does not know.
+        ConfigurationError: it is not a manifest, or has an unknown version.
     """
     try:
         found: Any = json.loads(text)
@@ -275,15 +276,15 @@ def _jobs(value: Any) -> dict[str, int]:
     return {_text(state): _number(count) for state, count in dict(value).items()}
 
 
-# --- a manifest beside the files ------------------------------------------------------------------
+# --- comparison of a manifest with the files ------------------------------------------------------
 
 
 def compared(manifest: Manifest, listed: Mapping[str, int], place: str) -> Compared:
-    """Compare what a manifest says with the files that are there.
+    """Compare a manifest with the existing files.
 
     Args:
-        manifest: what counts.
-        listed: the sizes in bytes of all files, by their names relative to the directory.
+        manifest: the files that count.
+        listed: the sizes in bytes of all existing files, by names relative to the directory.
         place: the directory, for messages.
     """
     shown = {name for name in listed if not hidden(name) and name not in manifest.uncounted}
@@ -323,7 +324,7 @@ def _by_list(
 def _by_names(
     manifest: Manifest, inside: list[File], listed: Mapping[str, int], place: str
 ) -> tuple[list[File], list[Problem]]:
-    """In version 1 those files count whose names fit the spans."""
+    """Compare by names: in version 1 the files count whose names fit the spans."""
     files: list[File] = []
     problems = []
     for one in inside:
@@ -348,7 +349,7 @@ def _again(place: str, file: File, others: Iterable[File]) -> Problem:
 
 
 def _lacking(spans: Iterable[Span], files: Iterable[File]) -> list[Span]:
-    """Return which parts of the spans no file has."""
+    """Return the parts of the spans that no file has."""
     there = joined((file.first, file.end) for file in files)
     lacking: list[Span] = []
     for first, end in spans:

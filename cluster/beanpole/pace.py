@@ -1,38 +1,38 @@
-"""The share of the loop's time for work that can wait, and its pieces: images and digests.
+"""Limit the share of the loop's time that deferrable work (images, digests) takes.
 
-The clock comes in as a function. The work itself is the owner's business.
+The clock is passed in as a function. The work itself belongs to the caller.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-# After each slice the rest of the node has the loop for this multiple of it. Without a rest, a
-# million jobs held up a node for the two seconds that their image takes.
+# After each slice the rest of the node has the loop for this multiple of the slice's time. Without
+# that rest, the image of a million jobs blocked a node for its full two seconds.
 REST_PER_SLICE: Final = 8
-# While turns are rare, a slice may take what the ones before it did not, up to this. More would
-# delay the clients of the node.
+# While turns are rare, a slice may use the time that earlier slices did not, up to this limit. More
+# would delay the clients of the node.
 SLICE_US_MAX: Final = 1000
-# For a clock that stands still, as a simulator's does within a turn.
+# A bound for clocks that do not advance, such as a simulator's within a turn.
 STEPS_PER_SLICE_MAX: Final = 16
 
 
 class Pace:
-    """When a slice begins and when it ends. It is made of steps, and takes at least one.
+    """Decide when a slice begins and ends. A slice consists of one or more steps.
 
-    A node that is busy has a turn every millisecond and gets slices of one step, one that is idle
-    has few turns and gets long ones.
+    A busy node has a turn every millisecond and gets slices of one step; an idle node has few turns
+    and gets long slices.
     """
 
     def __init__(self, now_us: Callable[[], int]) -> None:
-        """Begin at once, by that clock."""
+        """Allow the first slice at once; `now_us` is the clock."""
         self._now_us = now_us
-        self._rested_us = 0  # by then every step has had its rest
+        self._rested_us = 0  # the time at which the rest after the last step ends
 
     def slice(self, step: Callable[[], bool]) -> None:
-        """Take the steps of a slice, if it is time for one.
+        """Run the steps of a slice, if one is due.
 
         Args:
-            step: does some of the work; whether there may be another step in this slice.
+            step: does a part of the work; returns whether the slice may contain another step.
         """
         begun_us = step_us = self._now_us()
         if begun_us < self._rested_us:

@@ -1,7 +1,7 @@
-"""Names of directories, wherever they are, as file systems of Arrow.
+"""Resolve names of local and remote directories to Arrow file systems.
 
-Users give the names that Spark takes: a path, `file:`, `s3a:`, `gs:`, `hdfs:`. Arrow, which has the
-file systems, is imported late: a node never needs them.
+The names are those that Spark accepts: a path, `file:`, `s3a:`, `gs:`, `hdfs:`. Arrow, which
+implements the file systems, is imported late because a node never needs it.
 """
 
 import os
@@ -13,7 +13,7 @@ from beanpole.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-# What Hadoop calls what Arrow knows by one name.
+# Hadoop's schemes for S3, and Arrow's.
 _ARROW_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 _HADOOP_SCHEMES: Final = ("hdfs", "viewfs")
 SCHEMES: Final = ("file", "gs", "hdfs", "s3", "s3a", "s3n", "viewfs")
@@ -24,23 +24,23 @@ class Place(NamedTuple):
     """A directory."""
 
     files: "FileSystem"
-    # What the file system calls it; ends with no slash.
+    # Its path in the file system, without a trailing slash.
     path: str
-    # For people: without keys and options.
+    # Its name for messages, without keys and options.
     name: str
-    # Whether it is of this machine's file system, which renames and locks.
+    # Whether it is in this machine's file system, which supports renames and locks.
     is_local: bool
 
     def at(self, name: str) -> str:
-        """Return what the file system calls a file of the directory."""
+        """Return the path of a file of this directory in the file system."""
         return f"{self.path}/{name}"
 
 
 def resolved(name: str) -> Place:
-    """Return the place that a path or URI means. Nothing is read; nothing needs to be there.
+    """Return the place that a path or URI names. It is not read and need not exist.
 
     Raises:
-        ConfigurationError: it is of a kind that is not known, or cannot be reached.
+        ConfigurationError: its scheme is not supported, or its file system cannot be reached.
     """
     from pyarrow.fs import FileSystem, LocalFileSystem
 
@@ -57,7 +57,7 @@ def resolved(name: str) -> Place:
             f"{shown(name)} is not allowed: it must be a path or a URI that begins with "
             f"{', '.join(f'{one}:' for one in SCHEMES)}"
         )
-    # Of Hadoop's the default cluster is the one without a name: hdfs:/x and hdfs:///x.
+    # In Hadoop's schemes an empty host means the default cluster: hdfs:/x and hdfs:///x.
     rest = match[3] if scheme in _HADOOP_SCHEMES else match[3].lstrip("/")
     try:
         files, path = FileSystem.from_uri(f"{scheme}://{rest}")
@@ -74,7 +74,7 @@ def _local_path(name: str, match: "re.Match[str] | None") -> str:
     if match is None:
         return os.path.abspath(name)
     rest = match[3]
-    # file:///x and file:/x; a host, as in file://host/x, would be another machine.
+    # Accepts file:///x and file:/x; a host, as in file://host/x, would mean another machine.
     if match[2] and not rest.startswith("/"):
         rest = rest.removeprefix("localhost")
     if not rest.startswith("/"):
@@ -83,7 +83,7 @@ def _local_path(name: str, match: "re.Match[str] | None") -> str:
 
 
 def shown(name: str) -> str:
-    """Return a name without what nobody else should read: keys before @, options behind ?."""
+    """Return a name without secrets: keys before "@" and options after "?"."""
     match = _URI.fullmatch(name)
     if match is None or match[1].lower() == "file":
         return name

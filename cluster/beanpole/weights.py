@@ -1,8 +1,8 @@
 """The weight of commands: their bytes in a batch, and the largest batch and entry.
 
-Belongs here: arithmetic on the limits of `constants` and on what msgpack adds, so that the size of
-an entry follows from them. The weight of each is in `core.operations.table`; which is refused,
-and when a batch is closed, is decided in the node.
+Belongs here: arithmetic on the limits of `constants` and on the overhead of msgpack, from which the
+size of an entry follows. The weight of each command is in `core.operations.table`; the node decides
+which commands are refused, and when a batch is closed.
 """
 
 from typing import Final
@@ -19,17 +19,17 @@ from beanpole.constants import (
 )
 from beanpole.qless import ARGS_MAX_BYTES
 
-# The bytes of msgpack for a number of 64 bits, for one of 32, and beside those of a string: the
-# head of a body has 5 bytes; names and keys have at most 255 bytes and a head of 2.
+# The size in msgpack of a 64-bit and a 32-bit number, and of the headers of strings: 5 bytes for a
+# body, 2 for names and keys, which have at most 255 bytes.
 NUMBER_BYTES: Final = 9
 NUMBER_32_BYTES: Final = 5
 BODY_HEAD_BYTES: Final = 5
 NAME_HEAD_BYTES: Final = 2
-# The names of queues and the external ids that the beanstalk protocol lacks may be longer.
+# Queue names of other protocols than beanstalk, and external ids, may be longer.
 LONG_NAME_HEAD_BYTES: Final = 3
-# The head of a command's array and its operation code.
+# The header of a command's array and its operation code.
 HEAD_BYTES: Final = 2
-# The head of a section's array, whatever it holds.
+# The largest header of a section's array.
 SECTION_ARRAY_BYTES: Final = 5
 
 # A command without its strings. The longest is RELEASE: a session, a job, a priority and a delay.
@@ -44,7 +44,7 @@ ADD_BYTES: Final = (
     HEAD_BYTES + 4 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES + 3 * NUMBER_32_BYTES + BODY_HEAD_BYTES
 )
 # A SUBMIT without its strings: a session, a queue, a rank, a delay, an external id, the limit of
-# attempts, whether its client is attached, what its protocol keeps, a body.
+# attempts, whether its client is attached, its protocol's extra data, a body.
 SUBMIT_BYTES: Final = (
     HEAD_BYTES + 2 * NUMBER_BYTES + 3 * LONG_NAME_HEAD_BYTES + 3 * NUMBER_32_BYTES + BODY_HEAD_BYTES
 )
@@ -53,7 +53,7 @@ QLESS_BYTES: Final = HEAD_BYTES + 2 * NUMBER_BYTES + 2 * NUMBER_32_BYTES + BODY_
 # A CHANGE_JOB without its strings: a session, a job, an action, states, two queues, a value.
 CHANGE_BYTES: Final = HEAD_BYTES + 3 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES + 2 * NUMBER_32_BYTES
 # A SET_POLICY without its strings: a session, two queues, the limit of attempts, two limits of a
-# queue and which way it keeps them, a TTR, a priority, three times, a rate and its time.
+# queue and the way to enforce them, a TTR, a priority, three times, a rate and its time.
 POLICY_BYTES: Final = HEAD_BYTES + 7 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES + 5 * NUMBER_32_BYTES
 # A SET_USER without its strings: a session, a name, rights, two limits of its jobs, a rate.
 USER_BYTES: Final = (
@@ -72,13 +72,13 @@ BATCH_ROOM_BYTES: Final = BATCH_MAX_BYTES - SECTION_ARRAY_BYTES
 assert COMMAND_MAX_BYTES <= BATCH_ROOM_BYTES, "every legal command fits into a batch"
 assert QLESS_BYTES + ARGS_MAX_BYTES <= COMMAND_MAX_BYTES, "and so does every call of qless"
 
-# A batch says into which tubes it puts ready jobs: a name and a count for each put.
+# A batch names the tubes into which it puts ready jobs: a name and a count for each put.
 HINT_MAX_BYTES: Final = SECTION_ARRAY_BYTES + BATCH_COMMANDS_MAX * (
     LONG_NAME_HEAD_BYTES + QUEUE_NAME_MAX_BYTES + NUMBER_32_BYTES
 )
 
-# The leader's own commands of one entry: an EPOCH, what it wants to say, and GRANTs for the puts.
-# All of them are numbers; an EPOCH has most (`core.operations.table` sees to it).
+# The leader's own commands of one entry: an EPOCH, its pending commands, and GRANTs for the puts.
+# All their fields are numbers; an EPOCH has the most (`core.operations.table` checks this).
 LEADER_NUMBERS_MAX: Final = 6
 LEADER_COMMAND_BYTES: Final = HEAD_BYTES + NUMBER_BYTES * LEADER_NUMBERS_MAX
 LEADER_COMMANDS_MAX: Final = BATCH_COMMANDS_MAX
@@ -87,7 +87,7 @@ _LEADER_BYTES: Final = (
     2 * (c.SECTION_HEADER_BYTES + SECTION_ARRAY_BYTES)
     + (1 + LEADER_COMMANDS_MAX + GRANTS_FOR_PUTS_MAX) * LEADER_COMMAND_BYTES
 )
-# Batches are joined up to ENTRY_JOIN_BYTES; a larger one travels alone.
+# Batches are joined up to ENTRY_JOIN_BYTES; a larger batch travels alone.
 assert ENTRY_JOIN_BYTES <= BATCH_MAX_BYTES
 ENTRY_MAX_BYTES: Final = (
     c.ENTRY_HEADER_BYTES + c.SECTION_HEADER_BYTES + BATCH_MAX_BYTES + _LEADER_BYTES

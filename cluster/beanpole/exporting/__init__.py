@@ -1,1 +1,1 @@
-"""Export directories on file systems: their files, their manifest, their compaction."""
+"""Export directories on file systems: files, manifest and compaction."""

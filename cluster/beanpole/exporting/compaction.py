@@ -1,8 +1,8 @@
-"""Compaction: small files of one date become large ones, and the same events count throughout.
+"""Compaction: merge small files of one date into large ones without changing the counted events.
 
-The manifest first says that the large file will come and does not count. Then the file is written,
-and the manifest lists it in place of the small ones, which it says do not count any more. Then
-those are removed. So at any moment the manifest tells whether a file that is there counts.
+The manifest first announces the large file as one that does not count. Then the file is written,
+and the manifest lists it in place of the small files, which it marks as not counting. Then the
+small files are removed. So at any moment the manifest determines whether an existing file counts.
 """
 
 import contextlib
@@ -17,23 +17,23 @@ from beanpole.exports import FILE_ROWS_MAX, BadExport, File, file_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# As many small files at the end of a date are worth merging while an export runs.
+# The number of small files at the end of a date that makes a merge worthwhile during an export.
 FILES_MIN: Final = 16
-# Of the date before, so many times as many are looked at.
+# For the date before, this multiple of that number is examined.
 _FILES_SEEN: Final = 8
-# Readers that began before a running export compacted still find what they listed.
+# Replaced files are kept for this time, so that readers that began before still find them.
 GRACE_S: Final = 600
 
 
 def groups(
     files: Iterable[File], before_date: str = "", rows_max: int = FILE_ROWS_MAX
 ) -> list[tuple[File, ...]]:
-    """Return which files to merge, each group into one file: all that is worth it.
+    """Return all worthwhile groups of files, each to be merged into one file.
 
     Args:
-        files: those of a manifest, in order.
-        before_date: only those of earlier dates, YYYY-MM-DD; empty: of all.
-        rows_max: the most events of a file.
+        files: the files of a manifest, in order.
+        before_date: only files of earlier dates, YYYY-MM-DD; empty for all dates.
+        rows_max: the most events in one file.
     """
     found: list[list[File]] = []
     for file in files:
@@ -51,12 +51,12 @@ def groups(
 def due(
     files: Sequence[File], files_min: int = FILES_MIN, rows_max: int = FILE_ROWS_MAX
 ) -> tuple[File, ...]:
-    """Return which files a running export should merge now; none if it is not worth it yet.
+    """Return the files that a running export should merge now; empty if it is not yet worthwhile.
 
-    The longest run of `files_min` files or more at the end of the newest date of which no file has
-    more than half of the events. So a date has few files, and an event is written again as often
-    as the logarithm of the number of files. What is left of the date before is merged when a new
-    one has begun.
+    These are the longest run of at least `files_min` files at the end of the newest date in which
+    no file has more than half of the events. So a date has few files, and the number of times that
+    an event is rewritten is logarithmic in the number of files. The remaining files of a date are
+    merged when the next date has begun.
     """
     if not files:
         return ()
@@ -80,15 +80,15 @@ def _follows(low: File, high: File) -> bool:
 
 
 def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File:
-    """Merge files of one date that follow each other into one.
+    """Merge consecutive files of one date into one file.
 
     Args:
-        directory: held by this process.
+        directory: the directory, held by this process.
         group: some of its files.
-        grace_s: how long the small ones are kept for readers that have listed them.
+        grace_s: the time for which the small files are kept for readers that have listed them.
 
     Raises:
-        BadExport: one of them is not as it was written; then nothing has changed.
+        BadExport: one of the files is corrupt; nothing has changed then.
         OSError: the disk is full, or fails; the same events count as before.
     """
     place, manifest = directory.place, directory.manifest
@@ -98,7 +98,7 @@ def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File
     try:
         [file] = steps.write_range(place, manifest.cluster, _read(directory, group), rows_max=rows)
     except (BadExport, OSError):
-        # The disk may be full; then the name stays announced, and is removed by the next one.
+        # The disk may be full: then the name stays announced, and the next `clean` removes it.
         with contextlib.suppress(OSError):
             directory.clean()
         raise
@@ -113,7 +113,7 @@ def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File
 
 
 def _read(directory: Directory, group: Sequence[File]) -> Iterator["pa.RecordBatch"]:
-    """Give the events of files in order, with the columns that any of them has."""
+    """Yield the events of files in order, with the union of their columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,8 +1,8 @@
-"""An export directory: reading its manifest, and holding it to change what counts.
+"""An export directory: read its manifest, and hold the directory to change the files that count.
 
-The manifest is replaced as a whole, after the files that it lists are there and before those that
-it does not list any more are removed. A process that is killed at any moment leaves a directory
-that reads exactly, and the next one that holds it cleans up.
+The manifest is replaced as a whole, after the files that it lists are complete and before the files
+that it no longer lists are removed. A process that is killed at any moment leaves a directory with
+correct contents, and the next process that holds the directory cleans up.
 """
 
 import contextlib
@@ -31,18 +31,18 @@ from beanpole.exports import (
 from beanpole.places import Place
 
 LOCK: Final = "_lock"
-# Object stores have no locks: there a process says in the manifest that it writes, so often; one
-# that was silent so long is taken for dead.
+# Object stores have no locks. There a process renews its ownership in the manifest with this
+# period; an owner that was silent for the maximum is considered dead.
 OWNER_PERIOD_S: Final = 60
 OWNER_SILENT_MAX_S: Final = 300
 
 
 def read_manifest(place: Place) -> Manifest | None:
-    """Return what counts in a directory; None if there is no manifest.
+    """Return the manifest of a directory; None if there is none.
 
     Raises:
-        ConfigurationError: it is none of ours, or of another version.
-        StorageError: it cannot be reached.
+        ConfigurationError: it is not a manifest of an export, or has another version.
+        StorageError: it cannot be read.
     """
     name = f"{place.name}/{MANIFEST}"
     try:
@@ -59,7 +59,7 @@ def listed(place: Place) -> dict[str, int]:
     """Return the sizes in bytes of all files below a place, by their names relative to it.
 
     Raises:
-        StorageError: it cannot be reached.
+        StorageError: the place cannot be read.
     """
     from pyarrow.fs import FileSelector, FileType
 
@@ -78,13 +78,13 @@ def _unreachable(name: str, error: OSError) -> StorageError:
 
 
 class Directory:
-    """An export directory that this process alone changes, until `close`."""
+    """An export directory that only this process changes, until `close`."""
 
     def __init__(self, place: Place, manifest: Manifest, lock: TextIO | None) -> None:
         """Use `held` or `begun`."""
         self.place = place
         self.manifest = manifest
-        # What is wrong with the files that count, as of `adopt`, in a line each.
+        # The problems of the files that count, as of `adopt`, one line each.
         self.lost: tuple[str, ...] = ()
         self._lock = lock
         self._id = uuid.uuid4().hex
@@ -96,7 +96,7 @@ class Directory:
         self.close()
 
     def add(self, files: Iterable[File]) -> None:
-        """Let files that are there count; one of the same name that counts is replaced."""
+        """Add existing files to the manifest, replacing entries of the same names."""
         new = {file.name: file for file in files}
         if new:
             kept = [file for file in self.manifest.files if file.name not in new]
@@ -106,7 +106,7 @@ class Directory:
         """Replace the manifest; a reader sees the old or the new one.
 
         Raises:
-            BadExport: another process took the directory.
+            BadExport: another process has taken the directory.
         """
         counted = {file.name for file in manifest.files}
         kept = {name: at_s for name, at_s in manifest.uncounted.items() if name not in counted}
@@ -119,13 +119,13 @@ class Directory:
         self.manifest = manifest
 
     def touch(self) -> None:
-        """Say that this process still writes, where that is needed."""
+        """Renew the ownership of this process, if the directory has no lock and renewal is due."""
         owner = self.manifest.owner
         if owner is not None and time.time() - owner.at_s >= OWNER_PERIOD_S:
             self.change(self.manifest)
 
     def clean(self, everything: bool = False) -> None:
-        """Remove what a compaction has replaced, as far as its time has come, or all of it."""
+        """Remove files replaced by a compaction: those whose grace time is over, or all of them."""
         now_s = time.time()
         uncounted = self.manifest.uncounted
         due = [name for name, at_s in uncounted.items() if everything or at_s <= now_s]
@@ -136,28 +136,29 @@ class Directory:
             self.change(self.manifest._replace(uncounted=kept))
 
     def close(self) -> None:
-        """Let others have the directory."""
+        """Release the directory for other processes."""
         if self._lock is not None:
             self._lock.close()
         elif self.manifest.owner is not None:
-            # It is another's by now, or cannot be reached: then that silence ends it.
+            # On an error another process owns the directory, or it cannot be reached: then the
+            # ownership ends by silence.
             with contextlib.suppress(BeanpoleError, OSError):
                 self._check_owner()
                 self.manifest = self.manifest._replace(owner=None)
                 steps.put(self.place, MANIFEST, written(self.manifest).encode())
 
     def _check_owner(self) -> None:
-        """Raise BadExport if another process took the directory."""
+        """Raise BadExport if another process has taken the directory."""
         found = read_manifest(self.place)
         owner = found and found.owner
         if owner is not None and owner.id != self._id and self.manifest.owner is not None:
             raise BadExport(f"{self.place.name} was taken by another export, on {owner.host}")
 
     def own(self) -> None:
-        """Say that this process writes, where there are no locks.
+        """Claim the ownership of a directory without locks.
 
         Raises:
-            ConfigurationError: another one says so.
+            ConfigurationError: another process owns it.
         """
         if self.place.is_local:
             return
@@ -172,15 +173,15 @@ class Directory:
         self.change(self.manifest)
 
     def adopt(self, counts_coming: bool = True) -> None:
-        """Count the files that the manifest does not know yet, and remove unfinished ones.
+        """Add the files that the manifest does not list yet, and remove unfinished ones.
 
-        A manifest of version 1 becomes one of version 2, for which all files are read.
+        A manifest of version 1 is upgraded to version 2, which requires reading all files.
 
         Args:
-            counts_coming: whether files behind the manifest's end count; else they are removed.
+            counts_coming: whether to add files after the manifest's end; else they are removed.
 
         Raises:
-            BadExport: a file is not as it should be, or events are there twice.
+            BadExport: a file is corrupt, or two files have the same events.
         """
         sizes = listed(self.place)
         for name in sizes:
@@ -207,12 +208,12 @@ class Directory:
         return steps.described(self.place, file, self.manifest.cluster)
 
     def _coming(self, file: File) -> File | None:
-        """Return a file that no manifest lists yet; None if it never was whole."""
+        """Return a file that no manifest lists yet; None if it was never complete."""
         try:
             return self._described(file)
         except BadExport:
-            # On a disk it got its name when it was whole. Elsewhere a writing that was cut off may
-            # have left a part of it, which never counted.
+            # On a local disk a file gets its name when it is complete. Elsewhere an interrupted
+            # write may have left a part of the file, which never counted.
             if self.place.is_local:
                 raise
             steps.remove(self.place, file.name)
@@ -220,16 +221,17 @@ class Directory:
 
 
 def held(place: Place, cluster: str | None = None, *, adopts: bool = True) -> Directory | None:
-    """Take an export directory; None if there is none yet.
+    """Hold an export directory; return None if it does not exist yet.
 
     Args:
-        place: where it is.
-        cluster: the cluster that it must be of; None: of any.
-        adopts: whether files count that are there and were not listed yet; else they are removed.
+        place: its place.
+        cluster: the expected cluster; None for any.
+        adopts: whether to add existing files that are not listed yet; else they are removed.
 
     Raises:
-        ConfigurationError: it is another cluster's, another process has it, or it is no export.
-        BadExport: it has a file that cannot be counted.
+        ConfigurationError: it belongs to another cluster, another process holds it, or it is not
+            an export.
+        BadExport: it has a file that cannot be added.
     """
     manifest = read_manifest(place)
     if manifest is None:
@@ -244,7 +246,7 @@ def held(place: Place, cluster: str | None = None, *, adopts: bool = True) -> Di
             "another directory"
         )
     lock = _locked(place)
-    # Again, for another process may have replaced it before it let go.
+    # Read it again, because another process may have replaced it before it released the lock.
     directory = Directory(place, read_manifest(place) or manifest, lock)
     try:
         directory.own()
@@ -257,12 +259,12 @@ def held(place: Place, cluster: str | None = None, *, adopts: bool = True) -> Di
 
 
 def begun(place: Place, cluster: str, jobs_before: Mapping[str, int]) -> Directory:
-    """Make an export directory.
+    """Create an export directory.
 
     Args:
-        place: where it will be.
-        cluster: whose events it will have.
-        jobs_before: how many jobs were in each state before the first event to come.
+        place: its place.
+        cluster: the cluster of its events.
+        jobs_before: the number of jobs in each state before the first event to be exported.
     """
     if place.is_local:
         os.makedirs(place.path, exist_ok=True)
@@ -273,7 +275,7 @@ def begun(place: Place, cluster: str, jobs_before: Mapping[str, int]) -> Directo
 
 
 def _locked(place: Place) -> TextIO | None:
-    """Lock a local directory until the file is closed; elsewhere there is an owner instead."""
+    """Lock a local directory until the file is closed; other places use an owner instead."""
     if not place.is_local:
         return None
     lock = open(place.at(LOCK), "w")  # noqa: SIM115

@@ -1,7 +1,7 @@
-"""Files of events: one is written whole and never changed, and is checked when it is read.
+"""Files of events: written as a whole, never changed, and verified when they are read.
 
-Belongs here: Parquet, checksums, and the steps by which a file appears. Which files count is in
-`directory`. Arrow is imported late, because a node never needs it itself.
+Belongs here: Parquet, checksums, and the steps by which a file is published. `directory` determines
+the files that count. Arrow is imported late, because a node never needs it itself.
 """
 
 import io
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-# Rows of a row group: what a reader holds in memory of a file.
+# Rows of a row group: the part of a file that a reader holds in memory.
 GROUP_ROWS: Final = 131_072
-# Rows of a batch that is read: what the nodes send is as large.
+# Rows of a batch that is read: the size of the batches that the nodes send.
 BATCH_ROWS: Final = 16_384
 DAY_US: Final = 86_400_000_000
-# A file that is being written has a name of this beginning, then its first offset.
+# The prefix of the name of an unfinished file, before its first offset.
 HIDDEN: Final = ".events-"
 
 # By tube, the change of the number of jobs in each state.
@@ -45,8 +45,8 @@ Changes = Mapping[str, Mapping[str, int]]
 class Writer:
     """Writes events in order as files below a place, one for each date and contiguous range.
 
-    A file appears under its name when it is whole, by `finish` or because it is full. Its bytes
-    follow from its events alone, so that a task that is repeated writes the same file.
+    A file gets its name when it is complete, by `finish` or because it is full. Its bytes depend on
+    its events only, so that a repeated task writes the same file.
     """
 
     def __init__(self, place: Place, cluster: str, rows_max: int = FILE_ROWS_MAX) -> None:
@@ -57,7 +57,7 @@ class Writer:
         self._file: _Unfinished | None = None
 
     def write(self, batch: "pa.RecordBatch") -> list[File]:
-        """Add events; return the files that were finished by that."""
+        """Add events; return the files that this has finished."""
         done = []
         for day, rows in _days(batch):
             position = 0
@@ -81,7 +81,7 @@ class Writer:
         return [] if file is None else [file.finish()]
 
     def drop(self) -> None:
-        """Forget what is not finished."""
+        """Discard the unfinished file."""
         file, self._file = self._file, None
         if file is not None:
             file.drop()
@@ -90,7 +90,7 @@ class Writer:
 def write_range(
     place: Place, cluster: str, batches: Iterable["pa.RecordBatch"], rows_max: int = FILE_ROWS_MAX
 ) -> list[File]:
-    """Write events in order as files below a place; return what a manifest lists of them."""
+    """Write events in order as files below a place; return the files for a manifest."""
     writer = Writer(place, cluster, rows_max)
     done = []
     try:
@@ -103,7 +103,7 @@ def write_range(
 
 
 class _Unfinished:
-    """A file that has no name yet."""
+    """A file that does not have its final name yet."""
 
     def __init__(
         self, place: Place, cluster: str, day: int, first: int, schema: "pa.Schema"
@@ -117,7 +117,7 @@ class _Unfinished:
         self._batches: list[pa.RecordBatch] = []  # less than a row group
         self._changes: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
         folder = f"date={date_of(day)}"
-        # Objects appear whole and cannot be renamed, so there they have their name at once.
+        # Objects are published as a whole and cannot be renamed, so they get their name at once.
         self._hidden = f"{folder}/{HIDDEN}{first:020d}-{uuid.uuid4().hex}" if place.is_local else ""
         if place.is_local:
             make_folder(place, folder)
@@ -131,7 +131,7 @@ class _Unfinished:
         return self._end - self._first
 
     def takes(self, day: int, first: int, schema: "pa.Schema") -> bool:
-        """Whether events go on in this file."""
+        """Whether these events continue this file."""
         return (day, first) == (self._day, self._end) and schema.equals(self._schema)
 
     def write(self, rows: "pa.RecordBatch") -> None:
@@ -141,7 +141,7 @@ class _Unfinished:
             self._write_group()
 
     def _write_group(self) -> None:
-        """Write a row group of the same rows however they came."""
+        """Write a row group of a fixed number of rows, however the rows were batched."""
         import pyarrow as pa
 
         table = pa.Table.from_batches(self._batches).combine_chunks()
@@ -187,7 +187,7 @@ class _Unfinished:
 
 
 class _Counted(io.RawIOBase):
-    """A file that is only written to: counts bytes and checks them on the way."""
+    """A write-only file that counts the bytes and computes their checksum."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
@@ -208,14 +208,14 @@ class _Counted(io.RawIOBase):
 
 
 def add_changes(changes: dict[str, dict[str, int]], rows: "pa.Table") -> None:
-    """Add by how much events change the counts of jobs, for each tube and state."""
+    """Add the changes of the counts of jobs by events, for each tube and state."""
     for column, sign in (("state", 1), ("state_before", -1)):
         counts = (
             rows.select(["tube", column]).group_by(["tube", column]).aggregate([([], "count_all")])
         )
         for one in counts.to_pylist():
             if one[column] in STATES:
-                # No tube has no name, so it stands for events without a tube.
+                # Every tube has a name, so the empty one stands for events without a tube.
                 changes[one["tube"] or ""][one[column]] += sign * one["count_all"]
 
 
@@ -223,11 +223,11 @@ def add_changes(changes: dict[str, dict[str, int]], rows: "pa.Table") -> None:
 
 
 class How(NamedTuple):
-    """How events are handed over."""
+    """The form in which events are returned."""
 
     # Only these columns and `offset`, as far as a file has them; None for all.
     columns: Sequence[str] | None = None
-    # The columns of texts that come as dictionaries.
+    # The text columns that are returned as dictionaries.
     texts: Sequence[str] = ()
     batch_rows: int = BATCH_ROWS
 
@@ -240,19 +240,19 @@ def read_file(
     end: int | None = None,
     how: How = How(),  # noqa: B008 (it does not change)
 ) -> Iterator["pa.RecordBatch"]:
-    """Give the events of one file in order, after all of it has been checked.
+    """Yield the events of one file in order, after the whole file has been verified.
 
     Args:
         place: the directory.
         file: one of its files.
-        cluster: the cluster that the directory is of.
-        first: pass over those before this offset.
-        end: and over those from this offset on.
-        how: which columns, and how many rows at once.
+        cluster: the cluster of the directory.
+        first: skip events before this offset.
+        end: skip events from this offset on.
+        how: the columns, and the number of rows in a batch.
 
     Raises:
-        FileNotFoundError: it is not there: a compaction may have replaced it.
-        BadExport: it is not as it was written.
+        FileNotFoundError: the file does not exist; a compaction may have replaced it.
+        BadExport: the file is corrupt.
     """
     import pyarrow as pa
 
@@ -275,7 +275,7 @@ def read_file(
         return
     position = begun
     try:
-        # Without threads of its own: tasks have a core each.
+        # Without threads, because each task has one core.
         batches = parquet.iter_batches(how.batch_rows, groups, wanted, use_threads=False)
         for batch in batches:
             after = position + batch.num_rows
@@ -289,9 +289,10 @@ def read_file(
 
 
 def checked(place: Place, file: File, cluster: str, texts: Sequence[str] = ()) -> "pq.ParquetFile":
-    """Read a file and check its size, its checksum, how many events it has and of which cluster.
+    """Read a file, and verify its size, its checksum, its number of events and its cluster.
 
-    As `read_file`; the offsets themselves are not looked at. Columns of `texts` are dictionaries.
+    Raises the errors of `read_file`. The offsets are not verified. The columns of `texts` are
+    returned as dictionaries.
     """
     return _checked(place, file, cluster, _content(place, file), texts)
 
@@ -334,7 +335,7 @@ def _checked(
 
 
 def with_columns(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
-    """Return a batch with the columns of a schema; null where it has none of that name."""
+    """Return a batch with the columns of a schema; columns that it lacks are null."""
     import pyarrow as pa
 
     columns = [
@@ -347,20 +348,20 @@ def with_columns(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatc
 
 
 def described(place: Place, file: File, cluster: str) -> File:
-    """Return a file with its size and checksum, which only its name told of. As `checked`."""
+    """Return a file known by its name only, completed with size and checksum; see `checked`."""
     content = _content(place, file)
     _checked(place, file, cluster, content)
     return file._replace(bytes=content.size, checksum=crc32c(content))
 
 
 def changes_of(place: Place, file: File) -> Changes | None:
-    """Return what a file's metadata says of the counts of jobs; None if release 0.3.0 wrote it.
+    """Return the changes of job counts in a file's metadata; None if release 0.3.0 wrote the file.
 
-    Only the end of the file is read, and only what is read is checked.
+    Only the end of the file is read and verified.
 
     Raises:
-        FileNotFoundError: it is not there.
-        BadExport: it cannot be read.
+        FileNotFoundError: the file does not exist.
+        BadExport: the file cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -403,7 +404,7 @@ def date_of(day: int) -> str:
 
 
 def _days(batch: "pa.RecordBatch") -> Iterator[tuple[int, "pa.RecordBatch"]]:
-    """Split a batch where the date changes, or events lack: days since 1970, and the rows."""
+    """Split a batch at changes of the date and at gaps: yield (days since 1970, rows)."""
     import numpy as np
     import pyarrow as pa
 
@@ -415,11 +416,11 @@ def _days(batch: "pa.RecordBatch") -> Iterator[tuple[int, "pa.RecordBatch"]]:
             yield int(days[start]), batch.slice(start, stop - start)
 
 
-# --- single steps, each of which is whole or not at all -------------------------------------------
+# --- atomic steps ---------------------------------------------------------------------------------
 
 
 def make_folder(place: Place, folder: str) -> None:
-    """Make a folder of a local directory, and the directory, durably."""
+    """Make a folder of a local directory, and the directory itself, durably."""
     path = place.at(folder)
     if not os.path.isdir(path):
         os.makedirs(path, exist_ok=True)
@@ -433,13 +434,13 @@ def rename(place: Place, before: str, after: str) -> None:
 
 
 def put(place: Place, name: str, content: Any) -> None:
-    """Write a whole object; it is there as soon as it is whole."""
+    """Write a whole object, which becomes visible when it is complete."""
     with place.files.open_output_stream(place.at(name)) as stream:
         stream.write(content)
 
 
 def write_whole(place: Place, name: str, content: Any) -> None:
-    """Write a file so that whoever reads it finds the one before or the whole new one."""
+    """Replace a file atomically: a reader finds the old content or the whole new one."""
     if not place.is_local:
         put(place, name, content)
         return
@@ -454,7 +455,7 @@ def write_whole(place: Place, name: str, content: Any) -> None:
 
 
 def remove(place: Place, name: str) -> None:
-    """Remove a file; it may be gone already."""
+    """Remove a file, if it exists."""
     try:
         if place.is_local:
             os.unlink(place.at(name))

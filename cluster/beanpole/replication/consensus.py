@@ -1,7 +1,7 @@
-"""The border between a node and its consensus: two Protocols, one each way, and a config.
+"""The interface between a node and its consensus: one Protocol for each direction, and a config.
 
-Belongs here: the border itself, its limits and its promises. No implementation, nothing of any
-library. `memory.py` is the smallest implementation, `pysyncobj/` the real one.
+Belongs here: the interface, its limits and its guarantees. It contains no implementation and
+depends on no library. `dormant.py` is the smallest implementation, `pysyncobj/` the real one.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,41 +22,41 @@ LEADER: Final = "leader"
 FOLLOWER: Final = "follower"
 CANDIDATE: Final = "candidate"
 
-# Entries of the leader that are not committed yet. Enough to fill the pipe between two nodes with
-# large ones; small ones wait for each other in the leader (`proposing.ENTRY_FULL_BYTES`).
+# Uncommitted entries of the leader. Large entries fill the pipe between two nodes with this number;
+# small ones are joined in the leader (`proposing.ENTRY_FULL_BYTES`).
 ENTRIES_IN_FLIGHT_MAX: Final = 8
-# Alone there is nothing to overlap with: what arrives while the disk works forms the next entry.
+# A single node has nothing to overlap: commands that arrive during a sync form the next entry.
 ENTRIES_IN_FLIGHT_ALONE_MAX: Final = 1
-# Bytes of the log that a member has and that are not on its own disk: with more, a leader proposes
-# nothing and a follower takes nothing. A disk that keeps up never has more to do than what may be
-# in flight; this much memory is what a disk that hangs costs.
+# The bytes of the log that a member holds but has not yet made durable on its own disk. Above this
+# limit a leader proposes no entries and a follower accepts none. A disk that keeps up never has
+# more pending than the entries in flight; a disk that hangs costs this much memory.
 UNWRITTEN_BYTES_MAX: Final = ENTRIES_IN_FLIGHT_MAX * ENTRY_MAX_BYTES
-# The longest pause between two turns that keeps heartbeats and elections exact.
+# The longest pause between two turns with which heartbeats and elections are on time.
 TURN_PERIOD_MAX_S: Final = 0.02
 
 MIB: Final = 1024 * 1024
 
 
 class DiskFigures(NamedTuple):
-    """The cost of the log for the disk since the start of the process."""
+    """The disk work of the log since the start of the process."""
 
     syncs: int = 0
     sync_us_total: int = 0
     sync_us_last: int = 0
     bytes_written: int = 0
-    # How many syncs took less than 1, 2, 4 us and so on, and not less than the one before; the last
-    # ones are all that took longer.
+    # A histogram of the times of syncs: below 1, 2, 4 us and so on, each sync counted once. The
+    # last class counts all longer ones.
     sync_counts: tuple[int, ...] = ()
 
 
 class DiskRoom(NamedTuple):
-    """What the disk has left.
+    """The free space of the disk.
 
     Attributes:
-        free_bytes: what may still be written.
-        reserve_bytes: with less free, puts must be refused.
-        low: whether they must.
-        full: whether the log takes nothing more; no entry can be proposed or received then.
+        free_bytes: the space that is left for writes.
+        reserve_bytes: the free space below which puts must be refused.
+        low: whether puts must be refused.
+        full: whether the log has stopped growing; no entry can be proposed or received then.
     """
 
     free_bytes: int = 0
@@ -66,12 +66,12 @@ class DiskRoom(NamedTuple):
 
 
 class LogOnDisk(NamedTuple):
-    """How far the disk is with the log, also if nothing waits for it (durability "memory").
+    """The progress of the disk with the log, even if nothing waits for it (durability "memory").
 
     Attributes:
         end: the position in bytes after the last record.
         written: the position up to which everything is on the disk.
-        last: the index of the last entry that is there.
+        last: the index of the last entry on the disk.
     """
 
     end: int = 0
@@ -80,33 +80,33 @@ class LogOnDisk(NamedTuple):
 
 
 class Image(Protocol):
-    """A consistent picture of the machine, produced in slices while the machine goes on."""
+    """A consistent image of the machine, produced in slices while the machine continues to run."""
 
     def next_chunk(self) -> bytes | None:
-        """Return the next chunk (at most 4 MiB, quickly made), or None when it is complete."""
+        """Return the next chunk (at most 4 MiB, made quickly), or None if the image is complete."""
         ...
 
     def close(self) -> None:
-        """Give up what is held for the picture; also called after the last chunk."""
+        """Release the resources of the image; also called after the last chunk."""
         ...
 
 
 class Sink(Protocol):
-    """Where the chunks of a fetched snapshot go."""
+    """The destination of the chunks of a fetched snapshot."""
 
-    # Bytes written and not yet on disk: the producer pauses while this is large.
+    # The producer pauses while this is large.
     @property
     def backlog_bytes(self) -> int:
         """Return the bytes that were written and are not on disk yet."""
         ...
 
     def write(self, chunk: bytes) -> None:
-        """Add one chunk (at most 4 MiB) as `snapshot_source` of the peer gave it."""
+        """Add one chunk (at most 4 MiB) as returned by the peer's `snapshot_source`."""
         ...
 
 
 class Callbacks(Protocol):
-    """The functions of a node that its replica calls, all in the node's loop."""
+    """The functions of a node that its replica calls, all of them in the node's loop."""
 
     def now_s(self) -> float:
         """Return monotonic seconds."""
@@ -117,48 +117,48 @@ class Callbacks(Protocol):
         ...
 
     def send(self, peer: str, message: bytes) -> bool:
-        """Send one Raft message; False if there is no link or its output is above its limit.
+        """Send one Raft message; return False if there is no link or its output buffer is full.
 
-        False means that the message was not taken. The replica then treats the peer as full: it
-        sends it nothing but one heartbeat per heartbeat period, until one of those is taken.
+        False means that the message was rejected. The replica then considers the peer full: it
+        sends only one heartbeat per heartbeat period to it, until a heartbeat is accepted.
         """
         ...
 
     def flush(self) -> None:
-        """Let what was given to `send` leave now: the replica goes on with long work."""
+        """Send out the messages given to `send` now: the replica continues with long work."""
         ...
 
     def committed(self) -> None:
-        """The commit index of this turn is known, and what it covers is applied next.
+        """Handle a new commit index, before the entries that it covers are applied.
 
-        The moment to `propose` what waited for room: it leaves in this turn, in the same message
-        as the new commit index.
+        This is the moment to `propose` entries that waited for room: they are sent in this turn,
+        in the same message as the new commit index.
         """
         ...
 
     def apply(self, index: int, term: int, entry: bytes) -> None:
-        """Take a committed entry: in order, once per process life. Indexes may have gaps.
+        """Apply a committed entry: in order, once per process life. Indexes may have gaps.
 
-        The gaps are entries of the consensus itself (a new leader's first entry), and what an
-        image given to `load_image` covers. It must not raise: a raise stops the node.
+        The gaps are entries of the consensus itself (a new leader's first entry), and entries
+        covered by an image given to `load_image`. It must not raise: an exception stops the node.
         """
         ...
 
     def begin_image(self) -> Image:
-        """Begin a picture of the machine with everything applied so far.
+        """Begin an image of the machine with everything applied so far.
 
-        The log is cut behind it once its snapshot is complete, and what is written of it stands
-        in LANE_BULK behind what the node has submitted there until now: files that must be
-        durable before the log is cut are submitted here.
+        The log is cut before the image's index once its snapshot is complete. The snapshot is
+        written in LANE_BULK, after all work that the node has submitted there before: files that
+        must be durable before the log is cut are submitted here.
         """
         ...
 
     def image_bytes(self) -> int:
-        """Return about how large a picture of the machine would be now; rather too much."""
+        """Return an estimate of the size of an image of the machine now, rather too large."""
         ...
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
-        """Replace the machine by the picture. `chunks` raises `Damaged` on bad bytes."""
+        """Replace the machine by the image. `chunks` raises `Damaged` on bad bytes."""
         ...
 
     def fetch_snapshot(
@@ -166,18 +166,18 @@ class Callbacks(Protocol):
     ) -> None:
         """Write the chunks of the peer's snapshot at exactly `index` into `sink`.
 
-        `done(None)` after the last chunk, or `done("why it failed")`; once, in the loop. If the
-        peer's `snapshot_source` is of another index by now, that is a failure: the leader will
-        offer the newer one. After `close()` of the replica `done` has no effect.
+        Calls `done(None)` after the last chunk, or `done("reason of the failure")`; once, in the
+        loop. If the peer's `snapshot_source` has another index by then, the fetch fails: the leader
+        will offer the newer snapshot. After `close()` of the replica `done` has no effect.
         """
         ...
 
     def wake(self) -> None:
-        """Ask for a `turn()` soon, in a later step of the loop. Coalesced by the node."""
+        """Request a `turn()` soon, in a later step of the loop. The node coalesces requests."""
         ...
 
     def role_changed(self) -> None:
-        """Role, leader or term changed. Must only note it: it is called in the middle of a turn."""
+        """Note that role, leader or term changed, and do nothing else: a turn is in progress."""
         ...
 
     def log(self, line: str) -> None:
@@ -185,14 +185,14 @@ class Callbacks(Protocol):
         ...
 
     def rejoined(self) -> None:
-        """Remember, durably at return, that this member counts again.
+        """Record, durably at return, that this member counts again.
 
-        Only what is applied when this is called is known for certain to be what counts.
+        Only the state applied at the time of this call is known for certain to be committed.
         """
         ...
 
     def fatal(self, reason: str) -> None:
-        """Print one line and end the process. If it returns, the replica does nothing any more."""
+        """Print one line and end the process. If this returns, the replica stays stopped."""
         ...
 
 
@@ -211,17 +211,17 @@ class Replica(Protocol):
 
     @property
     def role(self) -> Role:
-        """Return what this member is in its current term."""
+        """Return the role of this member in its current term."""
         ...
 
     @property
     def leader(self) -> str | None:
-        """Return the leader of the current term as far as this member knows."""
+        """Return the leader of the current term, or None if this member does not know it."""
         ...
 
     @property
     def term(self) -> int:
-        """Return the current term; it never falls, also over restarts."""
+        """Return the current term; it never decreases, even across restarts."""
         ...
 
     @property
@@ -247,13 +247,13 @@ class Replica(Protocol):
     def newest_entry(self) -> tuple[int, bytes] | None:
         """Return the term and the bytes of the newest proposed entry in the log, committed or not.
 
-        None if it is not in memory, or if a term has begun behind it more often than elections do.
+        None if the entry is not in memory, or if unusually many terms have begun after it.
         """
         ...
 
     @property
     def durable_index(self) -> int:
-        """Return the last index up to which the log is on this disk (or need not be)."""
+        """Return the last index up to which the log is durable on this disk (or need not be)."""
         ...
 
     @property
@@ -268,7 +268,7 @@ class Replica(Protocol):
 
     @property
     def snapshot_behind_bytes(self) -> int:
-        """Return the bytes of log that the newest snapshot does not have."""
+        """Return the bytes of the log that the newest snapshot does not cover."""
         ...
 
     @property
@@ -282,61 +282,61 @@ class Replica(Protocol):
         ...
 
     def match_index(self, peer: str) -> int:
-        """Return what the peer is known to have, as the leader sees it; 0 if unknown."""
+        """Return the index that the leader knows the peer to have; 0 if unknown."""
         ...
 
     def disk(self) -> DiskFigures:
-        """Return the log's figures, for metrics."""
+        """Return the disk figures of the log, for metrics."""
         ...
 
     def room(self) -> DiskRoom:
-        """Return what the disk has left, as of the last look at it (a few times per second)."""
+        """Return the free space of the disk as last measured (a few times per second)."""
         ...
 
     def log_on_disk(self) -> LogOnDisk:
-        """Return how far the disk is with the log."""
+        """Return the progress of the disk with the log."""
         ...
 
     def note_disk(self, hangs: bool) -> None:
-        """Be told whether this member's disk finishes nothing, as the node has seen it.
+        """Note whether this member's disk hangs, as observed by the node.
 
-        A member whose disk hangs does not campaign, and what shows a new term or vote leaves
-        when the disk has it; otherwise the disk is waited for at once.
+        A member whose disk hangs does not campaign, and messages that reveal a new term or vote are
+        held until the disk has it. Otherwise the replica waits for the disk at once.
         """
         ...
 
     def start(self) -> None:
-        """Load snapshot and journal; what is committed is applied in later turns, in slices.
+        """Load snapshot and journal; committed entries are applied in later turns, in slices.
 
         Raises:
             StorageError: the files cannot be used (see `Damaged`, `WrongIdentity`).
-            UnknownVersion: the files are of another version.
+            UnknownVersion: the files have another version.
         """
         ...
 
     def turn(self) -> None:
-        """Do what is due: elections, commits, applies (bounded), sends, the journal's flush.
+        """Do all due work: elections, commits, applies (bounded), sends, the journal's flush.
 
-        At most once per step of the loop, and at least every TURN_PERIOD_MAX_S. Never call it
-        from inside a callback of `Callbacks`.
+        Call it at most once per step of the loop, and at least every TURN_PERIOD_MAX_S. Never call
+        it from inside a callback of `Callbacks`.
         """
         ...
 
     @property
     def imaging(self) -> bool:
-        """Return whether an image is being made for a snapshot, and does not wait for the disk."""
+        """Return whether an image for a snapshot is being made and is not waiting for the disk."""
         ...
 
     def slice_image(self) -> None:
-        """Go on with the image, if it is time.
+        """Make the next slice of the image, if one is due.
 
-        Call it after each turn while there is one, when what the turn said has left: it may take
-        a millisecond.
+        While an image is being made, call this after each turn, once the messages of the turn have
+        been sent: it may take a millisecond.
         """
         ...
 
     def receive(self, peer: str, message: bytes) -> None:
-        """Take one message of the link to `peer`.
+        """Handle one message from the link to `peer`.
 
         Raises:
             ProtocolError: no correct member sends these bytes; the caller closes the link.
@@ -344,7 +344,7 @@ class Replica(Protocol):
         ...
 
     def connected(self, peer: str) -> None:
-        """Note a new link to the peer: nothing sent before it will arrive any more."""
+        """Note a new link to the peer: messages sent on an earlier link no longer arrive."""
         ...
 
     def disconnected(self, peer: str) -> None:
@@ -353,44 +353,45 @@ class Replica(Protocol):
 
     @property
     def entries_in_flight(self) -> int:
-        """Return how many entries of this leader are proposed and not committed."""
+        """Return the number of entries that this leader has proposed and not yet committed."""
         ...
 
     def can_propose(self) -> bool:
         """Return whether `propose` may be called now.
 
-        This member leads, few entries are in flight, and its own disk keeps up and has room.
+        True if this member leads, few entries are in flight, and its own disk keeps up and has
+        room.
         """
         ...
 
     def propose(self, entry: bytes) -> int:
-        """Append an entry and return its index. The caller must take a turn, which sends it.
+        """Append an entry and return its index. The caller must then run a turn, which sends it.
 
-        Only if `can_propose()`. At most ENTRY_MAX_BYTES. It may still be lost with leadership:
-        only `apply` of this index with this term says that it was committed.
+        Requires `can_propose()`. The entry has at most ENTRY_MAX_BYTES. It may be
+        lost with leadership: only `apply` of this index with this term means that it was committed.
         """
         ...
 
     def tell_later(self, index: int, members: tuple[str, ...]) -> None:
-        """Say which members need not know at once that an entry just proposed is committed.
+        """Name the members that need not learn at once that an entry just proposed is committed.
 
-        They learn it with the next append, at the latest with the next heartbeat of the leader.
+        They learn it with the next append, at the latest with the leader's next heartbeat.
         """
         ...
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Call `done` when a majority has confirmed this leadership at a later time than now.
 
-        The proof is an append that was sent after this call and acknowledged in this term. Dropped
-        silently when leadership is lost. `done` runs inside `turn()` or `receive()`.
+        The proof is an append that was sent after this call and acknowledged in this term. `done`
+        is dropped silently when leadership is lost. It runs inside `turn()` or `receive()`.
         """
         ...
 
     def transfer(self, to: str | None) -> bool:
-        """Hand leadership to `to` (None: the furthest member); False if that is not possible now.
+        """Transfer leadership to `to` (None: the most up-to-date member).
 
-        True means that the target was told to stand; `can_propose` is False until it is decided
-        (another leader, or raft_max_s went by). Call it again after False, with quiet between.
+        Returns False if that is not possible now; retry after a pause. True means that the transfer
+        has begun: `can_propose` is False until another leader is elected or raft_max_s has passed.
         """
         ...
 
@@ -400,7 +401,7 @@ class Replica(Protocol):
         ...
 
     def compact(self) -> None:
-        """Begin a snapshot now, if none is being made and something was applied since the last."""
+        """Begin a snapshot, unless one is being made or nothing was applied since the last."""
         ...
 
     def snapshot_source(self) -> "tuple[SnapshotInfo, Iterator[bytes]] | None":
@@ -408,7 +409,7 @@ class Replica(Protocol):
         ...
 
     def close(self) -> None:
-        """Write out what is buffered, close the files. Nothing is called afterwards."""
+        """Write out the buffers and close the files. No callback is called afterwards."""
         ...
 
 
@@ -419,21 +420,22 @@ class ReplicaConfig:
     Attributes:
         node_id: this member.
         members: all members, this one included; the same on every node.
-        directory: the replica keeps its files below it (`log/`, `snapshots/`).
+        directory: the parent of the replica's directories (`log/`, `snapshots/`).
         identity: cluster and node that the files belong to.
-        durability: "memory" never waits for the disk and says so in `durable_index`.
-        log_memory_bytes: the newest entries kept in memory; older ones are read from segments.
-        log_retain_bytes: the most that is kept of the log for a connected follower beyond what
-            the newest snapshot covers.
-        snapshot_bytes_min: a snapshot is due when the log since the last one is larger than this
-            and than that snapshot.
-        disk_reserve_bytes: the least free disk below which puts must be refused; it also bounds
-            the ballast, so that 0 means none.
-        rejoin: this disk was lost and does not count, until `Callbacks.rejoined` is called.
-        log_base: what `note_log` noted last.
-        note_log: remembers durably that a segment of the log begins at this position. Called in
+        durability: "memory" never waits for the disk; `durable_index` is then the last index.
+        log_memory_bytes: the size of the newest entries kept in memory; older ones are read from
+            segments.
+        log_retain_bytes: the most of the log that is kept for a connected follower although the
+            newest snapshot covers it.
+        snapshot_bytes_min: a snapshot is due when the log since the last snapshot is larger than
+            this and larger than that snapshot.
+        disk_reserve_bytes: the least free disk space below which puts must be refused; it also
+            bounds the ballast, so that 0 means no ballast.
+        rejoin: this disk was lost, and the member does not count until `Callbacks.rejoined`.
+        log_base: the last position given to `note_log`.
+        note_log: records durably that a segment of the log begins at this position. Called in
             the loop or in the thread that writes the log.
-        birth: names the life of the cluster; a snapshot of another one is refused.
+        birth: the birth id of the cluster; a snapshot with another one is refused.
     """
 
     node_id: str
@@ -455,7 +457,7 @@ class ReplicaConfig:
     note_log: Callable[[int], None] = forget_base
 
     def __post_init__(self) -> None:
-        """Check what the rest relies on; operators meet named errors in the node's own config."""
+        """Check invariants; the node's own config reports named errors to operators."""
         assert self.node_id in self.members, "a node must be one of the members"
         assert len(set(self.members)) == len(self.members), "members must differ"
         assert self.heartbeat_s * 3 < self.raft_min_s < self.raft_max_s, "timeouts out of order"

@@ -1,6 +1,7 @@
-"""The replica of a node whose disk does not know its cluster yet: it takes part in nothing.
+"""A placeholder replica for a node whose disk does not know its cluster yet.
 
-It only answers what is asked about any replica; nothing may be proposed to it or sent to it.
+It implements the `Replica` interface but takes no part in consensus: nothing may be proposed to it
+or sent to it.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DormantReplica:
-    """Follows no leader, at term 0, with an empty log."""
+    """A follower without a leader, at term 0, with an empty log."""
 
     def __init__(self, node_id: str, members: tuple[str, ...], rejoining: bool) -> None:
         self.node_id = node_id
@@ -38,18 +39,18 @@ class DormantReplica:
         self.snapshot_index = 0
 
     def match_index(self, peer: str) -> int:
-        """Nothing is known of any peer."""
+        """Return 0: nothing is known of any peer."""
         return 0
 
     def newest_entry(self) -> None:
-        """There is no log."""
+        """Return None: there is no log."""
 
     def disk(self) -> DiskFigures:
-        """Nothing was written."""
+        """Return zeros: nothing was written."""
         return DiskFigures()
 
     def room(self) -> DiskRoom:
-        """It is not counted: no job can be put here."""
+        """Return zeros: the disk is not measured, because no job can be put here."""
         return DiskRoom()
 
     def log_on_disk(self) -> LogOnDisk:
@@ -57,30 +58,30 @@ class DormantReplica:
         return LogOnDisk()
 
     def note_disk(self, hangs: bool) -> None:
-        """Ignore it: nothing is written."""
+        """Do nothing: nothing is written."""
 
     def start(self) -> None:
-        """There is nothing to load."""
+        """Do nothing: there is nothing to load."""
 
     def turn(self) -> None:
-        """Nothing is ever due."""
+        """Do nothing: nothing is ever due."""
 
     def slice_image(self) -> None:
-        """There is no image."""
+        """Do nothing: there is no image."""
 
     def receive(self, peer: str, message: bytes) -> None:
-        """No peer is linked that could send this."""
+        """Must not be called: no peer is linked."""
         raise AssertionError(f"{peer} sends to a node that takes part in nothing")
 
     def connected(self, peer: str) -> None:
-        """No peer is linked before consensus runs."""
+        """Must not be called: no peer is linked before consensus runs."""
         raise AssertionError(f"{peer} is linked to a node that takes part in nothing")
 
     def disconnected(self, peer: str) -> None:
-        """No peer was linked."""
+        """Do nothing: no peer was linked."""
 
     def can_propose(self) -> bool:
-        """Never."""
+        """Return False, always."""
         return False
 
     def propose(self, entry: bytes) -> int:
@@ -92,18 +93,18 @@ class DormantReplica:
         raise AssertionError("tell_later() without propose()")
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """Dropped: this member does not lead."""
+        """Drop `done`: this member does not lead."""
 
     def transfer(self, to: str | None) -> bool:
-        """There is no leadership."""
+        """Return False: this member does not lead."""
         return False
 
     def compact(self) -> None:
-        """There is nothing to make a snapshot of."""
+        """Do nothing: there is nothing to make a snapshot of."""
 
     def snapshot_source(self) -> "tuple[SnapshotInfo, Iterator[bytes]] | None":
-        """There is no snapshot."""
+        """Return None: there is no snapshot."""
         return None
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""

@@ -1,8 +1,8 @@
-"""The file of a backup: header, chunks, footer, each with its checksum, and nothing behind.
+"""The file format of a backup: header, chunks and footer, each with a checksum, and no more bytes.
 
 Belongs here: the bytes, written to and read from any stream, so that a backup may go through a
-pipe. What a chunk means is its owner's business, as in snapshots; what header and footer say beside
-the format is given by the caller. The format is in docs/backup.md.
+pipe. As in snapshots, the chunks are opaque. The caller provides the contents of header and footer.
+The format is described in docs/backup.md.
 """
 
 from collections.abc import Iterator
@@ -15,30 +15,30 @@ from crc32c import crc32c
 from beanpole.errors import Damaged, UnknownVersion
 
 MAGIC: Final = b"BeanBAK\n"
-# Another one is refused, not guessed.
+# Files of any other version are rejected.
 VERSION: Final = 1
-# As in a snapshot, of which the chunks come.
+# The limit of a snapshot, from which the chunks come.
 CHUNK_BYTES_MAX: Final = 4 * 1024 * 1024
-# A header has the names of all members, a footer those of some queues: 100 KB.
+# A header has the names of all members, a footer the names of some queues: 100 KB.
 ABOUT_BYTES_MAX: Final = 1024 * 1024
 _END_MARK: Final = 0xFFFFFFFF
 
-# magic, version, bytes of what the header says
+# magic, version, size of the header's content
 _HEADER: Final = Struct("<8sBI")
-# bytes of the chunk, or the mark of the end and then the bytes of what the footer says
+# size of the chunk, or the end mark, followed by the size of the footer's content
 _LENGTH: Final = Struct("<I")
-# over all bytes of the file before it, checksums left out
+# CRC-32C over all preceding bytes of the file, without checksums
 _CHECK: Final = Struct("<I")
 
 
 class Sink(Protocol):
-    """What a backup is written to: a file, a pipe, an encryption."""
+    """The sink of a backup: a file, a pipe or an encryption."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 class Source(Protocol):
-    """What a backup is read from: gives fewer bytes than asked for only at its end."""
+    """The source of a backup: `read` returns fewer bytes than requested only at its end."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -47,19 +47,19 @@ class Writer:
     """Writes one backup to a stream.
 
     Attributes:
-        chunks: how many were written.
-        written: bytes of the file so far.
+        chunks: the number of chunks written.
+        written: the size of the file so far in bytes.
     """
 
     def __init__(self, stream: Sink, about: dict[str, Any]) -> None:
         """Write the header.
 
         Args:
-            stream: where to.
-            about: what the header says, in plain types.
+            stream: the sink.
+            about: the content of the header, in plain types.
 
         Raises:
-            OSError: the stream takes no more, here and below.
+            OSError: the stream cannot be written. The other methods raise this, too.
         """
         self.chunks = 0
         self.written = 0
@@ -75,7 +75,7 @@ class Writer:
         self.chunks += 1
 
     def finish(self, about: dict[str, Any]) -> None:
-        """Write the footer; what it says is in plain types. The stream stays open."""
+        """Write the footer with this content in plain types. The stream stays open."""
         packed = _pack({**about, "chunks": self.chunks})
         self._write(_LENGTH.pack(_END_MARK), _LENGTH.pack(len(packed)), packed)
 
@@ -87,24 +87,24 @@ class Writer:
 
 
 class Reader:
-    """Reads one backup from a stream, each part only after its checksum was found right.
+    """Reads one backup from a stream, and returns each part only after its checksum was verified.
 
     Attributes:
-        about: what the header says.
-        end: what the footer says; None before all chunks were read.
-        offset: bytes that were read so far.
+        about: the content of the header.
+        end: the content of the footer; None before all chunks were read.
+        offset: the number of bytes read so far.
     """
 
     def __init__(self, stream: Source, name: str) -> None:
         """Read the header.
 
         Args:
-            stream: where from; it may be a pipe.
-            name: of the file, for messages.
+            stream: the source; it may be a pipe.
+            name: the name of the file, for messages.
 
         Raises:
-            Damaged: this is no backup, or its header is not as it was written.
-            UnknownVersion: another program wrote it.
+            Damaged: this is not a backup, or its header is corrupt.
+            UnknownVersion: it has another version.
             OSError: the stream cannot be read.
         """
         self.end: dict[str, Any] | None = None
@@ -128,10 +128,10 @@ class Reader:
         self.about = self._about(size, "header")
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield all chunks, then read the footer into `end`, and see that nothing follows.
+        """Yield all chunks, then read the footer into `end`, and check that nothing follows.
 
         Raises:
-            Damaged: a checksum is wrong, or the end is missing, or is not the end.
+            Damaged: a checksum is wrong, the footer is missing, or bytes follow it.
             OSError: the stream cannot be read.
         """
         count = 0

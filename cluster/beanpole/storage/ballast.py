@@ -1,7 +1,7 @@
-"""A file that only takes room, to be given up when the disk is full and the log needs room.
+"""The ballast: a file that only takes space, removed when the disk is full and the log needs room.
 
-Belongs here: making the file, giving it up, and the start on a full disk. When that is due is
-decided where the disk's room is counted.
+Belongs here: creating the file, releasing it, and the start on a full disk. The owner, which
+measures the free space of the disk, decides when to do so.
 """
 
 import errno
@@ -14,26 +14,27 @@ FILE: Final = "ballast"
 TEMPORARY: Final = ".tmp"
 # Enough for the largest entry, a new segment and a snapshot of a queue that was emptied.
 BALLAST_BYTES: Final = 8 * 1024 * 1024
-# Written in steps, each of them synced: the log shares the disk.
+# The file is written in steps, each of them synced, because the log shares the disk.
 STEP_BYTES: Final = 1024 * 1024
-# A start on a disk with less than this gives the ballast up first: it has small files to write.
+# A start on a disk with less free space than this first releases the ballast, because it must write
+# small files.
 START_BYTES: Final = 1024 * 1024
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-# Not zeros: a file system that compresses or keeps no zeros must take the room all the same.
+# Not zeros: a file system that compresses data or omits zeros must still reserve the space.
 _FILLING: Final = bytes(range(1, 256)) * (STEP_BYTES // 255 + 1)
 
 
 def is_full(error: OSError | None) -> bool:
-    """Return whether an error says that there is no room: nothing was harmed then."""
+    """Return whether an error means that the disk is full, in which case no data is lost."""
     return error is not None and error.errno in _FULL
 
 
 class Ballast:
-    """The file. `release` may be called by any thread, everything else by the loop's."""
+    """The ballast file. Any thread may call `release`, only the loop's thread all other methods."""
 
     def __init__(self, files: Files, directory: str, size: int) -> None:
-        """See what an earlier life left; `size` 0: there is to be none."""
+        """Find the file of an earlier process; with a `size` of 0 none is created."""
         self.size = size
         self._files = files
         self._directory = directory
@@ -44,18 +45,18 @@ class Ballast:
         self.there = files.exists(self._path)
 
     def release(self) -> bool:
-        """Give the file up; return whether there was one. Its removal need not be durable."""
+        """Remove the file; return whether there was one. The removal need not be durable."""
         if not self.there:
             return False
         self.there = False
         try:
             self._files.remove(self._path)
         except OSError:
-            return False  # a write that needs the room will fail
+            return False  # the write that needs the room will fail
         return True
 
     def restore(self) -> None:
-        """Make the file away from the loop, unless it is there. If there is no room it is not."""
+        """Create the file outside the loop, unless it exists. Without room it is not created."""
         if self.there or self._making or not self.size:
             return
         self._making = True
@@ -80,12 +81,12 @@ class Ballast:
 
     def _made(self, error: OSError | None) -> None:
         self._making = False
-        # Whatever the disk says: the queue works without it, and it is tried again.
+        # An error is ignored: the queue works without the ballast, and its owner tries again.
         self.there = error is None
 
 
 def make_room_to_start(files: Files, directory: str) -> bool:
-    """Give the ballast up if the disk has no room for the small files of a start."""
+    """Remove the ballast if the disk has no room for the small files of a start."""
     path = os.path.join(directory, FILE)
     if not files.exists(path) or files.free_bytes(directory) >= START_BYTES:
         return False

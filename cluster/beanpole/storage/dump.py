@@ -1,4 +1,4 @@
-"""Shows a log to an operator: `beanpoled --dump-wal DIR`. Reads only, judges as the start does."""
+"""Dump a log for an operator: `beanpoled --dump-wal DIR`. Read-only; validates as a start does."""
 
 import os
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from beanpole.storage.segment import (
 
 
 def describe(directory: str, files: Files | None = None) -> Iterator[str]:
-    """Yield lines of text: each segment, each record, and how each segment ends.
+    """Yield lines of text: each segment, each record, and the verdict on each segment's end.
 
-    A log that would stop the node has a line that begins with `DAMAGED`. No file is changed, and
-    errors of the format are lines, not exceptions.
+    For a log that would stop the node, one line begins with `DAMAGED`. No file is changed, and
+    errors of the format are reported as lines, not raised as exceptions.
 
     Raises:
         OSError: the disk refuses.

@@ -1,7 +1,7 @@
-"""The seam to the disk: what the node may do with files, and the real disk behind it.
+"""The interface to the disk: the operations on files, and their implementation on the real disk.
 
-Belongs here: opening, listing, renaming, syncing, and running disk work away from the loop. Nothing
-here knows a file format. The deterministic simulator has a second implementation of `Files`.
+Belongs here: opening, listing, renaming, syncing, and running disk work outside the loop. This
+module knows no file format. The deterministic simulator has a second implementation of `Files`.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from beanpole.errors import StorageError
 if TYPE_CHECKING:
     from beanpole.storage._syncer import Syncer
 
-# Work of the write-ahead log must not wait behind the megabytes of a snapshot, so there
-# are two queues of work with one thread each.
+# Work of the write-ahead log must not wait behind the megabytes of a snapshot, so there are two
+# queues of work with one thread each.
 LANE_LOG: Final = 0
 LANE_BULK: Final = 1
 LANES: Final = 2
 
-# Freeing 300 MiB at once held every sync of the machine up for 25 to 55 ms (ext4); in steps like
-# these it was 3 to 5, and took 200 ms in place of 80.
+# Freeing 300 MiB at once delayed every sync of the machine by 25 to 55 ms (ext4). In steps of this
+# size the delay was 3 to 5 ms, and the removal took 200 ms instead of 80.
 REMOVE_STEP_BYTES: Final = 8 * 1024 * 1024
 REMOVE_PAUSE_S: Final = 0.002
 
@@ -35,12 +35,12 @@ Done = Callable[[OSError | None], None]
 
 
 class SyncedWrite:
-    """A work that only writes one range and syncs it.
+    """A unit of work that only writes one range and syncs it.
 
-    An implementation may run it like any other work, or write by other means and call `note` in the
-    loop, with the microseconds that it took, in place of `run`. In the second way it may overtake
-    other works of its lane, and zeros may be written again behind the range, up to `room`: nothing
-    may be written there before it is `settled`.
+    An implementation may run it like any other work. Alternatively it may write by other means and
+    then call `note` in the loop, with the time that it took in microseconds, instead of `run`. Such
+    a write may overtake other work of its lane, and it may rewrite zeros after the range, up to
+    `room`: no other write may go there before `settle` has returned.
     """
 
     __slots__ = ("chunks", "handle", "note", "offset", "room", "run")
@@ -56,28 +56,28 @@ class SyncedWrite:
     ) -> None:
         self.handle = handle
         self.offset = offset
-        self.chunks = chunks  # in pieces: they are joined where the work runs
+        self.chunks = chunks  # joined where the work runs
         self.room = room
         self.run = run
         self.note = note
 
     def __call__(self) -> None:
-        """Run it like any other work."""
+        """Run the work in the ordinary way."""
         self.run()
 
 
 class Handle(Protocol):
-    """One open file. May be used by two threads at once as long as their ranges differ."""
+    """One open file. Two threads may use it at once if their ranges do not overlap."""
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write all of `data` at `offset`, or raise OSError (a part may be written then)."""
+        """Write all of `data` at `offset`, or raise OSError, possibly after a partial write."""
         ...
 
     def write_synced(self, offset: int, data: bytes) -> None:
-        """Write all of `data` and make it durable, with the size that it needs.
+        """Write all of `data` and make it durable, including the size of the file.
 
-        One call and not two, because a thread that comes back from the system waits for the
-        interpreter each time, and a busy loop rarely lets it in.
+        One call instead of two, because after each system call the thread waits for the
+        interpreter's lock, which a busy loop rarely releases.
         """
         ...
 
@@ -86,7 +86,7 @@ class Handle(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make everything written, and the size, durable."""
+        """Make all written data, and the size of the file, durable."""
         ...
 
     def size(self) -> int:
@@ -106,7 +106,7 @@ class Files(Protocol):
     """A disk. Every method may raise OSError."""
 
     def open(self, path: str, create: bool = False) -> Handle:
-        """Open a file for reading and writing; `create` makes a new, empty one in its place.
+        """Open a file for reading and writing; `create` replaces it by a new, empty one.
 
         A handle stays valid when the file is renamed or removed.
         """
@@ -117,7 +117,7 @@ class Files(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or a directory."""
+        """Return whether a file or a directory has this path."""
         ...
 
     def make_directory(self, path: str) -> None:
@@ -125,7 +125,7 @@ class Files(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Put `source` in the place of `target`; durable after `sync_directory`."""
+        """Replace `target` by `source`; durable after `sync_directory`."""
         ...
 
     def remove(self, path: str) -> None:
@@ -133,9 +133,10 @@ class Files(Protocol):
         ...
 
     def remove_slowly(self, path: str) -> None:
-        """Remove a file without readers, in steps if it is large: others want the disk, too.
+        """Remove a file without readers, in steps if it is large, so that others can use the disk.
 
-        Dying meanwhile leaves the beginning of it. A gigabyte takes most of a second.
+        If the process dies during this, the beginning of the file remains. A gigabyte takes most of
+        a second.
         """
         ...
 
@@ -148,15 +149,16 @@ class Files(Protocol):
         ...
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
-        """Run `work` away from the caller's loop, then call `done` in the loop.
+        """Run `work` outside the caller's loop, then call `done` in the loop.
 
-        Works of one lane run one at a time in the order submitted. `done` gets None or the OSError
-        that `work` raised; any other exception of `work` is a bug and is raised in the loop.
+        The work of one lane runs one at a time in the order submitted. `done` gets None or the
+        OSError that `work` raised; any other exception of `work` is a bug and is raised in the
+        loop.
         """
         ...
 
     def settle(self) -> None:
-        """Wait until no `SyncedWrite` is in progress in the second of its ways."""
+        """Wait until no `SyncedWrite` is in progress by other means than `run`."""
         ...
 
 
@@ -171,11 +173,11 @@ class DiskHandle:
 
     @property
     def descriptor(self) -> int:
-        """The descriptor, -1 once it is closed."""
+        """The descriptor; -1 after `close`."""
         return self._descriptor
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write all of it; the system may take it in pieces."""
+        """Write all of `data`, in several calls if the system writes only a part."""
         written = os.pwrite(self._descriptor, data, offset)
         if written != len(data):
             rest = memoryview(data)
@@ -205,7 +207,7 @@ class DiskHandle:
         return b"".join(pieces)
 
     def sync(self) -> None:
-        """Sync data and size. After a cut also all metadata: that happens once per start."""
+        """Sync data and size; after a truncation (once per start) also all metadata."""
         if self._truncated:
             os.fsync(self._descriptor)
             self._truncated = False
@@ -217,7 +219,7 @@ class DiskHandle:
         return os.fstat(self._descriptor).st_size
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Truncate the file."""
         os.ftruncate(self._descriptor, size)
         self._truncated = True
 
@@ -232,7 +234,7 @@ class InlineFiles:
     """The disk for tools and unit tests: `submit` runs the work and calls `done` at once."""
 
     def open(self, path: str, create: bool = False) -> Handle:
-        """Open a file; `create` makes a new, empty one in its place."""
+        """Open a file; `create` replaces it by a new, empty one."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)
         return DiskHandle(os.open(path, flags, 0o600))
 
@@ -244,11 +246,11 @@ class InlineFiles:
             return []
 
     def exists(self, path: str) -> bool:
-        """Return whether there is something of this name."""
+        """Return whether the path exists, even as a broken symbolic link."""
         return os.path.lexists(path)
 
     def make_directory(self, path: str) -> None:
-        """Make what is missing from the top down, syncing each parent."""
+        """Make the missing directories from the top down, syncing each parent."""
         path = os.path.abspath(path)
         if os.path.isdir(path):
             return
@@ -267,7 +269,7 @@ class InlineFiles:
         os.remove(path)
 
     def remove_slowly(self, path: str) -> None:
-        """Shorten a file step by step, then remove it."""
+        """Truncate a file step by step, then remove it."""
         size = os.path.getsize(path)
         while size > REMOVE_STEP_BYTES:
             size -= REMOVE_STEP_BYTES
@@ -289,7 +291,7 @@ class InlineFiles:
         return status.f_bavail * status.f_frsize
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
-        """Run the work here and now."""
+        """Run the work before returning."""
         try:
             work()
         except OSError as error:
@@ -298,10 +300,10 @@ class InlineFiles:
             done(None)
 
     def settle(self) -> None:
-        """Nothing is in progress when `submit` returns."""
+        """Do nothing: no work is in progress when `submit` returns."""
 
     def hold(self, directory: str) -> "DirectoryLock":
-        """Take a directory for this process until the lock is released or the process ends.
+        """Lock a directory for this process until the lock is released or the process ends.
 
         Raises:
             StorageError: another process holds it.
@@ -313,11 +315,11 @@ class InlineFiles:
 class RealFiles(InlineFiles):
     """The disk of a running node: one daemon thread per lane, started when it is first needed.
 
-    In the compiled tree the log's synced writes have a thread that is none of Python's.
+    In the compiled tree a native thread, outside Python, does the log's synced writes.
     """
 
     def __init__(self, post: Callable[[Callable[[], None]], object]) -> None:
-        """Remember how to get back into the loop.
+        """Store the function by which the threads post results to the loop.
 
         Args:
             post: runs a callable in the loop, from any thread (`loop.call_soon_threadsafe`).
@@ -333,10 +335,10 @@ class RealFiles(InlineFiles):
         self.closed = False
 
     def watch(self, add_reader: Callable[[int, Callable[[], None]], object]) -> bool:
-        """Use the thread of syncer.c, if there is one; return whether there is.
+        """Use the thread of syncer.c, if it was compiled; return whether it was.
 
         Args:
-            add_reader: calls a callable in the loop when a descriptor is readable.
+            add_reader: registers a callable for the loop to call when a descriptor is readable.
         """
         kind = _syncer_kind()
         if kind is not None:
@@ -346,7 +348,7 @@ class RealFiles(InlineFiles):
         return kind is not None
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
-        """Hand the work to the lane's thread; nothing is taken after `close`."""
+        """Hand the work to the lane's thread. Must not be called after `close`."""
         assert not self.closed, "submit() after close()"
         if type(work) is SyncedWrite and self._begin(work, done):
             return
@@ -360,9 +362,9 @@ class RealFiles(InlineFiles):
             self._syncer.settle()
 
     def close(self) -> None:
-        """Finish what was submitted, then end the threads; results are not delivered any more.
+        """Finish the submitted work, then end the threads. Results are no longer delivered.
 
-        A caller that is told of a complete file would submit the next work.
+        A caller that received a result would submit its next work.
         """
         self.closed = True
         if self._syncer is not None:
@@ -373,9 +375,9 @@ class RealFiles(InlineFiles):
                 thread.join()
 
     def drop(self, lane: int) -> None:
-        """Never begin what waits in a lane, and end the lane: for a `close` that takes too long.
+        """Discard the work that waits in a lane, and end the lane: for a `close` that hangs.
 
-        May be called in any thread, after `close` or during it.
+        May be called in any thread, during `close` or after it.
         """
         queue = self._queues[lane]
         with contextlib.suppress(Empty):
@@ -384,20 +386,20 @@ class RealFiles(InlineFiles):
         queue.put(None)
 
     def _begin(self, work: SyncedWrite, done: Done) -> bool:
-        """Give a write to the thread that is none of Python's, if it has nothing to do."""
+        """Hand a write to the native thread, if it is idle; return whether it was accepted."""
         handle, syncer = work.handle, self._syncer
         if syncer is None or self._syncing is not None or type(handle) is not DiskHandle:
             return False
         try:
             begun = syncer.begin(handle.descriptor, b"".join(work.chunks), work.offset, work.room)
         except OSError:
-            return False  # it found no descriptor for the file
+            return False  # no descriptor is left for the file
         if begun:
             self._syncing = (work, done)
         return begun
 
     def _synced(self) -> None:
-        """The thread says that it has finished."""
+        """Handle the completion of a write by the native thread."""
         os.eventfd_read(self._event)
         if self.closed:
             return
@@ -426,7 +428,7 @@ class RealFiles(InlineFiles):
                 work()
             except OSError as error:
                 self._answer(partial(self._tell, done, error))
-            except BaseException as bug:  # the loop must see a bug of ours, not this thread
+            except BaseException as bug:  # a bug must be raised in the loop, not in this thread
                 self._answer(partial(_raise, bug))
             else:
                 self._answer(partial(self._tell, done, None))
@@ -439,13 +441,13 @@ class RealFiles(InlineFiles):
         try:
             self._post(answer)
         except RuntimeError:
-            # A loop that was closed takes no results: nothing is left that could use them.
+            # The loop is closed: nothing is left that could use the result.
             if not self.closed:
                 raise
 
 
 def _syncer_kind() -> "type[Syncer] | None":
-    """Return what syncer.c defines; None outside the compiled tree."""
+    """Return the class defined by syncer.c; None outside the compiled tree."""
     try:
         from beanpole.storage._syncer import Syncer
     except ImportError:
@@ -470,5 +472,5 @@ class DirectoryLock:
             raise StorageError(message) from None
 
     def release(self) -> None:
-        """Let others have the directory."""
+        """Release the directory for other processes."""
         os.close(self._descriptor)

@@ -1,6 +1,6 @@
-"""The bytes of the files: the header that all of them share, and the records of the log.
+"""The file formats: the header that all files share, and the records of the log.
 
-Pure functions over bytes, no files. docs/storage.md has the byte diagrams and the reasons.
+Pure functions over bytes, without I/O. docs/storage.md has the byte diagrams and the rationale.
 """
 
 from struct import Struct
@@ -10,19 +10,19 @@ from crc32c import crc32c
 
 from beanpole.errors import Damaged, UnknownVersion, WrongIdentity
 
-# Of every file; 1 was before release 0.2.0. A release that changes a file writes the older version
-# until the whole cluster knows the newer one (docs/adr/0018).
+# The version of every file; 1 was used before release 0.2.0. A release that changes a file writes
+# the older version until the whole cluster supports the newer one (docs/adr/0018).
 VERSION: Final = 2
 MAGIC_SEGMENT: Final = b"BeanWAL\n"
 MAGIC_SNAPSHOT: Final = b"BeanSNP\n"
 MAGIC_RECORD: Final = b"BeanREC\n"
 MAGIC_EVENTS: Final = b"BeanEVT\n"
 
-# The unit that a disk writes wholly or not at all. Larger ones (4 KiB) are multiples of it.
+# The unit that a disk writes atomically. Larger units (4 KiB) are multiples of it.
 SECTOR_BYTES: Final = 512
-# One sector, so that a header is never half there, and so that records begin at a sector.
+# One sector, so that a header is never torn, and so that records begin at a sector boundary.
 FILE_HEADER_BYTES: Final = SECTOR_BYTES
-# Two of them fit into the header beside the numbers.
+# Two names of this size fit into the header beside the numbers.
 IDENTITY_BYTES_MAX: Final = 200
 
 # mark, checksum of the head, checksum of head and payload
@@ -30,7 +30,7 @@ PREFIX: Final = Struct("<III")
 # length of the payload, bytes back to the batch's start, kind, index, term
 HEAD: Final = Struct("<IIBQQ")
 RECORD_HEADER_BYTES: Final = PREFIX.size + HEAD.size
-# Far above the largest entry, far below what a flipped bit in a length could ask for.
+# Far above the largest entry, far below the length that a flipped bit could produce.
 PAYLOAD_BYTES_MAX: Final = 16 * 1024 * 1024
 POSITION_MASK: Final = 0xFFFFFFFF
 
@@ -39,14 +39,14 @@ _CHECK: Final = Struct("<I")
 
 
 class Identity(NamedTuple):
-    """Whose files these are: no file of another cluster or node is ever read or written."""
+    """The owner of a file: no file of another cluster or node is ever read or written."""
 
     cluster: str
     node: str
 
 
 class FileHeader(NamedTuple):
-    """The first sector of every file; `first` and `second` mean what the kind of file says."""
+    """The first sector of every file; the kind of file defines `first` and `second`."""
 
     identity: Identity
     first: int
@@ -67,17 +67,17 @@ def decode_file_header(data: bytes, magic: bytes, path: str, hint: str = "") -> 
 
     Args:
         data: the beginning of the file, or all of it.
-        magic: the kind of file that it should be.
-        path: for the message.
-        hint: what to do about it, for the message.
+        magic: the expected kind of file.
+        path: the name of the file, for the message.
+        hint: the remedy, for the message.
 
     Raises:
         Damaged: not a header of this kind of file, or its checksum is wrong.
-        UnknownVersion: written by a newer or older program.
+        UnknownVersion: a newer or older program wrote the file.
     """
     if len(data) < FILE_HEADER_BYTES or data[: len(magic)] != magic:
         raise Damaged(f"{path}: offset 0: this is not the beginning of such a file{hint}")
-    # The version stands at the same place in every version, so it is read before the checksum.
+    # The version is at the same offset in every version, so it is checked before the checksum.
     if data[len(magic)] != VERSION:
         raise UnknownVersion(_version_words(path, data[len(magic)]))
     body = data[: FILE_HEADER_BYTES - _CHECK.size]
@@ -109,10 +109,10 @@ def _version_words(path: str, version: int) -> str:
 
 
 def check_identity(owner: Identity, identity: Identity, path: str) -> None:
-    """Refuse a file of another cluster or node.
+    """Reject a file of another cluster or node.
 
     Raises:
-        WrongIdentity: it is one.
+        WrongIdentity: the owner is another one.
     """
     if owner != identity:
         raise WrongIdentity(
@@ -122,9 +122,10 @@ def check_identity(owner: Identity, identity: Identity, path: str) -> None:
 
 
 def segment_seed(header: bytes) -> int:
-    """Return what every checksum of a segment starts from; never 0, so that it is also its mark.
+    """Return the initial value of every checksum of a segment, which also marks its records.
 
-    Two segments differ in their base position, so their records are never taken for each other's.
+    It is never 0. Segments differ in their base position, so a record of one segment is never
+    accepted in another.
     """
     return crc32c(header[:FILE_HEADER_BYTES], 1) or 1
 
@@ -134,9 +135,9 @@ def record_size(data: bytes, offset: int, at: int, seed: int) -> int:
 
     Args:
         data: the segment from its first byte.
-        offset: where the record should begin.
-        at: the position in the log that belongs to this offset.
-        seed: of the segment.
+        offset: the offset at which the record should begin.
+        at: the position in the log of this offset.
+        seed: the seed of the segment.
     """
     body = offset + RECORD_HEADER_BYTES
     if body > len(data):

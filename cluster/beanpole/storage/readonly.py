@@ -1,7 +1,7 @@
-"""A disk that is only looked at: whatever is written, cut or removed never reaches it.
+"""A read-only disk: all writes, truncations and removals are dropped.
 
-For tools that read the files of a stopped node with the very code that the node starts with, which
-would also tidy up (cut a torn tail, remove unfinished files). No file format is known here.
+For tools that read the files of a stopped node with the code of the node's start, which would also
+clean up (cut a torn tail, remove unfinished files). This module knows no file format.
 """
 
 import os
@@ -18,10 +18,10 @@ class ReadOnlyHandle:
         self._descriptor = descriptor
 
     def write(self, offset: int, data: bytes) -> None:
-        """Drop it."""
+        """Drop the data."""
 
     def write_synced(self, offset: int, data: bytes) -> None:
-        """Drop it."""
+        """Drop the data."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Read `size` bytes; fewer only at the end of the file."""
@@ -33,7 +33,7 @@ class ReadOnlyHandle:
         return b"".join(pieces)
 
     def sync(self) -> None:
-        """Nothing was written."""
+        """Do nothing: nothing was written."""
 
     def size(self) -> int:
         """Return the size in bytes."""
@@ -50,29 +50,29 @@ class ReadOnlyHandle:
 
 
 class ReadOnlyFiles(InlineFiles):
-    """The disk of the operating system, behind glass."""
+    """The disk of the operating system, read-only."""
 
     def open(self, path: str, create: bool = False) -> Handle:
-        """Open a file that exists, for reading.
+        """Open an existing file for reading.
 
         Raises:
-            OSError: there is none, or it was to be made.
+            OSError: the file does not exist, or `create` is set.
         """
         if create:
             raise OSError(f"{path} does not exist, and nothing is made here")
         return ReadOnlyHandle(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def make_directory(self, path: str) -> None:
-        """Make nothing."""
+        """Do nothing."""
 
     def rename(self, source: str, target: str) -> None:
-        """Rename nothing."""
+        """Do nothing."""
 
     def remove(self, path: str) -> None:
-        """Remove nothing."""
+        """Do nothing."""
 
     def remove_slowly(self, path: str) -> None:
-        """Remove nothing."""
+        """Do nothing."""
 
     def sync_directory(self, path: str) -> None:
-        """Nothing was changed."""
+        """Do nothing: nothing was changed."""

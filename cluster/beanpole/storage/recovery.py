@@ -1,4 +1,4 @@
-"""The start of the log from its files: verify all, cut a torn tail, make the rest durable."""
+"""Recover the log from its files: verify all, cut a torn tail, make the rest durable."""
 
 import os
 
@@ -33,7 +33,8 @@ def recover(
 ) -> tuple[list[Segment], int]:
     """Return the segments, at least one, and the position after the last record.
 
-    `newest` is the base of a segment that was there once; it, or a newer one, must be the last.
+    `newest` is the base of a segment that once existed: the last segment must have this base or a
+    higher one.
 
     Raises:
         Damaged: see `Wal.open`.
@@ -55,7 +56,7 @@ def recover(
     segments: list[Segment] = []
     end = -1
     for position, name in enumerate(names):
-        # On an error the process ends, so nothing is closed that is open by then.
+        # On an error the process ends, so open files are not closed.
         segment, data = _load(files, directory, name, identity)
         if end >= 0 and segment.base != end:
             missing = os.path.join(directory, segment_name(end))
@@ -78,7 +79,7 @@ def recover(
 
 
 def _lost(directory: str, what: str) -> Damaged:
-    """Build the error for files that were there once: nothing of them is left to look at."""
+    """Build the error for files that once existed: there is nothing to dump."""
     return Damaged(
         f"{directory}: {what}, though this disk had begun with it: mount or restore it, or start "
         "on an empty data directory with --rejoin"
@@ -86,7 +87,7 @@ def _lost(directory: str, what: str) -> Damaged:
 
 
 def _load(files: Files, directory: str, name: str, identity: Identity) -> tuple[Segment, bytes]:
-    """Read a whole segment and check that it is ours and in its place."""
+    """Read a whole segment, and check its owner and its base."""
     path = os.path.join(directory, name)
     handle = files.open(path)
     data = handle.read(0, handle.size())
@@ -101,12 +102,12 @@ def _load(files: Files, directory: str, name: str, identity: Identity) -> tuple[
 
 
 def _settle(files: Files, segment: Segment, data: bytes, scan: Scan, torn: bool) -> None:
-    """Cut a torn tail and make what was read durable, before anything is built on it.
+    """Cut a torn tail and make the records that were read durable, before they are used.
 
-    The records may have been read from the system's cache: the process before us died between
-    write and sync, or its sync failed, after which the system takes the pages for clean although
-    the disk never got them. So the last batch is written again; what lies before it was synced
-    before it was written.
+    The records may have been read from the system's cache: the previous process may have died
+    between write and sync, or its sync may have failed, after which the system considers the pages
+    clean although the disk never got them. So the last batch is written again; the bytes before it
+    were synced before it was written.
     """
     handle = segment.opened(files)
     if torn:

@@ -1,4 +1,4 @@
-"""One segment of the log: its file, how its records are found, and how its end is judged.
+"""One segment of the log: its file, the scan of its records, and the verdict on its end.
 
 Belongs here: everything about a single segment. The buffer is in `wal.py`.
 """
@@ -29,26 +29,26 @@ from beanpole.storage.format import (
 SUFFIX: Final = ".wal"
 TEMPORARY: Final = ".tmp"
 
-# The base that the owner of a log remembers before there is a segment.
+# The base that the owner of a log remembers before the first segment exists.
 NO_LOG: Final = -1
 
 # at, kind, index, term, payload
 Replay = Callable[[int, int, int, int, bytes], None]
-# Remembers, durably at return, that a segment with this base is there.
+# Records, durably at return, that a segment with this base exists.
 Note = Callable[[int], None]
 
-# How the bytes after the last valid record look.
+# Verdicts on the bytes after the last valid record.
 CLEAN: Final = "clean"
 TORN: Final = "torn"
 DAMAGED: Final = "damaged"
 
 
 def forget_base(base: int) -> None:
-    """Default of `note`: the owner does not remember which segments there are."""
+    """Do nothing; the default of `note`, for an owner that does not record its segments."""
 
 
 class Ending(NamedTuple):
-    """Classify the bytes after the last valid record of a segment, with the reason."""
+    """The verdict on the bytes after the last valid record of a segment, with its reason."""
 
     verdict: str
     reason: str
@@ -59,9 +59,9 @@ class Segment:
 
     Attributes:
         base: the position of its first record in the log.
-        seed: what its checksums start from, and the mark of its records.
-        handle: open file, or None: not created yet, or not needed since the start.
-        filled: the size of the file; what lies after the records is zeros.
+        seed: the initial value of its checksums, and the mark of its records.
+        handle: the open file, or None if it was not created yet or not needed since the start.
+        filled: the size of the file; the bytes after the records are zeros.
     """
 
     __slots__ = ("base", "filled", "handle", "header", "path", "seed")
@@ -75,11 +75,11 @@ class Segment:
         self.filled = 0
 
     def offset(self, at: int) -> int:
-        """Return where in the file the position `at` of the log lies."""
+        """Return the offset in the file of the position `at` of the log."""
         return at - self.base + FILE_HEADER_BYTES
 
     def create(self, files: Files) -> Handle:
-        """Make the file. It has its name only once its header is durable."""
+        """Create the file. It gets its final name only when its header is durable."""
         handle = self.handle = files.open(self.path + TEMPORARY, create=True)
         handle.write(0, self.header)
         handle.sync()
@@ -102,7 +102,7 @@ class Segment:
 
 
 def segment_name(base: int) -> str:
-    """Return the file name, which sorts by base position."""
+    """Return the name of the file; names sort by base position."""
     return f"{base:020d}{SUFFIX}"
 
 
@@ -112,7 +112,7 @@ def segment_names(files: Files, directory: str) -> list[str]:
 
 
 def dump_hint(directory: str) -> str:
-    """Return the half-sentence that tells an operator how to look at a log."""
+    """Return the part of a message that tells an operator how to dump a log."""
     return f"; `beanpoled --dump-wal {directory}` shows it"
 
 
@@ -120,8 +120,8 @@ class Scan(NamedTuple):
     """The valid records of a segment.
 
     Attributes:
-        offset: the first byte after them.
-        front: the offset up to which everything was durable before the last of them was written.
+        offset: the offset of the first byte after them.
+        front: the offset up to which all bytes were durable before the last of them was written.
     """
 
     offset: int
@@ -129,7 +129,7 @@ class Scan(NamedTuple):
 
 
 def scan_segment(data: bytes, base: int, seed: int, replay: Replay) -> Scan:
-    """Call `replay` for each record from the beginning up to the first bytes that are none."""
+    """Call `replay` for each record from the beginning up to the first invalid bytes."""
     offset = front = FILE_HEADER_BYTES
     shift = base - FILE_HEADER_BYTES
     size_max = len(data)
@@ -151,12 +151,13 @@ def scan_segment(data: bytes, base: int, seed: int, replay: Replay) -> Scan:
 
 
 def judge_ending(data: bytes, offset: int, base: int, seed: int) -> Ending:
-    """Tell a clean end from a torn tail from damage; `offset` is after the last valid record.
+    """Distinguish a clean end, a torn tail and damage; `offset` is after the last valid record.
 
-    Records carry how far back their batch began, and a batch is written only when everything
-    before it is durable. So a valid record whose batch began after these bytes proves that they
-    were durable once. Without such a proof the bytes may be a batch that a power cut tore: then
-    sectors of it are missing, and a missing sector is zeros (or lies behind the end of the file).
+    Each record carries the distance back to the start of its batch, and a batch is written only
+    when all bytes before it are durable. So a valid record whose batch began after these bytes
+    proves that they were durable once. Without such a proof, the bytes may belong to a batch torn
+    by a power failure: then sectors of it are missing, and a missing sector is all zeros (or lies
+    beyond the end of the file).
     """
     used = len(data.rstrip(b"\0"))
     if used <= offset:
@@ -183,7 +184,7 @@ def judge_ending(data: bytes, offset: int, base: int, seed: int) -> Ending:
 def find_proof(data: bytes, offset: int, base: int, seed: int) -> int:
     """Return the offset of a valid record written after the bytes at `offset` were durable, or 0.
 
-    It finds records by the segment's mark, so that it also finds them behind a broken length.
+    Records are found by the segment's mark, so that they are also found after a broken length.
     """
     mark = seed.to_bytes(4, "little")
     found = data.find(mark, offset + 1)
@@ -196,9 +197,9 @@ def find_proof(data: bytes, offset: int, base: int, seed: int) -> int:
 
 
 def sector_missing(data: bytes, start: int, end: int) -> bool:
-    """Return whether a sector of the range was never written: zeros, or after the end of the file.
+    """Return whether a sector of the range was never written: zeros, or beyond the end of the file.
 
-    Of the first sector only what lies after `start` counts: before it are older records.
+    Of the first sector only the part from `start` on counts: older records are before it.
     """
     if end > len(data):
         return True
@@ -212,5 +213,5 @@ def sector_missing(data: bytes, start: int, end: int) -> bool:
 
 
 def damaged(path: str, offset: int, reason: str) -> Damaged:
-    """Build the error that names the file, the offset and the command that shows it."""
+    """Build the error that names the file, the offset and the command that dumps the log."""
     return Damaged(f"{path}: offset {offset}: {reason}{dump_hint(os.path.dirname(path))}")

@@ -1,6 +1,6 @@
 """Small files that are replaced as a whole: counters, pairs of times, markers.
 
-The old content or the new one is there after a crash, never a mixture, never a guess.
+After a crash a file has either its old content or the new one.
 """
 
 import os
@@ -21,17 +21,17 @@ from beanpole.storage.format import (
 )
 
 TEMPORARY: Final = ".tmp"
-# These files are read and written in the loop.
+# Small, because these files are read and written in the loop.
 PAYLOAD_BYTES_MAX: Final = 64 * 1024
 
 _CHECK: Final = Struct("<I")
 
 
 def write_atomic(files: Files, path: str, identity: Identity, payload: bytes) -> None:
-    """Replace the file at `path`, durably at return. Takes some syncs: not for hot paths.
+    """Replace the file at `path`, durably at return. Takes several syncs: not for hot paths.
 
     Raises:
-        OSError: the old content is still there.
+        OSError: the disk refuses; the file keeps its old content.
     """
     assert len(payload) <= PAYLOAD_BYTES_MAX, f"{len(payload)} bytes in a small file"
     header = encode_file_header(MAGIC_RECORD, identity, len(payload))
@@ -46,10 +46,10 @@ def write_atomic(files: Files, path: str, identity: Identity, payload: bytes) ->
 
 
 def read_checked(files: Files, path: str, identity: Identity) -> bytes | None:
-    """Return the content of the file, or None if there is none.
+    """Return the content of the file, or None if there is no file.
 
     Raises:
-        Damaged: it is not as it was written.
+        Damaged: the file is corrupt.
         WrongIdentity: a file of another cluster or node.
         UnknownVersion: a file of another version.
         OSError: the disk refuses.
@@ -63,10 +63,10 @@ def read_checked(files: Files, path: str, identity: Identity) -> bytes | None:
 
 
 def read_record(files: Files, path: str) -> tuple[Identity, bytes] | None:
-    """Return whose file it is and its content, or None if there is none.
+    """Return the owner of the file and its content, or None if there is no file.
 
     Raises:
-        Damaged: it is not as it was written.
+        Damaged: the file is corrupt.
         UnknownVersion: a file of another version.
         OSError: the disk refuses.
     """

@@ -1,7 +1,7 @@
-"""Snapshots: one file each, complete or absent, made of chunks that the owner understands.
+"""Snapshots: one file each, complete or absent, made of opaque chunks.
 
-Belongs here: writing one in the background, finding the newest, reading it back verified. What a
-chunk means is its owner's business.
+Belongs here: writing a snapshot in the background, finding the newest, reading it back with
+verification. Only the owner interprets the chunks.
 """
 
 import os
@@ -28,11 +28,11 @@ TEMPORARY: Final = ".tmp"
 
 # The largest write to the disk, which a reader holds in memory at once.
 CHUNK_BYTES_MAX: Final = 4 * 1024 * 1024
-# Dirty pages are pushed out as they come: the log shares the disk, and each of its syncs would wait
-# behind all of them.
+# Dirty pages are synced continuously: the log shares the disk, and each of its syncs would wait for
+# all of them.
 SYNC_STEP_BYTES: Final = 1024 * 1024
 
-# length of the chunk, checksum over all chunks up to and with this one
+# length of the chunk, checksum over all chunks up to and including this one
 _CHUNK: Final = Struct("<II")
 # END_MARK, number of chunks, bytes of all chunks, checksum over all chunks, checksum of the footer
 _FOOTER_BODY: Final = Struct("<IQQI")
@@ -42,9 +42,9 @@ _FOOTER_BYTES: Final = _FOOTER_BODY.size + _CHECK.size
 
 
 class SnapshotInfo(NamedTuple):
-    """A finished snapshot: everything up to `index` (of `term`). `bytes` is the file's size."""
+    """A finished snapshot of all entries up to `index` (of `term`). `bytes` is the file's size."""
 
-    # NamedTuple's own method of the name `index` is of no use here; the field hides it.
+    # The field hides the method `index` of tuples, which is not needed here.
     index: int  # type: ignore[assignment]
     term: int
     bytes: int
@@ -52,10 +52,10 @@ class SnapshotInfo(NamedTuple):
 
 
 class SnapshotStore:
-    """The snapshots of one directory. The newest one counts."""
+    """The snapshots of one directory. Only the newest one counts."""
 
     def __init__(self, files: Files, directory: str, identity: Identity) -> None:
-        """Remove what a dead process left unfinished, and check whose snapshots these are.
+        """Remove the unfinished files of a dead process, and check the owner of the snapshots.
 
         Raises:
             Damaged: a file is not a snapshot.
@@ -68,7 +68,7 @@ class SnapshotStore:
         self._identity = identity
         self._newest: SnapshotInfo | None = None
         self._writing = 0
-        self._readers: Counter[str] = Counter()  # of files by their path
+        self._readers: Counter[str] = Counter()  # by the path of the file
         files.make_directory(directory)
         for name in files.list(directory):
             path = os.path.join(directory, name)
@@ -84,16 +84,17 @@ class SnapshotStore:
         return self._newest
 
     def read(self, info: SnapshotInfo) -> Iterator[bytes]:
-        """Yield the chunks as they were written, each only after its checksum was found right.
+        """Yield the chunks as they were written, each only after its checksum was verified.
 
-        The snapshot may be replaced meanwhile: an iterator that has begun goes on with its own.
+        The snapshot may be replaced during this: an iterator that has begun continues with its own
+        file.
 
         Raises:
-            Damaged: a wrong checksum, or the end is missing.
+            Damaged: a checksum is wrong, or the end is missing.
             OSError: the disk refuses.
         """
-        # Counted before it is opened: see `_remove`. Readers end in other threads, but begin in the
-        # loop's; with the interpreter's lock no count is lost.
+        # The reader is counted before it opens the file: see `_remove`. Readers may end in other
+        # threads, but begin in the loop's thread; the interpreter's lock keeps the count correct.
         self._readers[info.path] += 1
         try:
             yield from self._read(info.path)
@@ -113,56 +114,61 @@ class SnapshotStore:
         """Begin a snapshot; it counts only after `finish`."""
         self._writing += 1
         path = os.path.join(self._directory, f"{index:020d}-{term:020d}{SUFFIX}")
-        # Numbered, because an aborted writer of the same index may still be closing its file.
+        # The name is numbered, because an aborted writer of the same index may still be closing its
+        # file.
         temporary = f"{path}.{self._writing}{TEMPORARY}"
         header = encode_file_header(MAGIC_SNAPSHOT, self._identity, index, term)
         return SnapshotWriter(self._files, temporary, path, header, self._publish)
 
     def _publish(self, path: str, size: int, index: int, term: int) -> None:
-        """Remember a durable snapshot and remove what it replaces, also if that is itself."""
+        """Register a durable snapshot, and remove all snapshots but the newest.
+
+        This snapshot itself is removed if a newer one has overtaken it.
+        """
         if self._newest is None or (self._newest.index, self._newest.term) <= (index, term):
             self._newest = SnapshotInfo(index, term, size, path)
-        # One that was overtaken may be gone already: the newer one removes what is there then.
+        # A snapshot that was overtaken may be gone already: publishing the newer one removes every
+        # older one that exists at that time.
         keep = os.path.basename(self._newest.path)
 
         def remove_older() -> None:
             for name in self._files.list(self._directory):
                 path = os.path.join(self._directory, name)
                 if name.endswith(SUFFIX + TEMPORARY):
-                    self._files.remove_slowly(path)  # it could not be removed the last time
+                    self._files.remove_slowly(path)  # an earlier removal failed
                 elif name.endswith(SUFFIX) and name < keep:
                     self._remove(path)
 
-        # A leftover only takes space, and the next snapshot tries again.
+        # A leftover file only takes space, and the next snapshot tries to remove it again.
         self._files.submit(remove_older, lambda _: None, LANE_BULK)
 
     def _remove(self, path: str) -> None:
         """Remove a snapshot that was replaced. Readers may be in other threads, and may begin now.
 
-        A reader that counted itself before the file lost its name reads on, of a file that only
-        loses its name; a later one finds none.
+        If a reader was counted before the rename, the file is only unlinked and the reader
+        continues. A later reader does not find the file.
         """
         doomed = f"{path}{TEMPORARY}"
         try:
             self._files.rename(path, doomed)
-        except OSError:  # a disk that is full may have no room for a longer name
+        except OSError:  # a full disk may have no room for a longer name
             self._files.remove(path)
             return
         if self._readers[path]:
             self._files.remove(doomed)
             return
-        # A start after a power failure must not find the old name on what was shortened.
+        # After a power failure a start must not find a truncated file under the old name.
         self._files.sync_directory(self._directory)
         self._files.remove_slowly(doomed)
 
 
 class SnapshotWriter:
-    """One snapshot in the making, written away from the loop.
+    """A snapshot in progress, written outside the loop.
 
     Attributes:
-        backlog_bytes: given to `write` and not on the disk yet; the producer waits while it is
-            large.
-        error: the first failure; what follows it is dropped, `finish` reports it.
+        backlog_bytes: the bytes given to `write` that are not on the disk yet; the producer waits
+            while this is large.
+        error: the first failure; later chunks are dropped, and `finish` reports it.
     """
 
     def __init__(
@@ -182,7 +188,7 @@ class SnapshotWriter:
         self._header = header
         self._publish = publish
         self._ended = False
-        # The fields below are touched only by the works, one after the other.
+        # Only submitted work uses the fields below, one unit after the other.
         self._handle: Handle | None = None
         self._broken = False
         self._offset = 0
@@ -205,7 +211,7 @@ class SnapshotWriter:
         self._files.submit(lambda: self._guarded(lambda: self._add(chunk)), done, LANE_BULK)
 
     def finish(self, done: Done) -> None:
-        """Make the snapshot durable and the newest, then call `done(None)`; or `done(error)`."""
+        """Make the snapshot durable and publish it, then call `done(None)`, or `done(error)`."""
         assert not self._ended, "finish() after finish() or abort()"
         self._ended = True
 
@@ -221,13 +227,13 @@ class SnapshotWriter:
         self._files.submit(lambda: self._guarded(self._end), finished, LANE_BULK)
 
     def abort(self) -> None:
-        """Give the snapshot up and remove what was written. Allowed at any time, also twice."""
+        """Abort the snapshot and remove its file. Allowed at any time, and idempotent."""
         if not self._ended:
             self._ended = True
             self._files.submit(self._discard, lambda _: None, LANE_BULK)
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Do nothing after the first failure: the file is lost anyway."""
+        """Do `work`, but nothing after the first failure, which makes the file useless."""
         if self._broken:
             return
         try:
@@ -283,7 +289,7 @@ def _inspect(files: Files, path: str, identity: Identity) -> SnapshotInfo:
 
 
 def _chunks(handle: Handle, path: str) -> Iterator[bytes]:
-    """Yield the verified chunks after the header, up to a right footer."""
+    """Yield the verified chunks after the header, up to a valid footer."""
     offset, count, total, check = FILE_HEADER_BYTES, 0, 0, 0
     while True:
         head = handle.read(offset, _CHUNK.size)

@@ -1,7 +1,7 @@
-"""The write-ahead log: what is buffered, what is durable, and when the disk is asked for more.
+"""The write-ahead log: its buffer, its durable end, and the scheduling of writes to the disk.
 
-Belongs here: the log as its owner sees it, driven from one loop. The writing itself is in
-`writer.py`, the start from files in `recovery.py`, one segment in `segment.py`.
+Belongs here: the log as its owner sees it, driven from one loop. The writes are in `writer.py`,
+the recovery from files is in `recovery.py`, and a single segment in `segment.py`.
 """
 
 import threading
@@ -29,7 +29,7 @@ from beanpole.storage.recovery import recover
 from beanpole.storage.segment import NO_LOG, Note, Replay, Segment, damaged, forget_base
 from beanpole.storage.writer import Part, WriteBatch, Writer
 
-# Large enough that roll-over is rare, small enough that dropping one frees space soon.
+# Large enough for roll-over to be rare, small enough for a dropped segment to free space soon.
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 
 _pack_prefix = PREFIX.pack
@@ -37,33 +37,33 @@ _pack_head = HEAD.pack
 
 
 def _nothing() -> None:
-    """Default of `on_durable`."""
+    """Do nothing; the default of `on_durable`."""
 
 
 def _no_room() -> bool:
-    """Default of `on_full`."""
+    """Return False; the default of `on_full`."""
     return False
 
 
 def _raise(error: OSError) -> None:
-    """Default of `on_failure`: a failed disk is never ignored."""
+    """Raise the error; the default of `on_failure`, because a failed disk is never ignored."""
     raise error
 
 
 class Wal:
     """An append-only log of records in segments, with group commit.
 
-    All methods are called from one loop; only `WriteBatch` and `Writer` are touched by the disk's
-    thread, under a lock. After a failed write or sync nothing is written any more: the process must
-    end, because it is unknown what a disk has after a failed sync.
+    All methods are called from one loop; the disk's thread only uses `WriteBatch` and `Writer`,
+    under a lock. After a failed write or sync no more is written: the process must end, because the
+    content of a disk after a failed sync is unknown.
 
     Attributes:
         end: the position after the last appended record.
-        durable: everything at a smaller position is on the disk.
+        durable: all bytes before this position are on the disk.
         on_durable: called in the loop after `durable` grew, never from inside `append` or `sync`.
         on_failure: called once, in the loop, with the first failed write or sync.
-        on_full: called when there is no room for a write; if it made some, the write is tried once
-            more. In any thread.
+        on_full: called in any thread when there is no room for a write; if it returns that it has
+            made room, the write is retried once.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Wal:
         end: int,
         note: Note = forget_base,
     ) -> None:
-        """Take what `open` has recovered; use `open`."""
+        """Take over the segments that `open` has recovered; use `open`."""
         self.end = self.durable = end
         self.on_durable: Callable[[], None] = _nothing
         self.on_failure: Callable[[OSError], None] = _raise
@@ -88,12 +88,12 @@ class Wal:
         self._segment = segments[-1]
         self._limit = self._segment.base + self._capacity
         self._seed = self._segment.seed
-        # The buffer: finished parts of earlier segments, and the chunks of this segment.
+        # The buffer: complete parts for earlier segments, and the chunks for this segment.
         self._parts: list[Part] = []
         self._chunks: list[bytes] = []
         self._chunks_start = end
         self._buffer_start = end
-        # Everything before this is durable before a record that is appended now is written.
+        # All bytes before this position are durable before a record appended now is written.
         self._front = end
         self._running: WriteBatch | None = None
         self._filling = False
@@ -101,7 +101,7 @@ class Wal:
         self._failed = False
         self._closed = False
         self._doomed: list[Segment] = []
-        # Asked to make room on a full disk before a write fails; called in the disk's thread, too.
+        # Makes room on a full disk before a write fails; also called in the disk's thread.
         self.on_full: Callable[[], bool] = _no_room
         # Held during work on the disk: by the disk's thread, or by `sync` in the loop.
         self._lock = threading.Lock()
@@ -123,14 +123,14 @@ class Wal:
     ) -> "Wal":
         """Open or create the log, calling `replay(at, kind, index, term, payload)` per record.
 
-        A torn tail is cut, durably. At return everything replayed is durable.
+        A torn tail is cut durably. At return all replayed records are durable.
 
         `note(base)` is called for every new segment before it holds a record, here or in the
-        thread that writes the log, and must be durable at return. The highest base that was noted
-        is given as `newest` at the next start: a log without that segment is refused.
+        thread that writes the log, and must be durable at return. The caller passes the highest
+        noted base as `newest` at the next start: a log without that segment is rejected.
 
         Raises:
-            Damaged: bytes that were durable once are not as they were written. What was replayed
+            Damaged: bytes that were durable once have changed. The records that were replayed
                 before must not be used.
             WrongIdentity: a file of another cluster or node.
             UnknownVersion: a file of another version.
@@ -141,7 +141,7 @@ class Wal:
         if segments[-1].base > newest:
             note(segments[-1].base)
         wal = cls(files, directory, identity, segment_bytes, segments, end, note)
-        # Before a write waits, so that the first batches find their space.
+        # Now, while no write waits, so that the first batches find preallocated space.
         wal._writer.fill_ahead()
         return wal
 
@@ -152,22 +152,22 @@ class Wal:
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the bytes that were appended and not handed to the disk."""
+        """Return the bytes that were appended and not yet handed to the disk."""
         return self.end - self._buffer_start
 
     @property
     def bytes_kept(self) -> int:
-        """Return the bytes of records from the oldest kept segment's start to the end."""
+        """Return the bytes of records from the start of the oldest kept segment to the end."""
         return self.end - self._segments[0].base
 
     @property
     def failed(self) -> bool:
-        """Return whether a write or sync has failed: nothing is written any more."""
+        """Return whether a write or sync has failed, after which nothing is written."""
         return self._failed
 
     @property
     def syncs(self) -> int:
-        """Return how often the log was synced since the start."""
+        """Return the number of syncs since the start."""
         return self._writer.syncs
 
     @property
@@ -177,12 +177,12 @@ class Wal:
 
     @property
     def sync_counts(self) -> tuple[int, ...]:
-        """Return how many syncs took less than 1, 2, 4, 8 us and so on, each counted once."""
+        """Return a histogram of sync times: below 1, 2, 4, 8 us and so on, each counted once."""
         return tuple(self._writer.sync_counts)
 
     @property
     def last_sync_us(self) -> int:
-        """Return the microseconds of the newest sync."""
+        """Return the time of the newest sync in microseconds."""
         return self._writer.last_sync_us
 
     @property
@@ -194,9 +194,9 @@ class Wal:
         """Buffer a record and return its position.
 
         Args:
-            kind: 1 to 255, the owner's.
-            index: 64 bits, the owner's.
-            term: 64 bits, the owner's.
+            kind: 1 to 255, defined by the owner.
+            index: 64 bits, defined by the owner.
+            term: 64 bits, defined by the owner.
             payload: at most PAYLOAD_BYTES_MAX bytes.
         """
         assert kind and len(payload) <= PAYLOAD_BYTES_MAX
@@ -213,15 +213,15 @@ class Wal:
         return at
 
     def flush(self) -> None:
-        """Hand everything buffered to the disk, unless it is at work: then it follows by itself."""
+        """Hand the buffer to the disk; if a write is in progress, this follows when it ends."""
         if self._running is None and self.end > self._buffer_start and not self._failed:
             self._submit(self._take())
 
     def sync(self) -> None:
-        """Make everything appended durable before returning.
+        """Make all appended records durable before returning.
 
-        Waits for a running write, or does its work if the disk's thread has not begun. `on_durable`
-        follows in a later step of the loop.
+        Waits for a write in progress, or does its work if the disk's thread has not begun it.
+        `on_durable` is called in a later step of the loop.
 
         Raises:
             LogFailed: a write or sync failed, now or earlier.
@@ -230,7 +230,7 @@ class Wal:
         batches = [self._running] if self._running is not None else []
         if self.end > self._buffer_start:
             batches.append(self._take())
-        # Behind the batch in progress there may still come zeros.
+        # A write in progress may still write zeros after its batch.
         self._files.settle()
         try:
             for batch in batches:
@@ -241,20 +241,20 @@ class Wal:
             raise LogFailed(f"the log in {self._directory} has failed; nothing is durable any more")
         self.durable = self.end
         if self._running is None and self._announced < self.durable:
-            # No write is in progress whose completion would tell the owner.
+            # No write is in progress whose completion would notify the owner.
             self._submit(WriteBatch(self.end, self.end, []))
 
     @property
     def is_writing(self) -> bool:
-        """Return whether the disk is at work, so that `sync` would have to wait for it."""
+        """Return whether the disk is busy, so that `sync` would have to wait for it."""
         running = self._running
         return self._filling or (running is not None and running.end > self.durable)
 
     def read(self, at: int) -> tuple[int, int, int, bytes]:
-        """Return kind, index, term and payload of the record at the position that `append` gave.
+        """Return kind, index, term and payload of the record at a position returned by `append`.
 
         Raises:
-            Damaged: the disk does not give back what was written.
+            Damaged: the disk does not return the bytes that were written.
         """
         assert self._segments[0].base <= at < self.end, f"there is no record at {at}"
         if at >= self._buffer_start:
@@ -267,15 +267,15 @@ class Wal:
         return self._read_file(segment, at)
 
     def drop_before(self, at: int) -> None:
-        """Remove the segments whose records all lie before `at`, away from the loop.
+        """Remove the segments whose records are all before `at`, outside the loop.
 
         The newest segment with durable records always stays. A file that cannot be removed stays
-        until the next call or start; that does no harm.
+        until the next call or start, without harm.
         """
         segments = self._segments
         count = 0
-        # A segment goes only when a record of the next one is durable: until then the disk's thread
-        # may still work on it.
+        # A segment is removed only when a record of the next one is durable: until then the disk's
+        # thread may still be using it.
         at = min(at, self.durable - 1)
         while count + 1 < len(segments) and segments[count + 1].base <= at:
             count += 1
@@ -288,11 +288,11 @@ class Wal:
         self._files.submit(self._remove_doomed, _ignore_outcome, LANE_BULK)
 
     def close(self) -> None:
-        """Make durable what is buffered, as far as the disk lets us, and close the files."""
+        """Make the buffer durable, unless the disk fails, and close the files."""
         if self._closed:
             return
         if not self._failed:
-            # A failure is told by on_failure.
+            # `on_failure` reports a failure.
             with suppress(LogFailed):
                 self.sync()
         self._closed = True
@@ -301,7 +301,7 @@ class Wal:
                 segment.close()
 
     def _roll(self, size: int) -> None:
-        """Go on in a new segment; a record that is larger than a segment gets one of its own."""
+        """Begin a new segment; a record larger than a segment gets a segment of its own."""
         at = self.end
         if at > self._segment.base:
             if self._chunks:
@@ -315,7 +315,7 @@ class Wal:
         self._limit = at + max(self._capacity, size)
 
     def _take(self) -> WriteBatch:
-        """Make a batch of what is buffered and begin a new buffer."""
+        """Make a batch of the buffer and begin a new buffer."""
         parts = self._parts
         if self._chunks:
             parts.append(Part(self._segment, self._chunks_start, self._chunks))
@@ -331,7 +331,7 @@ class Wal:
         self._files.submit(run if work is None else work, self._finished)
 
     def _write(self, batch: WriteBatch) -> None:
-        """Write and sync a batch once: in the disk's thread, or in the loop by `sync`."""
+        """Write and sync a batch once: in the disk's thread, or in the loop from `sync`."""
         with self._lock:
             if not batch.written:
                 self._writer.write(batch)
@@ -345,7 +345,7 @@ class Wal:
             return
         assert batch is not None
         self.durable = max(self.durable, batch.end)
-        # The disk first: it works while the owner enjoys what is durable.
+        # Flush first, so that the disk works while the owner handles the durable records.
         self.flush()
         if not self._filling and self._writer.wants_fill():
             self._filling = True
@@ -371,7 +371,7 @@ class Wal:
                 self.on_failure(error)
 
     def _read_file(self, segment: Segment, at: int) -> tuple[int, int, int, bytes]:
-        """Read a record that is written; checked, because disks forget."""
+        """Read a written record and verify its checksums."""
         handle = segment.opened(self._files)
         offset = segment.offset(at)
         data = handle.read(offset, RECORD_HEADER_BYTES)
@@ -384,7 +384,7 @@ class Wal:
         raise damaged(segment.path, offset, "the record is not what was written")
 
     def _remove_doomed(self) -> None:
-        """Remove oldest first, each durably, so that the log never has a hole."""
+        """Remove the oldest first, each durably, so that the log never has a gap."""
         while self._doomed:
             self._files.remove(self._doomed[0].path)
             self._files.sync_directory(self._directory)
@@ -392,11 +392,11 @@ class Wal:
 
 
 def _ignore_outcome(error: OSError | None) -> None:
-    """A segment that could not be removed only takes space."""
+    """Ignore the error: a segment that could not be removed only takes space."""
 
 
 def _read_buffered(parts: list[Part], at: int) -> tuple[int, int, int, bytes]:
-    """Read a record from memory. Slow, because owners keep what is new themselves."""
+    """Read a record from memory. Slow, because owners cache new records themselves."""
     part = parts[bisect_right(parts, at, key=lambda item: item.start) - 1]
     data = b"".join(part.chunks)
     offset = at - part.start

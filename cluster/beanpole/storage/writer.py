@@ -1,6 +1,6 @@
-"""The half of the log that works on the disk: writes batches, syncs, rolls over, fills ahead.
+"""The disk side of the log: write batches, sync, roll over, preallocate.
 
-It runs in the disk's thread or, for `Wal.sync`, in the loop; the log's lock keeps the two apart.
+Runs in the disk's thread or, for `Wal.sync`, in the loop; the log's lock serializes the two.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from beanpole.storage.files import Files, SyncedWrite, Work
 from beanpole.storage.format import FILE_HEADER_BYTES
 from beanpole.storage.segment import Note, Segment, forget_base
 
-# Zeros are written ahead of the records, so that a sync in the steady state writes no metadata.
-# 1 MiB and its sync took 0.6 ms where 4 MiB took 12 ms: a step must not delay the batch behind it.
+# Zeros are written ahead of the records, so that a sync in the steady state writes no metadata. A
+# step must not delay the batch behind it: 1 MiB and its sync took 0.6 ms, 4 MiB took 12 ms.
 FILL_STEP_BYTES: Final = 1024 * 1024
-# Kept ready ahead of the records: the largest burst that finds its space prepared.
+# The zeros kept ahead of the records: the largest burst that finds preallocated space.
 FILL_AHEAD_BYTES: Final = 4 * FILL_STEP_BYTES
 
-# Times of syncs are counted by magnitude: less than 1, 2, 4 us and so on up to 4.2 s; the last
-# class has all others.
+# The classes of the histogram of sync times: below 1, 2, 4 us and so on up to 4.2 s; the last class
+# counts all others.
 SYNC_CLASSES: Final = 24
 
 _ZEROS: Final = bytes(FILL_STEP_BYTES)
 
 
 class Part(NamedTuple):
-    """The piece of a batch that goes into one segment."""
+    """The part of a batch that is written to one segment."""
 
     segment: Segment
     start: int
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 class WriteBatch:
-    """Bytes that are written and synced as one."""
+    """Bytes that are written and synced as a unit."""
 
     __slots__ = ("end", "parts", "start", "written")
 
@@ -46,7 +46,7 @@ class WriteBatch:
 
 
 class Writer:
-    """Writes batches in order. After the first failed write or sync it refuses everything."""
+    """Writes batches in order. After the first failed write or sync it refuses all others."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Writer:
         self._segment_bytes = segment_bytes
         # The offset after the last record in the current segment.
         self._offset = segment.offset(end)
-        # No further try to fill below this offset, after the disk was full.
+        # After the disk was full, filling is not retried below this offset.
         self._fill_pause = 0
         self._failure: OSError | None = None
         self._on_full = on_full
@@ -77,7 +77,7 @@ class Writer:
         """Write and sync a batch.
 
         Raises:
-            OSError: now, or at an earlier batch. It is not known what the disk has.
+            OSError: this write or an earlier one failed. The content of the disk is unknown.
         """
         if self._failure is not None:
             raise self._failure
@@ -86,7 +86,8 @@ class Writer:
                 try:
                     self._write_part(part)
                 except OSError as error:
-                    # No room is no failed sync: nothing of it is trusted, all is written again.
+                    # A full disk is not a failed sync: the first attempt is discarded, and the
+                    # whole part is written again.
                     if not is_full(error) or not self._on_full():
                         raise
                     self._write_part(part)
@@ -96,10 +97,10 @@ class Writer:
         batch.written = True
 
     def as_synced_write(self, batch: WriteBatch, run: Work) -> SyncedWrite | None:
-        """Return a batch as the one write that it is; None if it is more than that.
+        """Return a batch as a single synced write; None if it needs more than that.
 
-        It stays where zeros were written before, so it may be in progress together with `fill`. If
-        `Wal.sync` does the same batch afterwards, the same bytes come to the same place twice.
+        The write is within the preallocated zeros, so it may run concurrently with `fill`. If
+        `Wal.sync` writes the same batch again, the same bytes are written to the same place twice.
         """
         if len(batch.parts) != 1 or self._failure is not None:
             return None
@@ -121,12 +122,12 @@ class Writer:
         return SyncedWrite(handle, offset, part.chunks, segment.filled, run, note)
 
     def refuse(self, error: OSError) -> None:
-        """Write nothing any more: a write failed that this did not do."""
+        """Refuse all further writes, after a failed write that this object did not do."""
         if self._failure is None:
             self._failure = error
 
     def wants_fill(self) -> bool:
-        """Return whether a step of zeros is due. Only asked while nothing is being written."""
+        """Return whether a step of zeros is due. Only called while no write is in progress."""
         filled = self._segment.filled
         return (
             filled < self._segment_bytes
@@ -135,12 +136,12 @@ class Writer:
         )
 
     def fill(self) -> None:
-        """Write one step of zeros after what is filled, and sync it.
+        """Write one step of zeros after the filled range, and sync it.
 
-        A disk that is full is no failure here: the records that come may still find room.
+        A full disk is not a failure here: later records may still find room.
 
         Raises:
-            OSError: the sync failed, or something failed before.
+            OSError: the sync failed, or an earlier write or sync did.
         """
         if self._failure is not None:
             raise self._failure
@@ -165,16 +166,16 @@ class Writer:
         self._count_sync((perf_counter_ns() - begin_ns) // 1000)
 
     def fill_ahead(self) -> None:
-        """Fill as far as wanted."""
+        """Fill until enough zeros are ahead of the records."""
         while self.wants_fill():
             self.fill()
 
     def _write_part(self, part: Part) -> None:
-        """Write and sync what goes into one segment; only then may the next one begin."""
+        """Write and sync the part for one segment, before the next segment may begin."""
         segment = part.segment
         if segment is not self._segment:
             segment.create(self._files)
-            # Before it holds a record: a segment with records is never missed unnoticed.
+            # Before it holds a record, so that the loss of a segment with records is noticed.
             self._note(segment.base)
             self._segment, self._fill_pause = segment, 0
         data = b"".join(part.chunks)

@@ -1,8 +1,8 @@
-"""Acknowledgements: what may count, when it may count, and what a majority of them proves.
+"""Acknowledgements: which may be counted, when, and what a majority of them proves.
 
-Group commit: an entry counts for a member only when that member's disk has it (D2). The follower
-defers its acknowledgements, the leader defers its own. Also here, because they are read
-off the same acknowledgements: proofs of leadership, flow, and which members rejoin.
+Group commit: an entry counts for a member only when it is durable on that member's disk (D2). The
+follower defers its acknowledgements, and the leader defers its own. This module also derives from
+the acknowledgements the proofs of leadership, the flow control and the set of rejoining members.
 """
 
 from collections.abc import Callable
@@ -22,22 +22,22 @@ class FollowerAcks:
     """The acknowledgements that this member sends to the leader."""
 
     def __init__(self, shared: "Shared", rejoin: "Rejoin") -> None:
-        self._round = 0  # of the newest message of the leader of `_round_term`
+        self._round = 0  # the round of the newest message of the leader of `_round_term`
         self._round_term = -1
         self._shared = shared
         self._rejoin = rejoin
         self._deferred: tuple[str, int, int] | None = None  # leader, term, index
-        self._told = 0  # how far the deferred one was sent already
+        self._told = 0  # the index up to which the deferred one was sent already
         self._sent_s = -1e9
 
     def note_round(self, term: int, round_: int) -> None:
-        """Note which of the leader's messages this is. Every leader counts its own rounds."""
+        """Note the round of a message of the leader. Each leader numbers its own rounds."""
         if term != self._round_term:
             self._round, self._round_term = 0, term
         self._round = max(self._round, round_)
 
     def matched(self, leader: str, index: int, brought_entries: bool) -> None:
-        """Say that the log matches the leader's up to `index`, as far as it is on this disk."""
+        """Acknowledge that the log matches the leader's up to `index`, as far as it is durable."""
         shared = self._shared
         term = shared.core.term
         durable = shared.journal.durable if shared.repairs.clip_follower_acks else index
@@ -47,22 +47,22 @@ class FollowerAcks:
                 self._deferred = (leader, term, index)
             self._told = durable
             if brought_entries and shared.now_s - self._sent_s < shared.config.heartbeat_s:
-                return  # the disk will soon let us say more; a slow disk still gives signs of life
+                return  # a larger index will be durable soon; a slow disk still sends heartbeats
             index = durable
         elif self._deferred is not None and self._deferred[2] <= index:
             self._deferred = None
         self._send_ack(leader, messages.MATCHED, index + 1)
 
     def rewind(self, leader: str, next_index: int) -> None:
-        """Ask for everything from `next_index` on."""
+        """Ask for all entries from `next_index` on."""
         self._send_ack(leader, messages.REWIND, next_index)
 
     def alive(self, leader: str) -> None:
-        """Say nothing about the log, only that this member listens."""
+        """Answer without an index: only a sign of life."""
         self._send_ack(leader, messages.ALIVE, 0)
 
     def durable_grew(self) -> None:
-        """Send the deferred acknowledgement, as far as the disk is."""
+        """Send the deferred acknowledgement, as far as the log is durable."""
         shared, deferred = self._shared, self._deferred
         if deferred is None:
             return
@@ -82,8 +82,8 @@ class FollowerAcks:
     def _send_ack(self, leader: str, kind: int, next_index: int) -> None:
         shared = self._shared
         self._sent_s = shared.now_s
-        # B3: the term, so that it cannot count in another one. The round, so that the leader
-        # knows which of its messages are behind it.
+        # B3: the term, so that the acknowledgement cannot count in another one. The round, so that
+        # the leader knows which of its messages this member has received.
         term = shared.core.term
         shared.post(leader, (messages.ACK, term, self._round, next_index, kind, self._rejoin.nonce))
 
@@ -92,20 +92,21 @@ class LeaderAcks:
     """The acknowledgements that the leader of one term receives, and what they prove."""
 
     def __init__(self, shared: "Shared", transport: "LibraryTransport") -> None:
-        # Durable at the peer, whether it counts or not; the transport's flow control looks there.
+        # The index that is durable at each peer, whether it counts or not; shared with the flow
+        # control of the transport.
         self.known = transport.known
         self._shared = shared
         self._transport = transport
         self._term = -1
         self._answered: dict[str, int] = {}  # the newest round that a counting peer answered
         self._answered_s: dict[str, float] = {}
-        self._rewound: dict[str, int] = {}  # the round of the last honoured rewind
+        self._rewound: dict[str, int] = {}  # the round of the last rewind that was honoured
         self._confirmations: list[tuple[int, Callable[[], None]]] = []
-        self._rejoining: dict[str, int] = {}  # peer -> nonce of its present life
+        self._rejoining: dict[str, int] = {}  # peer -> nonce of its current life
         self._rejoined_at: dict[str, tuple[int, int]] = {}  # peer -> (nonce, index)
 
     def begin_term(self) -> None:
-        """Forget what was said in other terms."""
+        """Forget the acknowledgements of other terms."""
         term = self._shared.core.term
         if term == self._term:
             return
@@ -120,13 +121,14 @@ class LeaderAcks:
         self._rejoined_at.clear()
 
     def receive(self, peer: str, message: "Message") -> None:
-        """Take an acknowledgement."""
+        """Handle an acknowledgement."""
         _, term, round_, next_index, kind, nonce = message
         shared = self._shared
         core = shared.core
         if not core.leads:
             return
-        # B3: the library counts acknowledgements of earlier terms, for entries it may not have.
+        # B3: the library counts acknowledgements of earlier terms, for entries that the peer may
+        # have lost since.
         if term != core.term and shared.repairs.acks_of_this_term:
             return
         self.begin_term()
@@ -150,10 +152,10 @@ class LeaderAcks:
     # --- counting --------------------------------------------------------------------------------
 
     def _effective(self, index: int) -> int:
-        """Clip an acknowledged index so that the library's count is right.
+        """Clip an acknowledged index so that the library's count is correct.
 
-        The library always counts the leader itself (D2). It may do so only for what is on the
-        leader's disk, or for what a majority has without it.
+        The library always counts the leader itself (D2). That is correct only for entries that are
+        durable at the leader, or that a majority has without the leader.
         """
         shared = self._shared
         if not shared.repairs.clip_leader_acks:
@@ -169,9 +171,9 @@ class LeaderAcks:
         return 0 if peer in self._rejoining else self.known.get(peer, 0)
 
     def _count(self, peer: str) -> None:
-        """Give the library the acknowledgement that it may see."""
+        """Pass the clipped acknowledgement to the library."""
         if peer in self._rejoining:
-            return  # A6: neither for a commit nor as a sign that a majority is there
+            return  # A6: it counts neither for a commit nor as an answer of a majority
         shared = self._shared
         core, node = shared.core, shared.members[peer]
         index = self._effective(self.known.get(peer, 0))
@@ -188,13 +190,13 @@ class LeaderAcks:
                 "next_node_idx": index + 1,
             },
         )
-        # B4: the library goes back to what was acknowledged and sends all that is in flight again.
+        # B4: the library rewinds to the acknowledged index and resends all entries in flight.
         if shared.repairs.acks_never_rewind and core.next_index[node] < before:
             core.next_index[node] = before
         self._lift()
 
     def _lift(self) -> None:
-        """Raise what another acknowledgement, or this disk, made countable."""
+        """Raise the match indexes that another acknowledgement, or this disk, made countable."""
         shared = self._shared
         core = shared.core
         matches = core.match_index
@@ -203,21 +205,21 @@ class LeaderAcks:
             if matches[node] < known:
                 matches[node] = max(matches[node], self._effective(known))
         if shared.peers and core.reached() > core.commit:
-            # The next tick will commit, and tell the members that are to know it at once.
+            # The next tick commits, and notifies the members that need to know at once.
             core.commit_soon()
             shared.due = True
 
     def durable_grew(self) -> None:
-        """Count what the leader's own disk has now."""
+        """Count the entries that became durable on the leader's own disk."""
         if self._shared.core.leads and self._term == self._shared.core.term:
             self._lift()
 
     def _rewind(self, peer: str, next_index: int, round_: int) -> None:
-        """Send again from where the peer's log ends or differs."""
+        """Resend from the index at which the peer's log ends or differs."""
         shared = self._shared
         if shared.repairs.one_rewind_per_resend:
-            # B4, B5: answers to messages that were on their way when the last rewind was
-            # honoured ask for what is being sent again already.
+            # B4, B5: answers to messages that were in flight when the last rewind was honoured
+            # ask for entries that are being resent already.
             if round_ <= self._rewound.get(peer, 0):
                 next_index = 0
             else:
@@ -231,10 +233,10 @@ class LeaderAcks:
             shared.due = True
         if peer not in self._rejoining:
             answer = {"type": "next_node_idx", "reset": False, "success": False, "next_node_idx": 1}
-            self._transport.receive(peer, answer)  # a sign of life, nothing else
+            self._transport.receive(peer, answer)  # only a sign of life
         self._transport.acknowledged(peer)
 
-    # --- what a majority proves ------------------------------------------------------------------
+    # --- proofs by a majority --------------------------------------------------------------------
 
     def majority_answers(self) -> bool:
         """Return whether a majority answered within the last raft_min_s."""
@@ -246,18 +248,18 @@ class LeaderAcks:
         return answers >= shared.majority
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """Call `done` once a majority answered something that was sent after now (E1)."""
+        """Call `done` once a majority has answered messages sent after this call (E1)."""
         self.begin_term()
         self._confirmations.append((self._transport.round, done))
         self._shared.due = True
 
     def wants_answers(self) -> bool:
-        """Return whether a confirmation waits for a message that was not sent yet."""
+        """Return whether a confirmation needs a message that was not sent yet."""
         waiting = self._confirmations
         return bool(waiting) and waiting[-1][0] >= self._transport.asked_round
 
     def check_confirmations(self) -> None:
-        """Call what is proved; ask for answers if something is still to be asked."""
+        """Call the callbacks of the confirmations that are proved."""
         waiting = self._confirmations
         shared = self._shared
         core = shared.core
@@ -266,7 +268,7 @@ class LeaderAcks:
         if not core.leads or core.term != self._term:
             waiting.clear()
             return
-        # Until an entry of its own term is committed a new leader does not know what is.
+        # Until an entry of its own term is committed, a new leader does not know the commit index.
         if core.commit < core.first_of_term:
             return
         proved = self._proved_round()
@@ -285,7 +287,7 @@ class LeaderAcks:
     # --- members that lost their disk (A6) -------------------------------------------------------
 
     def is_rejoining(self, peer: str) -> bool:
-        """Return whether the peer does not count."""
+        """Return whether the peer is rejoining, and so does not count."""
         return peer in self._rejoining
 
     def _note_rejoin(self, peer: str, nonce: int) -> None:
@@ -294,7 +296,7 @@ class LeaderAcks:
                 self._rejoined_at.pop(peer, None)
             return
         if self._rejoining.get(peer) != nonce:
-            # The entries that an earlier life acknowledged are lost.
+            # The entries that an earlier life of the peer acknowledged are lost.
             self._rejoining[peer] = nonce
             self.known.pop(peer, None)
             self._answered.pop(peer, None)
@@ -307,8 +309,9 @@ class LeaderAcks:
             self._shared.post(peer, (messages.REJOINED_AT, self._term, *proof))
 
     def _proved(self, peer: str, nonce: int) -> None:
-        # A majority of the other members confirmed this leader after the peer began to rejoin.
-        # That majority meets every majority that ever committed with the peer's help in a third
-        # member, so what was committed then is in this log, up to the commit index of now.
+        # A majority confirmed this leader after the peer began to rejoin, and the peer is not in
+        # it. That majority shares a member other than the peer with every majority that committed
+        # by the peer's acknowledgement, so every entry committed before the peer lost its disk is
+        # in this log, up to the current commit index.
         if self._rejoining.get(peer) == nonce:
             self._rejoined_at[peer] = (nonce, self._shared.core.commit)

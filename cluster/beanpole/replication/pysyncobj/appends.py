@@ -1,8 +1,8 @@
-"""The follower's side of appends: what of a message the library may see.
+"""The follower's side of appends: filter the messages that the library receives.
 
-The library deletes what matches (B1), believes commit indexes it has not compared (B2) and backs
-up one entry at a time (B5). It is given only what is new and only where it fits; everything else
-is answered here.
+The library deletes matching entries (B1), trusts commit indexes for entries that it has not
+compared (B2) and backs up one entry at a time (B5). It receives only new entries, and only where
+they fit its log; every other case is handled here.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Appends:
-    """The messages of a leader at this member."""
+    """Handle the messages that a leader sends to this member."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Appends:
         self._snapshots = snapshots
 
     def append(self, peer: str, message: "Message") -> None:
-        """Take an append or a heartbeat."""
+        """Handle an append or a heartbeat."""
         _, term, round_, commit, previous, previous_term, asked, flat = message
         if not self._accept(peer, term, round_):
             return
@@ -48,9 +48,10 @@ class Appends:
         ]
         full = self._shared.room.full or journal.is_choked
         if full and entries:
-            # A write that fails would end this node, and what waits for a slow disk is bounded (the
-            # leader's window does so only within a term). The leader goes on without it: asked for
-            # the entries again, it would send them as fast as the link takes them.
+            # A write that fails would end this node, and the bytes that wait for a slow disk must
+            # be bounded (the leader's window bounds them only within a term). The leader continues
+            # without this member: a rewind would make it resend the entries at the full speed of
+            # the link.
             self._keep_alive(peer, term, commit, 0)
             self._acks.alive(peer)
             return
@@ -62,7 +63,7 @@ class Appends:
                 self._acks.rewind(peer, last + 1)
             return
         if previous < first:
-            # The log begins inside a snapshot: what is below its beginning is committed.
+            # The log begins inside a snapshot: entries below its beginning are committed.
             entries = [entry for entry in entries if entry[1] > first]
             previous, previous_term = first, journal.term_of(first)
             if not entries:
@@ -75,18 +76,19 @@ class Appends:
         self._take(peer, term, commit, previous, entries, asked)
 
     def offer(self, peer: str, message: "Message") -> None:
-        """Take the offer of a snapshot, if it is of any use."""
+        """Accept the offer of a snapshot, if this member needs it."""
         _, term, round_, index, snapshot_term = message
         if not self._accept(peer, term, round_):
             return
         shared = self._shared
         commit = shared.core.commit
         self._keep_alive(peer, term, 0, 0)
-        # F7: the library would clear the log for any snapshot, even for one that is behind it.
+        # F7: the library would clear the log for any snapshot, even for an older one.
         if index <= commit and shared.repairs.refuse_old_snapshots:
             self._acks.matched(peer, commit, False)
         elif shared.journal.term_of(index) == snapshot_term and index > commit:
-            # Nothing to fetch: this log has what the snapshot covers, and that is committed.
+            # Nothing to fetch: this log has the entries that the snapshot covers, and all of them
+            # are committed.
             self._keep_alive(peer, term, index, index)
             self._acks.matched(peer, index, False)
         else:
@@ -98,11 +100,11 @@ class Appends:
         shared = self._shared
         core = shared.core
         if term < core.term:
-            # The library says nothing, and a stale leader never learns that it is one.
+            # The library would not answer, and a stale leader would never learn of the new term.
             shared.post(peer, (messages.HIGHER_TERM, core.term))
             return False
         if term == core.term and core.leads and shared.repairs.halt_on_second_leader:
-            # B8: the library would obey. Two leaders in one term break every promise.
+            # B8: the library would obey. Two leaders in one term violate every guarantee.
             shared.stop(f"{peer} and this node both lead term {term}")
             return False
         self._elections.note_leader_contact()
@@ -112,8 +114,8 @@ class Appends:
     def _keep_alive(self, peer: str, term: int, commit: int, verified: int) -> None:
         """Let the library note leader, term, deadline and commit index without touching its log.
 
-        B2: no more is committed than was shown to be equal to the leader's log. The library takes
-        the leader's commit index for whatever its own log holds.
+        B2: the commit index is clipped to the entries verified to match the leader's log. The
+        library would apply the leader's commit index to any entries in its own log.
         """
         if self._shared.repairs.commit_verified_only:
             commit = min(commit, verified)
@@ -133,7 +135,8 @@ class Appends:
             return
         index = previous
         if shared.repairs.rewind_whole_terms:
-            # B5: the whole term is a wrong leader's; one step instead of one per entry.
+            # B5: all entries of that term are from a deposed leader; skip them in one step instead
+            # of one per entry.
             wrong, low = journal.term_of(previous), max(committed, journal.first)
             while index - 1 > low and journal.term_of(index - 1) == wrong:
                 index -= 1
@@ -149,12 +152,13 @@ class Appends:
         entries: list[tuple[bytes, int, int]],
         asked: int,
     ) -> None:
-        """Skip what the log has, give the library the rest."""
+        """Skip the entries that the log has, and pass the rest to the library."""
         shared = self._shared
         journal = shared.journal
         known = 0
         if shared.repairs.keep_matching_entries:
-            # B1: figure 2 of the paper deletes from a conflicting entry on, never a matching one.
+            # B1: figure 2 of the paper deletes entries from a conflicting one on, never a matching
+            # one.
             while known < len(entries) and journal.term_of(entries[known][1]) == entries[known][2]:
                 known += 1
         matched = previous + known
@@ -191,11 +195,11 @@ class Appends:
         )
 
     def _cut_behind(self, matched: int) -> None:
-        """Cut what another leader had sent behind the last entry that is equal.
+        """Delete the entries of another leader after the last matching entry.
 
-        The library looks for it in one slice of the log, and a slice ends behind an entry of
-        SLICE_BYTES_MAX: the next one was added behind a tail that was still there, and each start
-        ended in the same way.
+        The library searches for the conflict in one slice of the log only, and a slice ends after
+        an entry of SLICE_BYTES_MAX. It then appended the next entry after a conflicting tail that
+        was still in the log, and every later start failed in the same way.
         """
         journal = self._shared.journal
         if journal.last > matched:

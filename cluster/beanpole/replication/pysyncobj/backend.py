@@ -1,8 +1,8 @@
 """The replica that a node runs: the library, its repairs and the disk, driven by turns.
 
-This file is the order in which things happen; each thing itself is in a file of its own. Every
-entry from outside goes through `_enter` and `_leave`, and every exception that leaves the library
-or a repair stops the node (I1, I4): the library would log it and retry with half a step done.
+This module defines the order of the steps; each step is implemented in a module of its own. Every
+call from outside goes through `_enter` and `_leave`, and every exception that leaves the library
+or a repair stops the node (I1, I4): the library would log it and retry after half a step.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,15 +40,15 @@ from beanpole.storage.files import Files
 if TYPE_CHECKING:
     from beanpole.storage.snapshots import SnapshotInfo
 
-# A turn in which nothing happened looks at the clocks only this often. Well below a heartbeat.
+# Idle turns check for due timers only at this interval, which is well below a heartbeat.
 LOOK_PERIOD_S: Final = 0.01
-# A turn applies no further entry after this: the heaviest take some 30 ms, and a node behind has
-# hundreds of them before it.
+# A turn applies no further entries after this time: the heaviest take some 30 ms, and a node that
+# lags behind has hundreds of them to apply.
 APPLY_SLICE_S: Final = 0.05
 
 
 class PySyncObjReplica:
-    """A `consensus.Replica` on PySyncObj."""
+    """A `consensus.Replica` based on PySyncObj."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class PySyncObjReplica:
         files: Files,
         repairs: Repairs = ALL_REPAIRS,
     ) -> None:
-        """Remember what is needed; `start` opens the files. `repairs` is for simulators only."""
+        """Store the arguments; `start` opens the files. `repairs` is for simulators only."""
         self.node_id = config.node_id
         self.members = tuple(sorted(config.members))
         self._config = config
@@ -77,7 +77,7 @@ class PySyncObjReplica:
     # --- the start and the end -------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load snapshot and log. Errors of the files are raised; nothing was changed then."""
+        """Load snapshot and log. Raises errors of the files, in which case nothing was changed."""
         config, callbacks, repairs = self._config, self._callbacks, self._repairs
         self._rejoin = Rejoin(config, callbacks)
         self._journal = LogJournal(config, self._files, repairs)
@@ -129,7 +129,7 @@ class PySyncObjReplica:
         callbacks.wake()
 
     def close(self) -> None:
-        """Write out what is buffered, close the files."""
+        """Write out the buffers and close the files."""
         if self._closed or not self._started:
             self._closed = True
             return
@@ -141,7 +141,7 @@ class PySyncObjReplica:
     # --- turns -----------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do what is due. A turn with nothing to do costs a look at the clock."""
+        """Do all due work. An idle turn costs one reading of the clock."""
         assert not self._inside, "a replica was entered from inside one of its callbacks"
         now_s = self._callbacks.now_s()
         if not self._shared.due and now_s < self._look_s:
@@ -162,8 +162,8 @@ class PySyncObjReplica:
         self._elections.before_tick()
         self._transport.begin_round()
         self._transfer.turn()
-        # D2, alone: the library commits in the next tick what was proposed in this one, and there
-        # is no acknowledgement to hold back.
+        # D2, single node: the library commits an entry in the tick after its proposal, and there is
+        # no acknowledgement that could be deferred.
         waits = self._alone and self._repairs.alone_waits_for_disk
         if core.wants_tick(shared.now_s) and not (waits and journal.durable < journal.last):
             core.tick()
@@ -178,17 +178,17 @@ class PySyncObjReplica:
         self._snapshots.turn()
         journal.wal.flush()
         if core.applied < core.commit:
-            shared.due = True  # F11: the rest in the next turns; others have the loop meanwhile
+            shared.due = True  # F11: the next turns apply the rest, so that the loop is not blocked
         if shared.due:
             self._callbacks.wake()
 
     @property
     def imaging(self) -> bool:
-        """Whether an image is being made, and the disk follows."""
+        """Whether an image is being made and is not waiting for the disk."""
         return self._snapshots.imaging
 
     def slice_image(self) -> None:
-        """Go on with the image."""
+        """Make the next slice of the image."""
         if not self._enter(self._callbacks.now_s()):
             return
         try:
@@ -200,7 +200,7 @@ class PySyncObjReplica:
     # --- input -----------------------------------------------------------------------------------
 
     def receive(self, peer: str, message: bytes) -> None:
-        """Take one message; a bad one raises ProtocolError and changes nothing."""
+        """Handle one message; a bad one raises ProtocolError and changes nothing."""
         if peer not in self._transport.links:
             raise ProtocolError(f"{peer} is not a member")
         decoded = messages.decode(message)
@@ -256,7 +256,7 @@ class PySyncObjReplica:
             self._callbacks.wake()
 
     def disconnected(self, peer: str) -> None:
-        """Note that there is no link."""
+        """Note that the link has ended."""
         if self._enter(self._callbacks.now_s()):
             self._transport.disconnected(peer)
             self._leave()
@@ -265,8 +265,8 @@ class PySyncObjReplica:
 
     @property
     def entries_in_flight(self) -> int:
-        """The entries that this leader proposed and does not know to be committed."""
-        # Entries of an earlier leader do not count: they must not stop the first ones of a term.
+        """The number of entries that this leader has proposed and not yet committed."""
+        # Entries of an earlier leader do not count: they must not block the first ones of a term.
         settled = max(self._core.commit, self._core.first_of_term - 1)
         return self._journal.last - settled
 
@@ -280,12 +280,13 @@ class PySyncObjReplica:
         return self.entries_in_flight < self.in_flight_max
 
     def propose(self, entry: bytes) -> int:
-        """Append an entry; the turn that the caller takes next sends it."""
+        """Append an entry; the caller's next turn sends it."""
         assert self.can_propose(), "propose() without can_propose()"
         assert 0 < len(entry) <= ENTRY_MAX_BYTES, f"an entry of {len(entry)} bytes"
         index = self._core.append(entry)
         self._core.send_now()
-        # From inside `committed` it leaves at once; alone, another tick commits it.
+        # From inside `committed` the entry is sent in this turn. On a single node another tick must
+        # commit it.
         if self._alone or not self._inside:
             self._shared.due = True
         return index
@@ -295,13 +296,13 @@ class PySyncObjReplica:
         self._core.tell_later(index, members)
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """Call `done` once a majority confirmed this leadership after now."""
+        """Call `done` once a majority has confirmed this leadership after this call."""
         if self._core.leads and not self._closed:
             self._leader_acks.confirm(done)
             self._callbacks.wake()
 
     def transfer(self, to: str | None) -> bool:
-        """Begin to hand leadership over."""
+        """Begin a transfer of leadership."""
         begun = not self._closed and self._transfer.begin(to)
         if begun:
             self._shared.due = True
@@ -324,7 +325,7 @@ class PySyncObjReplica:
         """Return the newest snapshot and its chunks."""
         return self._snapshots.source()
 
-    # --- what the node reads ---------------------------------------------------------------------
+    # --- state for the node ----------------------------------------------------------------------
 
     @property
     def role(self) -> Role:
@@ -367,25 +368,25 @@ class PySyncObjReplica:
 
     @property
     def durable_index(self) -> int:
-        """The last index up to which the log is on this disk."""
+        """The last index up to which the log is durable on this disk."""
         return self._journal.durable
 
     def disk(self) -> DiskFigures:
-        """The log's figures."""
+        """Return the disk figures of the log."""
         wal = self._journal.wal
         times = wal.syncs, wal.sync_us_total, wal.last_sync_us
         return DiskFigures(*times, wal.bytes_written, wal.sync_counts)
 
     def room(self) -> DiskRoom:
-        """What the disk has left."""
+        """Return the free space of the disk."""
         return self._room.figures()
 
     def log_on_disk(self) -> LogOnDisk:
-        """How far the disk is with the log."""
+        """Return the progress of the disk with the log."""
         return self._journal.on_disk()
 
     def note_disk(self, hangs: bool) -> None:
-        """Remember whether the disk may be waited for."""
+        """Note whether the disk hangs, so that nothing waits for it."""
         self._journal.disk_hangs = hangs
 
     @property
@@ -400,12 +401,12 @@ class PySyncObjReplica:
 
     @property
     def snapshot_behind_bytes(self) -> int:
-        """The bytes of log behind the newest snapshot."""
+        """The bytes of the log after the newest snapshot."""
         return self._snapshots.size_and_behind()[1]
 
     @property
     def majority_answers(self) -> bool:
-        """Whether this member leads and a majority answered lately."""
+        """Whether this member leads and a majority answered recently."""
         return self._leader_acks.majority_answers()
 
     @property
@@ -414,7 +415,7 @@ class PySyncObjReplica:
         return self._rejoin.active
 
     def match_index(self, peer: str) -> int:
-        """What the peer is known to have."""
+        """Return the index that the peer is known to have."""
         return self._leader_acks.known.get(peer, 0) if self._core.leads else 0
 
     # --- entering and leaving --------------------------------------------------------------------
@@ -435,7 +436,7 @@ class PySyncObjReplica:
             self._on_durable()
 
     def _note_changes(self) -> None:
-        """Tell the node about a new role, and check what may never go back (R5)."""
+        """Notify the node of a new role, and check that no index or term decreases (R5)."""
         before, standing = self._standing, self._core.standing()
         if standing == before:
             return
@@ -459,7 +460,7 @@ class PySyncObjReplica:
         self._callbacks.role_changed()
 
     def _before_apply(self) -> None:
-        """Send first: the other members and the disk work while this node applies."""
+        """Send first, so that the other members and the disk work while this node applies."""
         core = self._core
         if core.commit > core.applied:
             self._callbacks.committed()
@@ -471,11 +472,11 @@ class PySyncObjReplica:
     def _apply(self, index: int, term: int, entry: bytes) -> None:
         self._callbacks.apply(index, term, entry)
         if self._callbacks.now_s() > self._applying_until_s:
-            self._journal.end_slice()  # the rest in the next turn: the library goes through it
+            self._journal.end_slice()  # ends the caller's loop; the next turn applies the rest
 
     def _on_durable(self) -> None:
         if self._inside:
-            self._durable_grew = True  # a disk that answers at once; `_leave` comes back to it
+            self._durable_grew = True  # the disk answered synchronously; `_leave` handles it
             return
         self._durable_grew = False
         if not self._enter(self._callbacks.now_s()):

@@ -1,10 +1,11 @@
 """Replicate, commit and apply entries in a settled term, in place of the interpreted library.
 
-Here are the commit rule, the apply loop, appends at the leader and at a follower, the counting of
-acknowledgements, and the election timeout that an append begins anew. Elections, a new term, a new
-leader and a leader without a majority stay the library's. Both work on the library's own fields, so
-each step may be either's; with a repair switched off (simulation only) the library takes all of
-them, because its defects are in these steps. The rules are those of figure 2 of the Raft paper.
+Belongs here: the commit rule, the apply loop, appends at the leader and at a follower, the counting
+of acknowledgements, and the restart of the election timeout by an append. The library handles
+elections, a new term, a new leader and a leader without a majority. Both operate on the library's
+own fields, so either may take any step; with a repair switched off (simulation only) the library
+takes all of them, because its defects are in these steps. The rules are those of figure 2 of the
+Raft paper.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ _OURS_NUMBER: Final = OURS[0]
 
 
 class CommitPath:
-    """The library's steady state. `seam.enter` comes before every call, as for the library."""
+    """The steady state of Raft. `seam.enter` precedes every call, as for the library."""
 
     def __init__(
         self,
@@ -37,17 +38,17 @@ class CommitPath:
         config: ReplicaConfig,
         fallback_s: float,
     ) -> None:
-        """Stand beside the library.
+        """Attach to the library.
 
         Args:
-            library: whose fields these steps read and write.
+            library: the object whose fields these steps read and write.
             others: the other members.
             journal: the log.
-            transport: the way to the other members.
-            before_apply: called before entries are applied, also when there are none.
-            apply: takes the command of the entry behind the last one applied.
+            transport: sends to the other members.
+            before_apply: called before entries are applied, even if there are none.
+            apply: applies the command of the entry after the last one applied.
             config: the times of heartbeats and elections.
-            fallback_s: a leader without answers of a majority for so long steps down.
+            fallback_s: a leader without answers of a majority for this long steps down.
         """
         self._library = library
         self._others = others
@@ -59,16 +60,16 @@ class CommitPath:
         self._timeout_min_s = config.raft_min_s
         self._timeout_range_s = config.raft_max_s - config.raft_min_s
         self._fallback_s = fallback_s
-        # How many other members make a majority together with this one; 0 alone.
+        # The number of other members that form a majority with this one; 0 for a single node.
         self._needed = (len(others) + 1) // 2
-        # By index, entries of this leadership of which some members may learn later.
+        # By index, the members that may learn later of the commit of an entry of this leadership.
         self._later: dict[int, tuple[str, ...]] = {}
-        self._to_tell: list[Member] = []  # of what was committed in this tick
+        self._to_tell: list[Member] = []  # the members to notify of the commits of this tick
 
     # --- ticks -----------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """Run one tick; False if it is one for the library."""
+        """Run one tick; return False if the library must run it."""
         library = self._library
         role = library._SyncObj__raftState
         if role != LEADING:
@@ -76,7 +77,7 @@ class CommitPath:
         if role == LEADING and self._majority_answers():
             self._commit()
             self._apply_committed()
-            # No callback of an apply changes the role: it needs no second look.
+            # No callback of an apply changes the role, so it is not checked again.
             if seam.now_s() > library._SyncObj__newAppendEntriesTime:
                 self.send_appends()
             return True
@@ -86,7 +87,7 @@ class CommitPath:
         return False
 
     def _majority_answers(self) -> bool:
-        """Return whether a majority answered lately (D1)."""
+        """Return whether a majority answered recently (D1)."""
         heard_s = self._library._SyncObj__lastResponseTime
         since_s = seam.now_s() - self._fallback_s
         answering = 0
@@ -96,7 +97,7 @@ class CommitPath:
         return answering >= self._needed
 
     def _commit(self) -> None:
-        """Commit what a majority has, if its last entry is of this term (section 5.4.2)."""
+        """Commit the entries that a majority has, if the last is of this term (section 5.4.2)."""
         library, journal = self._library, self._journal
         index = min(journal.last, self.reached()) if self._needed else journal.last
         if (
@@ -107,7 +108,7 @@ class CommitPath:
             library._SyncObj__raftCommitIndex = index
 
     def _concerned(self, first: int, last: int) -> list[Member]:
-        """Return the members that are to know at once that these entries are committed."""
+        """Return the members that must learn at once that these entries are committed."""
         later = self._later
         if not later:
             return self._others
@@ -118,17 +119,17 @@ class CommitPath:
         return [node for node in self._others if node.id not in patient]
 
     def reached(self) -> int:
-        """Return the index that a majority with this leader has; only with other members."""
+        """Return the index that a majority including this leader has; needs other members."""
         matches = sorted(self._library._SyncObj__raftMatchIndex.values(), reverse=True)
         return matches[self._needed - 1]
 
     def _apply_committed(self) -> None:
-        """Apply a slice of what is committed, and send before that."""
+        """Send, then apply a slice of the committed entries."""
         self._before_apply()
         library, journal = self._library, self._journal
         applied, commit = library._SyncObj__raftLastApplied, library._SyncObj__raftCommitIndex
         if commit > applied:
-            # `LogJournal.end_slice` may empty the list while it is gone through.
+            # `LogJournal.end_slice` may empty this list during the iteration, which ends it.
             for entry in journal.entries(applied + 1, commit):
                 if entry[0][0] == _OURS_NUMBER:
                     self._apply(entry[0])
@@ -138,20 +139,20 @@ class CommitPath:
     # --- the leader ------------------------------------------------------------------------------
 
     def tell_later(self, index: int, members: tuple[str, ...]) -> None:
-        """Say which members need not know at once that an entry is committed.
+        """Name the members that need not learn at once that an entry is committed.
 
-        It costs a packet, a wake-up of their process and a turn, and where no client waits for it
-        the next append may bring it.
+        A notification costs a packet, a wake-up of the peer's process and a turn. If no client of
+        the peer waits for the entry, the next append can carry the commit index.
         """
         self._later[index] = members
 
     def send_appends(self) -> None:
-        """Send every member what it lacks, or the commit index alone."""
+        """Send every member the entries that it lacks, or only the commit index."""
         self._library._SyncObj__newAppendEntriesTime = seam.now_s() + self._heartbeat_s
         self._send(self._others)
 
     def tell(self) -> None:
-        """Send the commit index to the members that are to know it at once."""
+        """Send the commit index to the members that must learn it at once."""
         if self._to_tell:
             self._send(self._to_tell)
 
@@ -161,7 +162,7 @@ class CommitPath:
         self._to_tell = []
         for node in to:
             is_first = True
-            # A full peer is disconnected for the library (B7).
+            # A full peer is marked as disconnected in the library (B7).
             while node in connected and (is_first or next_index[node] <= journal.last):
                 is_first = False
                 index = next_index[node]
@@ -176,7 +177,7 @@ class CommitPath:
                 transport.append(node, entries, index - 1, previous_term)
 
     def acknowledged(self, node: Node, index: int) -> None:
-        """Count a member's acknowledgement. Its next index never moves back (B4)."""
+        """Count a member's acknowledgement. Its next index never decreases (B4)."""
         library = self._library
         matches, next_index = library._SyncObj__raftMatchIndex, library._SyncObj__raftNextIndex
         if matches[node] < index:
@@ -187,7 +188,7 @@ class CommitPath:
     # --- the follower ----------------------------------------------------------------------------
 
     def follows(self, leader: Node, term: int) -> bool:
-        """Return whether an append changes neither leader nor term: then `take` may have it."""
+        """Return whether an append keeps leader and term, so that `take` may handle it."""
         library = self._library
         return bool(
             library._SyncObj__raftState == FOLLOWING
@@ -197,12 +198,12 @@ class CommitPath:
         )
 
     def postpone_election(self, now_s: float) -> None:
-        """Begin a fresh election timeout (section 5.2)."""
+        """Restart the election timeout (section 5.2)."""
         timeout_s = self._timeout_min_s + self._timeout_range_s * seam.random()
         self._library._SyncObj__raftElectionDeadline = now_s + timeout_s
 
     def take(self, entries: list[Entry], commit: int) -> None:
-        """Add entries that follow the log's end, and take over the leader's commit index."""
+        """Append entries that follow the end of the log, and adopt the leader's commit index."""
         library, journal = self._library, self._journal
         self.postpone_election(seam.now_s())
         for command, index, term in entries:

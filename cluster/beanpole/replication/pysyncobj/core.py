@@ -1,8 +1,8 @@
-"""The library's `SyncObj`, tamed: raw bytes in, no pickle, nothing of it runs by itself.
+"""A wrapper of the library's `SyncObj`: raw bytes instead of pickle, no threads or timers.
 
-This file, `commit_path` and `library` are the only ones that touch private names of the library
-(listed in `pinned.py`); everything else goes through `Core`. The library keeps elections, new terms
-and new leaders. Known defects of the rest are listed in docs/replication.md.
+Only this file, `commit_path` and `library` use private names of the library (listed in
+`pinned.py`); all other code goes through `Core`. The library handles elections, new terms and new
+leaders. The known defects of the rest are listed in docs/replication.md.
 """
 
 import logging
@@ -30,18 +30,18 @@ from beanpole.replication.pysyncobj.pinned import LEADING
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from beanpole.replication.pysyncobj.transport_base import TransportBase
 
-# By the library's numbers.
+# Indexed by the library's role numbers.
 _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
 
-# B6: larger entries would be cut into pieces that the library pickles and reassembles wrongly.
-# Above ENTRY_MAX_BYTES, so that it never happens.
+# B6: the library would cut larger entries into pieces, which it pickles and reassembles wrongly.
+# The limit is above ENTRY_MAX_BYTES, so that this never happens.
 APPEND_BYTES_MAX: Final = 8 * MIB
 assert APPEND_BYTES_MAX > ENTRY_MAX_BYTES + MIB, "an entry travels in one piece"
-# D1: check-quorum. The library's default of 30 s is the time for which a leader that was cut off
-# believes in itself. Two of the longest timeouts, so that a short pause deposes no leader.
+# D1: check-quorum. With the library's default, a leader that is cut off believes that it leads for
+# 30 s. Two of the longest election timeouts, so that a short pause deposes no leader.
 FALLBACK_RAFT_MAX: Final = 2
 _STOCK_FALLBACK_S: Final = 30.0
-# The library's own compaction and timers are never wanted.
+# Disables the library's own compaction and timers.
 _NEVER: Final = 10**12
 
 # The library's role number, leader, term, commit index, applied index.
@@ -49,7 +49,7 @@ Standing = tuple[int, Node | None, int, int, int]
 
 
 class Core:
-    """The library's object behind names without underscores."""
+    """The library's object behind public names."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class Core:
         before_apply: Callable[[], None],
         apply: Callable[[int, int, bytes], None],
     ) -> None:
-        """Construct the library's object; `seam.enter` has been called."""
+        """Construct the library's object; `seam.enter` must have been called."""
         pinned.check()
         seam.install()
-        # The library logs under its own name, and a node writes one line per event, its own.
+        # Silence the library's logger: a node logs its own line for each event.
         logging.getLogger("pysyncobj").setLevel(logging.CRITICAL + 1)
         self.journal = journal
         self.me = members[config.node_id]
@@ -99,7 +99,7 @@ class Core:
         return self._library._SyncObj__raftCurrentTerm
 
     def standing(self) -> Standing:
-        """Return all that `backend` watches, at once: it looks after every step."""
+        """Return all state that `backend` watches in one call: it checks after every step."""
         library = self._library
         return (
             library._SyncObj__raftState,
@@ -111,7 +111,7 @@ class Core:
 
     @property
     def role(self) -> Role:
-        """The role as the node knows it."""
+        """The role, in terms of `consensus`."""
         return _ROLES[self._library._SyncObj__raftState]
 
     @property
@@ -121,7 +121,7 @@ class Core:
 
     @property
     def is_candidate(self) -> bool:
-        """Whether this member is standing."""
+        """Whether this member is a candidate."""
         return self._library._SyncObj__raftState == pinned.CANDIDATE
 
     @property
@@ -150,7 +150,7 @@ class Core:
         self._library._SyncObj__raftCommitIndex = index
 
     def wants_tick(self, now_s: float) -> bool:
-        """Return whether a tick would do anything: lead, apply, or campaign."""
+        """Return whether a tick has work: to lead, to apply or to campaign."""
         library = self._library
         return (
             library._SyncObj__raftState == LEADING
@@ -158,7 +158,7 @@ class Core:
             or library._SyncObj__raftElectionDeadline < now_s
         )
 
-    # --- what the repairs write ------------------------------------------------------------------
+    # --- state that the repairs write ------------------------------------------------------------
 
     @property
     def next_index(self) -> dict[Node, int]:
@@ -177,7 +177,7 @@ class Core:
 
     @property
     def deadline_s(self) -> float:
-        """When a follower begins to campaign."""
+        """The time at which a follower begins to campaign."""
         return self._library._SyncObj__raftElectionDeadline
 
     def campaign(self) -> None:
@@ -185,7 +185,7 @@ class Core:
         self._library._SyncObj__raftElectionDeadline = 0.0
 
     def postpone_election(self, now_s: float) -> None:
-        """Begin a fresh election timeout."""
+        """Restart the election timeout."""
         self._path.postpone_election(now_s)
 
     def send_now(self) -> None:
@@ -200,7 +200,7 @@ class Core:
             self._library.doTick(0.0)
 
     def send_appends(self) -> None:
-        """Send appends now if they are due, as the end of a tick would; tell of a commit."""
+        """Send appends if they are due, as at the end of a tick, else notify members of commits."""
         library = self._library
         if not self.leads:
             return
@@ -212,54 +212,54 @@ class Core:
             library._SyncObj__sendAppendEntries()
 
     def tell_later(self, index: int, members: tuple[str, ...]) -> None:
-        """Say which members need not know at once that an entry is committed."""
+        """Name the members that need not learn at once that an entry is committed."""
         if self._has_path:
             self._path.tell_later(index, members)
 
     def reached(self) -> int:
-        """Return the index that a majority with this leader has; only with other members."""
+        """Return the index that a majority including this leader has; needs other members."""
         return self._path.reached()
 
     def commit_soon(self) -> None:
-        """The next tick will commit: let it tell the members that are to know it."""
+        """Let the next tick notify the members that must learn of its commit at once."""
         if not self._has_path:
             self.send_now()
 
     def count(self, node: Node, index: int) -> bool:
-        """Count an acknowledgement at the leader; False if the library is to be given it."""
+        """Count an acknowledgement at the leader; return False if the library must count it."""
         if self._has_path:
             self._path.acknowledged(node, index)
             return True
         return False
 
     def take(self, leader: Node, term: int, entries: list[Entry], commit: int) -> bool:
-        """Take what a leader sent and what follows the log; False if it is for the library."""
+        """Append a leader's entries to the log's end; return False if the library must do it."""
         if self._has_path and self._path.follows(leader, term):
             self._path.take(entries, commit)
             return True
         return False
 
     def append(self, entry: bytes) -> int:
-        """Add an entry to the leader's log, as the library does with its own queue's head."""
+        """Append an entry to the leader's log, as the library does with the head of its queue."""
         index = self.journal.last + 1
         self.journal.add(OURS + entry, index, self.term)
         return index
 
     def load_snapshot(self) -> None:
-        """Take over index and log from what the serializer stands for (see `snapshots.Dump`)."""
+        """Set index and log to the snapshot that the serializer represents (`snapshots.Dump`)."""
         self._library._SyncObj__loadDumpFile(clearJournal=True)
         assert self.applied == self.journal.last, "the library did not take the snapshot over"
-        # The library leaves its commit index behind what it loaded (B2).
+        # The library leaves its commit index below the loaded index (B2).
         self.commit = max(self.commit, self.applied)
 
     def assume_applied(self, index: int) -> None:
-        """Note at the start that the machine was loaded up to this index of the aligned log."""
+        """Note at startup that the machine was loaded up to this index of the aligned log."""
         self._library._SyncObj__loadDumpFile(clearJournal=False)
         assert self.applied == index, "the library did not take the snapshot over"
         self.commit = index
 
     def transfer_to(self, peer: Node) -> bool:
-        """Tell a member with the whole log to campaign; False if the library refuses."""
+        """Tell a member with the whole log to campaign; return False if the library refuses."""
         outcomes: list[int] = []
         self._library.transferLeadership(peer, lambda _, reason: outcomes.append(reason))
         return outcomes == [0]
@@ -275,7 +275,8 @@ def _configuration(config: ReplicaConfig, repairs: Repairs) -> SyncObjConf:
     fallback_s = config.raft_max_s * FALLBACK_RAFT_MAX
     return SyncObjConf(
         autoTick=False,
-        # G1, G2: membership changes may overlap and count before they are known.
+        # G1, G2: the library's membership changes may overlap, and take effect before they are
+        # known.
         dynamicMembershipChange=False,
         commandsWaitLeader=False,
         raftMinTimeout=config.raft_min_s,
@@ -283,12 +284,12 @@ def _configuration(config: ReplicaConfig, repairs: Repairs) -> SyncObjConf:
         connectionTimeout=config.raft_max_s,
         appendEntriesPeriod=config.heartbeat_s,
         leaderFallbackTimeout=fallback_s if repairs.check_quorum else _STOCK_FALLBACK_S,
-        # One append per tick and member with everything new, instead of one per entry.
+        # One append per tick and member with all new entries, instead of one per entry.
         appendEntriesUseBatch=True,
         appendEntriesBatchSizeBytes=APPEND_BYTES_MAX,
         logCompactionMinEntries=_NEVER,
         logCompactionMinTime=_NEVER,
-        # With both callables the library never gathers its own attributes for a dump (F1).
+        # If both callables are set, the library never collects its own attributes for a dump (F1).
         serializer=lambda *_: None,
         deserializer=lambda *_: None,
         fullDumpFile="none",

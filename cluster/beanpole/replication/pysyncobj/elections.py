@@ -1,7 +1,7 @@
-"""Elections: when this member campaigns, for whom it votes, and how long it keeps its leader.
+"""Elections: the conditions on which this member campaigns, votes and follows its leader.
 
-The library's own rules (one vote per term, log up to date) are right; what is added is what keeps
-a working leader working: pre-vote, stickiness, and fair timeouts (C1, C3, C4, C5).
+The library's own rules (one vote per term, an up-to-date log) are correct. This module adds the
+protection of a working leader: pre-vote, leader stickiness and fair timeouts (C1, C3, C4, C5).
 """
 
 from typing import TYPE_CHECKING
@@ -26,8 +26,8 @@ class Elections:
         self._transport = transport
         self._acks = acks
         self._rejoin = rejoin
-        self._contact_s = -1e9  # the last message of a current leader
-        self._looked_s = shared.now_s  # the last turn
+        self._contact_s = -1e9  # the time of the last message of a current leader
+        self._looked_s = shared.now_s  # the time of the last turn
         self._pre_votes: set[str] = set()
         self._pre_vote_term = 0
         self._may_campaign = False
@@ -38,11 +38,11 @@ class Elections:
     def note_leader_contact(self) -> None:
         """Note a message of the leader of this term."""
         self._contact_s = self._shared.now_s
-        # Pre-votes were granted for want of a leader.
+        # The pre-votes were granted because there was no leader.
         self._may_campaign = False
 
     def begin_campaign(self, term: int) -> bool:
-        """Note that the library asks for votes; return whether it does so for a transfer."""
+        """Note that the library requests votes; return whether it does so for a transfer."""
         self._campaign_s = self._shared.now_s
         self._voters = {vote for vote in self._voters if vote[1] >= term}
         return self._for_transfer
@@ -56,14 +56,14 @@ class Elections:
         paused_s, self._looked_s = now_s - self._looked_s, now_s
         if core.leads:
             return
-        # C4: after a pause the heartbeats of the meantime are still unread, and the library
+        # C4: after a pause the heartbeats that arrived during it are still unread, and the library
         # would campaign before it reads them.
         if paused_s > shared.config.raft_min_s / 2 and shared.repairs.pause_is_not_silence:
             core.postpone_election(now_s)
         if core.deadline_s >= now_s:
             return
         if self._rejoin.active or shared.journal.disk_hangs:
-            # Its own vote would wait for that disk, and so would everything that it proposed.
+            # With a hung disk, this member's own vote and all of its proposals would wait for it.
             core.postpone_election(now_s)
         elif core.transferring:
             self._for_transfer = True
@@ -76,13 +76,13 @@ class Elections:
             self._ask_for_pre_votes()
 
     def deposed(self) -> None:
-        """Wait: the library would let a deposed leader campaign again at once (C5)."""
+        """Restart the timeout: the library would let a deposed leader campaign at once (C5)."""
         if self._shared.repairs.deposed_leader_waits:
             self._shared.core.postpone_election(self._shared.now_s)
 
     def _ask_for_pre_votes(self) -> None:
-        # C3: the term grows only when a majority would vote, so a member that was cut off comes
-        # back with the term that it left with, and deposes no leader.
+        # C3: the term is incremented only when a majority would vote, so that a member that was cut
+        # off returns with its old term and deposes no leader.
         shared = self._shared
         self._pre_vote_term = shared.core.term + 1
         self._pre_votes.clear()
@@ -94,7 +94,7 @@ class Elections:
     # --- messages --------------------------------------------------------------------------------
 
     def pre_vote(self, peer: str, message: "Message") -> None:
-        """Answer whether this member would vote; no state changes."""
+        """Answer whether this member would vote, without any change of state."""
         _, term, last, last_term = message
         shared = self._shared
         core, journal = shared.core, shared.journal
@@ -120,7 +120,7 @@ class Elections:
             self._shared.due = True
 
     def vote(self, peer: str, message: "Message") -> None:
-        """Let the library vote, unless there is a leader to be loyal to."""
+        """Let the library vote, unless this member has a working leader."""
         _, term, last, last_term, transfer = message
         if self._rejoin.active:
             return
@@ -144,16 +144,16 @@ class Elections:
             if (peer, term) in self._voters:
                 return
             self._voters.add((peer, term))
-        # A6: the vote of a member that lost its disk since ends with the candidacy it was for,
-        # because that member waits for longer than this before it votes again.
+        # A6: a vote is valid only for this long. A voter that has lost its disk since waits longer
+        # before it votes again, so its earlier vote has expired by then.
         if shared.now_s - self._campaign_s > shared.config.raft_max_s:
             return
         self._transport.receive(peer, {"type": "response_vote", "term": term})
 
     def higher_term(self, peer: str, message: "Message") -> None:
-        """Step down to a later term: the library ignores what would tell it (B3, 945)."""
+        """Step down to a later term, which the library would not notice (B3, 945)."""
         if message[1] > self._shared.core.term:
-            # A request that can get no vote: nothing is left of it but its term.
+            # A vote request that cannot be granted, so that only its term has an effect.
             self._transport.receive(
                 peer,
                 {
@@ -165,12 +165,12 @@ class Elections:
             )
 
     def timeout_now(self, peer: str, message: "Message") -> None:
-        """Campaign at once, for the leader that hands over."""
+        """Campaign at once, because the leader transfers its leadership."""
         if not self._rejoin.active and not self._shared.journal.disk_hangs:
             self._transport.receive(peer, {"type": "timeout_now", "term": message[1]})
             self._shared.due = True
 
-    # --- loyalty ---------------------------------------------------------------------------------
+    # --- leader stickiness -----------------------------------------------------------------------
 
     def _has_contact(self) -> bool:
         return self._shared.now_s - self._contact_s < self._shared.config.raft_min_s

@@ -1,8 +1,8 @@
-"""The log of one replica: a window over the write-ahead log, in the shape the library expects.
+"""The log of one replica: a window over the write-ahead log, with the interface of the library.
 
-Replaces the library's `FileJournal` (A1 to A5: nothing synced, no checksums, 4 GiB, rewritten in
+Replaces the library's `FileJournal` (A1 to A5: no sync, no checksums, a limit of 4 GiB, rewrites in
 place, a commit index ahead of the log). The newest entries are held in memory, older ones are read
-back. No decisions about elections or replication here.
+back. This module makes no decisions about elections or replication.
 
 Positions: an *index* is Raft's; a *place* counts from the first entry that is still in the window;
 an *at* is the byte position in the write-ahead log.
@@ -20,22 +20,23 @@ from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.storage.files import Files
 from beanpole.storage.wal import Wal
 
-# The kinds of records. They are on disk: never renumber.
+# The kinds of records. They are stored on disk: never renumber them.
 ADD: Final = 1
-TRUNCATE: Final = 2  # index: this one and all above it are gone
-TERM: Final = 3  # term, payload: the member that has the vote, or empty
-RESET: Final = 4  # index, term: the log begins again at a snapshot; payload: the term before it
+TRUNCATE: Final = 2  # index: the first of the deleted entries
+TERM: Final = 3  # term; payload: the member that this member voted for, or empty
+RESET: Final = 4  # index, term: the log restarts at a snapshot; payload: the term before it
 _PREVIOUS_TERM: Final = Struct("<Q")
 
-# The command of an entry that is known only by index and term, because a snapshot covers it. The
-# library wants two entries in the log after a load; these are never applied and never sent.
+# The command of an entry of which only index and term are known, because a snapshot covers it. The
+# library requires two entries in the log after a load; placeholders are never applied or sent.
 PLACEHOLDER: Final = b""
 
-# The most that one slice holds: it bounds an append message, one step of applying (F11) and the
-# copying for each of them. One entry always fits, whatever its size.
+# The limits of one slice. They bound an append message, one step of applying (F11) and the copying
+# for both. A slice always holds at least one entry, of any size.
 SLICE_BYTES_MAX: Final = MIB
 SLICE_ENTRIES_MAX: Final = 256
-# How far back `newest` looks: behind it are the first entries of terms in which nothing followed.
+# The number of entries that `newest` examines: after the newest proposed entry there may be first
+# entries of terms in which nothing was proposed.
 NEWEST_MAX: Final = 8
 _OURS_NUMBER: Final = OURS[0]
 
@@ -45,8 +46,8 @@ Entry = tuple[bytes, int, int]
 class LogJournal:
     """One replica's log, term and vote.
 
-    The library asks for the methods of its journal, not for its class: inheriting from that would
-    cost what a compiled class saves.
+    The library needs the methods of its journal class, not the class itself. Inheriting from it
+    would lose the gain of compilation.
     """
 
     def __init__(self, config: ReplicaConfig, files: Files, repairs: Repairs) -> None:
@@ -54,9 +55,9 @@ class LogJournal:
 
         Raises:
             StorageError: the files are damaged or belong to another cluster or node.
-            UnknownVersion: they are of another version.
+            UnknownVersion: they have another version.
         """
-        self._latest: list[Entry] = []  # the slice that was cut last
+        self._latest: list[Entry] = []  # the slice that was returned last
         self.slice_bytes_max = SLICE_BYTES_MAX if repairs.apply_in_slices else 2**62
         self.slice_entries_max = SLICE_ENTRIES_MAX if repairs.apply_in_slices else 2**62
         self._sync_votes = repairs.sync_votes
@@ -69,17 +70,18 @@ class LogJournal:
         self._ats = array("Q")
         self._memory_bytes = 0
         self._spilled = 0  # places below this have no command in memory
-        self._written_at = 2**64  # what lies before it can be read back from a segment
+        self._written_at = 2**64  # records before this position can be read back from a segment
         self._durable = 0
         self._head: Entry = (PLACEHOLDER, 0, 0)
         self._tail: Entry = (PLACEHOLDER, 0, 0)
         self._reset: list[Entry] | None = None
         self._term = 0
         self._voted_for: str | None = None
-        self.disk_hangs = False  # the node has seen that the disk finishes nothing
-        self.term_at = 0  # term and vote are on the disk when the log is, up to here
+        self.disk_hangs = False  # set by the node when the disk completes no work
+        self.term_at = 0  # term and vote are durable when the log is durable up to this position
         self._dropped_at = 0
-        self._drop: tuple[int, int] | None = None  # drop before this, when durable up to that
+        # (drop records before this position, once the log is durable up to this position)
+        self._drop: tuple[int, int] | None = None
         self.wal = Wal.open(
             files,
             self._directory,
@@ -92,10 +94,10 @@ class LogJournal:
         self._durable = self.last
         self._written_at = self.wal.durable
 
-    # --- what the library calls ------------------------------------------------------------------
+    # --- called by the library -------------------------------------------------------------------
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        """Append an entry. It is written with the next flush."""
+        """Append an entry. The next flush writes it."""
         if self._reset is not None:
             self._add_after_reset(command, idx, term)
             return
@@ -137,17 +139,17 @@ class LogJournal:
         return len(self._terms)
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Do not keep it: after a crash it may be ahead of the log (A5, F10)."""
+        """Ignore the commit index: after a crash a stored one may be ahead of the log (A5, F10)."""
 
     def getRaftCommitIndex(self) -> int:
-        """Return the lowest one: what is committed is learned again from the leader (F10)."""
+        """Return the lowest commit index; the leader announces the actual one (F10)."""
         return 1
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
-        """Keep term and vote; they are on the disk before any message can show them (C2).
+        """Store term and vote; they are durable before any message reveals them (C2).
 
-        A disk that hangs, or is at work and may, is not waited for: that would stop the node and
-        all its clients. Then the messages wait (`Shared.post`).
+        This does not wait for a disk that hangs, or that is busy and may hang: waiting would block
+        the node and all its clients. The messages are held instead (`Shared.post`).
         """
         assert term >= self._term, f"the term falls from {self._term} to {term}"
         if (term, votedForNodeId) == (self._term, self._voted_for):
@@ -155,8 +157,8 @@ class LogJournal:
         self._term, self._voted_for = term, votedForNodeId
         self._write_term()
         if self._sync_votes:
-            # Also with durability "memory": a vote forgotten by a crash of the process alone
-            # gives two leaders in one term, and elections are too rare to save a sync on.
+            # Also with durability "memory": if a crash of the process loses a vote, two leaders may
+            # be elected in one term, and elections are too rare for a sync to matter.
             if self.disk_hangs or self.wal.is_writing:
                 self.term_at = self.wal.end
             else:
@@ -167,16 +169,16 @@ class LogJournal:
         return self._term
 
     def getVotedForNodeId(self) -> str | None:
-        """Return the member that has this member's vote in the current term."""
+        """Return the member that this member voted for in the current term."""
         return self._voted_for
 
     def onOneSecondTimer(self) -> None:
-        """Do nothing: that is for the library's own files."""
+        """Do nothing: only the library's own files need this."""
 
     def _destroy(self) -> None:
         """Do nothing: the replica closes the log after its last flush."""
 
-    # --- what the replica calls ------------------------------------------------------------------
+    # --- called by the replica -------------------------------------------------------------------
 
     @property
     def last(self) -> int:
@@ -190,7 +192,7 @@ class LogJournal:
 
     @property
     def durable(self) -> int:
-        """Return the last index up to which everything is on this disk (or need not be)."""
+        """Return the last index up to which the log is durable on this disk (or need not be)."""
         last = self._tail[1]
         index = self._durable
         if index == last:
@@ -207,11 +209,11 @@ class LogJournal:
 
     @property
     def is_choked(self) -> bool:
-        """Return whether the disk is so far behind that the log may not grow."""
+        """Return whether the disk lags too far behind for the log to grow."""
         return self.wal.end - self.wal.durable > UNWRITTEN_BYTES_MAX
 
     def on_disk(self) -> LogOnDisk:
-        """Return how far the disk is."""
+        """Return the progress of the disk with the log."""
         written = self.wal.durable
         count = bisect_left(self._ats, written)
         return LogOnDisk(self.wal.end, written, self.first - 1 + count)
@@ -233,18 +235,18 @@ class LogJournal:
         return None
 
     def is_placeholder(self, index: int) -> bool:
-        """Return whether the entry is only known by index and term."""
+        """Return whether only index and term of the entry are known."""
         return self._commands[index - self.first] == PLACEHOLDER
 
     def bytes_after(self, index: int) -> int:
-        """Return the bytes of the log behind this entry; of all of it if it is below the window."""
+        """Return the bytes of the log after this entry; all bytes if it is below the window."""
         place = index + 1 - self.first
         if place >= len(self._ats):
             return 0
         return self.wal.end - self._ats[max(place, 0)]
 
     def index_with_bytes_after(self, size: int) -> int:
-        """Return the lowest index that has at most `size` bytes of the log behind it."""
+        """Return the lowest index that is followed by at most `size` bytes of the log."""
         low, high = self.first, self.last
         while low < high:
             middle = (low + high) // 2
@@ -255,12 +257,12 @@ class LogJournal:
         return low
 
     def joins(self, index: int, term: int) -> bool:
-        """Return whether the log goes on behind a snapshot that ends with this entry.
+        """Return whether the log continues a snapshot that ends with this entry.
 
-        A log that does not hold the entry is of a history that was overruled, or ends before it.
+        A log without the entry belongs to a superseded history, or ends before the entry.
 
         Raises:
-            Damaged: the log begins behind the snapshot.
+            Damaged: the log begins after the end of the snapshot.
         """
         if self.term_of(index) == term:
             return True
@@ -271,10 +273,10 @@ class LogJournal:
         return False
 
     def align(self, index: int, term: int, previous_term: int) -> None:
-        """Let the log begin right before the snapshot's last entry.
+        """Make the log begin at the entry before the snapshot's last one.
 
-        F6: a crash between the publishing of a snapshot and the trimming of the log leaves a log
-        that begins elsewhere, which the library answers by clearing all of it.
+        F6: a crash between the publication of a snapshot and the trimming of the log leaves a log
+        that begins elsewhere, and the library would then clear all of it.
         """
         if self.joins(index, term):
             if self.first == index:
@@ -301,9 +303,10 @@ class LogJournal:
             raise Damaged(f"{self._directory}: the log begins at {self.first} without a snapshot")
 
     def trim(self, first: int) -> None:
-        """Forget the entries below `first`, and in time the segments that hold only such.
+        """Forget the entries below `first`, and later drop the segments that hold only these.
 
-        Term and vote are written again before a segment goes, because theirs may be in it.
+        Term and vote are written again before a segment is dropped, because their record may be in
+        it.
         """
         if first > self.first:
             self._cut_head(first)
@@ -314,7 +317,7 @@ class LogJournal:
             self._drop = (at, self.wal.end)
 
     def after_durable(self) -> None:
-        """Give up what a finished write made needless: commands in memory, trimmed segments."""
+        """Release what a finished write made obsolete: commands in memory, trimmed segments."""
         self._written_at = self.wal.durable
         self._spill()
         if self._drop is not None and self.wal.durable >= self._drop[1]:
@@ -380,8 +383,8 @@ class LogJournal:
     def _truncate(self, index: int) -> None:
         place = index - self.first
         if place <= 0 or not self._terms:
-            # Only while the log is read at the start: the entries that were cut stood in
-            # segments that are gone. The oldest segment may also begin with the cut.
+            # Only during the replay at startup: the deleted entries were in segments that have been
+            # dropped. The oldest segment may also begin with this record.
             self._forget_all()
             return
         self._memory_bytes -= sum(len(command or b"") for command in self._commands[place:])
@@ -397,19 +400,22 @@ class LogJournal:
         del self._commands[:count], self._terms[:count], self._ats[:count]
         self._spilled = max(0, self._spilled - count)
         self.first = first
-        # A leader may have committed, and a snapshot covered, what its own slow disk lacks.
+        # A leader may have committed, and a snapshot may cover, entries that are not yet durable on
+        # its own slow disk.
         self._durable = max(self._durable, first - 1)
 
     def _refresh_ends(self) -> None:
-        # The library asks the ends for index and term only; they are not worth reading back.
+        # The library uses only index and term of the first and last entry, so their commands are
+        # not read back.
         last = len(self._terms) - 1
         self._head = (self._commands[0] or PLACEHOLDER, self.first, self._terms[0])
         self._tail = (self._commands[last] or PLACEHOLDER, self.first + last, self._terms[last])
 
     def _spill(self) -> None:
-        """Give up the oldest commands in memory; the newest one always stays.
+        """Release the oldest commands in memory; the newest one always stays.
 
-        So does what no finished write covers: the write-ahead log would search its buffers for it.
+        Commands that are not yet written stay as well: the write-ahead log would have to search its
+        buffers for them.
         """
         commands, place, end = self._commands, self._spilled, len(self._commands) - 1
         ats, written_at = self._ats, self._written_at
@@ -431,11 +437,11 @@ class LogJournal:
         return command
 
     def end_slice(self) -> None:
-        """Empty the slice that was cut last, for a reader that still goes through it."""
+        """Empty the slice that was returned last, which ends the loop of a reader over it."""
         self._latest.clear()
 
     def entries(self, first: int, last: int) -> list[Entry]:
-        """Return the entries of these indexes, as many as a slice holds."""
+        """Return the entries of these indexes, up to the limits of a slice."""
         return self._slice(first - self.first, last + 1 - self.first)
 
     def _slice(self, start: int, stop: int | None) -> list[Entry]:

@@ -1,7 +1,7 @@
-"""The classes that inherit from the library's: what of it is overridden, and nothing else.
+"""Subclasses of the library's classes, limited to the overridden methods.
 
-They stand apart because compiling gains little for a class that inherits from an interpreted one.
-What is known of the library's state is in `core`.
+They are separate because compilation gains little for a class that inherits from an interpreted
+one. All knowledge of the library's state is in `core`.
 """
 
 import zlib
@@ -21,14 +21,14 @@ _OURS_NUMBER = OURS[0]
 
 
 class Member(int, Node):
-    """A member of the cluster as the library names it: a number made of its name.
+    """A member of the cluster in the library: a number derived from its name.
 
     The library keeps members in sets and dicts. With the hash of a str, the order of its sends
     would depend on PYTHONHASHSEED, and no simulated run could be repeated. A number is compared
     and hashed without the interpreter, some forty times for each entry.
     """
 
-    # In place of a property of the library: a plain attribute of each member.
+    # A plain attribute of each member, in place of the library's property.
     id: str = None  # type: ignore[assignment]
 
     def __new__(cls, name: str) -> "Member":
@@ -54,38 +54,38 @@ class Library(SyncObj):
     ) -> None:
         self._beanpole_before_apply = before_apply
         self._beanpole_apply = apply
-        # It asks for the methods of its transport, not for its class.
+        # The library needs the methods of its transport class, not the class itself.
         super().__init__(me, others, conf=conf, transport=cast(Transport, transport))
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        # The library applies first and sends afterwards; the followers can do without that wait.
+        # The library applies first and sends afterwards, which would delay the followers.
         self._beanpole_before_apply()
         return bool(super()._SyncObj__applyLogEntries())
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:
-        # H2: the library unpickles commands here. I2: an exception in `apply` would be retried
-        # for ever; it leaves the tick instead, and the replica stops the node.
+        # H2: the library unpickles commands here. I2: it would retry after an exception in `apply`
+        # for ever; here the exception leaves the tick, and the replica stops the node.
         if command[0] == _OURS_NUMBER:
             self._beanpole_apply(command)
 
     def _SyncObj__tryLogCompaction(self) -> None:
-        # F1, F4, F6: snapshots are made, published and trimmed by `snapshots.py`.
+        # F1, F4, F6: `snapshots.py` makes and publishes snapshots, and trims the log.
         return
 
     def _checkCommandsToApply(self) -> None:
-        # Entries are proposed by `Core.append`; the library's queue and its forwarding of
-        # commands to the leader (which loses them silently) stay empty.
+        # `Core.append` proposes entries. The library's queue stays empty, and its forwarding of
+        # commands to the leader (which loses them silently) is not used.
         return
 
 
 class SerializerBase(Serializer):
-    """The library's serializer without any of its work: the base of `snapshots.Dump`."""
+    """The library's serializer with all of its work disabled: the base of `snapshots.Dump`."""
 
     def __init__(self) -> None:
         super().__init__(None, 1, False, None, None, None)
 
     def deserialize(self) -> tuple[None, Entry, Entry, set[Node]]:
-        """Return what the library asks for; overridden."""
+        """Return the entries that represent the snapshot; overridden."""
         raise AssertionError("nothing to load")
 
     def getTransmissionData(self, transmissionID: Node) -> None:

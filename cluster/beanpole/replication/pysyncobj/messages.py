@@ -1,7 +1,7 @@
-"""The Raft messages as bytes: msgpack arrays of integers, validated before anything is believed.
+"""The encoding of the Raft messages: msgpack arrays of integers, validated when they are decoded.
 
-Nothing is ever unpickled (H1). Here is which messages there are; which member may send one when is
-not decided here.
+Nothing is ever unpickled (H1). This module defines the messages; it does not decide which member
+may send one, or when.
 """
 
 from typing import Any, Final
@@ -16,13 +16,13 @@ from beanpole.replication.consensus import ENTRY_MAX_BYTES
 APPEND: Final = 1
 # (ACK, term, round, next index, kind, rejoin nonce)
 ACK: Final = 2
-# (VOTE, term, last index, last term, is it a transfer)
+# (VOTE, term, last index, last term, 1 for a transfer)
 VOTE: Final = 3
 # (VOTE_GRANTED, term)
 VOTE_GRANTED: Final = 4
-# (TIMEOUT_NOW, term): the leader hands over
+# (TIMEOUT_NOW, term): the leader transfers its leadership
 TIMEOUT_NOW: Final = 5
-# (HIGHER_TERM, term): the receiver's term is over
+# (HIGHER_TERM, term): the receiver's term is stale
 HIGHER_TERM: Final = 6
 # (PRE_VOTE, term of the campaign, last index, last term)
 PRE_VOTE: Final = 7
@@ -33,26 +33,26 @@ OFFER: Final = 9
 # (REJOINED_AT, term, rejoin nonce, index): the member counts again when it has this index
 REJOINED_AT: Final = 10
 
-# Kinds of ACK: everything below `next index` matches and is durable; send again from there;
-# only a sign of life.
+# Kinds of ACK. MATCHED: all entries below `next index` match and are durable. REWIND: resend from
+# `next index` on. ALIVE: only a sign of life.
 MATCHED: Final = 0
 REWIND: Final = 1
 ALIVE: Final = 2
 
 Message = tuple[Any, ...]
 
-# The first byte of a log entry: the library's own first entry of a term, or one of ours. 77 is
-# none of the library's numbers, so that it would do nothing with it even if it saw it.
+# The first byte of a log entry: the library's own first entry of a term, or an entry of the node.
+# 77 is not a command number of the library, so that the library would ignore such an entry.
 NO_OP: Final = b"\x01"
 OURS: Final = b"\x4d"
 _OURS_NUMBER: Final = OURS[0]
 
-# Integers of the log fit into the journal's unsigned 64 bit; a sane one is far below.
+# The journal stores integers in unsigned 64 bits; legitimate ones are far below.
 _NUMBER_MAX: Final = 2**62
 # A message may join several entries (see the journal's slices) or hold a single large one.
 _COMMAND_MAX_BYTES: Final = ENTRY_MAX_BYTES + 1
 
-# How many integers follow the kind.
+# The number of integers after the kind.
 _NUMBERS: Final[dict[int, int]] = {
     APPEND: 6,
     ACK: 5,
@@ -109,12 +109,12 @@ def _check_entries(message: Message) -> None:
     term, previous_term = message[1], message[5]
     for position in range(0, len(entries), 2):
         entry_term, command = entries[position], entries[position + 1]
-        # Terms never fall along a log, and no entry is of a later term than its sender.
+        # Terms never decrease along a log, and no entry has a later term than its sender.
         if type(entry_term) is not int or not previous_term <= entry_term <= term:
             raise ProtocolError("an entry whose term is out of order")
         previous_term = entry_term
         if type(command) is not bytes or not command or len(command) > _COMMAND_MAX_BYTES:
             raise ProtocolError("an entry that is no command")
-        # Anything else would be unpickled or change the members in the library (H2, G1, I3).
+        # The library would unpickle any other command, or change the members (H2, G1, I3).
         if command[0] != _OURS_NUMBER and command != NO_OP:
             raise ProtocolError(f"an entry of kind {command[0]}, which is not ours")

@@ -1,7 +1,7 @@
-"""The disk of a stopped replica: what it holds, and how a new one is begun from a picture.
+"""Read the disk of a stopped replica, and create the disk of a new one from an image.
 
 For tools (`beanpole inspect`, `beanpole recover`), never for a running node. The files are opened
-with the code that a start uses, so they are judged as a start judges them.
+with the code of a node's start, so they are validated in the same way.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,12 +17,12 @@ from beanpole.storage.segment import NO_LOG
 from beanpole.storage.snapshots import SnapshotInfo, SnapshotStore
 from beanpole.storage.wal import Identity
 
-# Entries of the log that are read back at once.
+# The number of entries that are read back at once.
 SLICE_ENTRIES: Final = 256
 
 
 class Entry(NamedTuple):
-    """One entry of the node's own: its place in the log, and its bytes."""
+    """An entry of the node (not of the library): its index in the log, its term and its bytes."""
 
     position: int
     term: int
@@ -30,16 +30,16 @@ class Entry(NamedTuple):
 
 
 class StoppedReplica:
-    """The replicated log as one disk has it.
+    """The replicated log on one disk.
 
     Attributes:
         term: the newest term that this member has seen.
-        voted_for: the member that has its vote in that term, if any.
+        voted_for: the member that it voted for in that term, if any.
         snapshot: the newest snapshot, if any.
-        first: index of the first entry that is kept; 0 if there is none.
-        last: index of the last entry, or what the snapshot covers if that is more.
+        first: the index of the first entry that is kept; 0 if there is none.
+        last: the index of the last entry, or of the snapshot if the log does not continue it.
         last_term: the term of that entry.
-        log_bytes: what the log takes.
+        log_bytes: the size of the log.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class StoppedReplica:
         birth: bytes,
         log_base: int = NO_LOG,
     ) -> None:
-        """Read all of the log, and the head of the newest snapshot.
+        """Read the whole log, and the header of the newest snapshot.
 
         Args:
-            files: behind which nothing is written (`ReadOnlyFiles`).
+            files: a disk that drops all writes (`ReadOnlyFiles`).
             directory: the data directory.
-            identity: whose files these are.
-            birth: names the life of the cluster, which a snapshot must be of.
-            log_base: base of the newest segment that was there once.
+            identity: the cluster and node that own the files.
+            birth: the birth id of the cluster, which the snapshot must have.
+            log_base: the base of the newest segment that was ever recorded.
 
         Raises:
             StorageError: a start would refuse these files.
-            UnknownVersion: they are of another version.
+            UnknownVersion: they have another version.
             OSError: the disk refuses.
         """
         config = ReplicaConfig(
@@ -76,7 +76,7 @@ class StoppedReplica:
         self.first = journal.first if len(journal) else 0
         self.last, self.last_term = journal.last, journal.last_term
         self.log_bytes = journal.wal.bytes_kept
-        # At a start, `LogJournal.align` begins a log anew that does not join the snapshot.
+        # At startup, `LogJournal.align` resets a log that does not continue the snapshot.
         self._joins = True
         if self.snapshot is None:
             journal.check_begin()
@@ -88,8 +88,8 @@ class StoppedReplica:
         """Return the chunks of the machine's image in the newest snapshot; None without one.
 
         Raises:
-            Damaged: the snapshot is not as it was written (also while it is read).
-            WrongIdentity: it is of another life of the cluster.
+            Damaged: the snapshot is corrupt (also raised while the chunks are read).
+            WrongIdentity: it has another birth id.
         """
         info = self.snapshot
         if info is None:
@@ -99,7 +99,7 @@ class StoppedReplica:
         return chunks
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries behind the snapshot in order, those of the library left out."""
+        """Yield the entries after the snapshot in order, without those of the library."""
         if not self._joins:
             return
         covered = 0 if self.snapshot is None else self.snapshot.index
@@ -119,19 +119,17 @@ class StoppedReplica:
 def begin_replica(
     files: Files, directory: str, identity: Identity, header: SnapshotHeader, image: Iterable[bytes]
 ) -> int:
-    """Make the files of a replica whose log begins behind an image; returns the log's base.
-
-    `files` runs what is submitted at once (`InlineFiles`).
+    """Create the files of a replica whose log begins after an image; return the log's base.
 
     Args:
-        files: where to write.
+        files: the disk, which must run submitted work at once (`InlineFiles`).
         directory: an empty directory.
-        identity: whose files these are.
-        header: index and term that the image stands for; the new replica is in that term.
+        identity: the cluster and node that will own the files.
+        header: index and term of the image; the new replica starts in that term.
         image: the chunks of the machine.
 
     Raises:
-        OSError: the disk refuses; what was written is of no use.
+        OSError: the disk refuses; the files that were written so far are unusable.
     """
     store = SnapshotStore(files, f"{directory}/snapshots", identity)
     writer = store.create(header.last, header.term)

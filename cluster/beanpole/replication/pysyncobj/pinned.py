@@ -1,7 +1,7 @@
-"""The exact library that the adapter was written against, and every private name it leans on.
+"""The pinned version of the library, and every private name of it that the adapter uses.
 
-The library promises nothing about these names, so its files are compared by hash at the start:
-another version stops the node before it can touch the log.
+The library does not guarantee these names, so its files are compared by hash at startup: another
+version stops the node before it can touch the log.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from beanpole.errors import ReplicationError
 
 VERSION: Final = "0.3.17"
 
-# sha256 of the library's files that run in this process. The transports, the pollers and the
-# utilities are replaced and never run, but they are imported, so they are pinned as well.
+# SHA-256 of the library's files that are loaded into this process. The transports, the pollers and
+# the utilities are replaced and never run, but they are imported, so they are pinned as well.
 FILES: Final[dict[str, str]] = {
     "__init__.py": "4966a9dd893542b1b0e0fcef3d2ea44f2f40919d66b684992e5511be7503c036",
     "config.py": "fbbc7ff9f18e4d15a7fd563376e42f5bd192956879d4b810b056d5248b955698",
@@ -35,28 +35,28 @@ FILES: Final[dict[str, str]] = {
     "version.py": "0b8426a8b52ecf874193897d26c4214acbd85335145ea9ff17e27a22b1132943",
 }
 
-# The private names, all of `SyncObj`: attributes that are read, some of them also written ...
+# The private names, all of `SyncObj`. Attributes that are read, and some of them written:
 ATTRIBUTES: Final = (
     "raftCurrentTerm",
     "raftState",
     "raftLeader",
-    "raftCommitIndex",  # written: after a snapshot was loaded, and by `commit_path`
+    "raftCommitIndex",  # written: after a snapshot is loaded, and by `commit_path`
     "raftLastApplied",  # written: by `commit_path`
     "raftNextIndex",  # written: B4, B7, F8, and by `commit_path`
     "raftMatchIndex",  # written: by `acks` and `commit_path`
     "raftElectionDeadline",  # written: C3, C4, C5
     "transferInProgress",
-    "newAppendEntriesTime",  # written: appends leave at once instead of with the next period
+    "newAppendEntriesTime",  # written: appends are sent at once instead of with the next period
     "needLoadDumpFile",  # written: the dump is loaded before the first tick
     "noopIDx",
     "connectedNodes",
-    "lastResponseTime",  # written: when a member answered
+    "lastResponseTime",  # written: when a member answers
 )
-# ... methods that are called ...
+# Methods that are called.
 CALLED: Final = ("loadDumpFile", "sendAppendEntries")
-# ... and methods that are replaced by overriding the mangled name.
+# Methods that are replaced by overriding the mangled name.
 REPLACED: Final = ("applyLogEntries", "doApplyCommand", "tryLogCompaction")
-# The library's numbers of the roles.
+# The library's role numbers.
 FOLLOWING: Final = 0
 CANDIDATE: Final = 1
 LEADING: Final = 2
@@ -77,7 +77,7 @@ def check(directory: Path | None = None) -> None:
     """Compare the installed library with the pinned one.
 
     Raises:
-        ReplicationError: it is another version, or one of its files was changed.
+        ReplicationError: it has another version, or one of its files was changed.
     """
     if pysyncobj.version.VERSION != VERSION:
         raise ReplicationError(

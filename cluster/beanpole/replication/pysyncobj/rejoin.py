@@ -1,7 +1,9 @@
-"""A member that lost its disk: it neither votes nor counts until a leader proved to need neither.
+"""Rejoin after the loss of a disk: the member neither votes nor counts until a leader's proof.
 
-A6: the same name with an empty log would vote again in terms it has voted in and help to elect a
-leader without what its earlier life had acknowledged. The leader's half is in `acks.py`.
+A6: the same name with an empty log could vote a second time in a term, and help to elect a leader
+that lacks entries acknowledged by the member's earlier life. A leader proves that a majority
+confirmed it without this member, and names an index; with the log up to there, this member counts
+again. The leader's half is in `acks.py`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -13,20 +15,21 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.messages import Message
     from beanpole.replication.pysyncobj.shared import Shared
 
-# A candidacy for which the lost disk had a vote ends after raft_max_s (see
-# `Elections.vote_granted`); only later may this member vote again. Two, for clocks that differ.
+# A candidacy that may have a vote from the lost disk ends after raft_max_s (see
+# `Elections.vote_granted`), and this member must not vote again before. The factor of two allows
+# for differences between clocks.
 WAIT_RAFT_MAX: Final = 2
 
 
 class Rejoin:
-    """Whether this member counts. Its node remembers that, durably, before a replica begins."""
+    """Tracks whether this member counts. The node stores that durably before a replica begins."""
 
     def __init__(self, config: ReplicaConfig, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
         self._shared: Shared
         self._target: tuple[str, int, int] | None = None  # leader, term, index
         self._begun_s = callbacks.now_s()
-        # Of this life: proofs for an earlier one must not count. Never 0.
+        # Identifies this life, because a proof for an earlier one must not count. Never 0.
         self.nonce = 1 + int(callbacks.random() * 2**52) if config.rejoin else 0
 
     def wire(self, shared: "Shared") -> None:
@@ -39,21 +42,21 @@ class Rejoin:
         return self.nonce != 0 and self._repairs().rejoin_without_vote
 
     def proved(self, peer: str, message: "Message") -> None:
-        """Take the leader's proof that it leads and commits without this member."""
+        """Accept the leader's proof that it leads and commits without this member."""
         _, term, nonce, index = message
         if nonce == self.nonce and nonce and term == self._shared.core.term:
             self._target = (peer, term, index)
             self._shared.due = True
 
     def check(self) -> None:
-        """Count again when this disk has what the proof asks for."""
+        """Count again once the log up to the index of the proof is applied and durable."""
         if self._target is None:
             return
         shared = self._shared
         core = shared.core
         leader, term, index = self._target
         if (leader, term) != (core.leader, core.term):
-            self._target = None  # another leader, another proof
+            self._target = None  # another leader must give its own proof
             return
         waited_s = shared.now_s - self._begun_s
         if (

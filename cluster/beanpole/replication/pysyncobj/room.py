@@ -1,9 +1,9 @@
-"""The room on the disk: when puts must end, when a snapshot fits, when the log can not grow.
+"""Account for free disk space: when to refuse puts, when a snapshot fits, when the log must stop.
 
-The accounts: while puts are refused, everything else goes on, and its log must fit until the next
-snapshot lets the log be cut, which must fit beside it. So puts end while there is still room for a
-snapshot, for the log that comes before and during it, and for what cutting the log leaves behind.
-What is written, and when, is decided elsewhere.
+While puts are refused, all other commands continue. The log that they write must fit until the next
+snapshot allows it to be cut, and that snapshot must fit as well. So puts are refused while there is
+still room for a snapshot, for the log written before and during it, and for the part of the log
+that remains after the cut. The writes themselves are decided elsewhere.
 """
 
 from typing import Final
@@ -13,30 +13,32 @@ from beanpole.storage.ballast import BALLAST_BYTES, Ballast
 from beanpole.storage.files import Files
 from beanpole.storage.wal import Wal
 
-# How often the system is asked (2 us). A client fills a megabyte in this time.
+# The period of the queries of free space (2 us each). A client writes a megabyte in this time.
 LOOK_PERIOD_S: Final = 0.01
-# Below this the log takes nothing more: the largest entry would fit, and small files beside it.
+# The free space below which the log stops: room for the largest entry, and for small files.
 LOG_ROOM_BYTES: Final = ENTRY_MAX_BYTES + MIB
-# With less than this the ballast is given up.
+# The free space below which the ballast is released.
 BALLAST_ROOM_BYTES: Final = LOG_ROOM_BYTES + MIB
-# The log grows by a fourth of a snapshot while one is made: 2 to 4 MB/s beside 20 MB/s or more.
+# While a snapshot is made the log grows by a fourth of its size: 2 to 4 MB/s against 20 MB/s or
+# more.
 GROWTH_DIVISOR: Final = 4
-# The error that an estimate may have.
+# The allowed error of an estimate.
 ERROR_DIVISOR: Final = 8
-# Kept of the log before a snapshot while room is scarce, for members that are a few entries behind.
+# The part of the log before a snapshot that is kept while room is scarce, for members that are a
+# few entries behind.
 LOW_RETAIN_BYTES: Final = MIB
-# Ballast is tried again after this if the disk refused it.
+# The delay before the ballast is tried again after the disk refused it.
 BALLAST_PERIOD_S: Final = 10.0
 
 
 class Room:
-    """The room that the disk has left for one replica.
+    """The free disk space of one replica.
 
     Attributes:
-        low: puts must be refused.
-        free_bytes: when it was last looked at, without what the log has yet to write.
-        reserve_bytes: below it puts end.
-        growth_bytes: how much of the log makes a snapshot worth its writing while room is scarce.
+        low: whether puts must be refused.
+        free_bytes: the free space as last measured, less the bytes that the log has yet to write.
+        reserve_bytes: the free space below which puts are refused.
+        growth_bytes: the size of the log at which a snapshot is worthwhile while room is scarce.
     """
 
     def __init__(self, config: ReplicaConfig, callbacks: Callbacks, wal: Wal, files: Files) -> None:
@@ -52,13 +54,13 @@ class Room:
         self._wal = wal
         self._files = files
         self._estimate = 0
-        self._log_end_max = 2**64  # where the log must stop if nothing changes
+        self._log_end_max = 2**64  # the position at which the log must stop
         self._was_full = False
         self._look_s = -1e9
         self._ballast_s = -1e9
 
     def look(self, now_s: float) -> None:
-        """Ask the system, if it is time, and act on it."""
+        """Measure the free space, if a measurement is due, and act on the result."""
         if now_s < self._look_s:
             return
         self._look_s = now_s + LOOK_PERIOD_S
@@ -88,10 +90,11 @@ class Room:
         self.growth_bytes = max(config.segment_bytes, self._estimate // GROWTH_DIVISOR)
 
     def _judge(self) -> None:
-        """Say what became scarce, or plenty."""
+        """Update `low` and `reserve_bytes`, and log each change of `low` and `full`."""
         config, log = self._config, self._callbacks.log
-        # A snapshot; the log before it is worth one, and while it is made; the segment that is
-        # written, which is not cut; and what stands before the snapshot.
+        # A snapshot; the log written until one is worthwhile, and while it is made; the current
+        # segment, which is not cut; the room that the log keeps free; and the entries kept before
+        # the snapshot.
         needed = (
             self._estimate
             + 2 * self.growth_bytes
@@ -100,7 +103,7 @@ class Room:
             + LOW_RETAIN_BYTES
         )
         self.reserve_bytes = reserve = max(config.disk_reserve_bytes, needed)
-        # More to end it than to begin it: else it would begin and end with every few puts.
+        # Hysteresis: without it, the refusal of puts would begin and end with every few puts.
         bar = max(config.disk_reserve_bytes, needed + needed // ERROR_DIVISOR)
         low = self.free_bytes < (bar if self.low else reserve)
         if low != self.low:
@@ -129,13 +132,13 @@ class Room:
         return self._estimate + self._estimate // ERROR_DIVISOR + LOG_ROOM_BYTES
 
     def gains(self, kept_bytes: int) -> bool:
-        """Whether a snapshot would free enough to be worth it while room is scarce.
+        """Whether a snapshot would free enough space to be worthwhile while room is scarce.
 
         Args:
-            kept_bytes: what the snapshot before and the log behind it take.
+            kept_bytes: the size of the previous snapshot and of the log after it.
         """
         return kept_bytes - self._estimate >= self.growth_bytes
 
     def figures(self) -> DiskRoom:
-        """Return what the node tells of it."""
+        """Return the figures that the node reports."""
         return DiskRoom(self.free_bytes, self.reserve_bytes, self.low, self.full)

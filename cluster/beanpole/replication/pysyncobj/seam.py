@@ -1,8 +1,8 @@
-"""The library's module globals, replaced once per process by ones that ask the current replica.
+"""Replace the library's module globals, once per process, by delegates to the current replica.
 
 The library takes its clock, its random numbers, its journal and its serializer from module
 globals. One process may hold several replicas with different clocks and disks (a simulator does),
-so every call into the library is made inside `enter(...)`, which names the replica it is for.
+so every call into the library must follow an `enter(...)`, which sets the current replica.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class CallContext:
 
 
 class _Current:
-    """The replica that the library is being called for, and its time."""
+    """The replica for which the library is being called, and its time."""
 
     __slots__ = ("context", "now_s")
 
@@ -48,18 +48,18 @@ _CURRENT: Final = _Current()
 
 
 def enter(context: CallContext, now_s: float) -> None:
-    """Say for which replica, and at what time, the library is called from now on.
+    """Set the replica and the time for the following calls into the library.
 
-    There is no leaving: each call into the library enters first. The time stands still
-    within one call; every loop of the library that waits for time to pass is kept from running
-    by the repairs F8 and B7.
+    There is no counterpart for leaving: each call into the library is preceded by `enter`. The time
+    is constant during one call; the repairs F8 and B7 prevent every loop of the library that waits
+    for time to pass.
     """
     _CURRENT.context = context
     _CURRENT.now_s = now_s
 
 
 def now_s() -> float:
-    """Return the time of the call into the library in progress."""
+    """Return the time of the current call into the library."""
     return _CURRENT.now_s
 
 
@@ -75,14 +75,14 @@ def random() -> float:
 
 
 class _Poller:
-    """Nothing to poll: the host's loop reads the links. Saves a system call per tick."""
+    """A poller without descriptors: the host's loop reads the links. Saves a system call a tick."""
 
     def poll(self, timeout: float) -> None:
         """Return at once."""
 
 
 class _NoPickle:
-    """A seat belt (H1, H2): whatever path leads to pickle, it ends here."""
+    """A safeguard (H1, H2): every use of pickle raises an error."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise ReplicationError(f"the raft library tried to use pickle.{name}")
@@ -95,20 +95,20 @@ def _no_pickle(*_: object) -> NoReturn:
 class _Path:
     @staticmethod
     def isfile(_: str) -> bool:
-        # The dump is verified and loaded by `snapshots.py` before the first tick: the library's
-        # own loading swallows every exception and goes on with half a machine (F3).
+        # `snapshots.py` verifies and loads the dump before the first tick: the library's own
+        # loading swallows every exception and continues with half a machine (F3).
         return False
 
 
 def install() -> None:
-    """Replace the globals. Idempotent."""
+    """Replace the globals; idempotent."""
     library: Any = pysyncobj.syncobj
     library.monotonicTime = now_s
     library.random = SimpleNamespace(random=random)
     library.createJournal = lambda _: _context().journal
     library.Serializer = lambda *_: _context().serializer
     library.createPoller = lambda _: _Poller()
-    # Without this each object of another configuration opens a pipe that is never closed.
+    # Otherwise each object with another configuration opens a pipe that is never closed.
     library.PIPE_NOTIFIER_ENABLED = False
     library.os = SimpleNamespace(path=_Path)
     library.pickle = _NoPickle()

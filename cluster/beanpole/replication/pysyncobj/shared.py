@@ -1,6 +1,6 @@
-"""The parts of one replica share this: configuration, the way out, the library's object, the time.
+"""State shared by the parts of one replica: configuration, output, the library's object, the time.
 
-No behaviour of its own beyond sending a message and stopping.
+Its only behaviour is to send a message and to stop the node.
 """
 
 import traceback
@@ -14,12 +14,12 @@ from beanpole.replication.pysyncobj.messages import ACK, VOTE, VOTE_GRANTED, Mes
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.replication.pysyncobj.room import Room
 
-# Of these a member may not say another thing in the same term, whatever becomes of its memory.
+# Messages that a member must never contradict in the same term, even after it loses its memory.
 _COUNTING: Final = (ACK, VOTE, VOTE_GRANTED)
 
 
 class Shared:
-    """One per replica. `core` is set once everything that it needs exists."""
+    """The shared state, one per replica. `core` is set once its dependencies exist."""
 
     __slots__ = (
         "callbacks",
@@ -54,21 +54,21 @@ class Shared:
         self.repairs = repairs
         self.members = {name: Member(name) for name in sorted(config.members)}
         self.peers = tuple(name for name in self.members if name != config.node_id)
-        # As many members as make a decision, this one included.
+        # The size of a majority, this member included.
         self.majority = len(self.members) // 2 + 1
-        # The time of the current step: it stands still within one.
+        # The time of the current step, constant during the step.
         self.now_s = callbacks.now_s()
-        # Something happened that the next turn must look at.
+        # Whether an event requires work in the next turn.
         self.due = True
         self.stopped = False
-        # Messages that wait for the term to be on the disk, with that term: the newest of a kind
-        # for each peer, for every answer replaces the one before.
+        # Messages that wait until the term is durable, with that term. Only the newest message of a
+        # kind is kept for each peer, because every answer replaces the previous one.
         self.held: dict[tuple[str, int], tuple[int, Message]] = {}
 
     def post(self, peer: str, message: Message) -> bool:
-        """Send a message; False if it was not taken.
+        """Send a message; return False if it was rejected.
 
-        C2: what counts in a term waits for a disk that does not have term and vote yet.
+        C2: messages that count in a term are held until term and vote are durable.
         """
         if message[0] in _COUNTING and self.journal.term_at > self.journal.wal.durable:
             self.held[peer, message[0]] = (self.core.term, message)
@@ -76,7 +76,7 @@ class Shared:
         return self.callbacks.send(peer, encode(message))
 
     def release(self) -> None:
-        """Send what waited for the disk, if that has the term now."""
+        """Send the held messages, if the term is durable now."""
         if self.held and self.journal.term_at <= self.journal.wal.durable:
             held, self.held = self.held, {}
             for (peer, _), (term, message) in held.items():
@@ -84,14 +84,14 @@ class Shared:
                     self.callbacks.send(peer, encode(message))
 
     def stop(self, reason: str) -> None:
-        """Stop the node: going on would mean guessing."""
+        """Stop the node, because it cannot continue safely."""
         self.stopped = True
         self.callbacks.fatal(reason)
 
     def crash(self, step: str, error: Exception) -> None:
-        """Stop the node for an exception that left a step of the library or of a repair."""
+        """Stop the node after an exception in a step of the library or of a repair."""
         if self.stopped:
-            return  # what follows a fatal error is not another one
+            return  # a consequence of the first fatal error
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
         self.stop(f"{type(error).__name__} in {step} at {place}: {error}")

@@ -1,8 +1,8 @@
 """Snapshots: made in slices, offered to members that are too far behind, fetched, loaded.
 
-Replaces the library's serializer and its transfer (F1 to F9): it would publish half-written
-files, swallow errors while loading, fill the link and clear the log of the receiver.
-A snapshot's first chunk is ours (`SnapshotHeader`), the others are the machine's.
+Replaces the library's serializer and its transfer (F1 to F9), which publish half-written files,
+swallow errors while loading, fill the link and clear the log of the receiver.
+The first chunk of a snapshot is a `SnapshotHeader`, the others are chunks of the machine's image.
 """
 
 from collections.abc import Iterator
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.transport import LibraryTransport
 
 HEADER_VERSION: Final = 2
-# Bytes that may wait for the disk before the image pauses.
+# Bytes waiting for the disk above which the image pauses.
 BACKLOG_BYTES_MAX: Final = 16 * MIB
-# Kept before every snapshot, also on followers: a member that is a few entries behind when
-# leadership moves right after a snapshot would otherwise need all of it.
+# The log kept before every snapshot, also on followers. Otherwise a member that is a few entries
+# behind would need the whole snapshot if leadership moved right after it was made.
 RETAIN_BYTES_MIN: Final = 8 * MIB
-# Connected followers move on all the time; the log follows them at this pace.
+# The period at which the log is trimmed to the progress of connected followers.
 TRIM_PERIOD_S: Final = 1.0
-# A fetch that brings nothing for this long is given up; the leader offers again.
+# A fetch without progress for this long is aborted; the leader offers a snapshot again.
 FETCH_SILENCE_S: Final = 10.0
-# A snapshot that found no room is tried again after this: the disk may still be filling.
+# The delay before a snapshot that found no room is retried: the disk may still be filling.
 FULL_PERIOD_S: Final = 5.0
-# How often snapshots are made because of an estimate alone.
+# The least time between snapshots that are made because of an estimate alone.
 GAIN_PERIOD_S: Final = 2.0
-# A fetch is given up before it takes the last room, which the log's term and small files need.
+# A fetch is aborted before it takes the last room, which the log's term and small files need.
 FETCH_ROOM_BYTES: Final = MIB
 
 
 class SnapshotHeader(NamedTuple):
-    """The first chunk of every snapshot. `birth` names the life of the cluster it is of."""
+    """The first chunk of every snapshot. `birth` is the birth id of its cluster."""
 
     last: int
     term: int
@@ -62,8 +62,8 @@ class SnapshotHeader(NamedTuple):
         """Read the chunk.
 
         Raises:
-            ProtocolError: it is no header.
-            UnknownVersion: it is one of another version.
+            ProtocolError: it is not a header.
+            UnknownVersion: it is a header of another version.
         """
         try:
             items = msgpack.unpackb(chunk, use_list=False)
@@ -84,11 +84,11 @@ class SnapshotHeader(NamedTuple):
 
 
 def read_header(info: SnapshotInfo, chunks: Iterator[bytes], birth: bytes) -> SnapshotHeader:
-    """Take the first of a snapshot's chunks, and see that the snapshot is the one that is meant.
+    """Consume the first chunk of a snapshot, and check that it belongs to this snapshot.
 
     Raises:
         Damaged: it is not the header of this snapshot.
-        WrongIdentity: it is of another life of the cluster.
+        WrongIdentity: it has another birth id.
     """
     try:
         header = SnapshotHeader.decode(next(chunks))
@@ -106,32 +106,32 @@ def read_header(info: SnapshotInfo, chunks: Iterator[bytes], birth: bytes) -> Sn
 
 
 class Dump(SerializerBase):
-    """The serializer that the library is given: two entries that stand for the snapshot."""
+    """The serializer given to the library: two entries that represent the snapshot."""
 
     def __init__(self) -> None:
         super().__init__()
         self._entries: tuple[Entry, Entry] | None = None
 
     def represent(self, previous: Entry, last: Entry) -> None:
-        """Say what the next load is about. The machine has been loaded before."""
+        """Set the entries of the next load. The machine must have been loaded before."""
         self._entries = (previous, last)
 
     def deserialize(self) -> tuple[None, Entry, Entry, set[Node]]:
-        """Give the library indexes and terms; nothing here can fail, so F3 swallows nothing."""
+        """Return indexes and terms to the library; this cannot fail, so F3 swallows nothing."""
         assert self._entries is not None
         previous, last = self._entries
         return None, last, previous, set()
 
 
 class FetchSink:
-    """Where a fetch writes. The header of what really comes decides what it is."""
+    """The sink of a fetch. The header that is received determines index and term."""
 
     def __init__(self, store: SnapshotStore, index: int, birth: bytes) -> None:
         self.header: SnapshotHeader | None = None
         self.writer: SnapshotWriter | None = None
         self.failure: str | None = None
         self.received = 0  # chunks
-        self.complete = False  # nothing more will come
+        self.complete = False  # whether the last chunk was received
         self._store = store
         self._index = index
         self._birth = birth
@@ -143,11 +143,11 @@ class FetchSink:
 
     @property
     def error(self) -> OSError | None:
-        """The error of the disk, if any."""
+        """The error of a write to the disk, if any."""
         return None if self.writer is None else self.writer.error
 
     def write(self, chunk: bytes) -> None:
-        """Take a chunk; after a failure nothing more is taken."""
+        """Write a chunk; after a failure, chunks are dropped."""
         if self.failure is not None:
             return
         if not 0 < len(chunk) <= CHUNK_BYTES_MAX:
@@ -171,7 +171,7 @@ class FetchSink:
         self.received += 1
 
     def abort(self) -> None:
-        """Take nothing more and remove what was written."""
+        """Accept no more chunks and remove the written ones."""
         self.failure = self.failure or "given up"
         if self.writer is not None:
             self.writer.abort()
@@ -198,8 +198,8 @@ class Snapshots:
         self._pace = Pace(lambda: round(shared.callbacks.now_s() * 1_000_000))
         self._making = 0  # the index of the snapshot that is being made
         self._make_after_s = -1e9
-        self._is_waiting = False  # a snapshot is due, and there is no room for it
-        self._gain_s = -1e9  # when a snapshot may be made again to forget what was deleted
+        self._is_waiting = False  # whether a snapshot is due but there is no room for it
+        self._gain_s = -1e9  # when a snapshot may be made again to drop deleted jobs
         self._fetch: FetchSink | None = None
         self._fetch_after_s = -1e9
         self._fetch_received = 0
@@ -215,7 +215,7 @@ class Snapshots:
     # --- the start -------------------------------------------------------------------------------
 
     def load_latest(self) -> SnapshotHeader | None:
-        """Load the machine from the newest snapshot, and let the log begin there (F6)."""
+        """Load the machine from the newest snapshot, and make the log begin there (F6)."""
         info, journal = self._latest, self._shared.journal
         if info is None:
             journal.check_begin()
@@ -228,7 +228,7 @@ class Snapshots:
         return header
 
     def take_over(self, header: SnapshotHeader) -> None:
-        """Tell the library what was loaded by `load_latest`."""
+        """Pass the header loaded by `load_latest` to the library."""
         journal = self._shared.journal
         if self._shared.repairs.align_log_with_snapshot:
             # The library compares them with the beginning of the log, and clears it if they differ.
@@ -240,7 +240,7 @@ class Snapshots:
     # --- making ----------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Begin a snapshot of what is applied now."""
+        """Begin a snapshot of the state applied so far."""
         shared = self._shared
         index = shared.core.applied
         term = shared.journal.term_of(index)
@@ -260,7 +260,7 @@ class Snapshots:
         shared.callbacks.wake()
 
     def turn(self) -> None:
-        """Begin what is due; shorten the log; see whether a fetch goes on."""
+        """Begin a due snapshot, trim the log, and check the progress of a fetch."""
         shared = self._shared
         if self._writer is None:
             if self._is_due():
@@ -275,7 +275,7 @@ class Snapshots:
             self._watch(self._fetch)
 
     def size_and_behind(self) -> tuple[int, int]:
-        """Return the bytes of the newest snapshot, and of the log behind it."""
+        """Return the bytes of the newest snapshot, and of the log after it."""
         covered, size = (0, 0) if self._latest is None else (self._latest.index, self._latest.bytes)
         return size, self._shared.journal.bytes_after(covered)
 
@@ -287,14 +287,14 @@ class Snapshots:
         room = shared.room
         if not room.low:
             return False
-        # Room is scarce: the log is cut sooner. Deleted jobs are still in the old snapshot,
-        # too, but that is an estimate, and may not be acted on all the time.
+        # Room is scarce, so the log is cut sooner. A new snapshot also drops deleted jobs, but that
+        # gain is an estimate, so it is used at most once per GAIN_PERIOD_S.
         return logged >= room.growth_bytes or (
             shared.now_s >= self._gain_s and room.gains(size + logged)
         )
 
     def _fits(self) -> bool:
-        """Whether there is room for a snapshot; if not, say so once."""
+        """Whether there is room for a snapshot; if not, log that once."""
         shared, room = self._shared, self._shared.room
         if shared.now_s < self._make_after_s:
             return False
@@ -315,17 +315,17 @@ class Snapshots:
 
     @property
     def imaging(self) -> bool:
-        """Whether an image is being made, and the disk follows."""
+        """Whether an image is being made and is not waiting for the disk."""
         image, writer = self._image, self._writer
         return image is not None and writer is not None and writer.backlog_bytes < BACKLOG_BYTES_MAX
 
     def slice(self) -> None:
-        """Go on with the image, if it is time."""
+        """Make the next slice of the image, if one is due."""
         if self._image is not None:
             self._pace.slice(self._write_chunk)
 
     def _write_chunk(self) -> bool:
-        """Make one chunk of the image, if the disk follows; whether another may be made."""
+        """Make one chunk of the image, if the disk keeps up; return whether to make another."""
         image, writer = self._image, self._writer
         assert image is not None and writer is not None
         if not self.imaging:
@@ -344,7 +344,7 @@ class Snapshots:
         if self._closed or self._shared.stopped:
             return
         if is_full(error):
-            # Nothing is lost by it: the log stays as long as it is.
+            # Nothing is lost: the log is not cut.
             self._no_room(f"the snapshot at {self._making} is given up")
             return
         if error is not None:
@@ -357,13 +357,13 @@ class Snapshots:
         self._shared.callbacks.wake()
 
     def _trim(self) -> None:
-        """Shorten the log to what a snapshot does not cover and a connected peer still needs."""
+        """Trim the log to the entries not in the snapshot, or still needed by a connected peer."""
         shared, latest = self._shared, self._latest
         if latest is None:
             return
         journal = shared.journal
         retain = LOW_RETAIN_BYTES if shared.room.low else shared.config.log_retain_bytes
-        # A snapshot that was fetched is published before it is installed.
+        # A fetched snapshot is published before it is installed.
         covered = min(latest.index, shared.core.applied) - 1
         first = min(covered, journal.index_with_bytes_after(min(RETAIN_BYTES_MIN, retain)))
         if shared.core.leads:
@@ -382,7 +382,7 @@ class Snapshots:
         return None if self._latest is None else (self._latest.index, self._latest.term)
 
     def source(self) -> tuple[SnapshotInfo, Iterator[bytes]] | None:
-        """Return the newest snapshot and its chunks; the file is open when this returns."""
+        """Return the newest snapshot and its chunks; its file is open at return."""
         info = self.store.latest()
         if info is None:
             return None
@@ -393,11 +393,11 @@ class Snapshots:
 
     @property
     def fetching(self) -> bool:
-        """Return whether a snapshot is on its way here."""
+        """Return whether a snapshot is being fetched."""
         return self._fetch is not None
 
     def fetch(self, peer: str, index: int) -> None:
-        """Fetch a peer's snapshot, unless one is on its way."""
+        """Fetch a peer's snapshot, unless a fetch is in progress."""
         shared = self._shared
         if self._fetch is not None or shared.now_s < self._fetch_after_s:
             return
@@ -439,12 +439,12 @@ class Snapshots:
             self._shared.stop(f"the snapshot from a peer could not be written: {error}")
             return
         self._latest = self.store.latest()
-        # The next turn installs it: here nothing says that the library may be called.
+        # The next turn installs it, because the library must not be called from here.
         self._shared.due = True
         self._shared.callbacks.wake()
 
     def _watch(self, sink: FetchSink) -> None:
-        """Give a fetch up that makes no progress: the link may be gone without notice."""
+        """Abort a fetch without progress: the link may have failed without notice."""
         now_s = self._shared.now_s
         if not sink.complete and (
             is_full(sink.error) or self._shared.room.free_bytes < FETCH_ROOM_BYTES
@@ -464,23 +464,23 @@ class Snapshots:
 
     def _end_fetch(self) -> None:
         self._fetch = None
-        # A peer that fails at once would otherwise be asked as fast as it offers.
+        # Otherwise a peer that fails at once would be asked as often as it offers.
         self._fetch_after_s = self._shared.callbacks.now_s() + self._shared.config.raft_min_s
 
     def install_fetched(self) -> None:
-        """Load a snapshot that was fetched and published, if it still is of use."""
+        """Load a snapshot that was fetched and published, if it is still needed."""
         sink, latest = self._fetch, self._latest
         if sink is None or sink.header is None or latest is None:
             return
         header = sink.header
         if (latest.index, latest.term) < (header.last, header.term):
             return  # not published yet
-        # Perhaps it was overtaken by one that was fetched before and not installed.
+        # It may have been overtaken by a snapshot that was fetched before and not installed.
         sink.abort()
         self._fetch = None
         shared = self._shared
         core, journal = shared.core, shared.journal
-        # F7: meanwhile another leader may have sent entries that this member has acknowledged.
+        # F7: another leader may have sent entries since, which this member has acknowledged.
         useless = latest.index <= core.commit or journal.term_of(latest.index) == latest.term
         if core.leads or (useless and shared.repairs.refuse_old_snapshots):
             return
@@ -491,7 +491,7 @@ class Snapshots:
         core.load_snapshot()
 
     def close(self) -> None:
-        """Give up what is being made or fetched."""
+        """Abort the snapshot that is being made or fetched."""
         self._closed = True
         self._give_up_making()
         if self._fetch is not None:

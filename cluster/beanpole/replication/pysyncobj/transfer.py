@@ -1,6 +1,7 @@
-"""Handing leadership over: no new entries until the target has everything, then it campaigns.
+"""Transfer of leadership: no new entries until the target has the whole log, then it campaigns.
 
-C7: the library refuses unless the target has the very last entry, which under load is never.
+C7: the library refuses a transfer unless the target has the very last entry, which never happens
+under load.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Transfer:
-    """A hand-over in progress, or none."""
+    """The transfer in progress, if any."""
 
     def __init__(self, shared: "Shared", acks: "LeaderAcks") -> None:
         self._shared = shared
@@ -26,7 +27,7 @@ class Transfer:
         return self._to is not None
 
     def begin(self, to: str | None) -> bool:
-        """Choose the target and stop taking entries; False if there is no target."""
+        """Choose the target and stop accepting entries; return False if there is no target."""
         shared, known = self._shared, self._acks.known
         if not shared.core.leads or self._to is not None:
             return False
@@ -35,12 +36,12 @@ class Transfer:
         if to not in known or to not in shared.peers or self._acks.is_rejoining(to):
             return False
         self._to, self._told = to, False
-        # Whatever becomes of it: after this the leader serves again if it still leads.
+        # After this time the leader accepts entries again, if it still leads.
         self._until_s = shared.callbacks.now_s() + shared.config.raft_max_s
         return True
 
     def turn(self) -> None:
-        """Tell the target to campaign once it has the whole log; give up in time."""
+        """Tell the target to campaign once it has the whole log, or give up after the timeout."""
         shared, to = self._shared, self._to
         if to is None:
             return
@@ -50,5 +51,5 @@ class Transfer:
             self._told = shared.core.transfer_to(shared.members[to])
 
     def end(self) -> None:
-        """Take entries again (if still leading)."""
+        """Accept entries again (if this member still leads)."""
         self._to = None

@@ -1,9 +1,9 @@
-"""The library's way out: its messages become ours, and sending stops where the peer is full.
+"""The library's transport: translate its messages to our own, with flow control for each peer.
 
 Every message of the library passes through `LibraryTransport.send`, every message to it through
-`receive`. Replaces its TCP transport, which unpickles what the network sends (H1) and never stops
-sending (B7). The answers are decided in `appends.py`, `acks.py` and `elections.py`, which are
-above this file and are given to it as functions (`wire`).
+`receive`. Replaces its TCP transport, which unpickles data from the network (H1) and never stops
+sending (B7). The answers are decided in `appends.py`, `acks.py` and `elections.py`; this lower
+layer receives them as functions (`wire`).
 """
 
 from collections.abc import Callable
@@ -20,20 +20,20 @@ from beanpole.replication.pysyncobj.transport_base import Payload, TransportBase
 if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.shared import Shared
 
-# B7: bytes of the log on the way to one peer and not acknowledged. It bounds what the peer has
-# received and not yet on its disk; two full appends and more than a fast disk needs in a round.
+# B7: unacknowledged bytes of the log in flight to one peer. This bounds the bytes that the peer has
+# received but not made durable: two full appends, more than a fast disk needs in a round.
 WINDOW_BYTES: Final = 16 * MIB
 
 
 class Link:
-    """The state of the way to one peer, at the leader."""
+    """The leader's state of the link to one peer."""
 
     __slots__ = ("asked_s", "full", "heartbeat_due_s", "linked", "offered_s", "paused")
 
     def __init__(self) -> None:
-        self.linked = False  # the node has a link
-        self.full = False  # the last send was not taken
-        self.paused = False  # the library thinks that there is no link (B7)
+        self.linked = False  # whether the node has a link
+        self.full = False  # whether the last send was rejected
+        self.paused = False  # whether the library is told that there is no link (B7)
         self.heartbeat_due_s = 0.0  # when a paused peer is due for a heartbeat
         self.asked_s = -1e9  # when an answer was last asked for
         self.offered_s = -1e9  # when a snapshot was last offered
@@ -44,12 +44,12 @@ class LibraryTransport(TransportBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self.round = 0  # grows with every turn: appends and their answers carry it
+        self.round = 0  # incremented in every turn; appends and their answers carry it
         self.asked_round = 0  # the last round in which every peer was asked for an answer
         self._asking = False
         self.links: dict[str, Link] = {}
         self.known: dict[str, int] = {}  # durable at the peer, whether it counts or not
-        # The entry behind which a peer that has acknowledged none on this link is sent the log.
+        # The entry after which the log is sent to a peer that has acknowledged none on this link.
         self.sent_after: dict[str, int] = {}
         self._shared: Shared
         self._begin_campaign: Callable[[int], bool]
@@ -67,14 +67,14 @@ class LibraryTransport(TransportBase):
         wants_answers: Callable[[], bool],
         snapshot: Callable[[], tuple[int, int] | None],
     ) -> None:
-        """Connect the parts; before the library's object exists.
+        """Connect the parts, before the library's object exists.
 
         Args:
-            shared: what the parts of the replica share.
-            begin_campaign: note that votes are asked for in a term; returns whether for a transfer.
-            matched: tell a leader that the log matches up to an index, by new entries.
-            wants_answers: whether something waits for an answer to a message of this round.
-            snapshot: (index, term) of the snapshot to be offered, if there is one.
+            shared: the shared state of the replica.
+            begin_campaign: notes that votes are requested in a term; whether for a transfer.
+            matched: acknowledges to a leader that the log matches up to an index, by new entries.
+            wants_answers: returns whether a confirmation needs answers to messages of this round.
+            snapshot: returns (index, term) of the snapshot to offer, if there is one.
         """
         self._shared = shared
         self._begin_campaign = begin_campaign
@@ -86,12 +86,12 @@ class LibraryTransport(TransportBase):
     # --- in --------------------------------------------------------------------------------------
 
     def receive(self, peer: str, payload: Payload) -> None:
-        """Give the library a message as if it came from the peer."""
+        """Pass a message to the library as if it came from the peer."""
         if self.deliver is not None:
             self.deliver(self._shared.members[peer], payload)
 
     def connected(self, peer: str) -> None:
-        """Take up a new link: what was sent on the old one and not acknowledged is sent again."""
+        """Begin to use a new link, and resend the entries that were not acknowledged before it."""
         link = self.links[peer]
         link.linked, link.full = True, False
         core = self._shared.core
@@ -101,7 +101,7 @@ class LibraryTransport(TransportBase):
         self._resume(peer)
 
     def forget(self, peer: str) -> int:
-        """Forget what the peer had, and return it: a new link may lead to a new life of it."""
+        """Forget and return the peer's index: a new link may lead to a new life of the peer."""
         self.sent_after.pop(peer, None)
         return self.known.pop(peer, 0)
 
@@ -112,7 +112,7 @@ class LibraryTransport(TransportBase):
         self.link_ended(self._shared.members[peer])
 
     def begin_round(self) -> None:
-        """Begin a turn: what is sent in it can be told from what was sent before."""
+        """Begin a round, one per turn, so that its messages differ from those sent before."""
         self.round += 1
         self._asking = self._wants_answers()
         if self._asking:
@@ -127,13 +127,13 @@ class LibraryTransport(TransportBase):
         if kind == "append_entries":
             previous = message.get("prevLogIdx")
             if previous is None:
-                # The peer needs what only the snapshot has; or its next index is beyond the log,
-                # which a rewind corrects.
+                # The peer needs entries that only the snapshot has; or its next index is beyond the
+                # log, which a rewind corrects.
                 self.withhold(node)
                 return True
             return self.append(node, message["entries"], previous, message["prevLogTerm"])
         if kind == "next_node_idx":
-            # The library answers only what `appends.py` gave it: entries that were new.
+            # The library only answers messages passed on by `appends.py`, which have new entries.
             assert message["success"], "the library refused what was checked before"
             self._matched(node.id, message["next_node_idx"] - 1, True)
             return True
@@ -148,11 +148,11 @@ class LibraryTransport(TransportBase):
         return post(node.id, (messages.TIMEOUT_NOW, term))
 
     def append(self, node: Node, entries: list[Entry], previous: int, previous_term: int) -> bool:
-        """Send the entries that follow another one, or none."""
+        """Send the entries after `previous`, or none."""
         shared, peer = self._shared, node.id
         if entries and not entries[0][0]:
-            # The peer needs what only the snapshot has: a placeholder says that we, too, got it
-            # by a snapshot.
+            # The peer needs entries that only the snapshot has: a placeholder means that this
+            # member, too, got them by a snapshot.
             self.withhold(node)
             return True
         link = self.links[peer]
@@ -174,13 +174,14 @@ class LibraryTransport(TransportBase):
         return taken
 
     def _must_ask(self, link: Link) -> bool:
-        # An append that only tells the new commit index needs no answer: half of the messages of
-        # a lightly loaded cluster. Without answers the leader would step down, so one per period.
+        # An append that only carries the new commit index needs no answer, which saves half of the
+        # messages of a lightly loaded cluster. Without any answers the leader would step down, so
+        # it asks for one per period.
         period_s = self._shared.config.heartbeat_s
         return self._asking or self._shared.now_s - link.asked_s >= period_s
 
     def _pack(self, entries: list[Entry], previous: int, previous_term: int, asked: bool) -> bytes:
-        # The same append goes to every peer; it is encoded once.
+        # The same append is sent to every peer, so it is encoded once.
         core = self._shared.core
         term, commit = core.term, core.commit
         key = (term, self.round, commit, previous, asked, len(entries))
@@ -196,8 +197,9 @@ class LibraryTransport(TransportBase):
     def withhold(self, node: Node) -> None:
         """Offer the snapshot instead of an append.
 
-        F8: while the library waits for a dump it sends such messages without end. As if the peer
-        had everything, it goes on with heartbeats; the peer answers them when it is ready.
+        F8: while the library waits for a dump it sends such messages without end. So the next index
+        is set as if the peer had the whole log, and the library continues with heartbeats, which
+        the peer answers when it is ready.
         """
         shared, link = self._shared, self.links[node.id]
         core = shared.core
@@ -213,12 +215,12 @@ class LibraryTransport(TransportBase):
     def _in_flight_bytes(self, peer: str, sent: int) -> int:
         known = self.known.get(peer) or self.sent_after.get(peer)
         if known is None:
-            return 0  # only heartbeats are out
+            return 0  # only heartbeats are in flight
         journal = self._shared.journal
         return journal.bytes_after(known) - journal.bytes_after(sent)
 
     def _pause(self, peer: str, next_index: int) -> None:
-        """Let the library skip this peer: it knows no other way to stop its loop."""
+        """Make the library skip this peer; its send loop has no other way to stop."""
         node, link = self._shared.members[peer], self.links[peer]
         self._shared.core.next_index[node] = next_index
         link.paused = True
@@ -232,7 +234,7 @@ class LibraryTransport(TransportBase):
             self.link_began(self._shared.members[peer])
 
     def acknowledged(self, peer: str) -> None:
-        """Go on with a peer whose window has room again."""
+        """Resume sending to a peer whose window has room again."""
         link = self.links[peer]
         if not link.paused or link.full:
             return
@@ -243,14 +245,14 @@ class LibraryTransport(TransportBase):
             self._shared.due = True
 
     def resume_all(self) -> None:
-        """Forget the pauses: leadership began or ended."""
+        """End all pauses, because leadership began or ended."""
         for peer, link in self.links.items():
             if link.paused:
                 link.full = False
                 self._resume(peer)
 
     def send_heartbeats(self) -> None:
-        """Send the paused peers their heartbeats; a full one that takes it is not full any more."""
+        """Send heartbeats to the paused peers; a peer that accepts one is no longer full."""
         shared = self._shared
         core, journal = shared.core, shared.journal
         for peer, link in self.links.items():

@@ -1,7 +1,7 @@
-"""What the library asks of the transport that it is given, and the ways out of `commit_path`.
+"""The interface that the library requires of its transport, and the outputs of `commit_path`.
 
-It asks for these methods and not for its own class: inheriting from that would cost what a compiled
-class saves. The messages themselves are the business of `transport`, which inherits from this.
+The library needs these methods, not its own transport class; inheriting from that class would lose
+the gain of compilation. The subclass in `transport` handles the messages themselves.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ Payload = dict[str, Any]
 
 
 class TransportBase:
-    """Keeps what the library wants to be called.
+    """Holds the callbacks that the library registers.
 
     Attributes:
-        deliver: takes a message; None when nothing is to be received any more.
+        deliver: receives a message; None after `destroy`.
         link_began: called when messages can be sent to a member.
-        link_ended: called when they cannot any more.
+        link_ended: called when messages can no longer be sent to a member.
     """
 
     def __init__(self) -> None:
@@ -30,30 +30,30 @@ class TransportBase:
         self.link_ended: Callable[[Node], None]
 
     def append(self, node: Node, entries: list[Entry], previous: int, previous_term: int) -> bool:
-        """Send the entries that follow another one, or none."""
+        """Send the entries after `previous`, or none."""
         raise AssertionError("overridden")
 
     def withhold(self, node: Node) -> None:
-        """Offer the snapshot instead."""
+        """Offer the snapshot instead of an append."""
         raise AssertionError("overridden")
 
-    # --- what the library calls ------------------------------------------------------------------
+    # --- called by the library -------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """The links are the node's business: always ready."""
+        """True always: the node manages the links."""
         return True
 
     def setOnMessageReceivedCallback(self, callback: Callable[[Node, Payload], None]) -> None:
-        """Give its messages to this one."""
+        """Register the callback for messages."""
         self.deliver = callback
 
     def setOnNodeConnectedCallback(self, callback: Callable[[Node], None]) -> None:
-        """Tell this one of new links."""
+        """Register the callback for new links."""
         self.link_began = callback
 
     def setOnNodeDisconnectedCallback(self, callback: Callable[[Node], None]) -> None:
-        """Tell this one of links that ended."""
+        """Register the callback for links that ended."""
         self.link_ended = callback
 
     def setOnReadonlyNodeConnectedCallback(self, callback: Callable[[Node], None]) -> None:
@@ -63,8 +63,8 @@ class TransportBase:
         """Do nothing: there are no such nodes."""
 
     def setOnUtilityMessageCallback(self, message: str, callback: Callable[..., None]) -> None:
-        """Do nothing: a member takes no commands of the library's tools."""
+        """Do nothing: a member accepts no commands of the library's tools."""
 
     def destroy(self) -> None:
-        """Receive nothing any more."""
+        """Stop delivering messages."""
         self.deliver = None
