@@ -1,8 +1,8 @@
-"""The size of the machine: bytes of memory, which puts are charged for, and bytes of an image.
+"""Size accounting of the machine: bytes of memory, which puts are charged for, and of an image.
 
-Constants per thing, so that every node counts the same: what `apply` decides may not depend on an
-interpreter. Measured as the growth of the process beside bodies, names and keys (CPython 3.11,
-glibc, 100,000 to 500,000 of each), and rounded up.
+The sizes are constants per object, so that every node computes the same: the decisions of `apply`
+must not depend on an interpreter. They were measured as the growth of the process without bodies,
+names and keys (CPython 3.11, glibc, 100,000 to 500,000 objects of each kind), and rounded up.
 """
 
 from typing import Final
@@ -10,10 +10,10 @@ from typing import Final
 from beanpole.core.qless import sizes
 from beanpole.core.state import MachineState
 
-# A job beside its body: 336 to 352 bytes when ready, 420 reserved, 466 buried, 488 delayed; more
-# if it stays while its neighbours go (`core.jobs.store`).
+# A job without its body: 336 to 352 bytes when ready, 420 reserved, 466 buried, 488 delayed; more
+# if it outlives the jobs with neighbouring ids (`core.jobs.store`).
 JOB_BYTES: Final = 512
-# A tube with a name of average length: 610. With one job, its heap is some 100 more.
+# A tube with a name of average length: 610. With one job, its heap adds about 100.
 TUBE_BYTES: Final = 768
 # A session that watches one tube: 514 bytes.
 SESSION_BYTES: Final = 768
@@ -26,7 +26,8 @@ HOST_BYTES: Final = 256
 # An alias of 40 bytes for a name of 40, in both directions, its dict included: 474.
 ALIAS_BYTES: Final = 640
 
-# The same in an image: 37 to 60 bytes of numbers beside a body, when the numbers are small.
+# The same objects in an image. A job has 37 to 60 bytes of numbers beside its body, when the
+# numbers are small.
 JOB_IMAGE_BYTES: Final = 96
 TUBE_IMAGE_BYTES: Final = 192
 SESSION_IMAGE_BYTES: Final = 192
@@ -34,23 +35,23 @@ WATCH_IMAGE_BYTES: Final = 5
 KEY_IMAGE_BYTES: Final = 80
 HOST_IMAGE_BYTES: Final = 66
 ALIAS_IMAGE_BYTES: Final = 400
-# A policy with the longest names, and the queues for which it is remembered.
+# A policy with the longest names, and the queues for which it is cached.
 POLICY_BYTES: Final = 2_048
 # A note on a job: 300.
 NOTE_BYTES: Final = 384
 NOTE_IMAGE_BYTES: Final = 230
-# What a queue with a rate has given out lately, with a name of average length; the longest names
-# make it 550 in an image.
+# The bucket of a queue with a delivery rate and a name of average length; with the longest name it
+# takes 550 in an image.
 BUCKET_BYTES: Final = 512
-# A job that counts for a user: 37 among neighbours that do, 254 alone.
+# A job that counts towards a user's quota: 37 among neighbouring ids that count, 254 alone.
 COUNTED_BYTES: Final = 96
 COUNTED_IMAGE_BYTES: Final = 66
-# What a user has, with a name of average length.
+# The usage record of a user with a name of average length.
 USAGE_BYTES: Final = 256
 
 
 def jobs_bytes(machine: MachineState) -> int:
-    """Return the memory of all jobs, those of qless with all that leads to them."""
+    """Return the memory of all jobs; those of qless include their indexes."""
     queue = machine.queue
     return (
         queue.body_bytes + queue.extension_bytes + len(queue.jobs) * JOB_BYTES + machine.qless.bytes
@@ -58,13 +59,13 @@ def jobs_bytes(machine: MachineState) -> int:
 
 
 def jobs_count(machine: MachineState) -> int:
-    """Return how many jobs there are, templates of jobs included."""
+    """Return the number of jobs, templates of jobs included."""
     qless = machine.qless
     return len(machine.queue.jobs) + len(qless.by_id) + len(qless.recurring)
 
 
 def beside_jobs_bytes(machine: MachineState) -> int:
-    """Return the memory of all that is no job."""
+    """Return the memory of everything but jobs."""
     keys = machine.keys
     return (
         len(machine.queue.tubes) * TUBE_BYTES
@@ -85,18 +86,18 @@ def beside_jobs_bytes(machine: MachineState) -> int:
 
 
 def _equals_count(machine: MachineState) -> int:
-    """How many puts are remembered that are unique in a window."""
+    """The number of remembered puts that are unique in a window."""
     equals = machine.equal_puts
     return equals.older.count + equals.younger.count
 
 
 def memory_bytes(machine: MachineState) -> int:
-    """Return what counts against `queue_bytes_max`."""
+    """Return the bytes that count against `queue_bytes_max`."""
     return jobs_bytes(machine) + beside_jobs_bytes(machine)
 
 
 def image_bytes(machine: MachineState) -> int:
-    """Return about how large an image is; rather too much than too little."""
+    """Return an estimate of the size of an image, which errs on the high side."""
     queue, keys = machine.queue, machine.keys
     return (
         queue.body_bytes
@@ -114,6 +115,6 @@ def image_bytes(machine: MachineState) -> int:
         + len(queue.rates.buckets) * BUCKET_BYTES
         + machine.users.bytes
         + queue.quotas.counted * COUNTED_IMAGE_BYTES
-        + machine.qless.bytes  # an image has less of them: nothing that follows from other things
+        + machine.qless.bytes  # an upper bound: an image omits derived data
         + sizes.beside_jobs(machine.qless)
     )

@@ -1,4 +1,4 @@
-"""The results of one entry of the log, for the node that applied it. Nothing is decided here."""
+"""The results of one log entry, for the node that applied it. This module decides nothing."""
 
 from typing import Any, Final
 
@@ -7,27 +7,27 @@ from beanpole.core.jobs.job import Job
 from beanpole.qless import Message
 
 # Outcomes of a GRANT.
-LATER: Final = 2  # this entry has looked at as many tubes as it may; the leader asks again
+LATER: Final = 2  # the entry's budget of tubes to look at is spent; the leader tries again
 GRANTED: Final = 1
 NONE_READY: Final = 0  # the leader keeps the waiter
-VOID: Final = -1  # the waiter is gone, or got its job already
+VOID: Final = -1  # the waiter is gone, or has got its job already
 
 
 class Applied:
-    """The results of one entry, for the node that applied it.
+    """The results of one log entry, for the node that applied it.
 
     Attributes:
         results: (incarnation, number, results of each command) of each applied batch of `own`.
         grants: (origin, incarnation, session, request, outcome, job or None) of each GRANT.
-        gaps: origins of which a batch came too early.
+        gaps: origins with a batch that came before its predecessor.
         downs: (origin, incarnation) of each NODE_DOWN that took effect.
         ups: (origin, incarnation) of each incarnation that began.
-        effects: (job id, kind, data) of what happened to jobs that are listened to at this node, in
-            the order of the log; see `core.jobs.effects`.
-        messages: what calls of qless published, if somebody at this node listens, in the same
-            order.
+        effects: (job id, kind, data) of each change of a job that clients of this node listen to,
+            in the order of the log; see `core.jobs.effects`.
+        messages: messages that calls of qless published and clients of this node listen to, in the
+            same order.
         epoch: the term of the EPOCH in this entry, or 0.
-        digest: whether a DIGEST stands in this entry.
+        digest: whether this entry contains a DIGEST.
         raised: whether the machine's version rose in this entry.
     """
 

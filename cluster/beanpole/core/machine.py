@@ -1,8 +1,8 @@
-"""The replicated state machine: `apply` takes one entry of the log and changes the queue by it.
+"""The replicated state machine: `apply` executes one entry of the log.
 
-Here is the order in which things happen inside an entry, which batches count (origins and their
-incarnations), and bounded work: time, and sessions that ended. Commands are in
-`core.operations`, their state in `core.state`; bytes are in `core.image.image`.
+This module defines the order of execution within an entry, the acceptance of batches (by origins
+and their incarnations), and the bounded work: the passing of time, and ended sessions. Commands are
+in `core.operations`, the state in `core.state`, its serialization in `core.image.image`.
 """
 
 from collections.abc import Sequence
@@ -28,21 +28,21 @@ from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 from beanpole.events import NODE_DOWN
 
-# Index, time, expiry floor, events so far, sessions alive, sessions ending, flags, the hash so far.
+# Index, time, expiry floor, number of events, live sessions, ending sessions, flags, previous hash.
 _HASHED: Final = Struct("<qqQQIIII")
 
 
 class Machine(MachineState):
-    """The deterministic queue of a cluster. One instance a node, changed only by `apply`."""
+    """The deterministic queue of a cluster. Each node has one instance; only `apply` changes it."""
 
     def activate(self, version: int) -> None:
-        """Work at a version from here on. Only RAISE and an image may ask for that.
+        """Switch to a machine version. Only RAISE and the loading of an image call this.
 
-        An operation of a later version is BAD_COMMAND, as to a program that does not know it.
+        An operation of a later version is BAD_COMMAND, as in a program without that operation.
         """
         super().activate(version)
         self._leading: dict[int, LeaderOperation] = {}
-        # Reads are answered at their origin only; the other nodes skip them.
+        # Only the origin of a read answers it; the other nodes skip it.
         self._changes: dict[int, ClientOperation] = {}
         self._all: dict[int, ClientOperation] = {}
         for code, operation in table.OPERATIONS.items():
@@ -55,7 +55,7 @@ class Machine(MachineState):
                 if not operation.reads:
                     self._changes[code] = operation
 
-    # --- the one entrance -----------------------------------------------------------------------
+    # --- the entry point ------------------------------------------------------------------------
 
     def apply(
         self,
@@ -69,12 +69,13 @@ class Machine(MachineState):
         """Apply one entry of the log.
 
         Args:
-            index: the entry's place in the log; larger than every one before.
+            index: the entry's index in the log; larger than that of every earlier entry.
             flags: the entry's flags (`commands.FLAG_*`).
-            time_us: the leader's cluster time; time never goes back even if this does.
-            wall_us: the leader's wall clock, for people.
-            sections: batches and leader's commands, in order.
-            own: the origin whose results are wanted; -1 for none.
+            time_us: the leader's cluster time; the machine's time never goes back, even if this
+                does.
+            wall_us: the leader's wall clock, for display only.
+            sections: batches and the leader's commands, in order.
+            own: the origin whose results are collected; -1 for none.
         """
         assert index > self.index, (index, self.index)
         queue = self.queue
@@ -112,7 +113,7 @@ class Machine(MachineState):
                     queue.expiry_floor_us,
                     queue.events_total,
                     self.sessions,
-                    # Not how many incarnations: an empty one is not in an image.
+                    # Sessions, not incarnations: an image omits an incarnation without sessions.
                     len(self.ending) + sum(map(len, self.lost)),
                     flags,
                     self.state_hash,
@@ -124,7 +125,7 @@ class Machine(MachineState):
         return applied
 
     def _tell(self, applied: Applied) -> None:
-        """Hand what clients of this node listen to over to it."""
+        """Hand effects and messages for listening clients over to the node."""
         effects, qless = self.queue.effects, self.qless
         if effects.happened:
             applied.effects, effects.happened = effects.happened, []
@@ -134,11 +135,11 @@ class Machine(MachineState):
             applied.messages, qless.messages = qless.messages, []
 
     def has_work(self) -> bool:
-        """Whether bounded work is left over, so that the leader must propose another entry."""
+        """Whether bounded work remains, so that the leader must propose another entry."""
         return bool(self.ending or self.lost)
 
     def next_due_us(self, now_us: int) -> int | None:
-        """When the next entry must come at the latest for time to have its effect."""
+        """Return the time by which timers need another entry; None if no timer is set."""
         queue = self.queue
         due_us = queue.timers.next_due_us(now_us)
         expires_us = queue.expiries.next_due_us(now_us)
@@ -190,7 +191,8 @@ class Machine(MachineState):
             result: Any = c.BAD_COMMAND
             if type(command) is tuple and command and type(command[0]) is int:
                 operation = operations.get(command[0])
-                # An attachment that was refused, closed or resumed elsewhere does nothing.
+                # Commands of an attachment that was refused, closed or resumed elsewhere are
+                # ignored.
                 if (
                     operation is not None
                     and fits(command, operation.shape)
@@ -208,7 +210,7 @@ class Machine(MachineState):
                 results.append(result)
 
     def _begin_incarnation(self, index: int, origin: Origin, incarnation: int) -> None:
-        """NODE_UP: a new life of a node. Everything of its older lives is lost."""
+        """Begin a new incarnation of a node (NODE_UP); the sessions of earlier ones are lost."""
         self.end_incarnation(origin)
         origin.incarnation = incarnation
         origin.next_number = 1
@@ -218,7 +220,7 @@ class Machine(MachineState):
     # --- bounded work ---------------------------------------------------------------------------
 
     def _pass_time(self) -> None:
-        """Act on all that is due by the entry's time: pauses, rates, lost sessions, jobs."""
+        """Process everything due at the entry's time: pauses, rates, detached sessions, jobs."""
         queue = self.queue
         self._budget = queue.end_pauses(self._budget)
         while self._budget:
@@ -232,11 +234,11 @@ class Machine(MachineState):
         self._budget = queue.expire(self._budget)
 
     def _end_lost_sessions(self) -> None:
-        """End the sessions of dead incarnations, as far as this entry's budget goes."""
+        """End the sessions of dead incarnations, within this entry's budget."""
         while self.lost and self._budget:
             sessions = self.lost[0]
             while sessions and self._budget:
-                # The newest first: taking the first of a dict is O(n) after many removals.
+                # Newest first: finding the first item of a dict is O(n) after many removals.
                 _, session = sessions.popitem()
                 self.end_session(session, lost=True, reason=NODE_DOWN)
                 self._budget -= 1
@@ -244,14 +246,14 @@ class Machine(MachineState):
                 self.lost.popleft()
 
     def _return_jobs(self) -> None:
-        """Return the jobs of sessions that ended, as far as this entry's budget goes."""
+        """Return the jobs of ended sessions, within this entry's budget."""
         queue = self.queue
         ending = self.ending
         while ending and self._budget:
             session = ending[0]
             reserved = session.reserved
             while reserved and self._budget:
-                # The newest first, as above. It is put back because giving it back takes it out.
+                # Newest first, as above. The job is put back because `give_back` removes it.
                 job_id, job = reserved.popitem()
                 reserved[job_id] = job
                 queue.give_back(job, session, session.reason)
@@ -262,7 +264,7 @@ class Machine(MachineState):
                 self._budget -= 1
             if reserved or attached:
                 return
-            # A session of a thousand watched tubes is as much work as a thousand sessions.
+            # A session that watches a thousand tubes costs as much as a thousand sessions.
             self._budget = max(0, self._budget - len(session.watched))
             ending.popleft()
             self.unbind(session)
@@ -277,12 +279,13 @@ class Machine(MachineState):
                 operation.handler(self, applied, command)
 
     def _raise_expiry_floor(self, commands: tuple[Any, ...], behind_us: int) -> None:
-        """EPOCH stands first in its entry, and its floor counts before the entry's time does.
+        """Raise the expiry floor if the entry begins with EPOCH, before its time takes effect.
 
-        That time holds the leaderless time: the jobs whose TTR ended in it are those that the
-        floor is there to spare. A leader that knew less than the log when it was elected may be
-        `behind_us`; its floor is as far from the time that counts as it was to be from its own,
-        and what was reserved at that very time is old.
+        The entry's time includes the interval without a leader, and the floor protects the jobs
+        whose TTR ended in that interval. The clock of a leader that had not yet applied all of the
+        log when it was elected may be `behind_us` the machine's time. Its floor is then moved by
+        the same amount, and reservations made at the machine's present time count as made before
+        the EPOCH.
         """
         command: Any = commands[0] if commands else ()
         if table.is_command(command) and command[0] == c.EPOCH:

@@ -1,6 +1,6 @@
-"""Clients as the cluster knows them: sessions, and the origins (nodes) that hold them.
+"""The replicated records of clients: sessions, and the origins (nodes) that hold them.
 
-What a session's commands do is in `core.operations`; when a session ends, in `core.machine`.
+The commands of sessions are in `core.operations`; the end of a session is in `core.machine`.
 """
 
 from typing import Final
@@ -10,21 +10,21 @@ from beanpole.core.jobs.spaces import Space
 from beanpole.events import BEANSTALK, NO_REASON
 
 ATTACHED: Final = 1
-DETACHED: Final = 2  # lost, but it may be resumed until `detached_until_us`
+DETACHED: Final = 2  # disconnected, but resumable until `detached_until_us`
 DEAD: Final = 3  # ended; its jobs are returned within the machine's bounded work
 
 
 class Session(Holder):
     """One client's session.
 
-    It is addressed by its attachment (origin, incarnation of the origin, number there). RESUME
-    gives a session a new attachment; commands of the old one no longer find it. `serial` is its own
-    for as long as it lives, whichever attachment holds it. `reason` is what
-    ended its last attachment (`events.CONNECTION_LOST`, `NODE_DOWN`), for the jobs that return;
-    they return from the last that was reserved. `space` is that of its protocol; where that has no
-    default queue, a session may use none (`used` is None) and watch none. `user` is whose it is,
-    empty for nobody's; `token` is the digest of the token by which it became that, empty if that
-    was by a rule (`core.users`).
+    A session is addressed by its attachment (origin, incarnation of the origin, number there).
+    RESUME gives it a new attachment; commands of the old attachment no longer find it. `serial`
+    identifies the session for all its life, whatever its attachment. `reason` says why its last
+    attachment ended (`events.CONNECTION_LOST`, `NODE_DOWN`), for the events of its returned jobs;
+    they are returned in reverse order of reservation. `space` is that of its protocol; in a space
+    without a default queue, a session may use none (`used` is None) and watch none. `user` is the
+    name of its user, empty for none; `token` is the digest of the token by which the session was
+    authenticated, empty if a rule assigned the user (`core.users`).
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Session(Holder):
 
 
 class Origin:
-    """One node as a source of batches: its current incarnation and the next batch's number."""
+    """One node as a source of batches: its current incarnation and the number of its next batch."""
 
     __slots__ = ("alive", "incarnation", "index", "next_number", "sessions")
 

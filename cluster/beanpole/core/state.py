@@ -1,6 +1,6 @@
-"""The replicated state: the queue, keys, sessions and limits, and how sessions begin and end.
+"""The replicated state: queue, keys, sessions and limits, and the start and end of sessions.
 
-Operations work on this; when they do, and what time and budgets ask for, is in `core.machine`.
+Operations change this state. Their scheduling, timers and budgets are in `core.machine`.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ from beanpole.events import CONNECTION_LOST, NO_REASON
 
 
 class MachineState:
-    """The state of a `Machine`, which is the only subclass; changed only while it applies."""
+    """The state of a `Machine`, the only subclass. It changes only within `apply`."""
 
     def __init__(self) -> None:
         self.queue = Queue()
@@ -37,7 +37,7 @@ class MachineState:
         self.hosts = Hosts()
         self.users = Users()
         self.index = 0
-        self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
+        self.wall_us = 0  # the leader's wall clock in the last entry; for display, never decides
         self.state_hash = 0
         self.term = 0
         self.version = 0
@@ -45,13 +45,13 @@ class MachineState:
         self.origins: dict[int, Origin] = {}
         self.sessions = 0  # attached and detached ones
         self.sessions_total = 0
-        self.watches = 0  # tubes that sessions watch, those that are ending included
+        self.watches = 0  # tubes that sessions watch, ending sessions included
         self.resumable: dict[bytes, Session] = {}
         # Detached sessions by their serial numbers, and in the order (detached until, serial).
         self.detached: dict[int, Session] = {}
         self.returning = Order()
-        # Bounded work that is left over: the sessions of dead incarnations, which no command finds
-        # any more, and sessions whose jobs are to be returned, oldest first.
+        # Remaining bounded work: the sessions of dead incarnations, which commands no longer find,
+        # and sessions whose jobs are to be returned, oldest first.
         self.lost: deque[dict[int, Session]] = deque()
         self.ending: deque[Session] = deque()
         self.puts_refused = False
@@ -59,8 +59,8 @@ class MachineState:
         self.tubes_max = TUBES_MAX_DEFAULT
         self.sessions_max = SESSIONS_MAX_DEFAULT
         self.queue_bytes_max = QUEUE_BYTES_MAX_DEFAULT
-        self.beside_jobs_bytes = 0  # memory of all but jobs when the present entry began
-        # What this entry may still do: transitions of time and of lost sessions, kicked jobs, and
+        self.beside_jobs_bytes = 0  # memory of everything but jobs when the present entry began
+        # The remaining budget of this entry: transitions of time and of lost sessions, kicked jobs,
         # watched tubes that GRANTs look at, and steps of making room in full queues.
         self._budget = 0
         self.kicks_left = 0
@@ -68,7 +68,7 @@ class MachineState:
         self.drops_left = 0
 
     def activate(self, version: int) -> None:
-        """Work at a version from here on. Only RAISE and an image may ask for that."""
+        """Switch to a machine version. Only RAISE and the loading of an image call this."""
         self.version = version
 
     def effect(self, job: Job, kind: int, data: bytes) -> None:
@@ -78,14 +78,14 @@ class MachineState:
     # --- sessions -------------------------------------------------------------------------------
 
     def note_session(self, session: Session) -> None:
-        """Let the running digest see that a session changed."""
+        """Record in the state hash that a session changed."""
         transitions = self.queue.transitions
         transitions.append(session.number << TRANSITION_BITS | SESSION)
         if session.host != UNKNOWN:
             transitions.append(session.host << TRANSITION_BITS | SESSION)
 
     def open_session(self, origin: Origin, number: int, host: int) -> None:
-        """Begin a session of an origin, from a host; its number is free."""
+        """Begin a session of an origin, from a host; the number must be free."""
         queue = self.queue
         self.sessions_total += 1
         session = Session(
@@ -98,7 +98,7 @@ class MachineState:
         self.note_session(session)
 
     def bind(self, session: Session, tube: Tube) -> None:
-        """Let a session that uses and watches nothing use and watch a tube."""
+        """Make a session that uses and watches nothing use and watch a tube."""
         session.used = tube
         session.watched[tube.name] = tube
         tube.users += 1
@@ -106,7 +106,7 @@ class MachineState:
         self.watches += 1
 
     def unbind(self, session: Session) -> None:
-        """Let a session use and watch nothing."""
+        """Make a session use and watch nothing."""
         queue = self.queue
         self.watches -= len(session.watched)
         used = session.used
@@ -118,7 +118,7 @@ class MachineState:
             queue.drop_if_idle(tube)
 
     def enter(self, session: Session, space: Space, tube: Tube | None) -> None:
-        """Take a session that holds no jobs to another space, and to a queue there."""
+        """Move a session that holds no jobs to another space, and to a queue there."""
         self.unbind(session)
         session.used = None
         session.watched = {}
@@ -128,11 +128,11 @@ class MachineState:
             self.bind(session, tube)
 
     def attach(self, session: Session, origin: Origin, fresh: Session) -> None:
-        """Give a resumable session the attachment of another one, which has ended.
+        """Give a resumable session the attachment of another session, which has ended.
 
-        Requests are numbered by the attachment, so its last granted one comes along with it: a
-        late second GRANT of the session that stood here before stays void. So do the host and
-        the token: the old one may be about to be dropped.
+        Requests are numbered per attachment, so the last granted request comes with it: a late
+        second GRANT for the attachment's previous session stays void. The host and the token come
+        with it, too: the session's old token may be about to be dropped.
         """
         self.queue.keep_holder(session)
         if session.state == DETACHED:
@@ -150,7 +150,7 @@ class MachineState:
         self.note_session(session)
 
     def end_session(self, session: Session, lost: bool, reason: int = CONNECTION_LOST) -> None:
-        """The session loses its attachment: it is detached if it may come back, else dead."""
+        """End a session's attachment: the session is detached if it is resumable, else killed."""
         self.queue.keep_holder(session)
         session.reason = reason
         self._forget_attachment(session)
@@ -164,19 +164,19 @@ class MachineState:
         self.kill(session)
 
     def _forget_attachment(self, session: Session) -> None:
-        """No command finds the session under its number any more."""
+        """Remove the session from its origin, so that commands no longer find it."""
         for sessions in (self.origins[session.origin].sessions, *self.lost):
             if sessions.get(session.number) is session:
                 del sessions[session.number]
                 return
 
     def forget_detached(self, session: Session) -> None:
-        """The session is detached no longer."""
+        """Remove a session from the detached ones."""
         del self.detached[session.serial]
         self.returning.remove((session.detached_until_us, session.serial))
 
     def kill(self, session: Session) -> None:
-        """End a session for good; its jobs are returned within the bounded work of entries."""
+        """End a session for good; bounded work of later entries returns its jobs."""
         self.queue.keep_holder(session)
         session.state = DEAD
         self.sessions -= 1
@@ -185,7 +185,7 @@ class MachineState:
         self.ending.append(session)
 
     def end_incarnation(self, origin: Origin) -> None:
-        """An origin is down: its sessions end within the bounded work of entries."""
+        """Mark an origin as down; bounded work of later entries ends its sessions."""
         origin.alive = False
         self.queue.transitions.append(origin.incarnation << TRANSITION_BITS | SESSION)
         if origin.sessions:

@@ -1,10 +1,10 @@
-"""Users: what each may do in which queues, and by which tokens and rules a client is one of them.
+"""Users: their rights in queues, and the tokens and rules by which clients are authenticated.
 
-Belongs here: the tables, and the answers to "may this user". Which right an operation needs, and in
-which queue, is in `core.operations.table`; when that is checked, in `core.machine`.
+This module holds the tables and answers "may this user". The right that an operation needs, and the
+queue in which it needs it, are in `core.operations.table`; the check is in `core.machine`.
 
-Tokens are known by their SHA-256 only. They are 256 random bits, so that nothing leads back from a
-digest to its token, and no slow hash is needed.
+Tokens are stored as SHA-256 digests only. A token is 256 random bits, so that its digest cannot be
+inverted by guessing, and no slow hash is needed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,43 +16,43 @@ from beanpole.core.jobs.spaces import PREFIX_END, SPACES
 # The machine version from which there are users.
 USERS_SINCE: Final = 4
 
-# --- rights, a bit each ---------------------------------------------------------------------------
+# --- rights, one bit each -------------------------------------------------------------------------
 PUT: Final = 1
 WORK: Final = 2  # watch a queue, reserve its jobs and end them
-ADMIN: Final = 4  # what no producer or worker does: kick, pause, move, clear; everywhere: settings
+ADMIN: Final = 4  # maintenance: kick, pause, move, clear; with EVERYWHERE also settings
 EVENTS: Final = 8
 ANY_RIGHT: Final = PUT | WORK | ADMIN | EVENTS  # one is enough to read a queue
 RIGHT_NAMES: Final = {PUT: "put", WORK: "work", ADMIN: "admin", EVENTS: "events"}
 
-# --- limits: an image copies all of it in one step, and every node has it in memory ---------------
+# --- limits: an image copies all users in one step, and every node has them in memory -------------
 USERS_MAX: Final = 1024
 RIGHTS_MAX: Final = 64  # of one user
-TOKENS_MAX: Final = 4  # of one user: the old one, the new one, and two that were forgotten
-RULES_MAX: Final = 64  # they are looked at one by one for each new client
+TOKENS_MAX: Final = 4  # of one user: an old one, a new one, and two that were never revoked
+RULES_MAX: Final = 64  # matched one by one for each new client
 TOKEN_DIGEST_BYTES: Final = 32
 USER_NAME_MAX_BYTES: Final = 64
-# The longest name of a host that a certificate may have.
+# The longest host name in a certificate.
 CERTIFICATE_NAME_MAX_BYTES: Final = 253
-# More bytes than a cluster has; it fits into a signed number of 64 bits.
+# More bytes than any cluster has, and still a signed number of 64 bits.
 USER_BYTES_MAX: Final = 2**62
-# A user with its tables and four tokens: 0.8 KB; one right with a pattern of 15 bytes: 190. Half as
-# much again is for the dicts that lead to it, and for those of the change that is being made.
+# A user with its tables and four tokens: 0.8 KB; one right with a pattern of 15 bytes: 190 bytes.
+# Half as much again covers the dicts that index it, and their copies while a change is made.
 USER_BYTES: Final = 1536
 RIGHT_BYTES: Final = 256
 RULE_BYTES: Final = 512
 
-# The user of all sessions that did not say whose they are. A session of it has an empty name.
+# The user of all unauthenticated sessions. Such a session has an empty user name.
 ANONYMOUS: Final = b"anonymous"
-# At the end of a pattern: all names that begin with what is before it.
+# At the end of a pattern: it matches all names that begin with the bytes before it.
 ANY: Final = b"*"
-# The pattern of every queue of every protocol. No space has this prefix.
+# The pattern that matches every queue of every protocol. No space has this prefix.
 EVERYWHERE: Final = b"\0*"
 
 _NAME_BYTES: Final = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@"
 )
 _PREFIXES: Final = frozenset([rules.prefix for rules in SPACES.values()])
-# The networks of rules: the length of the prefix in bits, then the address.
+# The lengths of the addresses in the networks of rules; the prefix length in bits precedes them.
 _ADDRESS_BYTES: Final = (4, 16)
 
 # (pattern, bits), in the order of the patterns.
@@ -60,12 +60,12 @@ Rights = tuple[tuple[bytes, int], ...]
 
 
 class Limits(NamedTuple):
-    """What a user may have and do at most. Each field is 0 for no limit.
+    """The limits of a user. A field is 0 for no limit.
 
     Attributes:
-        jobs_max: how many jobs that it has put may exist for one more to be put.
-        bytes_max: how many bytes of bodies they may have with that one.
-        commands_per_second_max: at each node. The machine does not look at it.
+        jobs_max: of the existing jobs that the user has put.
+        bytes_max: of the total size of their bodies.
+        commands_per_second_max: at each node. The nodes enforce it, not the machine.
     """
 
     jobs_max: int = 0
@@ -77,15 +77,15 @@ NO_LIMITS: Final = Limits()
 
 
 class User:
-    """One user. It never changes: a change puts another one in its place.
+    """One user. Instances are immutable: a change replaces the instance.
 
     Attributes:
-        name: of 1 to USER_NAME_MAX_BYTES bytes.
+        name: 1 to USER_NAME_MAX_BYTES bytes.
         tokens: digests, the oldest first.
         rights: patterns with bits.
-        limits: of the jobs that it puts, and of its rate.
-        everywhere: what it may do with every queue, and with what belongs to no queue.
-        bytes: about what it takes in memory.
+        limits: of the jobs that it puts, and of its rate of commands.
+        everywhere: its rights in every queue, and to operations that belong to no queue.
+        bytes: an estimate of its memory.
     """
 
     __slots__ = (
@@ -125,12 +125,12 @@ class User:
                 self._beginnings[pattern[:-1]] = bits
             else:
                 self._names[pattern] = bits
-        # All lengths, so that a look takes one step for each of them and not for each pattern.
+        # The distinct lengths, so that a lookup takes one step per length, not one per pattern.
         self._lengths: list[int] = sorted({len(beginning) for beginning in self._beginnings})
         self.bytes = USER_BYTES + sum([RIGHT_BYTES + len(pattern) for pattern, _ in rights])
 
     def on(self, queue: bytes) -> int:
-        """Return the rights in a queue, by its own name: those of all patterns that fit."""
+        """Return the rights in a queue, by its own name: the union of all matching patterns."""
         bits = self.everywhere | self._names.get(queue, 0)
         if self._bare and queue and queue[0] >= PREFIX_END:
             bits |= self._bare
@@ -143,19 +143,20 @@ class User:
         return self.everywhere | (self._beginnings.get(prefix, 0) if prefix else self._bare)
 
 
-# Who a session is while there is no user `anonymous`, and one whose user or token is gone.
+# The user of an unauthenticated session while there is no user `anonymous`, and that of a session
+# whose user or token is gone.
 OPEN: Final = User(b"", (), ((EVERYWHERE, ANY_RIGHT),))
 NOBODY: Final = User(b"", (), ())
 
 
 class Rule(NamedTuple):
-    """Clients that this fits are sessions of a user from their beginning.
+    """A rule that assigns a user to the sessions of matching clients when they connect.
 
     Attributes:
-        protocol: by its number in `events`; 0 for any.
-        network: the length of its prefix in bits, one byte, and its address; empty for any.
-        certificate: a name in the client's certificate; empty for any, or none.
-        user: whose sessions they are.
+        protocol: its number in `events`; 0 for any.
+        network: the prefix length in bits, one byte, and the address; empty for any.
+        certificate: a name in the client's certificate; empty for any or no certificate.
+        user: the name of the assigned user.
     """
 
     protocol: int
@@ -164,7 +165,7 @@ class Rule(NamedTuple):
     user: bytes
 
     def fits(self, protocol: int, address: bytes, names: Sequence[bytes]) -> bool:
-        """Whether a client of this protocol, address and certificate is meant."""
+        """Whether the rule matches a client of this protocol, address and certificate."""
         return (
             self.protocol in (0, protocol)
             and (not self.network or contains(self.network, address))
@@ -176,11 +177,11 @@ class Users:
     """All users and rules.
 
     Attributes:
-        rows: by their names. Empty in many clusters, which is asked first. Each change makes
-            another dict: whoever keeps one sees by it that something changed.
-        rules: in their order; the first that fits counts.
-        anonymous: the user of sessions that did not say whose they are.
-        bytes: about what all of it takes in memory.
+        rows: users by their names. It is empty in many clusters, so callers test it first. Each
+            change makes another dict: a caller that keeps a reference detects changes by identity.
+        rules: in order; the first match applies.
+        anonymous: the user of unauthenticated sessions.
+        bytes: an estimate of the memory of users and rules.
     """
 
     def __init__(self) -> None:
@@ -191,14 +192,14 @@ class Users:
         self._by_token: dict[bytes, User] = {}
 
     def change(self, rows: dict[bytes, User]) -> None:
-        """Let these be the users from here on."""
+        """Replace all users."""
         self.rows = rows
         self.anonymous = rows.get(ANONYMOUS, OPEN)
         self._by_token = {token: user for user in rows.values() for token in user.tokens}
         self._count()
 
     def set_rules(self, rules: tuple[Rule, ...]) -> None:
-        """Let these be the rules from here on, for clients that come."""
+        """Replace all rules; they apply to clients that connect from now on."""
         self.rules = rules
         self._count()
 
@@ -207,9 +208,9 @@ class Users:
         self.bytes += RULE_BYTES * len(self.rules)
 
     def of(self, name: bytes, token: bytes) -> User:
-        """Return the user as whom a session acts that has this user and this digest of a token.
+        """Return the effective user of a session with this user name and this token digest.
 
-        A session that came with a token has nothing left when that is dropped.
+        A session that authenticated with a token loses all rights when the token is dropped.
         """
         if not name:
             return self.anonymous
@@ -219,16 +220,16 @@ class Users:
         return user
 
     def owner(self, token: bytes) -> User | None:
-        """Return whose token this is, by its digest."""
+        """Return the owner of a token, by its digest; None if there is none."""
         return self._by_token.get(token)
 
     def by_rule(self, protocol: int, address: bytes, names: Sequence[bytes]) -> bytes:
-        """Return the name of a new client's user; empty if it is no user's, or anonymous.
+        """Return the name of a new client's user; empty if no rule matches, or for anonymous.
 
         Args:
-            protocol: of the client, by its number.
-            address: 4 or 16 bytes; none for a client that has none.
-            names: in the client's certificate.
+            protocol: the number of the client's protocol.
+            address: 4 or 16 bytes; empty for a client without an address.
+            names: the names in the client's certificate.
         """
         for rule in self.rules:
             if rule.fits(protocol, address, names):
@@ -237,14 +238,14 @@ class Users:
 
 
 def locks_out(rows: dict[bytes, User]) -> bool:
-    """Whether with these users no client could change users again."""
+    """Whether these users would leave no client that may change users."""
     if rows.get(ANONYMOUS, OPEN).everywhere & ADMIN:
         return False
     return not any(user.tokens and user.everywhere & ADMIN for user in rows.values())
 
 
 def contains(network: bytes, address: bytes) -> bool:
-    """Whether an address is in a network that `may_be_network`."""
+    """Whether an address is in a network, which `may_be_network` has accepted."""
     if len(address) != len(network) - 1:
         return False
     whole, bits = divmod(network[0], 8)
@@ -253,16 +254,16 @@ def contains(network: bytes, address: bytes) -> bool:
     return not bits or (address[whole] ^ network[1 + whole]) >> 8 - bits == 0
 
 
-# --- what the log may hold ------------------------------------------------------------------------
+# --- validation of values from the log ------------------------------------------------------------
 
 
 def may_be_name(name: bytes) -> bool:
-    """Whether a user may be called so."""
+    """Whether this is a valid user name."""
     return 0 < len(name) <= USER_NAME_MAX_BYTES and _NAME_BYTES.issuperset(name)
 
 
 def may_be_pattern(pattern: bytes) -> bool:
-    """Whether this is EVERYWHERE, the name of a queue, or the beginning of one before ANY."""
+    """Whether this is EVERYWHERE, the name of a queue, or the beginning of a name before ANY."""
     if pattern == EVERYWHERE:
         return True
     prefix = pattern[:1] if pattern and pattern[0] < PREFIX_END else b""
@@ -274,7 +275,7 @@ def may_be_pattern(pattern: bytes) -> bool:
 
 
 def may_be_network(network: bytes) -> bool:
-    """Whether this is the network of a rule: no bit of its address is behind the prefix."""
+    """Whether this is a valid network of a rule: no bit of its address is set after the prefix."""
     if not network:
         return True
     address, length = network[1:], network[0]
@@ -285,7 +286,7 @@ def may_be_network(network: bytes) -> bool:
 
 
 def rights_of(value: Any) -> Rights | None:
-    """Return the rights that a value says, in order; None if it is anything else."""
+    """Return the rights that a value encodes, in order; None if the value is invalid."""
     if type(value) is not tuple or len(value) > RIGHTS_MAX:
         return None
     found: dict[bytes, int] = {}
@@ -302,9 +303,9 @@ def rights_of(value: Any) -> Rights | None:
 
 
 def limits_of(value: Any) -> Limits | None:
-    """Return the limits that a tuple of numbers says, those that it leaves out being 0.
+    """Return the limits that a tuple of numbers encodes; None if the value is invalid.
 
-    None if it is anything else.
+    Limits that the tuple omits are 0.
     """
     if type(value) is not tuple or len(value) > len(NO_LIMITS):
         return None
@@ -322,11 +323,11 @@ def limits_of(value: Any) -> Limits | None:
 
 
 def rules_of(value: Any, protocols: Iterable[int]) -> tuple[Rule, ...] | None:
-    """Return the rules that a value says; None if it is anything else.
+    """Return the rules that a value encodes; None if the value is invalid.
 
     Args:
-        value: tuples of what a Rule has.
-        protocols: the numbers that there are.
+        value: tuples of the fields of a Rule.
+        protocols: the numbers of the known protocols.
     """
     if type(value) is not tuple or len(value) > RULES_MAX:
         return None

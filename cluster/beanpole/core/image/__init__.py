@@ -1,1 +1,1 @@
-"""The machine as canonical bytes, and back."""
+"""Canonical serialization of the machine, and loading."""

@@ -1,16 +1,16 @@
-"""What a restored cluster gets of an image, and the digest of that.
+"""The conversion of an image for a restored cluster, and the digest of its contents.
 
-Belongs here: the rule by which an image of a running cluster becomes one of a new cluster, chunk by
-chunk and without a machine, and the digest and counts of the result. Sessions and origins go. What
-was reserved becomes ready at its old place, as if the reservation had never begun. What may only
-live as long as a client goes with its client. Time stands still: cluster time goes on from the
-image's, so that every delay keeps what is left of it. How an image is made is in
-`core.image.image`; how it is read, in `core.image.restore`.
+This module converts an image of a running cluster to one for a new cluster, chunk by chunk and
+without a machine, and computes the digest and the counts of the result. Sessions and origins are
+dropped. Reserved jobs become ready at their old place, as if the reservation had never begun. Jobs
+that live only as long as a client are dropped with the clients. Cluster time continues from the
+image's, so that every delay keeps its remaining time. Images are written in `core.image.image` and
+loaded in `core.image.restore`.
 
-The digest is over what clients can see: queues, jobs in their order, aliases, keys, counters. Not
-in it: index, term, time, sessions, names of hosts, limits from the configuration, events. It is the
-same for an image and for one of the cluster that was restored from it, whatever their machine
-versions, as long as no client and no timer has changed anything.
+The digest covers the state that clients can see: queues, jobs in their order, aliases, keys,
+counters. It excludes index, term, time, sessions, names of hosts, limits from the configuration and
+events. It is the same for an image and for an image of the cluster that was restored from it,
+whatever their machine versions, as long as no client and no timer has changed anything.
 """
 
 import hashlib
@@ -39,10 +39,10 @@ from beanpole.core.qless.scores import INFINITY
 from beanpole.errors import Damaged
 from beanpole.events import PROTOCOL_NAMES, QLESS
 
-# Another rule of what is in the digest, or in which order, needs another word.
+# A change of the contents of the digest, or of their order, needs another domain.
 DOMAIN: Final = b"beanpole contents 1\n"
 DIGEST_BYTES: Final = 32
-# Queues that a summary names, those with most jobs: a page, and 100 KB of the longest names.
+# Queues in a summary, those with most jobs: one page, and 100 KB of the longest names.
 QUEUES_NAMED: Final = 100
 
 # Fields of a job's record (`records.of_job`).
@@ -59,7 +59,7 @@ _ATTEMPTS_MAX: Final = 3
 _PROGRESS: Final = 6
 _BACKGROUND: Final = 9
 _CLIENTS: Final = 10
-_EXTENSION_LATER: Final[tuple[Any, ...]] = (b"", True, [], 0)  # what came with version 4
+_EXTENSION_LATER: Final[tuple[Any, ...]] = (b"", True, [], 0)  # the fields of version 4
 # Fields of the record of a job of qless (`image.qless.of_job`).
 _Q_STATE: Final = 4
 _Q_QUEUE: Final = 5
@@ -72,23 +72,23 @@ _Q_SCORE: Final = 14
 _Q_GRACE: Final = 15
 _Q_LOCKED: Final = 21
 _Q_PENDING: Final = 22
-# The numbers of the head that clients can see: in the statistics, and as the next job's id.
+# The numbers of the head that clients can see, in the statistics and as the id of the next job.
 _SHOWN_NUMBERS: Final = ("next_id", "jobs_total", "timeouts")
 _ABSENT: Final = ("sessions", "held")
 _Queue = tuple[str, str]  # protocol, name
 
 
 class Contents:
-    """The chunks of one image, in order: `take` each, then ask for `digest`, `counts` and `busy`.
+    """A reader of one image: `take` each chunk in order, then use `digest`, `counts` and `busy`.
 
     Attributes:
         version: the machine version of the image.
-        index: of the log, up to which the image goes.
-        term: of the leader at that index, as the machine knows it.
+        index: the index of the log up to which the image goes.
+        term: the leader's term at that index, as the machine knows it.
         wall_us: the wall clock of the last entry's leader.
-        jobs: how many jobs a restored cluster has, those of qless included.
-        dropped: how many are not restored, because only a client kept them alive.
-        busy: the serial numbers of the tubes that a restored cluster has.
+        jobs: the number of jobs of a restored cluster, those of qless included.
+        dropped: the number of jobs that are not restored, because only a client kept them alive.
+        busy: the serial numbers of the tubes of a restored cluster.
     """
 
     def __init__(self) -> None:
@@ -107,10 +107,11 @@ class Contents:
         self._ended = False
 
     def take(self, chunk: bytes) -> tuple[str, Any] | None:
-        """Read the next chunk; returns its kind and value as a restored cluster has them.
+        """Read the next chunk; returns its kind and value for a restored cluster.
 
         Returns:
-            None for a chunk that it does not have. Tubes that will have no job are still there.
+            None for a chunk that a restored cluster does not have. Tubes that will have no job are
+            still included.
 
         Raises:
             Damaged: the chunk is not that of an image.
@@ -121,10 +122,10 @@ class Contents:
             raise Damaged(f"the image cannot be read: {error!r}") from error
 
     def digest(self) -> bytes:
-        """Return the digest of all that was taken; the image has to be complete.
+        """Return the digest of all chunks; the image has to be complete.
 
         Raises:
-            Damaged: its end is missing.
+            Damaged: the end of the image is missing.
         """
         if not self._ended:
             raise Damaged("the image ends before its end mark")
@@ -135,7 +136,7 @@ class Contents:
         return whole.digest()
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return how many jobs the image had in each state, by protocol, reserved ones as such."""
+        """Return the number of jobs in the image by protocol and by state before the conversion."""
         found: dict[str, dict[str, int]] = {}
         for ((protocol, _), state), count in sorted(self._counts.items()):
             states = found.setdefault(protocol, {})
@@ -143,7 +144,7 @@ class Contents:
         return found
 
     def queues(self) -> list[tuple[str, str, dict[str, int]]]:
-        """Return the same for the QUEUES_NAMED queues with most jobs: protocol, name, counts."""
+        """Return (protocol, name, counts by state) of the QUEUES_NAMED queues with most jobs."""
         found: dict[_Queue, dict[str, int]] = {}
         for (queue, state), count in sorted(self._counts.items()):
             found.setdefault(queue, {})[state] = count
@@ -151,7 +152,7 @@ class Contents:
         return [(*queue, counts) for queue, counts in largest[:QUEUES_NAMED]]
 
     def queue_count(self) -> int:
-        """Return how many queues have a job."""
+        """Return the number of queues that have a job."""
         return len({queue for queue, _ in self._counts})
 
     # --- chunks ---------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ class Contents:
                 self.busy.add(record.serial)
 
     def _take_jobs(self, records: list[list[Any]]) -> list[list[Any]]:
-        """Count the jobs as they are, make of them what is restored, and hash that."""
+        """Count the jobs as they are, convert them for the restored cluster and hash the result."""
         kept: list[list[Any]] = []
         packed: list[bytes] = []
         for record in records:
@@ -227,14 +228,14 @@ class Contents:
         return kept
 
     def _settle_extension(self, ext: list[Any]) -> bool:
-        """Take its clients from a job; whether it lives without them."""
+        """Remove the clients of a job; returns whether it lives without them."""
         if self.version < EXTENDED_SINCE:
             return True
         ext[_CLIENTS] = []
         return bool(ext[_BACKGROUND])
 
     def _hashed(self, record: list[Any], ext: list[Any] | None, tube: TubeRecord) -> list[Any]:
-        """A job's record as the newest version has it, with the name of its queue."""
+        """Return a job's record in the newest layout, with the name of its queue."""
         if self.version < SPACES_SINCE:
             times = [record[_DELAY] * SECOND_US, record[_TTR] * SECOND_US]
             early = [*record[:_DELAY], *times, *record[_TTR + 1 : -1], None, record[-1]]
@@ -253,7 +254,7 @@ class Contents:
                 queue = (PROTOCOL_NAMES[QLESS], shown.text(row[_Q_QUEUE]))
                 self._counts[queue, q.STATE_NAMES[row[_Q_STATE]].decode()] += 1
                 _settle_qless(row)
-                # How a large job is cut into pieces must not matter.
+                # The digest must not depend on how a large job is split into pieces.
                 places = len(qless_records.LONG_FIELDS)
                 self._hash.update(self._pack([word, row[:-places]]))
                 for name, items in zip(qless_records.LONG_FIELDS, row[-places:], strict=True):
@@ -267,10 +268,10 @@ class Contents:
 
 
 def _settle(record: list[Any], ext: list[Any] | None, to_end: bool) -> None:
-    """A reserved job becomes ready where it was, as if it had not been reserved.
+    """Make a reserved job ready at its old place, as if it had not been reserved.
 
-    A reservation counts only where attempts are bounded: the one under way is not one of them. What
-    its worker said of its progress is forgotten where a job that comes back begins anew.
+    Where attempts are bounded, the present reservation does not count as one. Where a job that
+    comes back begins anew, its progress is cleared.
     """
     record[_STATE] = READY
     record[_DUE] = 0
@@ -284,10 +285,10 @@ def _settle(record: list[Any], ext: list[Any] | None, to_end: bool) -> None:
 
 
 def _settle_qless(row: list[Any]) -> None:
-    """A running job is stalled, as after `timeout`: the next of its queue, without locks.
+    """Make a running job stalled, as after `timeout`: the next of its queue, without locks.
 
-    No attempt is used up. Jobs that wait for a throttle wait in their queues again: those whose
-    locks held them back are gone. The next pop holds back as many as need be.
+    No attempt is used up. Jobs that wait for a throttle wait in their queues again, because the
+    locks that held them back are gone. The next pop applies the throttles again.
     """
     if row[_Q_STATE] == q.RUNNING and row[_Q_PLACE] == LOCKS:
         row[_Q_STATE] = q.STALLED
@@ -302,28 +303,28 @@ def _settle_qless(row: list[Any]) -> None:
 
 
 class Restoring:
-    """The chunks of the image that a restored cluster begins with. Each image needs its own.
+    """The second pass over an image: it writes the image that a restored cluster begins with.
 
     Attributes:
-        contents: what was read so far.
+        contents: the reader of the chunks.
     """
 
     def __init__(self, busy: set[int], dropped: int) -> None:
-        """Take what `Contents` found in the same image.
+        """Take the findings of a first pass (`Contents`) over the same image.
 
         Args:
             busy: the tubes that stay.
-            dropped: how many jobs go; another number is that of another image.
+            dropped: the number of dropped jobs; a different number is that of another image.
         """
         self.contents = Contents()
         self._busy = busy
         self._dropped = dropped
 
     def take(self, chunk: bytes) -> bytes | None:
-        """Return a chunk as the new image has it; None if it does not have it.
+        """Return a chunk of the new image; None if the new image does not have this chunk.
 
         Raises:
-            Damaged: the chunk is not that of an image, or not of the same one.
+            Damaged: the chunk is not that of an image, or not of the same image.
         """
         found = self.contents.take(chunk)
         if found is None:

@@ -1,12 +1,12 @@
-"""The machine as canonical bytes.
+"""Canonical serialization of the machine.
 
-An image is the machine as it was when the image began, made in slices while the machine goes on:
-first a head, then tubes, sessions, deduplication keys, what came after the base version (`parts`),
-and the jobs in the order of their ids. What is about to change before its turn is encoded first
-(copy on write: `Queue` says so).
-The bytes depend on the state alone, not on the layout of dicts, so two nodes at the same index make
-the same bytes: that is the digest that nodes compare, and the snapshot that a node starts from. How
-a machine is made of them is in `core.image.restore`.
+An image is the state of the machine at the time when the image began. It is written in slices while
+the machine goes on: first a head, then tubes, sessions, deduplication keys, the parts of later
+versions (`parts`), and the jobs in the order of their ids. An object that is about to change before
+its slice is written is encoded first (copy on write, on notice by `Queue`).
+The bytes depend on the state alone, not on the layout of dicts, so two nodes at the same index
+produce the same bytes. Nodes compare their digest, and start from them as a snapshot. Loading is in
+`core.image.restore`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,29 +29,29 @@ from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.sessions import Session
 from beanpole.core.state import MachineState
 
-# Tubes and sessions of one chunk. A chunk of sessions also ends after CHUNK_IDS tubes that are
-# watched and jobs that are held.
+# Tubes and sessions of one chunk. A chunk of sessions also ends after CHUNK_IDS watched tubes and
+# held jobs.
 CHUNK_TUBES: Final = 1024
 CHUNK_SESSIONS: Final = 1024
-# Jobs of one chunk: a slice of about a millisecond of the loop's time.
+# Jobs of one chunk: a slice takes about a millisecond of the event loop.
 CHUNK_JOBS: Final = 512
-# A chunk also ends after this many ids, for few jobs among many ids: half a millisecond.
+# A chunk also ends after this many ids, in case of few jobs among many ids: half a millisecond.
 CHUNK_IDS: Final = 8192
-# Keys of one chunk, which is more than a shard has, as a rule: 600 KB of the longest keys. But a
-# client can choose keys that all fall into one shard, and no chunk may be larger than a snapshot's.
+# Keys of one chunk: 600 KB of the longest keys. A shard usually has fewer, but a client can choose
+# keys that all fall into one shard, and no chunk may be larger than the limit of snapshots.
 KEYS_PER_CHUNK: Final = 8192
-# A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
+# A chunk also ends after this size, so that large bodies do not make one of hundreds of megabytes.
 CHUNK_BYTES: Final = 1024 * 1024
-# Since version 3, where the last job of a chunk may have a result beside its body: all of it stays
-# below the 4 MiB that a snapshot takes.
+# Since version 3, in which the last job of a chunk may have a result beside its body: the chunk
+# stays below the 4 MiB limit of snapshots.
 CHUNK_BYTES_SINCE_3: Final = 512 * 1024
 
 
 class Image(CopyOnWrite):
-    """A consistent image in progress. `next_chunk` until it returns None; always `close` it.
+    """A consistent image in progress. Call `next_chunk` until it returns None; always `close` it.
 
-    What changes before its turn is kept as it was: jobs, and of tubes and sessions, those that
-    were there when the image began. They are told apart by numbers that only grow.
+    Objects that existed when the image began and change before their turn are recorded as they
+    were. Newer objects are recognized by their numbers, which only grow.
     """
 
     def __init__(self, machine: MachineState) -> None:
@@ -71,9 +71,9 @@ class Image(CopyOnWrite):
         self._last_session = machine.sessions_total
         self._done_sessions: set[int] = set()
         self._kept_sessions: dict[int, SessionRecord] = {}
-        # Shards of keys only grow, so that the first of each, up to its size now, are the machine
-        # as it was. A slice skips those before it: 10 ms at the end of a shard that has all
-        # 500,000.
+        # Shards of keys only grow, so the first keys of each, up to its present size, are those of
+        # the image. A slice iterates over the keys before it: 10 ms at the end of a shard that has
+        # all 500,000.
         keys = machine.keys
         self._slices = [
             (age, place, shard, start, min(start + KEYS_PER_CHUNK, len(shard)))
@@ -89,10 +89,10 @@ class Image(CopyOnWrite):
         self._chunks = self._make_chunks()
         queue.images = (*queue.images, self)
 
-    # --- what the machine is about to change ----------------------------------------------------
+    # --- copy on write --------------------------------------------------------------------------
 
     def keep(self, job: Job) -> None:
-        """Remember a job as it is, because it is about to change, and so is its holder."""
+        """Record a job as it is, because the job and its holder are about to change."""
         job_id = job.id
         if self._done_id < job_id <= self._last_id and job_id not in self._kept:
             self._kept[job_id] = self._record(job)
@@ -100,13 +100,13 @@ class Image(CopyOnWrite):
             self.keep_holder(job.holder)
 
     def keep_tube(self, tube: Tube) -> None:
-        """Remember a tube as it is."""
+        """Record a tube as it is."""
         serial = tube.serial
         if self._done_tube < serial <= self._last_tube and serial not in self._kept_tubes:
             self._kept_tubes[serial] = records.of_tube(tube, self.version)
 
     def keep_holder(self, holder: Holder) -> None:
-        """Remember a session as it is."""
+        """Record a session as it is."""
         assert isinstance(holder, Session), "only sessions hold jobs"
         serial = holder.serial
         if (
@@ -119,11 +119,11 @@ class Image(CopyOnWrite):
     # --- chunks ---------------------------------------------------------------------------------
 
     def next_chunk(self) -> bytes | None:
-        """The next slice of the image; None when it is complete."""
+        """Return the next chunk of the image; None when it is complete."""
         return next(self._chunks, None)
 
     def close(self) -> None:
-        """Stop following the machine. Closing twice does no harm."""
+        """Stop following the machine. Idempotent."""
         queue = self._machine.queue
         queue.images = tuple(image for image in queue.images if image is not self)
         self._kept.clear()
@@ -166,7 +166,7 @@ class Image(CopyOnWrite):
         return chunk
 
     def _next_sessions(self) -> tuple[list[tuple[Any, ...]], list[int]]:
-        """The next sessions, and what the last one holds if that is more than a chunk takes."""
+        """Return the next sessions, and the ids held by the last one if they exceed a chunk."""
         sessions = self._sessions
         chunk: list[tuple[Any, ...]] = []
         size = 0
@@ -186,7 +186,7 @@ class Image(CopyOnWrite):
         return chunk, []
 
     def _next_jobs(self) -> list[JobRecord]:
-        """The next jobs."""
+        """Return the records of the next jobs."""
         jobs = self._machine.queue.jobs
         kept = self._kept
         chunk: list[JobRecord] = []
@@ -228,7 +228,7 @@ class Image(CopyOnWrite):
 
 
 def _sessions_of(machine: MachineState) -> list[Session]:
-    """All sessions, the first of the image at the end: attached, lost, detached, ending ones."""
+    """Return all sessions in reverse order of the image: attached, lost, detached, ending."""
     sessions: list[Session] = []
     for _, origin in sorted(machine.origins.items()):
         sessions += origin.sessions.values()

@@ -1,6 +1,6 @@
-"""The jobs of an image, put where their states belong; a contradiction is `Damaged`.
+"""Load the jobs of an image into the orders of their states; a contradiction is `Damaged`.
 
-What a record holds is in `core.image.records`; how the rest of an image is read, in
+The fields of a record are in `core.image.records`; the rest of an image is loaded in
 `core.image.restore`.
 """
 
@@ -43,7 +43,7 @@ _FINISHED: Final = (DONE, FAILED)
 def load_jobs(
     machine: Machine, tubes: dict[int, Tube], sessions: dict[int, Session], chunks: Iterator[Any]
 ) -> None:
-    """Read all jobs and the end of an image; tubes and sessions are given by serial numbers."""
+    """Load all jobs and the end of an image; tubes and sessions are given by serial number."""
     queue = machine.queue
     buried: list[Job] = []
     last_id = 0
@@ -94,9 +94,9 @@ def load_jobs(
 
 
 def _check(job: Job, version: int) -> None:
-    """See to it that a job could be, and let its holder know it."""
+    """Validate a job, and add it to its holder."""
     counters = (job.reserves, job.timeouts, job.releases, job.buries, job.kicks)
-    # An event has 32 bits for each of these; a larger number would change the next field.
+    # An event has 32 bits for each of these; a larger number would corrupt the next field.
     narrow = (job.rank, *counters)
     longest_us = U32_MAX * SECOND_US
     if min(narrow) < 0 or max(narrow) > U32_MAX:
@@ -108,7 +108,7 @@ def _check(job: Job, version: int) -> None:
     if job.order < 0 and job.state != DELAYED:
         raise Damaged(f"job {job.id} has the order {job.order}")
     holder, space = job.holder, job.tube.space
-    # Since there are aliases, what a session without leases reserves may be in any queue.
+    # Since there are aliases, a session without leases may have reserved jobs in any queue.
     may_lack = not space.leased or version >= EXTENDED_SINCE
     finished = job.state in _FINISHED
     if (
@@ -125,7 +125,7 @@ def _check(job: Job, version: int) -> None:
 
 
 def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
-    """Let a job be found by what its extension says, if that could be."""
+    """Validate the extension of a job, and add the job to its indexes."""
     space = ext.home
     strings = (ext.external_id, ext.progress, ext.result, ext.extra)
     longest = (EXTERNAL_ID_MAX_BYTES, PROGRESS_MAX_BYTES, RESULT_MAX_BYTES, EXTRA_MAX_BYTES)
@@ -136,7 +136,7 @@ def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
             type(text) is not bytes or len(text) > bound
             for text, bound in zip(strings, longest, strict=True)
         )
-        or ext.external_id in space.external_ids  # which never has the empty one
+        or ext.external_id in space.external_ids  # which never contains the empty id
         or min(*counters, ext.expires_us) < 0
         or max(counters) > U32_MAX
         or (ext.result and job.state not in _FINISHED)
@@ -153,7 +153,7 @@ def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
 
 
 def _place(queue: Queue, job: Job) -> None:
-    """Put a job that is not buried where its state says, without a transition."""
+    """Add a job that is not buried to the order of its state, without a transition."""
     tube = job.tube
     if job.state == READY:
         tube.push_ready(job)

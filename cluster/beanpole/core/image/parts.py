@@ -1,11 +1,11 @@
-"""Parts of an image that the base version lacks, each since a version of the machine.
+"""The table of the parts of an image that were added after the base version.
 
-Belongs here: the one table of such parts. What every image has, and in which order, is in
-`core.image.image`; how it is read is in `core.image.restore`.
+The contents of every image, and their order, are in `core.image.image`; loading is in
+`core.image.restore`.
 
-A part stands behind the keys and before the jobs, in chunks of its own kind that end with one that
-holds None. It is written when the machine works at its version, and expected when the image is of
-that version. So an image of an older version keeps its bytes, and is read as before.
+The parts come after the keys and before the jobs, each in chunks of its own kind; a chunk with None
+ends a part. A part is written when the machine works at its version or a later one, and expected in
+images of these versions. So an image of an older version keeps its bytes, and is read as before.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ from beanpole.core.operations.policies import POLICIES_SINCE
 from beanpole.core.state import MachineState
 from beanpole.core.users import USERS_SINCE
 
-# Hosts of one chunk: a slice of a tenth of a millisecond.
+# Hosts of one chunk: a slice takes a tenth of a millisecond.
 CHUNK_HOSTS: Final = 1024
 # The machine version of qless.
 QLESS_SINCE: Final = 4
@@ -31,20 +31,20 @@ CHUNK_ALIASES: Final = 128
 
 
 def _nothing(_machine: MachineState) -> None:
-    """Most parts need no more than to be read."""
+    """The default of `Part.end`: no check of the whole part."""
 
 
 class Part(NamedTuple):
     """One part.
 
     Attributes:
-        since: the machine version that brought it.
-        write: gives the values of its chunks. It is called when the image begins; what it returns
-            is taken later, between entries, and must stay as it is.
-        read: puts the value of one chunk into a machine that has all but its jobs; arrays are
-            tuples. What it cannot read it raises as Damaged, ValueError, TypeError, KeyError or
+        since: the machine version that introduced it.
+        write: returns the values of its chunks. It is called when the image begins; the iterable is
+            consumed later, between entries, and must yield the state at the time of the call.
+        read: loads the value of one chunk into a machine that has everything but its jobs; arrays
+            are tuples. For an invalid value, it raises Damaged, ValueError, TypeError, KeyError or
             IndexError.
-        end: sees to it that all of it together could be; it raises the same.
+        end: checks the consistency of the whole part; it raises the same exceptions.
     """
 
     since: int
@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 
 def _totals(machine: MachineState) -> list[Any]:
-    """Of each space but beanstalk's, in the order of their numbers; those are in the head."""
+    """Return the totals of each space but beanstalk's (which are in the head), by number."""
     queue = machine.queue
     fields = 4 if machine.version >= EXTENDED_SINCE else 3
     return [
@@ -82,13 +82,13 @@ def _set_totals(machine: MachineState, value: Any) -> None:
 
 
 def _hosts(machine: MachineState) -> Iterable[Any]:
-    """The names of all hosts so far, in the order of their numbers."""
+    """Return the chunks of the names of all hosts, in the order of their numbers."""
     names = machine.hosts.names
     return _slices(names, len(names) + 1)
 
 
 def _slices(names: dict[int, bytes], end: int) -> Iterator[list[bytes]]:
-    """The names from 1 on, before `end`; later ones may come meanwhile."""
+    """Yield chunks of the names from 1 to before `end`; names may be added meanwhile."""
     for first in range(1, end, CHUNK_HOSTS):
         yield [names[number] for number in range(first, min(first + CHUNK_HOSTS, end))]
 
@@ -104,7 +104,7 @@ def _add_hosts(machine: MachineState, value: Any) -> None:
 
 
 def _aliases(machine: MachineState) -> Iterable[Any]:
-    """All aliases, in the order of their names."""
+    """Return the chunks of all aliases, in the order of their names."""
     found = sorted(machine.queue.aliases.queues.items())
     return [found[first : first + CHUNK_ALIASES] for first in range(0, len(found), CHUNK_ALIASES)]
 
@@ -128,11 +128,11 @@ def _add_aliases(machine: MachineState, value: Any) -> None:
 
 
 def _qless(machine: MachineState) -> QlessCopy:
-    """What qless knows; it is copied on the way, and to be closed."""
+    """Return a copy in progress of qless's tables, which must be closed."""
     return QlessCopy(machine.qless)
 
 
-# By the kind of its chunks, in the order in which they stand.
+# By the kind of their chunks, in the order in the image.
 PARTS: Final[dict[str, Part]] = {
     "spaces": Part(SPACES_SINCE, _totals, _set_totals),
     "hosts": Part(HOSTS_SINCE, _hosts, _add_hosts),
@@ -144,5 +144,5 @@ PARTS: Final[dict[str, Part]] = {
 
 
 def of_version(version: int) -> list[tuple[str, Part]]:
-    """The parts that an image of a version has, in order."""
+    """Return the parts of an image of a version, in order."""
     return [(kind, part) for kind, part in PARTS.items() if part.since <= version]

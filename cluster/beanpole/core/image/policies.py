@@ -1,7 +1,7 @@
-"""The part of an image that holds policies, notes, unique puts and rates; how it is written, read.
+"""The part of an image with policies, notes, unique puts and rates: writing, reading, validation.
 
-Belongs here: the chunks of that part, and the checks of what they say. Where the part stands is in
-`core.image.parts`; what its values mean, in `core.jobs.policies` and `core.jobs.rates`.
+The place of the part in an image is in `core.image.parts`; the meaning of its values is in
+`core.jobs.policies` and `core.jobs.rates`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,13 +23,13 @@ from beanpole.core.keys import Keys
 from beanpole.core.operations.policies import fits, space_of
 from beanpole.core.state import MachineState
 
-# Chunks begin with one of these.
+# The first item of a chunk is one of these.
 POLICY: Final = "policy"
 NOTES: Final = "notes"
 RATES: Final = "rates"
-GENERATIONS: Final = "generations"  # when the two began whose equal puts follow
+GENERATIONS: Final = "generations"  # the start times of both generations of equal puts
 EQUALS: Final = "equals"
-# Of one chunk: slices of a millisecond at most.
+# Items of one chunk: slices take a millisecond at most.
 CHUNK_NOTES: Final = 512
 CHUNK_RATES: Final = 512
 CHUNK_EQUALS: Final = 4096
@@ -38,7 +38,7 @@ _Slice = tuple[int, dict[bytes, int], int, int]
 
 
 def write(machine: MachineState) -> Iterable[Any]:
-    """All policies, in the order of their patterns, then what queues and jobs have by them."""
+    """Return the chunks: policies in the order of their patterns, then notes, rates, equal puts."""
     queue = machine.queue
     policies = queue.policies
     rows = [[POLICY, [pattern, *policy]] for pattern, policy in sorted(policies.rows.items())]
@@ -50,7 +50,10 @@ def write(machine: MachineState) -> Iterable[Any]:
 
 
 def _slices(equals: Keys) -> tuple[list[int], list[_Slice]]:
-    """Shards only grow, so the first of each, up to its size now, are those of this moment."""
+    """Return the start times of both generations, and slices of shards up to their present sizes.
+
+    Shards only grow, so these slices stay as they are now.
+    """
     generations = (equals.older, equals.younger)
     slices = [
         (age, shard, start, min(start + CHUNK_EQUALS, len(shard)))
@@ -83,7 +86,7 @@ def _chunks(
 
 
 def read(machine: MachineState, value: Any) -> None:
-    """Put one chunk into a machine."""
+    """Load one chunk into a machine."""
     kind, rows = value
     if kind == POLICY:
         _add_policy(machine, *rows)
@@ -106,7 +109,7 @@ def read(machine: MachineState, value: Any) -> None:
 
 
 def end(machine: MachineState) -> None:
-    """See to it that each queue that has given out jobs by a rate has that rate."""
+    """Check that the rate of each bucket is that of its queue's policy."""
     queue = machine.queue
     for name, bucket in queue.rates.buckets.items():
         policy = queue.policies.of(name)

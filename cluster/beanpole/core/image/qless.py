@@ -1,10 +1,10 @@
 """qless's part of an image: its records, and their copy while the machine goes on.
 
-Belongs here: the copy. What a machine is made of the records is in `core.image.qless_loading`; how
-an image is cut into chunks beside that, in `core.image.image`. The value of a chunk is a word and
-records of its kind, in the order of `_chunks`; those of a job that is too large for a chunk go on
-in chunks with the name of a field. What follows from jobs stands nowhere: sets, leases, groups,
-tags, locks of throttles, sizes.
+This module writes the part. It is loaded in `core.image.qless_loading`; the other chunks of an
+image are in `core.image.image`. The value of a chunk is a word and records of its kind, in the
+order of `_chunks`. The fields of a job that is too large for a chunk continue in chunks with the
+name of the field. Data that can be derived from jobs is omitted: sets, leases, groups, tags, locks
+of throttles, sizes.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from beanpole.core.qless.job import QlessJob, Recurring
 from beanpole.core.qless.store import shard_of
 from beanpole.core.qless.tables import Day, Keeper, QlessQueue, Tables, Throttle, Times
 
-# Records of one chunk: a slice of half a millisecond.
+# Records of one chunk: a slice takes half a millisecond.
 CHUNK_RECORDS: Final = 128
-# ... of those that are small: an option, a worker, a tracked jid.
+# Small records of one chunk: options, workers, tracked jids.
 CHUNK_SMALL: Final = 1024
-# Shards of numbers of one chunk, for few jobs among many numbers.
+# Shards of numbers of one chunk, in case of few jobs among many numbers.
 CHUNK_SHARDS: Final = 256
-# A chunk also ends here. The last record of it is smaller than 4 MiB, because what may be long in a
-# job is cut into pieces.
+# A chunk also ends after this size. Its last record is smaller than 4 MiB, because the long fields
+# of a job are split into pieces.
 CHUNK_BYTES: Final = 256 * 1024
 
 # The words of chunks.
@@ -39,7 +39,7 @@ TAGS: Final = "tags"
 DEPENDENCIES: Final = "dependencies"
 DEPENDENTS: Final = "dependents"
 HISTORY: Final = "history"
-# Behind all: how many jobs there are.
+# The last chunk: the number of jobs.
 COUNT: Final = "count"
 LONG_FIELDS: Final = (TAGS, DEPENDENCIES, DEPENDENTS, HISTORY)
 
@@ -52,7 +52,7 @@ Record = tuple[Any, ...]
 
 
 def of_job(job: QlessJob) -> Record:
-    """Return the record of a job; only of one that counts for a user it has the user's name."""
+    """Return the record of a job; it has a user's name only if the job counts for that user."""
     return (
         job.id,
         job.jid,
@@ -87,7 +87,7 @@ def of_job(job: QlessJob) -> Record:
 
 
 def of_queue(queue: QlessQueue) -> Record:
-    """Return the record of a queue beside its jobs."""
+    """Return the record of a queue without its jobs."""
     days = [_of_day(begin, day) for begin, day in sorted(queue.days.items())]
     return queue.name, queue.number, queue.known_at, queue.paused, days
 
@@ -101,12 +101,12 @@ def _of_times(times: Times) -> Record:
 
 
 def of_throttle(throttle: Throttle) -> Record:
-    """Return the record of a throttle beside its jobs."""
+    """Return the record of a throttle without its jobs."""
     return throttle.name, throttle.is_set, throttle.maximum, throttle.expires_us
 
 
 def of_recurring(template: Recurring) -> Record:
-    """Return the record of a template; the name of a user is as in that of a job."""
+    """Return the record of a template; it has a user's name if it counts for that user."""
     return (
         template.jid,
         template.klass,
@@ -125,9 +125,9 @@ def of_recurring(template: Recurring) -> Record:
 
 
 class QlessCopy(Keeper):
-    """A consistent copy in progress: it gives the values of chunks until there is none.
+    """A consistent copy in progress: an iterator over the values of chunks.
 
-    Queues, templates and throttles that were there when it began are told apart by their serial
+    Queues, templates and throttles that existed when the copy began are recognized by their serial
     numbers, jobs by their numbers.
     """
 
@@ -142,7 +142,7 @@ class QlessCopy(Keeper):
         self._workers = t.workers.copied()
         self._tracked = t.tracked.copied()
         self._totals = [t.failures_total, t.jobs_total, t.locks_lost_total]
-        # Whatever comes next is at the end of these lists, which are freed on the way.
+        # The next item is at the end of these lists, which are consumed on the way.
         self._queues = list(reversed(t.queues.values()))
         self._throttles = list(reversed(t.throttles.values()))
         self._recurring = list(reversed(t.recurring.values()))
@@ -157,10 +157,10 @@ class QlessCopy(Keeper):
         self._values = self._chunks()
         t.images = (*t.images, self)
 
-    # --- what is about to change ----------------------------------------------------------------
+    # --- copy on write --------------------------------------------------------------------------
 
     def keep_job(self, job: QlessJob) -> None:
-        """Keep a job as it is."""
+        """Record a job as it is."""
         number = job.id
         if self._done_id < number <= self._last_id:
             kept = self._kept_jobs.setdefault(shard_of(number), {})
@@ -168,17 +168,17 @@ class QlessCopy(Keeper):
                 kept[number] = (of_job(job), job.size)
 
     def keep_queue(self, queue: QlessQueue) -> None:
-        """Keep what a queue is beside its jobs."""
+        """Record a queue as it is, without its jobs."""
         if self._is_due(queue.serial):
             self._kept[queue.serial] = of_queue(queue)
 
     def keep_recurring(self, template: Recurring) -> None:
-        """Keep a template as it is."""
+        """Record a template as it is."""
         if self._is_due(template.serial):
             self._kept[template.serial] = of_recurring(template)
 
     def keep_throttle(self, throttle: Throttle) -> None:
-        """Keep the bound of a throttle as it is."""
+        """Record the bound of a throttle as it is."""
         if self._is_due(throttle.serial):
             self._kept[throttle.serial] = of_throttle(throttle)
 
@@ -191,7 +191,7 @@ class QlessCopy(Keeper):
         return self._values
 
     def close(self) -> None:
-        """Stop following the tables. Closing twice does no harm."""
+        """Stop following the tables. Idempotent."""
         self._t.images = tuple([image for image in self._t.images if image is not self])
         self._kept.clear()
         self._kept_jobs.clear()
@@ -247,7 +247,7 @@ class QlessCopy(Keeper):
             yield [RECURRING, chunk]
 
     def _take(self, serial: int) -> Record | None:
-        """What was kept under a serial number; nothing more is from here on."""
+        """Return the record kept under a serial number, and keep none for it from now on."""
         self._done[serial] = None
         return self._kept.pop(serial, None)
 
@@ -275,13 +275,13 @@ class QlessCopy(Keeper):
             yield [JOBS, chunk]
 
     def _jobs(self) -> Iterator[tuple[Record | None, int]]:
-        """The records of all jobs and their sizes, in the order of numbers; None behind a shard."""
+        """Yield records of all jobs and their sizes, in the order of numbers; None ends a shard."""
         by_id = self._t.by_id
         shards = self._shards
         while shards:
             shard = shards.pop()
             numbers = by_id.numbers(shard)
-            if shard in self._kept_jobs:  # some of these may have gone
+            if shard in self._kept_jobs:  # some of these may have been removed from the tables
                 numbers = sorted({*numbers, *self._kept_jobs[shard]})
             for number in numbers:
                 if number > self._last_id:
@@ -300,7 +300,7 @@ class QlessCopy(Keeper):
 
 
 def _cut(word: str, records: list[Any]) -> Iterator[Any]:
-    """Chunks of small records, which are not changed any more."""
+    """Yield chunks of small records, which do not change any more."""
     start = size = 0
     for place, record in enumerate(records):
         size += sum([len(one) for one in record if type(one) is bytes])
@@ -312,7 +312,7 @@ def _cut(word: str, records: list[Any]) -> Iterator[Any]:
 
 
 def _in_pieces(record: Record, before: list[Record]) -> Iterator[Any]:
-    """Yield the collected jobs, and then a job that is too large for one chunk, in pieces."""
+    """Yield the collected jobs, then a job that is too large for one chunk, in pieces."""
     fields = record[-len(LONG_FIELDS) :]
     short = record[: -len(LONG_FIELDS)]
     yield [JOBS, [*before, (*short, *[[] for _ in fields])]]

@@ -1,6 +1,6 @@
-"""qless's tables from the records of an image; what cannot be is `Damaged`.
+"""Load qless's tables from the records of an image, with validation: invalid records are `Damaged`.
 
-Which records there are, and in which order, is in `core.image.qless`.
+The records, and their order, are in `core.image.qless`.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ from beanpole.errors import Damaged
 
 
 class _Float(Kind):
-    """A float that is not NaN; an infinity only where one is said to be possible."""
+    """A float that is not NaN, and infinite only if `infinite` is given."""
 
     def __init__(self, infinite: bool = False) -> None:
         self._infinite = infinite
@@ -45,14 +45,14 @@ class _Float(Kind):
 
 
 class _UserName(Kind):
-    """The name that a user may have."""
+    """A valid user name."""
 
     def refusal(self, value: Any) -> q.Result | None:
         """See `Kind`."""
         return None if type(value) is bytes and may_be_name(value) else BAD
 
 
-# Names that are made of others are longer than those: a throttle of a queue, a failure group.
+# Names may be composed of two others: the throttle of a queue, a failure group.
 _NAME: Final = Text(2 * q.NAME_MAX_BYTES, BAD)
 _NAMES: Final = Many(_NAME)
 _FLOAT: Final = _Float()
@@ -80,11 +80,11 @@ _JOB: Final = (
     _NAME,
 )
 _LONG: Final = (_TAGS, _NAMES, _NAMES, _HISTORY)
-# With the name of a user behind it if it counts for one, and without.
+# Without and with the name of the user for whom the row counts.
 _RECURRING_ROWS: Final = (Row(*_RECURRING), Row(*_RECURRING, _USER))
 _JOB_ROWS: Final = (Row(*_JOB, *_LONG), Row(*_JOB, _USER, *_LONG))
-# The sets that may hold a job of each state. A throttled job that was released stands in the work
-# set, and keeps its state until it is popped.
+# The sets that may hold a job of each state. A throttled job that was released is in the work set,
+# and keeps its state until it is popped.
 _PLACES: Final = {
     q.WAITING: (WORK,),
     q.RUNNING: (LOCKS,),
@@ -98,13 +98,13 @@ _PLACES: Final = {
 
 
 def read(machine: MachineState, value: Any) -> None:
-    """Put the records of one chunk, which are tuples, into the tables of a machine."""
+    """Load the records of one chunk, which are tuples, into the tables of a machine."""
     word, rows = value
     _READERS[word](machine, rows)
 
 
 def end(machine: MachineState) -> None:
-    """See to it that what stands on both sides of a dependency agrees."""
+    """Check that both sides of every dependency agree."""
     jobs = machine.qless.jobs
     dependencies = dependents = 0
     for job in jobs.values():
@@ -241,12 +241,12 @@ def _read_jobs(machine: MachineState, rows: Any) -> None:
 def _with_usage(
     machine: MachineState, kinds: tuple[Row, Row], row: Any
 ) -> tuple[tuple[Any, ...], Usage | None]:
-    """Return a record without its user, and what that user has; None if it counts for none.
+    """Return a record without its user, and the usage of that user; None if it has none.
 
     Args:
-        machine: whose users have what counts.
-        kinds: of the record without a user and with one, at the last place before long fields.
-        row: the record, which may be anything.
+        machine: the machine with the usages.
+        kinds: the kinds of the record without a user, and with one as the last of the short fields.
+        row: the record, not yet validated.
     """
     plain, owned = kinds
     if type(row) is not tuple or len(row) != len(owned.kinds):
@@ -258,7 +258,7 @@ def _with_usage(
 
 
 def _job(row: tuple[Any, ...]) -> QlessJob:
-    """A job with all but its long fields."""
+    """Return a job without its long fields."""
     job = QlessJob(row[0], row[1])
     (
         _,
@@ -291,7 +291,7 @@ def _job(row: tuple[Any, ...]) -> QlessJob:
 
 
 def _check(t: Tables, job: QlessJob) -> None:
-    """See to it that a job could be, beside what each of its fields may be."""
+    """Check that the fields of a job, each of which is valid, are consistent."""
     has_failed = job.state == q.FAILED
     if (
         job.place not in _PLACES[job.state]
@@ -315,7 +315,7 @@ def _are_throttles(t: Tables, names: Iterable[bytes]) -> bool:
 
 
 def _place(t: Tables, job: QlessJob) -> None:
-    """Let a job be found by all that leads to it, beside its tags."""
+    """Add a job to all indexes but that of tags."""
     place, job.place = job.place, NOWHERE
     score, job.score = job.score, 0.0
     t.place(job, place, score)
@@ -339,9 +339,9 @@ def _place(t: Tables, job: QlessJob) -> None:
 def _has_throttles(
     job: QlessJob, locked: tuple[bytes, ...], pending: tuple[tuple[bytes, float], ...]
 ) -> bool:
-    """Whether a job has exactly these locks and places.
+    """Whether a job has exactly these locks and places in lines.
 
-    It is a function of its own because mypyc narrows the types of the fields in `_place` to those
+    This is a function of its own because mypyc narrows the types of the fields in `_place` to those
     of the empty tuples that are assigned there.
     """
     return job.locked == locked and job.pending == pending
@@ -373,7 +373,7 @@ def _weigh(t: Tables, job: QlessJob) -> None:
 
 
 def _piece(kind: Kind, add: Callable[[Tables, QlessJob, Any], None]) -> Callable[..., None]:
-    """A reader of more of a field of the last job."""
+    """Return a reader of further items of a long field of the last job."""
 
     def read_piece(machine: MachineState, rows: Any) -> None:
         t = machine.qless

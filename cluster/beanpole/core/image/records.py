@@ -1,10 +1,10 @@
-"""The records of an image: which fields each has, in which order, and how it is made.
+"""The records of an image: their fields, the order of these, and their conversion.
 
 An image holds every record as an array, so the order of the fields below is the layout. Those of
-machine version 2 are fixed; version 3 has tubes with a space, and jobs with microseconds and an
-extension; version 4 has sessions with a host, tubes with limits, and extensions with clients (what
-came later and has records of its own is in `core.image.parts`). How records are cut into chunks is
-in `core.image.image`, and what a machine is made of them in `core.image.restore`.
+machine version 2 are fixed. Version 3 adds the space of a tube, and microseconds and an extension
+of jobs; version 4 adds the host of a session, the limits of a tube, and the clients of an extension
+(later additions with records of their own are in `core.image.parts`). Records are put into chunks
+in `core.image.image`, and loaded into a machine in `core.image.restore`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from beanpole.core.sessions import Origin, Session
 from beanpole.core.users import USERS_SINCE, may_be_name
 from beanpole.events import BEANSTALK
 
-# The machine version from which tubes have limits, and extensions what Gearman needs.
+# The machine version from which tubes have limits, and extensions the fields that Gearman needs.
 EXTENDED_SINCE: Final = 4
 
 # The attributes of the machine and of the queue in the head of an image, in this order. The totals
@@ -56,9 +56,9 @@ class Head(NamedTuple):
         queue_numbers: of the queue (QUEUE_NUMBERS).
         origins: an OriginRecord each.
         generations: a GenerationRecord each, the older one first.
-        tubes: how many follow.
-        sessions: how many follow.
-        key_chunks: how many follow.
+        tubes: the number of tubes that follow.
+        sessions: the number of sessions that follow.
+        key_chunks: the number of chunks of keys that follow.
     """
 
     numbers: list[Any]
@@ -107,8 +107,8 @@ class SessionRecord(NamedTuple):
     Attributes:
         used: the serial number of the tube that it uses; 0 for none.
         watched: the serial numbers of the tubes that it watches.
-        held: the ids of the jobs that it holds, in the order in which they were reserved; or how
-            many they are, if they stand in chunks of their own.
+        held: the ids of the jobs that it holds, in the order of reservation; or their number, if
+            they are in chunks of their own.
     """
 
     serial: int
@@ -118,7 +118,7 @@ class SessionRecord(NamedTuple):
     epoch: int
     state: int
     used: int
-    watched: list[Any]  # serial numbers; of tubes of other spaces, each with its alias
+    watched: list[Any]  # serial numbers; for tubes of other spaces, pairs with the alias
     held: Any
     request_granted: int
     secret: bytes
@@ -126,7 +126,7 @@ class SessionRecord(NamedTuple):
     detached_until_us: int
     protocol: int
     reason: int
-    # Since version 4: its number, whose it is, and the digest of a token.
+    # Since version 4: the number of the host, the name of the user, and the digest of the token.
     host: int = 0
     user: bytes = b""
     token: bytes = b""
@@ -135,11 +135,11 @@ class SessionRecord(NamedTuple):
 _SESSION_FIELDS_SINCE_4: Final = 3
 # The longest alias takes as much room as this many ids.
 _ALIAS_IDS: Final = 64
-# A plain tuple, because there may be millions: making and reading a named one takes longer.
+# A plain tuple, because there may be millions of jobs: named tuples take longer to make and read.
 JobRecord = tuple[Any, ...]
-JOB_BODY: Final = -1  # where its body stands
+JOB_BODY: Final = -1  # the index of the body
 _JOB_EXTENSION: Final = -2  # since version 3
-_JOB_USER: Final = -3  # since version 4, of jobs that count for a user, whose records are longer
+_JOB_USER: Final = -3  # since version 4, only in the longer records of jobs that count for a user
 _JOB_FIELDS: Final = 19
 
 
@@ -154,12 +154,12 @@ def of_generation(generation: Generation) -> GenerationRecord:
 
 
 def of_queue(queue: Queue) -> list[int]:
-    """Return the queue's numbers of the head."""
+    """Return the queue's numbers for the head."""
     return [getattr(_owner(queue, name), name) for name in QUEUE_NUMBERS]
 
 
 def set_queue(queue: Queue, numbers: list[Any]) -> None:
-    """Give a queue the numbers that `of_queue` returned."""
+    """Set the numbers of a queue that `of_queue` returned."""
     for name, value in zip(QUEUE_NUMBERS, numbers, strict=True):
         setattr(_owner(queue, name), name, value)
 
@@ -185,7 +185,7 @@ def of_tube(tube: Tube, version: int) -> tuple[Any, ...]:
 
 
 def tube_fields(version: int) -> int:
-    """Return how many fields the record of a tube has in an image of a version."""
+    """Return the number of fields of a tube's record in an image of a version."""
     fields = len(TubeRecord._fields)
     if version >= EXTENDED_SINCE:
         return fields
@@ -193,7 +193,7 @@ def tube_fields(version: int) -> int:
 
 
 def of_session(session: Session) -> SessionRecord:
-    """Return the record of a session, with all that it holds."""
+    """Return the record of a session, with the ids of all jobs that it holds."""
     return SessionRecord(
         session.serial,
         session.origin,
@@ -217,12 +217,12 @@ def of_session(session: Session) -> SessionRecord:
 
 
 def _watched(session: Session, name: bytes, tube: Tube) -> Any:
-    """A tube that a session watches; with the alias, by which the session may ignore it."""
+    """Return a watched tube's serial; with the alias, which IGNORE may name, if it has one."""
     return tube.serial if tube.space is session.space else [tube.serial, name]
 
 
 def watched_ids(record: SessionRecord) -> int:
-    """Return how many ids take as much room as the tubes that a session watches."""
+    """Return the size of a session's watched tubes, counted in ids."""
     ids = len(record.watched)
     for one in record.watched:
         if type(one) is not int:
@@ -231,17 +231,17 @@ def watched_ids(record: SessionRecord) -> int:
 
 
 def written(record: SessionRecord, version: int) -> tuple[Any, ...]:
-    """Return what an image of a version has of a session's record."""
+    """Return the fields of a session's record that an image of a version has."""
     return record if version >= HOSTS_SINCE else record[:-_SESSION_FIELDS_SINCE_4]
 
 
 def of_job(job: Job, version: int, user: bytes = b"") -> JobRecord:
-    """Return the record of a job in an image of a version; `job_of` takes it apart.
+    """Return the record of a job in an image of a version; `job_of` is the inverse.
 
     Args:
-        job: whatever its state.
-        version: of the image.
-        user: for whom the job counts (`core.jobs.quotas`), empty for none.
+        job: a job in any state.
+        version: the version of the image.
+        user: the user for whom the job counts (`core.jobs.quotas`), empty for none.
     """
     ext = job.ext
     record = (
@@ -274,7 +274,7 @@ def of_job(job: Job, version: int, user: bytes = b"") -> JobRecord:
 
 
 def size_of(record: JobRecord, version: int) -> int:
-    """Return how many bytes the strings of a job's record take, whatever they are."""
+    """Return the total size in bytes of the strings of a job's record."""
     size = len(record[JOB_BODY])
     if version >= SPACES_SINCE and record[_JOB_EXTENSION] is not None:
         size += sum(len(field) for field in record[_JOB_EXTENSION] if isinstance(field, bytes))
@@ -282,10 +282,10 @@ def size_of(record: JobRecord, version: int) -> int:
 
 
 def user_of(record: list[Any], version: int) -> bytes:
-    """Take the user out of a job's record, for whom it counts; empty for none.
+    """Remove and return the user for whom a job counts from its record; empty for none.
 
     Raises:
-        ValueError: there can be no such user.
+        ValueError: the user is invalid.
     """
     if version < USERS_SINCE or len(record) != _JOB_FIELDS + 1:
         return b""
@@ -305,11 +305,11 @@ def job_of(
     """Return the job of a record that `of_job` made, in no order yet.
 
     Args:
-        record: the fields, which may be anything.
-        version: of the image.
-        tubes: by their serial numbers.
-        sessions: by their serial numbers.
-        spaces: by their numbers.
+        record: the fields, not yet validated.
+        version: the version of the image.
+        tubes: tubes by serial number.
+        sessions: sessions by serial number.
+        spaces: spaces by number.
     """
     unit_us = 1
     if version < SPACES_SINCE:
@@ -357,7 +357,7 @@ def job_of(
 def of_extension(ext: Extension, version: int, space: Space) -> tuple[Any, ...]:
     """Return the record of an extension of a job in a queue of a space.
 
-    `extension_of` takes it apart.
+    `extension_of` is the inverse.
     """
     record = (
         ext.sequence,
@@ -383,9 +383,9 @@ def extension_of(
     sessions: dict[int, Session],
     spaces: dict[int, Space],
 ) -> Extension:
-    """Return the extension of a record that `of_extension` made; its fields may be anything.
+    """Return the extension of a record that `of_extension` made; its fields are not yet validated.
 
-    The sessions that are attached to the job know it from here on.
+    The job is added to the sessions that are attached to it.
     """
     if version < EXTENDED_SINCE:
         record += [b"", True, [], 0]

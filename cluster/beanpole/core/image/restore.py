@@ -1,6 +1,6 @@
-"""A machine from the chunks of an image, which may be anything: what cannot be is `Damaged`.
+"""Load a machine from the chunks of an image, with validation: an invalid image is `Damaged`.
 
-Which records an image holds is in `core.image.records`, and in which order, in `core.image.image`.
+The records of an image are in `core.image.records`, their order in `core.image.image`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,8 +35,8 @@ from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
 from beanpole.core.users import TOKEN_DIGEST_BYTES, may_be_name
 from beanpole.errors import Damaged, UnknownVersion
 
-# An image is written in the machine's active version. These are read: up to the newest that the
-# program knows, from the one that it began with. A release that drops an older one says so here.
+# An image is written in the machine's active version. The program reads images from this version up
+# to the newest that it knows. A release that drops support for older versions changes this.
 OLDEST_VERSION: Final = c.BASE_VERSION
 
 
@@ -44,7 +44,7 @@ def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
     """Build a machine from the chunks of an image.
 
     Args:
-        chunks: what `Image.next_chunk` gave.
+        chunks: the chunks that `Image.next_chunk` returned.
         knows: the newest machine version that the program knows.
 
     Raises:
@@ -79,7 +79,7 @@ def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
 
 
 def upgrade_words(needed: int, knows: int) -> str:
-    """The message of a node that meets a machine version which its program does not know."""
+    """Return the message of a node whose program does not know a required machine version."""
     return (
         f"this cluster's data need machine version {needed}, this program knows up to {knows}: "
         "upgrade beanpoled on this node to the release that the other nodes run, and start it again"
@@ -96,14 +96,14 @@ def _unpacked(chunks: Iterator[bytes]) -> Iterator[Any]:
 
 
 class _Loading:
-    """A machine in the making, and what its parts are called in the image."""
+    """A machine that is being loaded, and its objects by their numbers in the image."""
 
     def __init__(self, head: Head, version: int) -> None:
         self.machine = Machine()
         self.machine.activate(version)
-        self.tubes: dict[int, Tube] = {}  # by serial number, as below
+        self.tubes: dict[int, Tube] = {}  # by serial number, like sessions
         self.sessions: dict[int, Session] = {}
-        self._tokens: dict[bytes, bytes] = {}  # many sessions have one
+        self._tokens: dict[bytes, bytes] = {}  # interned: many sessions share a token
         fields = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
         for field, value in zip(fields, head.numbers + head.limits, strict=True):
             setattr(self.machine, field, value)
@@ -115,7 +115,7 @@ class _Loading:
             origin.alive = record.alive
 
     def load_tubes(self, head: Head, chunks: Iterator[bytes]) -> None:
-        """All tubes, and what the head says of the queue."""
+        """Load all tubes, and the queue's numbers from the head."""
         queue = self.machine.queue
         tubes_total = head.queue_numbers[QUEUE_NUMBERS.index("tubes_total")]
         last = 0
@@ -149,7 +149,7 @@ class _Loading:
         if len(queue.tubes) != len(self.tubes):
             raise Damaged(f"the image has {len(self.tubes)} tubes for {len(queue.tubes)} names")
         queue.tubes_named = [(tube.number, tube.name) for tube in self.tubes.values()]
-        # After the tubes, because those count themselves.
+        # After the tubes, because their creation counts.
         set_queue(queue, head.queue_numbers)
 
     def _tube_record(self, values: list[Any]) -> TubeRecord:
@@ -159,7 +159,7 @@ class _Loading:
         return record
 
     def load_sessions(self, head: Head, chunks: Iterator[bytes]) -> None:
-        """All sessions; what one holds that holds very many stands behind it."""
+        """Load all sessions; the jobs of a session that holds very many follow it in own chunks."""
         while len(self.sessions) < head.sessions:
             kind, records = _unpack(next(chunks, b""))
             if kind != "sessions" or not records:
@@ -202,7 +202,7 @@ class _Loading:
         if used is not None and used.space is not space and machine.version < EXTENDED_SINCE:
             raise Damaged(f"session {session.number} uses a tube of another space")
         machine.watches += len(record.watched)
-        # The jobs themselves are filled in when they are read; this fixes their order.
+        # The jobs themselves are filled in when they are loaded; this fixes their order.
         held: list[int] = [] if type(record.held) is int else record.held
         session.reserved = cast(dict[int, Job], dict.fromkeys(held))
         session.request_granted = record.request_granted
@@ -241,9 +241,9 @@ class _Loading:
         session.user, session.token = user, self._tokens.setdefault(token, token)
 
     def _watched(self, record: Any, space: Space) -> tuple[bytes, Tube]:
-        """A tube that a session of a space watches, and the name by which it does.
+        """Return the name and the tube of a record of a watched tube.
 
-        That is an alias, which the record has, where the tube is of another space.
+        Where the tube is of another space, the name is an alias, which the record contains.
         """
         if type(record) is int:
             tube = self.tubes[record]
@@ -258,14 +258,14 @@ class _Loading:
         return name, tube
 
     def check_hosts(self) -> None:
-        """The hosts of sessions are among those that the image has."""
+        """Check that the hosts of all sessions are in the image."""
         known = len(self.machine.hosts.names)
         for session in self.sessions.values():
             if not 0 <= session.host <= known:
                 raise Damaged(f"session {session.number} is of host {session.host} of {known}")
 
     def _attach(self, session: Session) -> None:
-        """It is where its commands find it, or its incarnation is dead and it is to be ended."""
+        """Attach a session to its origin, or add it to the lost ones if its incarnation is dead."""
         machine = self.machine
         origin = machine.origins[session.origin]
         if origin.alive and origin.incarnation == session.incarnation:
@@ -278,13 +278,13 @@ class _Loading:
 
 
 def _load_keys(machine: Machine, head: Head, chunks: Iterator[bytes]) -> None:
-    """The shards of both generations, in order; a large one in several chunks."""
+    """Load the shards of both generations, in order; a large shard has several chunks."""
     keys = machine.keys
     generations = (keys.older, keys.younger)
     last, size = (0, -1), 0
     for _ in range(head.key_chunks):
         kind, (age, place, items) = _unpack(next(chunks, b""))
-        # Only a full chunk has more of its shard behind it.
+        # Only a full chunk may be followed by another of the same shard.
         after = last <= (age, place) if size == KEYS_PER_CHUNK else last < (age, place)
         if kind != "keys" or not after:
             raise Damaged(f"keys {age}, {place} come after {last}")
@@ -306,7 +306,7 @@ def _load_keys(machine: Machine, head: Head, chunks: Iterator[bytes]) -> None:
 
 
 def _load_parts(machine: Machine, chunks: Iterator[bytes]) -> None:
-    """What came after the base version, as far as an image of this version has it."""
+    """Load the parts that an image of this version has beyond the base version."""
     for name, part in parts.of_version(machine.version):
         while True:
             kind, value = _unpack(next(chunks, b""), use_list=False)

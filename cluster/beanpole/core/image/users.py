@@ -1,6 +1,6 @@
-"""Users and rules in an image: how they are written, and read from what may be anything.
+"""The part of an image with users and rules: writing, and reading with validation.
 
-What they are is in `core.users`.
+The tables are in `core.users`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,14 +22,15 @@ from beanpole.core.users import (
 )
 from beanpole.events import PROTOCOL_NAMES
 
-# What a chunk of users begins with, and how many one has: half a megabyte of the longest patterns.
+# The first item of a chunk names its contents. A chunk of users is at most half a megabyte, with
+# the longest patterns.
 USERS: Final = "users"
 RULES: Final = "rules"
 CHUNK_USERS: Final = 16
 
 
 def write(machine: MachineState) -> Iterable[Any]:
-    """All users, in the order of their names, then the rules."""
+    """Return the chunks of all users, in the order of their names, then of the rules."""
     users = machine.users
     return _listed(sorted(users.rows.items()), users.rules)
 
@@ -50,7 +51,7 @@ def _row(name: bytes, user: User) -> list[Any]:
 
 
 def read(machine: MachineState, value: Any) -> None:
-    """Take one chunk of them."""
+    """Load one chunk of users or rules into a machine."""
     users = machine.users
     kind, rows = value
     if kind == RULES:
@@ -83,7 +84,7 @@ def _is_known(machine: MachineState, rule: Rule) -> bool:
 
 
 def end(machine: MachineState) -> None:
-    """See to it that every token has one owner."""
+    """Check that every token is valid and has one owner."""
     tokens: set[bytes] = set()
     for user in machine.users.rows.values():
         for token in user.tokens:

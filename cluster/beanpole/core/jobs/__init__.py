@@ -1,1 +1,1 @@
-"""Jobs, queues and their order. No sessions' rights, no entries of the log."""
+"""Jobs, queues and their order. Neither permissions of sessions nor entries of the log."""

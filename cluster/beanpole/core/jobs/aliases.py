@@ -1,20 +1,20 @@
-"""Aliases: a second name by which another space knows a queue, so that two names are one queue.
+"""Aliases: second names of queues, in other spaces, so that two names denote one queue.
 
-Belongs here: the two directions of the table. Who may set an alias is decided in
-`core.operations.queues`; where names are resolved, in `core.operations.checks`.
+This module holds the table in both directions. Permission to set an alias is decided in
+`core.operations.queues`; names are resolved in `core.operations.checks`.
 """
 
 from typing import Final
 
-# Every listing of queues goes through the aliases, and every image holds them.
+# Every listing of queues iterates over the aliases, and every image holds them.
 ALIASES_MAX: Final = 1024
 
 
 class Aliases:
-    """All aliases; a queue has one at most in each space but its own. Names have their prefixes.
+    """All aliases; a queue has at most one in each space but its own. Names include prefixes.
 
     Attributes:
-        queues: the queues by their aliases. Empty in most clusters, which is asked first.
+        queues: queues by their aliases. It is empty in most clusters, so callers test it first.
     """
 
     def __init__(self) -> None:
@@ -22,11 +22,11 @@ class Aliases:
         self._names: dict[bytes, dict[int, bytes]] = {}
 
     def queue_of(self, name: bytes) -> bytes:
-        """Return the name of the queue that is meant by a name, which may be its own."""
+        """Return the queue that a name denotes: the target of an alias, or the name itself."""
         return self.queues.get(name, name)
 
     def name_of(self, queue: bytes, space: int) -> bytes | None:
-        """Return the alias of a queue in the space of this number; None if there is none."""
+        """Return the alias of a queue in the space with this number; None if there is none."""
         names = self._names.get(queue)
         return None if names is None else names.get(space)
 
@@ -36,12 +36,12 @@ class Aliases:
         return [] if names is None else list(names.values())
 
     def add(self, alias: bytes, space: int, queue: bytes) -> None:
-        """Add an alias of the space of this number."""
+        """Add an alias in the space with this number."""
         self.queues[alias] = queue
         self._names.setdefault(queue, {})[space] = alias
 
     def remove(self, alias: bytes, space: int) -> None:
-        """Remove an alias that there is."""
+        """Remove an existing alias."""
         queue = self.queues.pop(alias)
         names = self._names[queue]
         del names[space]

@@ -1,7 +1,7 @@
-"""What becomes of a job of beanstalk that has come back too often: it is buried, or moves.
+"""Dead-lettering of beanstalk jobs: a job that has used up its attempts is buried or moved.
 
-Belongs here: the step that a policy takes in place of the one that makes the job ready again. The
-policies are in `core.jobs.policies`; jobs of other protocols have bounds of their own.
+This module holds the step that a policy takes instead of making a job ready again. The policies
+are in `core.jobs.policies`; jobs of other protocols have bounds of their own.
 """
 
 from beanpole import events as e
@@ -13,18 +13,18 @@ from beanpole.core.jobs.transitions import TUBE as TUBE_CHANGED
 
 
 class Attempts(States):
-    """All jobs, and what policies do to them. `Queue` is the only subclass."""
+    """All jobs, with the bounds that policies set on attempts. `Queue` is the only subclass."""
 
     def ends_attempts(self, job: Job, holder: Holder | None, reason: int) -> bool:
-        """Take a job that was reserved, and is in no order, out of its queue if it has to go.
+        """Bury or move a job that was reserved, and is in no order, if its attempts are used up.
 
         Args:
-            job: its counters have this attempt already.
-            holder: who held it; None if nobody did.
+            job: its counters include this attempt.
+            holder: the session that held it; None if none did.
             reason: how the reservation ended (`events`).
 
         Returns:
-            Whether a policy has done so; if not, the job comes back as ever.
+            Whether a policy has done so; if not, the caller makes the job ready as usual.
         """
         policies = self.policies
         tube = job.tube
@@ -38,14 +38,15 @@ class Attempts(States):
         policies.note(job.id, Note(reason, tube.name, job.reserves))
         job.delay_us = 0
         dead = policy.dead
-        # A name that became an alias is one of another protocol's queue, where the job cannot go.
+        # If the name has become an alias, its queue is of another protocol, where the job cannot
+        # go.
         if not dead or dead == tube.name or dead in self.aliases.queues:
             buries = job.buries
             self.make_buried(job)
-            job.buries = buries  # no worker has buried it
+            job.buries = buries  # this counts only burials by workers
             self.emit(e.BURIED, RESERVED, job, holder, e.ATTEMPTS)
             return True
-        # There are at most as many of these queues as policies, so `tubes_max` is not asked.
+        # There are at most as many of these queues as policies, so `tubes_max` is not checked.
         self.come_into(job, RESERVED, self.tube(dead), holder, e.ATTEMPTS)
         self.make_ready(job)
         self.emit(e.MOVED, e.MOVING, job, holder, e.ATTEMPTS)
@@ -55,7 +56,7 @@ class Attempts(States):
     def come_into(
         self, job: Job, before: int, tube: Tube, holder: Holder | None, reason: int
     ) -> None:
-        """Let a job that is in no order leave its queue, and be of another one; `before` it was."""
+        """Transfer a job that is in no order to another queue; `before` is its previous state."""
         job.state = e.MOVING
         self.emit(e.MOVED, before, job, holder, reason)
         size = len(job.body)

@@ -1,6 +1,6 @@
-"""Notices before jobs, tubes and holders change, for a copy that is made meanwhile.
+"""Notifications before jobs, tubes and holders change, for a copy in progress.
 
-Here is only what the queue must call, and when. Which copy that is stands in `core.image`.
+This is only the interface that the queue calls. The copy is implemented in `core.image`.
 """
 
 from abc import ABC, abstractmethod
@@ -9,16 +9,16 @@ from beanpole.core.jobs.job import Holder, Job, Tube
 
 
 class CopyOnWrite(ABC):
-    """A copy of the state in progress: whatever is about to change is given to it first."""
+    """A copy of the state in progress, notified of every object before it changes."""
 
     @abstractmethod
     def keep(self, job: Job) -> None:
-        """Keep a job as it is, because it is about to change, and so is its holder."""
+        """Record a job as it is, because the job and its holder are about to change."""
 
     @abstractmethod
     def keep_tube(self, tube: Tube) -> None:
-        """Keep a tube as it is."""
+        """Record a tube as it is."""
 
     @abstractmethod
     def keep_holder(self, holder: Holder) -> None:
-        """Keep a holder as it is."""
+        """Record a holder as it is."""

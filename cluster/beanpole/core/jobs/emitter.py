@@ -1,6 +1,7 @@
 """Events: a record of each transition, for the node to take out.
 
-What a record holds is in `beanpole.events`; that each transition emits one is `core.jobs.queue`'s.
+The layout of a record is in `beanpole.events`; the transitions that emit them are in
+`core.jobs.queue`.
 """
 
 from typing import Final
@@ -14,24 +15,24 @@ _ROUND_UP: Final[int] = SECOND_US - 1
 
 
 def seconds(time_us: int) -> int:
-    """A time in whole seconds, rounded up: the unit of events and of the beanstalk protocol."""
+    """Return a time in whole seconds, rounded up: the unit of events and of beanstalk."""
     return (time_us + _ROUND_UP) // SECOND_US
 
 
 class Emitter:
-    """The events so far. `Tubes`, and so `Queue`, are made of it.
+    """The events that the node has not yet taken out. The base class of `Tubes`, and so of `Queue`.
 
     Attributes:
         now_us: cluster time.
         events: the records.
-        events_total: how many there ever were, kept or not.
-        events_kept: whether the node wants them, and the names of new tubes.
+        events_total: the number of events ever, kept or not.
+        events_kept: whether the node keeps events, and the names of new tubes.
         externals: the external ids of jobs that have one, for the node to take out with `events`:
             (offset of the event, number of the id's space, id). A record has no room for them.
-        details: of events of protocols with named workers and a clock of their clients, in the
-            same way: (offset, name of the worker that has or had the job, reason in the words of a
-            client, time of the client's clock in microseconds since 1970). None where there is no
-            worker, or no such reason.
+        details: further fields of events of protocols in which workers have names and clients send
+            their time, taken out in the same way: (offset, name of the worker that has or had the
+            job, reason as given by the client, time of the client's clock in microseconds since
+            1970). The name and the reason are None where there is none.
     """
 
     def __init__(self) -> None:
@@ -48,11 +49,11 @@ class Emitter:
         """Append the event of a transition that is complete.
 
         Args:
-            kind: what happened (`events`).
-            before: the state that the job had.
-            job: the job as it is now.
-            session: the one that did it, or lost it; None if none.
-            reason: why, where the kind does not say it (`events`).
+            kind: the kind of the event (`events`).
+            before: the previous state of the job.
+            job: the job after the transition.
+            session: the session that caused it, or that lost the job; None if none.
+            reason: the cause, where the kind does not imply it (`events`).
         """
         self.events_total += 1
         if not self.events_kept:
@@ -72,7 +73,7 @@ class Emitter:
             job.tube.number,
             job.id,
             job.rank | seconds(job.delay_us) << 32 if job.delay_us else job.rank,
-            # The same of the TTR, in place: each call in here is paid with every transition.
+            # `seconds(ttr_us)`, inlined: a call here would cost time in every transition.
             (job.ttr_us + _ROUND_UP) // SECOND_US | len(job.body) << 32,
             incarnation,
             number,

@@ -1,8 +1,8 @@
-"""The fields that only the jobs of some protocols have: one optional object of a job.
+"""The optional object of a job with the fields that only some protocols need.
 
-Belongs here: the fields, and what they take. When they change is in `core.jobs.queue`, which
-session may ask for it in `core.operations.extended`. A job of the beanstalk protocol has none, so
-that it pays with one empty slot and one test in each transition.
+This module holds the fields and their size. The transitions that change them are in
+`core.jobs.queue`, the permission to do so in `core.operations.extended`. A job of the beanstalk
+protocol has no extension: it pays only one empty slot, and one test in each transition.
 """
 
 from typing import Final
@@ -10,30 +10,31 @@ from typing import Final
 from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.spaces import Space
 
-# Beside its strings: the object, its numbers, and its places among TTLs and external ids. Measured
-# as the growth of the process with 200,000 jobs: 65 bytes without either, 217 beside an external
-# id; a job that moved to the end of its rank has a place in one more dict.
+# Without its strings: the object, its numbers, and its entries among TTLs and external ids.
+# Measured as the growth of the process with 200,000 jobs: 65 bytes without these entries, 217 with
+# an external id; a job that moved to the end of its rank has an entry in one more dict.
 EXTENSION_BYTES: Final = 384
-# A session that is attached to a job: a place in the job's dict, which takes 232 bytes with the
-# first, and one in the session's order.
+# A session that is attached to a job: an entry in the job's dict, which takes 232 bytes with the
+# first entry, and one in the session's order.
 ATTACHMENT_BYTES: Final = 288
-# No job has a client, as a rule: they share this, which is never changed.
+# Most jobs have no client: they share this dict, which is never changed.
 _NOBODY: Final[dict[int, Order]] = {}
 
 
 class Extension:
     """The rare fields of a job. Times are cluster time in microseconds.
 
-    `home` is the space whose session made the job, and in which its `external_id` leads to it; its
-    queue is of another one if that has an alias there. `sequence` is the job's place among those of
-    its rank: its id, or a later number of the same counter. `external_id` is how its protocol calls
-    it, empty for none. `expires_us` is when it is forgotten whatever its state, 0 for never.
-    `attempts_max` and `failures_max` are bounds of its reservations and of its failures, 0 for
-    none. `result` is what the job ended with. `extra` is what only its protocol reads.
+    `home` is the space whose session created the job, and in which its `external_id` is found; the
+    job's queue is of another space if that queue has an alias in `home`. `sequence` orders the job
+    among those of its rank: its id, or a later number of the same counter. `external_id` is its id
+    in its protocol, empty for none. `expires_us` is the end of its TTL, at which it is deleted in
+    any state, 0 for never. `attempts_max` and `failures_max` bound its reservations and its
+    failures, 0 for no bound. `result` is set when the job ends. `extra` is opaque to all but its
+    protocol.
 
-    `clients` has the sessions that are attached to the job, by their serials, each with the ids of
-    all jobs that it is attached to. If the job is not one in `background`, it lives only as long as
-    it has a client.
+    `clients` maps the serials of the sessions that are attached to the job to the ids of all jobs
+    that the session is attached to. A job that is not in `background` lives only as long as it has
+    a client.
     """
 
     __slots__ = (
@@ -74,7 +75,7 @@ class Extension:
         self.clients: dict[int, Order] = _NOBODY
 
     def memory_bytes(self) -> int:
-        """Return what it takes, for the limit of the cluster's bytes."""
+        """Return the memory of the extension, for the cluster's limit of bytes."""
         return (
             EXTENSION_BYTES
             + len(self.external_id)
@@ -91,7 +92,7 @@ class Extension:
         self.clients[serial] = attached
 
     def detach_all(self, job_id: int) -> int:
-        """Leave the job of this id without clients; returns how many it had."""
+        """Remove all clients of the job with this id; returns how many it had."""
         clients, self.clients = self.clients, _NOBODY
         for attached in clients.values():
             attached.remove(job_id)

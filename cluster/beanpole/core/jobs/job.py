@@ -1,7 +1,8 @@
-"""The records of a job, of the tube that it is in, and of what holds it. They know each other.
+"""The records of a job, of its tube and of its holder, which refer to each other.
 
-A tube keeps order and counts only. How jobs move between states, and what else that touches
-(timers, totals), is in `core.jobs.queue`; what else a session is, in `core.sessions`.
+A tube keeps only the order and the counts of its jobs. Transitions between states, and their other
+effects (timers, totals), are in `core.jobs.queue`; the other fields of a session are in
+`core.sessions`.
 """
 
 from collections import OrderedDict
@@ -17,7 +18,7 @@ READY: Final = 1
 RESERVED: Final = 2
 DELAYED: Final = 3
 BURIED: Final = 4
-# Since machine version 3, of jobs with a TTL: they keep their result until it ends.
+# Since machine version 3, of jobs with a TTL: they keep their result until the TTL ends.
 DONE: Final = 5
 FAILED: Final = 6
 GONE: Final = 0
@@ -37,22 +38,22 @@ STATE_NAMES: Final = {
 ID_BITS: Final = 56
 ID_MASK: Final = (1 << ID_BITS) - 1
 
-# Why a tube is no source of jobs: a bit for each.
+# The reasons for which a tube is closed, one bit each.
 PAUSED: Final = 1
 RATE_SPENT: Final = 2
 
-# The limits of a queue: of jobs with a rank before the middle of the scale, in it, and behind it.
+# The limits of a queue: of jobs with a rank before, at and after the middle of the scale.
 NO_LIMITS: Final = (0, 0, 0)
 
 
 class Holder:
-    """What may hold jobs. Events name it by its protocol, its origin and its number there.
+    """A holder of jobs. Events identify it by its protocol, its origin and its number there.
 
-    `host` is the number of the client's host (`core.hosts`), 0 if it is not known; `place` is the
-    origin and the host as records of events have them. `serial` is its own for as long as it lives.
-    `reserved` has its jobs by their ids, in the order in which they were reserved. `attached` has
-    the ids of the jobs of which it is a client: it wants to hear of their ends. If it is `leased`,
-    a job that it reserves belongs to it, whatever the queue; if not, to nobody.
+    `host` is the number of the client's host (`core.hosts`), 0 if unknown; `place` is the origin
+    and the host as encoded in event records. `serial` identifies the holder for all its life.
+    `reserved` maps ids to its reserved jobs, in the order of reservation. `attached` has the ids of
+    the jobs of which it is a client, and of whose ends it is notified. If it is `leased`, it holds
+    the jobs that it reserves, in any queue; if not, these jobs have no holder.
     """
 
     __slots__ = (
@@ -83,28 +84,28 @@ class Holder:
         self.leased = True
 
     def move(self, origin: int, incarnation: int, number: int, host: int) -> None:
-        """Give it another number, at an origin and with a host."""
+        """Set the origin, the incarnation, the number and the host."""
         self.origin = origin
         self.incarnation = incarnation
         self.number = number
         self.host = host
-        # Here and not with each event, which would make each transition 2 % dearer.
+        # Computed here and not for each event, where it would cost 2 % of each transition.
         self.place = origin | host << 8
 
 
 class Job:
     """One job. Times are cluster time in microseconds.
 
-    `rank` is its priority in the beanstalk protocol: lower is sooner. `ttr_us` is 0 if a
-    reservation has no end. `due_us` is the end of the delay or of the TTR, 0 when the job has
-    neither; also when a policy deletes it. `order` is the place among the buried jobs; of a
-    reserved job it is when its TTR began; of a delayed one that a policy deletes at `due_us`, it is
-    the end of its delay, negative.
+    `rank` is its priority in the beanstalk protocol: lower is sooner. `ttr_us` is 0 if reservations
+    do not time out. `due_us` is the end of the delay or of the TTR, or the time at which a policy
+    deletes the job, 0 for none. `order` is the position among the buried jobs; of a reserved job,
+    the time at which its TTR began; of a delayed job that a policy deletes at `due_us`, the end of
+    its delay, negated.
     `holder` is the session that reserved it; None also if that session has no leases. `ready_us`
-    and `reserved_us` are when it last became ready and was last reserved, NO_TIME if never; a touch
-    moves neither. `ext` is what few jobs have.
+    and `reserved_us` are the times at which it last became ready and was last reserved, NO_TIME if
+    never; a touch changes neither. `ext` is the extension, which few jobs have.
 
-    An instance fills its size class of the allocator: one more slot costs 16 bytes a job.
+    An instance fills its size class of the allocator: one more slot costs 16 bytes per job.
     """
 
     __slots__ = (
@@ -163,14 +164,15 @@ class Job:
 class Tube:
     """A named queue: its ready, delayed and buried jobs in order, and its counters.
 
-    `users` and `watchers` count sessions; `waiting` lines are the leader's.
+    `users` and `watchers` count sessions; the lines of waiting clients are the leader's.
 
-    `serial` counts the tubes that there were: one that vanished and came again has another. What
-    events have room for is `number`. No tube is as old as four billion tubes.
-    `closed` is 0 for a tube that may give out jobs, else why not (PAUSED, RATE_SPENT).
-    `body_bytes` is of all its jobs.
-    `finished_count` is of the jobs that are done or failed. `limits` are how many jobs it may have
-    for one more to be submitted with a rank above, in and below the middle, 0 for no limit.
+    `serial` numbers all tubes ever created: a tube that is dropped and created again gets another.
+    `number` is its low 32 bits, as events have room for; no tube lives while four billion others
+    are created.
+    `closed` is 0 for a tube that may give out jobs, else the reasons (PAUSED, RATE_SPENT).
+    `body_bytes` is the total of all its jobs.
+    `finished_count` counts the jobs that are done or failed. `limits` bound the number of its jobs
+    when another is submitted with a rank before, at and after the middle, 0 for no limit.
     """
 
     __slots__ = (
@@ -213,7 +215,7 @@ class Tube:
         self.delayed_count = 0
         self.finished_count = 0
         self.limits = NO_LIMITS
-        # A linked order: taking from the front of a plain dict is O(n) after many removals.
+        # A linked list: removing the first item of a plain dict is O(n) after many removals.
         self.buried: OrderedDict[int, Job] = OrderedDict()
         self.jobs_total = 0
         self.users = 0
@@ -224,11 +226,11 @@ class Tube:
         self.paused_until_us = 0
 
     def is_idle(self) -> bool:
-        """Whether nothing refers to the tube any more, so that it vanishes."""
+        """Whether nothing refers to the tube any more, so that it is to be dropped."""
         return not (self.space.sticky or self.is_used())
 
     def is_used(self) -> bool:
-        """Whether a job is there, or a session names it."""
+        """Whether the tube has a job, or a session uses or watches it."""
         return bool(
             self.users
             or self.watchers
@@ -240,7 +242,7 @@ class Tube:
         )
 
     def jobs_count(self) -> int:
-        """How many jobs it has, whatever their state."""
+        """Return the number of its jobs in all states."""
         waiting = self.ready_count + self.delayed_count + len(self.buried)
         return waiting + self.reserved_count + self.finished_count
 
@@ -253,27 +255,27 @@ class Tube:
         return 0 < limit <= self.ready_count + self.delayed_count + self.reserved_count
 
     def push_ready(self, job: "Job") -> None:
-        """Put a job into the ready order."""
+        """Add a job to the ready order."""
         ext = job.ext
         self.ready.add(job.rank << ID_BITS | (job.id if ext is None else ext.sequence))
 
     def first_ready(self) -> int:
-        """The key (rank, sequence) of the first ready job; 0 if there is none."""
+        """Return the key (rank, sequence) of the first ready job; 0 if there is none."""
         return self.ready.first() or 0
 
     def drop_ready(self, job: "Job") -> None:
-        """Take a job out of the ready order."""
+        """Remove a job from the ready order."""
         ext = job.ext
         self.ready.remove(job.rank << ID_BITS | (job.id if ext is None else ext.sequence))
 
     def push_delayed(self, job: "Job") -> None:
-        """Put a job into the delayed order."""
+        """Add a job to the delayed order."""
         self.delayed.add(job.due_us << ID_BITS | job.id)
 
     def first_delayed(self) -> int:
-        """The id of the delayed job that is due first, by (due time, id); 0 if there is none."""
+        """Return the id of the first delayed job, by (due time, id); 0 if there is none."""
         return (self.delayed.first() or 0) & ID_MASK
 
     def drop_delayed(self, job: "Job") -> None:
-        """Take a job out of the delayed order."""
+        """Remove a job from the delayed order."""
         self.delayed.remove(job.due_us << ID_BITS | job.id)

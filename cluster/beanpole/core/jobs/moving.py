@@ -1,11 +1,11 @@
-"""What an administrator or a policy does to a job beside its workers: move it, change its order.
+"""Administrative transitions of jobs: move a job to another queue, change its rank or delay.
 
-Belongs here: the steps of these transitions, and their events. Which session may ask for them is
-decided in `core.operations.administering`; those that workers and time ask for are in
+This module holds the steps of these transitions, and their events. Permission is decided in
+`core.operations.administering`; the transitions that workers and timers cause are in
 `core.jobs.queue`.
 
-A job that moves has two events, as one of qless has: by the first it leaves its queue for the state
-MOVING, by the second it comes into the other one. What is counted by queue adds up in both.
+A move emits two events, as in qless: with the first, the job leaves its queue for the state MOVING;
+with the second, it enters the other queue. So counts by queue are right for both queues.
 """
 
 from beanpole import events as e
@@ -17,20 +17,20 @@ from beanpole.core.jobs.transitions import TOUCH, TRANSITION_BITS
 def move(
     queue: Queue, job: Job, tube: Tube, state: int, session: Holder | None, reason: int
 ) -> None:
-    """Take a job that has not ended into another queue.
+    """Move a job that has not ended to another queue.
 
-    It keeps its id, its body, its rank and its counters: nobody has buried or kicked it. Among the
-    ready jobs it stands where its rank and its sequence say, as if it had been put there; one that
-    stays delayed is due when it was; among the buried ones it is the last. From now on it counts
-    as ready in that queue. A reservation ends.
+    The job keeps its id, body, rank and counters, those of burials and kicks included. Among the
+    ready jobs it is ordered by its rank and its sequence, as if it had been put there; a job that
+    stays delayed keeps its due time; among the buried jobs it is the last. Its time in the ready
+    state begins anew. A reservation ends.
 
     Args:
         queue: all jobs.
         job: ready, reserved, delayed or buried.
-        tube: another one than the job's.
-        state: READY, BURIED, or DELAYED of a job that is delayed.
-        session: which asked for it; None if none did.
-        reason: why (`events`).
+        tube: the target, not the job's present tube.
+        state: READY, BURIED, or DELAYED for a delayed job.
+        session: the session that requested the move; None if none did.
+        reason: the reason for the event (`events`).
     """
     before = job.state
     assert state in (READY, BURIED) or state == before == DELAYED, (before, state)
@@ -52,7 +52,7 @@ def move(
 
 
 def set_rank(queue: Queue, job: Job, rank: int, session: Holder, reason: int) -> None:
-    """Give a ready, delayed or buried job another rank; how long it has been ready stays."""
+    """Change the rank of a ready, delayed or buried job; its time in the ready state goes on."""
     state = job.state
     if state == READY:
         ready_us = job.ready_us
@@ -69,7 +69,7 @@ def set_rank(queue: Queue, job: Job, rank: int, session: Holder, reason: int) ->
 
 
 def set_delay(queue: Queue, job: Job, delay_us: int, session: Holder, reason: int) -> None:
-    """Let a ready or delayed job be delayed from now on; 0 makes it ready."""
+    """Delay a ready or delayed job from now on; a delay of 0 makes it ready."""
     ready_us = job.ready_us
     before = queue.take(job)
     job.delay_us = delay_us

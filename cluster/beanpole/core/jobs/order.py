@@ -1,23 +1,23 @@
-"""Keys in order, each once, in small sorted lists: no operation is ever long.
+"""An ordered set in small sorted lists: no single operation takes long.
 
-A binary heap finds the first key as fast, but a key that leaves from the middle stays there until
-it comes to the front or the heap is built anew: 77 ms for 500,000 jobs, in one step of every node.
-Here a key leaves at once, wherever it is. The meaning of the keys is their owner's business.
+A binary heap finds the first key as fast, but a key removed from the middle stays there until it
+comes to the front or the heap is rebuilt: 77 ms for 500,000 jobs, in one step of every node. Here a
+key is removed at once, wherever it is. The keys are opaque.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Any, Final
 
-# Keys of one list. Adding and removing move at most this many pointers, 2 KB; a million keys are
-# 4,000 lists, whose own list is moved once for each of them that is emptied from the front.
+# Keys of one list. Adding and removing move at most this many pointers, 2 KB. A million keys are
+# 4,000 lists; the list of these lists is moved once for each of them that is emptied at the front.
 PART_MAX: Final = 256
-# Two for each tube, and most were never filled: they share these, which are never changed.
+# Each tube has two orders, and most are never filled: they share this list, which is never changed.
 _NOTHING: Final[list[Any]] = []
 
 
 class Order:
-    """An ordered set. Most keys come at the end and leave from the front, which is cheapest."""
+    """An ordered set. Adding at the end and removing from the front, as is usual, is cheapest."""
 
     __slots__ = ("_lasts", "_parts")
 
@@ -40,7 +40,7 @@ class Order:
         return bool(part[bisect_left(part, key)] == key)
 
     def count_below(self, key: Any) -> int:
-        """How many keys are below one, which need not be there."""
+        """Return the number of keys below a key, which need not be in the set."""
         place = bisect_left(self._lasts, key)
         before = sum([len(part) for part in self._parts[:place]])
         return before + bisect_left(self._parts[place], key) if place < len(self._parts) else before
@@ -50,11 +50,11 @@ class Order:
             yield from part
 
     def copied(self) -> list[list[Any]]:
-        """Return the keys in order, in lists of their own."""
+        """Return the keys in order, in copies of the lists."""
         return [part[:] for part in self._parts]
 
     def part(self, start: int, count: int) -> list[Any]:
-        """Return keys from a rank on. Lists before it are skipped by their lengths."""
+        """Return up to `count` keys from a position on. Earlier lists are skipped by length."""
         found: list[Any] = []
         if count <= 0:
             return found
@@ -69,7 +69,7 @@ class Order:
         return found
 
     def part_from_end(self, start: int, count: int) -> list[Any]:
-        """The same from the last key on backwards."""
+        """Return up to `count` keys backwards, from a position counted from the end."""
         found: list[Any] = []
         if count <= 0:
             return found
@@ -88,17 +88,17 @@ class Order:
         return found
 
     def first(self) -> Any:
-        """The first key; None if there is none."""
+        """Return the first key; None if there is none."""
         parts = self._parts
         return parts[0][0] if parts else None
 
     def last(self) -> Any:
-        """The last key; None if there is none."""
+        """Return the last key; None if there is none."""
         lasts = self._lasts
         return lasts[-1] if lasts else None
 
     def first_from(self, key: Any) -> Any:
-        """The first key that is not below one, which need not be there; None if there is none."""
+        """Return the first key at or above a key, which need not be in the set; None if none is."""
         place = bisect_left(self._lasts, key)
         if place == len(self._parts):
             return None
@@ -106,7 +106,7 @@ class Order:
         return part[bisect_left(part, key)]
 
     def last_below(self, key: Any) -> Any:
-        """The last key below one, which need not be there; None if there is none."""
+        """Return the last key below a key, which need not be in the set; None if none is."""
         place = bisect_left(self._lasts, key)
         if place < len(self._parts):
             part = self._parts[place]
@@ -124,7 +124,7 @@ class Order:
             del self._lasts[0]
 
     def add(self, key: Any) -> None:
-        """Add a key that is not there."""
+        """Add a key that is not in the set."""
         parts = self._parts
         if parts is _NOTHING:
             self._parts, self._lasts = [[key]], [key]
@@ -148,7 +148,7 @@ class Order:
             lasts.insert(place, part[-1])
 
     def remove(self, key: Any) -> None:
-        """Remove a key that is there."""
+        """Remove a key that is in the set."""
         parts = self._parts
         place = bisect_left(self._lasts, key)
         part = parts[place]

@@ -1,46 +1,48 @@
-"""Policies of queues, and notes on the jobs that one of them has taken out of their queue.
+"""Policies of queues, and notes on the jobs that a policy has taken out of their queue.
 
-Belongs here: the tables, and which policy counts for a queue. What a policy does is where it is
-done: `core.jobs.attempts`, `states` (retention), `tubes` (rates), `core.operations.ruled` (puts).
-How one is set is in `core.operations.policies`.
+This module holds the tables, and selects the policy of a queue. Policies are enforced in
+`core.jobs.attempts`, `states` (retention), `tubes` (rates) and `core.operations.ruled` (puts). They
+are set in `core.operations.policies`.
 """
 
 from typing import Final, NamedTuple
 
 from beanpole.core.jobs.spaces import PREFIX_END
 
-# Each is looked at when a queue is first met, and an image holds them all.
+# The first lookup of a queue scans all policies, and an image holds them all.
 POLICIES_MAX: Final[int] = 256
-# The oldest note is forgotten first; its job stays. An image copies them in one step, in 2 ms.
+# Beyond this, the oldest note is dropped; its job stays. An image copies all notes in one step, in
+# 2 ms.
 NOTES_MAX: Final[int] = 100_000
-# Queues whose policy is remembered: so that a million names that come and go take no memory.
+# Queues whose policy is cached. The bound keeps a million short-lived names from taking memory.
 _KNOWN_MAX: Final[int] = 10_000
-# At the end of a pattern: all names that begin with what is before it.
+# At the end of a pattern: it matches all names that begin with the bytes before it.
 ANY: Final = b"*"
 
 
-# What a put into a full queue does: it is refused, or the oldest ready jobs go.
+# The effect of a put into a full queue: the put is refused, or the oldest ready jobs are dropped.
 REFUSE: Final = 0
 DROP_OLDEST: Final = 1
-# Names of beanstalk begin with this byte or a later one, those of other spaces before it.
+# Names of beanstalk tubes begin with this byte or a higher one, those of other spaces with a lower
+# one.
 _FIRST_BYTE: Final = bytes([PREFIX_END])
 
 
 class Policy(NamedTuple):
-    """What becomes of the jobs of a queue. Each field is 0 or empty for no such rule.
+    """The rules for the jobs of a queue. A field is 0 or empty for no such rule.
 
     Attributes:
-        attempts_max: a job that was reserved so often, and came back, is not given out again.
-        dead: the queue into which it is moved; empty: it is buried where it is.
-        jobs_max: how many jobs, of whatever state, it may have for one more to be put.
-        bytes_max: how many bytes of bodies they may have with that one.
+        attempts_max: a job that was reserved this often, and came back, is not given out again.
+        dead: the queue to which such a job is moved; if empty, it is buried where it is.
+        jobs_max: of the jobs of the queue, in all states.
+        bytes_max: of the total size of their bodies.
         when_full: REFUSE or DROP_OLDEST.
         ttr_s: the TTR of jobs that are put without one.
         priority: the priority of jobs that are put without one.
-        retain_buried_us: a job that has been buried for so long is deleted.
-        retain_delayed_us: the same of one that is delayed.
-        unique_window_us: a put of a body that was put in this time before makes no job.
-        rate: so many jobs are given out in `rate_period_us`.
+        retain_buried_us: a job that has been buried for this long is deleted.
+        retain_delayed_us: a job that has been delayed for this long is deleted.
+        unique_window_us: a put of a body that was put within this time before creates no job.
+        rate: the number of jobs that are given out in `rate_period_us`.
         rate_period_us: 0 if and only if `rate` is.
     """
 
@@ -59,12 +61,12 @@ class Policy(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Why a job was taken out of its queue, and what it had then.
+    """The reason for which a policy took a job out of its queue, and the job's state then.
 
     Attributes:
-        reason: of its last attempt, as in `events`: how the reservation ended.
-        queue: in which it was.
-        reserves: how often it had been reserved: attempts count from there on.
+        reason: how its last reservation ended (`events`).
+        queue: the queue that it was in.
+        reserves: its number of reservations until then: later attempts are counted from it.
     """
 
     reason: int
@@ -73,11 +75,11 @@ class Note(NamedTuple):
 
 
 class Policies:
-    """All policies, by their patterns: the name of a queue, or the beginning of one before `ANY`.
+    """All policies by pattern: the name of a queue, or the beginning of a name before `ANY`.
 
     Attributes:
-        rows: the policies. Empty in most clusters, which is asked first.
-        notes: by the ids of the jobs, the oldest first.
+        rows: the policies. It is empty in most clusters, so callers test it first.
+        notes: notes by the ids of the jobs, the oldest first.
     """
 
     def __init__(self) -> None:
@@ -91,12 +93,12 @@ class Policies:
         self._known.clear()
 
     def drop(self, pattern: bytes) -> None:
-        """Remove a policy that there is; notes stay."""
+        """Remove an existing policy; notes stay."""
         del self.rows[pattern]
         self._known.clear()
 
     def of(self, queue: bytes) -> Policy | None:
-        """Return what counts for a queue: its own, else that of the longest beginning."""
+        """Return the policy of a queue: that of its name, else of the longest matching pattern."""
         known = self._known
         if queue in known:
             return known[queue]
@@ -112,7 +114,7 @@ class Policies:
         best = -1
         of_beanstalk = queue[:1] >= _FIRST_BYTE
         for pattern, policy in self.rows.items():
-            # `ANY` alone means all tubes of beanstalk, and no queue of another protocol.
+            # `ANY` alone matches all tubes of beanstalk, and no queue of another protocol.
             if not of_beanstalk and pattern == ANY:
                 continue
             if pattern.endswith(ANY) and len(pattern) > best and queue.startswith(pattern[:-1]):
@@ -120,14 +122,14 @@ class Policies:
         return found
 
     def note(self, job_id: int, note: Note) -> None:
-        """Remember why a job was taken out of its queue."""
+        """Record why a job was taken out of its queue."""
         notes = self.notes
-        notes.pop(job_id, None)  # it stands at its new place then
+        notes.pop(job_id, None)  # so that the job's new note is the youngest
         if len(notes) >= NOTES_MAX:
             del notes[next(iter(notes))]
         notes[job_id] = note
 
     def spent(self, job_id: int, reserves: int) -> int:
-        """Return how many attempts a job has had since it was noted last."""
+        """Return the number of attempts of a job since its last note."""
         note = self.notes.get(job_id)
         return reserves if note is None else max(0, reserves - note.reserves)

@@ -1,8 +1,8 @@
-"""All jobs, and every transition a job can make between states.
+"""All jobs, and every transition of a job between states.
 
-This is the only place that changes a job's state, and so the one that emits events. Which session
-may ask for a transition is decided in `core.operations.changes` and `extended`; when time asks for
-one, in `core.machine`.
+Jobs change state only by these transitions and those of `attempts` and `moving`, which emit the
+events. Permission for a session's transitions is decided in `core.operations.changes` and
+`extended`; `core.machine` triggers those that time causes.
 """
 
 from beanpole import events as e
@@ -35,12 +35,12 @@ from beanpole.core.jobs.transitions import (
 
 
 class Queue(Attempts):
-    """All jobs and tubes. Transitions append to `transitions`, which the machine digests.
+    """All jobs and tubes. Transitions append to `transitions`, which the machine hashes.
 
-    The counters of a job have 32 bits, as beanstalkd's have, and as events have room for.
+    The counters of a job have 32 bits, as in beanstalkd and in the records of events.
     """
 
-    # --- what is asked for ----------------------------------------------------------------------
+    # --- requested transitions ------------------------------------------------------------------
 
     def put(
         self,
@@ -52,7 +52,7 @@ class Queue(Attempts):
         session: Holder,
         ext: Extension | None = None,
     ) -> Job:
-        """Create a job, ready or delayed; the sequence of `ext` is filled in."""
+        """Create a ready or delayed job; sets the sequence of `ext`."""
         job_id = self.next_id
         self.next_id = job_id + 1
         job = Job(job_id, tube, rank, delay_us, ttr_us, body, self.now_us)
@@ -77,13 +77,13 @@ class Queue(Attempts):
         return job
 
     def ready_job(self, key: int) -> Job:
-        """The ready job of this key, which is in the ready order of its tube."""
+        """Return the job of a key in the ready order of a tube."""
         sequence = key & ID_MASK
         job = self.jobs.get(sequence)
         return self.jobs[self.moved[sequence]] if job is None else job
 
     def reserve_first(self, key: int, session: Holder) -> Job:
-        """Reserve the ready job of this key, which `first_ready` of its tube just returned."""
+        """Reserve the ready job of a key that `first_ready` of its tube has just returned."""
         job = self.ready_job(key)
         tube = job.tube
         for image in self.images:
@@ -101,14 +101,14 @@ class Queue(Attempts):
         return job
 
     def reserve(self, job: Job, session: Holder) -> None:
-        """Reserve a job of any state but reserved."""
+        """Reserve a job in any state but reserved."""
         self.keep_holder(session)
         before = self.take(job)
         self.make_reserved(job, session)
         self.emit(e.RESERVED, before, job, session)
 
     def touch(self, job: Job, session: Holder) -> None:
-        """Start a reserved job's TTR anew."""
+        """Restart a reserved job's TTR."""
         for image in self.images:
             image.keep(job)
         job.order = self.now_us
@@ -120,7 +120,7 @@ class Queue(Attempts):
         self.emit(e.TOUCHED, RESERVED, job, session)
 
     def set_ttr(self, job: Job, ttr_us: int) -> None:
-        """Let the reservation of a job last so long from now on; the job's own TTR stays."""
+        """Set the remaining time of a job's reservation, 0 for no end; the job's TTR stays."""
         for image in self.images:
             image.keep(job)
         if job.due_us:
@@ -132,7 +132,7 @@ class Queue(Attempts):
         self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
 
     def release(self, job: Job, rank: int, delay_us: int, session: Holder) -> None:
-        """A session gives a job back, ready or delayed; its sequence stays, or is a new one."""
+        """Release a reserved job, ready or delayed; some spaces give it a new sequence."""
         self.take(job)
         job.rank = rank
         job.delay_us = delay_us
@@ -148,7 +148,7 @@ class Queue(Attempts):
         self.emit(e.RELEASED, RESERVED, job, session)
 
     def give_back(self, job: Job, session: Holder, reason: int) -> None:
-        """A reserved job becomes ready because its session has gone; no counter moves."""
+        """Make a reserved job ready, as at the end of its session; no counter changes."""
         self.take(job)
         if job.ext is not None and not self._may_come_back(job, job.ext, session, reason):
             return
@@ -158,7 +158,7 @@ class Queue(Attempts):
         self.emit(e.RETURNED, RESERVED, job, session, reason)
 
     def bury(self, job: Job, rank: int, session: Holder) -> None:
-        """A session buries a job; an abandoned one is deleted instead."""
+        """Bury a job; an abandoned job is deleted instead."""
         before = self.take(job)
         if job.ext is not None and job.ext.is_abandoned:
             self._drop(job, before, session, e.ABANDONED)
@@ -175,12 +175,12 @@ class Queue(Attempts):
         self.emit(e.KICKED, before, job, session)
 
     def delete(self, job: Job, session: Holder, reason: int = e.NO_REASON) -> None:
-        """Forget a job in whatever state it is."""
+        """Delete a job in any state."""
         self._drop(job, self.take(job), session, reason)
 
     def discard(self, job: Job, reason: int) -> None:
-        """A policy deletes a job. No client has, so the counter of its tube does not move."""
-        # A job that is held is none of these: it would have to leave its holder with an event.
+        """Delete a job for a policy. This is no client's delete: its tube's counter stays."""
+        # A reserved job is excluded: its event would have to name its holder.
         assert job.state in (READY, DELAYED, BURIED), job.state
         before = self.take(job)
         self.forget(job)
@@ -190,7 +190,7 @@ class Queue(Attempts):
         self.drop_if_idle(job.tube)
 
     def _drop(self, job: Job, before: int, session: Holder | None, reason: int) -> None:
-        """Forget a job that is in no order any more."""
+        """Delete a job that is in no order."""
         tube = job.tube
         for image in self.images:
             image.keep_tube(tube)
@@ -202,9 +202,9 @@ class Queue(Attempts):
         self.drop_if_idle(tube)
 
     def _may_come_back(self, job: Job, ext: Extension, holder: Holder | None, reason: int) -> bool:
-        """Whether a job that was reserved, and is in no order, becomes ready; if not, it has ended.
+        """Prepare the return of a job that was reserved, and is in no order; False if it has ended.
 
-        One that does goes behind all of its rank where its space says so.
+        If its space has `to_end`, a job that returns goes behind all others of its rank.
         """
         if ext.is_abandoned:
             self._drop(job, RESERVED, holder, e.ABANDONED)
@@ -220,16 +220,16 @@ class Queue(Attempts):
         return True
 
     def _fail(self, job: Job, holder: Holder | None, reason: int) -> None:
-        """A job that was reserved fails for good, because it may not be reserved again."""
+        """Fail a job for good that was reserved and has no attempts left."""
         self.make_finished(job, FAILED, b"")
         self.emit(e.FAILED, RESERVED, job, holder, reason)
         self.drop_if_idle(job.tube)
 
     def finish(self, job: Job, state: int, result: bytes, session: Holder) -> None:
-        """A session ends a job: DONE, or FAILED.
+        """End a job: DONE, or FAILED.
 
-        While a job may fail more often, and has attempts left, a failure makes it ready again,
-        behind all of its rank.
+        While the job has failures and attempts left, a failure makes it ready again, behind all
+        others of its rank.
         """
         before = self.take(job)
         self.transitions.append(job.id << TRANSITION_BITS | FINISH)
@@ -243,7 +243,7 @@ class Queue(Attempts):
                 ready_us = job.ready_us
                 self.make_ready(job)
                 if before == READY:
-                    job.ready_us = ready_us  # it has been ready all the time
+                    job.ready_us = ready_us  # the job never left the ready state
                 self.emit(kind, before, job, session)
                 return
         self.make_finished(job, state, result)
@@ -251,7 +251,7 @@ class Queue(Attempts):
         self.drop_if_idle(job.tube)
 
     def set_progress(self, job: Job, ext: Extension, progress: bytes) -> None:
-        """Say how far a job is."""
+        """Set the progress of a job."""
         for image in self.images:
             image.keep(job)
         self.extension_bytes += len(progress) - len(ext.progress)
@@ -260,7 +260,7 @@ class Queue(Attempts):
         self.effects.tell(job.id, effects.PROGRESS, progress)
 
     def attach(self, job: Job, ext: Extension, session: Holder) -> None:
-        """Make a session a client of a job; it is none yet."""
+        """Make a session a client of a job; it must not be one yet."""
         for image in self.images:
             image.keep(job)
         session.attached.add(job.id)
@@ -269,7 +269,7 @@ class Queue(Attempts):
         self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
 
     def detach(self, job: Job, session: Holder) -> None:
-        """A client of a job goes; without any, a job that waits for a worker is forgotten."""
+        """Detach a client from a job; an abandoned job that waits for a worker is deleted."""
         for image in self.images:
             image.keep(job)
         ext = job.ext
@@ -282,7 +282,7 @@ class Queue(Attempts):
             self._drop(job, self.take(job), session, e.ABANDONED)
 
     def keep_without_clients(self, job: Job, ext: Extension) -> None:
-        """Let a job live whether it has clients or not."""
+        """Keep a job alive even without clients."""
         for image in self.images:
             image.keep(job)
         ext.background = True
@@ -291,19 +291,19 @@ class Queue(Attempts):
     # --- time -----------------------------------------------------------------------------------
 
     def begin_epoch(self, time_us: int, expiry_floor_us: int) -> None:
-        """A leader took over at `time_us`: reservations until now last at least until the floor."""
+        """Begin a term at `time_us`: earlier reservations last at least until the floor."""
         self.epoch_us = max(self.epoch_us, time_us)
         self.expiry_floor_us = max(self.expiry_floor_us, expiry_floor_us)
 
     def deadline_us(self, job: Job) -> int:
-        """When a reservation ends; 0 for one without an end."""
+        """Return the time at which a reservation ends; 0 if it does not time out."""
         due_us = job.due_us
         if 0 < due_us < self.expiry_floor_us and job.order < self.epoch_us:
             return self.expiry_floor_us
         return due_us
 
     def expire(self, budget: int) -> int:
-        """Act on due jobs, by (due time, id), then on TTLs; returns what is left of the budget."""
+        """Process due jobs, by (due time, id), then TTLs; returns the rest of the budget."""
         timers = self.timers
         now_us = self.now_us
         while budget:
@@ -320,7 +320,7 @@ class Queue(Attempts):
                 timers.add(job.due_us, job_id)
                 self.transitions.append(job_id << TRANSITION_BITS | TOUCH)
                 continue
-            timers.add(due_us, job_id)  # `take` expects the job where its state says
+            timers.add(due_us, job_id)  # `take` expects the timer to be set
             if job.state == BURIED or (job.state == DELAYED and job.order < 0):
                 self.discard(job, e.RETENTION)
                 continue
@@ -334,7 +334,7 @@ class Queue(Attempts):
         return self._end_ttls(budget)
 
     def _time_out(self, job: Job, holder: Holder | None) -> None:
-        """The TTR of a job has ended; it is in no order."""
+        """End the reservation of a job, which is in no order, because its TTR has ended."""
         ext = job.ext
         if ext is not None and ext.is_abandoned:
             self._drop(job, RESERVED, holder, e.ABANDONED)
@@ -354,7 +354,7 @@ class Queue(Attempts):
         self.emit(e.TIMED_OUT, RESERVED, job, holder, e.TTR)
 
     def _end_ttls(self, budget: int) -> int:
-        """Forget the jobs whose TTL has ended, by (its end, id), whatever their state."""
+        """Delete the jobs whose TTL has ended, by (end of TTL, id), in any state."""
         expiries = self.expiries
         while budget:
             job_id = expiries.pop(self.now_us)
@@ -364,13 +364,13 @@ class Queue(Attempts):
             job = self.jobs[job_id]
             ext = job.ext
             assert ext is not None, "a job with a TTL has an extension"
-            expiries.add(ext.expires_us, job_id)  # `forget` expects it there
+            expiries.add(ext.expires_us, job_id)  # `forget` expects the timer to be set
             holder = job.holder
             before = self.take(job)
             self.forget(job)
             self.transitions.append(job_id << TRANSITION_BITS | EXPIRE)
             if job.tube.space.sticky and before not in (DONE, FAILED):
-                job.tube.space.evicted += 1  # those spaces have it in their images from the first
+                job.tube.space.evicted += 1  # images of sticky spaces have always had this counter
             self.emit(e.EXPIRED, before, job, holder)
             self.effects.tell(job_id, effects.EXPIRED, b"")
             self.drop_if_idle(job.tube)

@@ -1,8 +1,8 @@
-"""Names of queues and jobs as people and other programs read them: in events, metrics, commands.
+"""Display names of queues and jobs: in events, metrics and commands.
 
-Belongs here: the one form in which a queue of another space than beanstalk's is written,
-`gearman:resize`, and the one text of an external id. A name of a beanstalk tube has no colon, so
-that no two queues have the same text as long as their names are UTF-8.
+This module defines the text of a queue of another space than beanstalk's, `gearman:resize`, and the
+text of an external id. The name of a beanstalk tube has no colon, so no two queues have the same
+text as long as their names are UTF-8.
 """
 
 from collections.abc import Callable
@@ -11,23 +11,23 @@ from typing import Final
 from beanpole.core.jobs.spaces import PREFIX_END, SPACES, Rules, Space
 from beanpole.events import GEARMAN, PROTOCOL_NAMES, WORKQ
 
-# Between the protocol that a space is called by and the name of a queue.
+# The separator between the protocol name of a space and the name of a queue.
 SEPARATOR: Final = ":"
-# In a UUID's text, a hyphen stands before these digits.
+# In a UUID's text, a hyphen precedes the digits at these indexes.
 _HYPHENS: Final = (8, 12, 16, 20)
 UUID_BYTES: Final = 16
-# What derived UUIDs begin with: of version 4 by their form, and not by chance one of a client's. An
-# id has less than the 56 bits behind it.
+# The prefix of derived UUIDs. In form they are of version 4, and a client's UUID does not begin
+# with it by chance. A job id fits into the 56 bits after it.
 _MARK: Final = b"beanpo\x4a\x0b\x80"
 
 
 def space(one: Space) -> str:
-    """Return by which protocol a space is called."""
+    """Return the name of the protocol by which a space is called."""
     return PROTOCOL_NAMES[one.number]
 
 
 def queue(name: bytes) -> str:
-    """Return the text of a queue's name, which has the prefix of its space."""
+    """Return the text of a queue's name, given with the prefix of its space."""
     rules = _rules(name)
     if rules is None or not rules.prefix:
         return text(name)
@@ -35,7 +35,7 @@ def queue(name: bytes) -> str:
 
 
 def _rules(name: bytes) -> Rules | None:
-    """The row of the space that a name is of; None if there is none of its prefix."""
+    """Return the rules of a name's space; None if no space has its prefix."""
     prefix = name[:1] if name and name[0] < PREFIX_END else b""
     for rules in SPACES.values():
         if rules.prefix == prefix:
@@ -44,13 +44,13 @@ def _rules(name: bytes) -> Rules | None:
 
 
 def space_of(name: bytes) -> str:
-    """Return by which protocol the space of a queue's name is called; empty if there is none."""
+    """Return the protocol name of the space of a queue's name; empty if there is no such space."""
     rules = _rules(name)
     return "" if rules is None else PROTOCOL_NAMES[rules.protocols[0]]
 
 
 def parsed(text: str) -> bytes:
-    """Return the name of a queue, with the prefix of its space, from what `queue` gave.
+    """Return the name of a queue, with the prefix of its space, from a text that `queue` returned.
 
     Raises:
         ValueError: there is no such space, or its queues have no such names.
@@ -74,34 +74,34 @@ def parsed(text: str) -> bytes:
 
 
 def external_id(space: int, value: bytes) -> str:
-    """Return the text of an external id, as the clients of its space know it.
+    """Return the text of an external id, in the form that the clients of its space use.
 
     Args:
         space: the number of the space.
-        value: the id that the machine has.
+        value: the id as stored in the machine.
     """
     return _EXTERNAL_IDS.get(space, text)(value)
 
 
 def text(name: bytes) -> str:
-    """Return any name of a client's as text; bytes that are not UTF-8 as \\xff."""
+    """Return a name given by a client as text, with bytes that are not UTF-8 escaped as \\xff."""
     return name.decode(errors="backslashreplace")
 
 
 def derived(job_id: int) -> bytes:
-    """Return the UUID by which Workq knows a job that another protocol made."""
+    """Return the UUID under which Workq's clients know a job that another protocol created."""
     return _MARK + job_id.to_bytes(UUID_BYTES - len(_MARK), "big")
 
 
 def job_of(uuid: bytes) -> int:
-    """Return the id of the job of a UUID that `derived` gave; 0 if it did not."""
+    """Return the job id in a UUID that `derived` returned; 0 for any other UUID."""
     if len(uuid) != UUID_BYTES or not uuid.startswith(_MARK):
         return 0
     return int.from_bytes(uuid[len(_MARK) :], "big")
 
 
 def _uuid(value: bytes) -> str:
-    """16 bytes in the canonical form; any others as they are."""
+    """Return 16 bytes in the canonical form of a UUID; any other value as text."""
     if len(value) != UUID_BYTES:
         return text(value)
     digits = value.hex()
@@ -110,10 +110,10 @@ def _uuid(value: bytes) -> str:
 
 
 def _unique(value: bytes) -> str:
-    """Return the unique of an external id: the bytes behind the function, "-" for a digest."""
+    """Return the unique id in an external id: the bytes after the function, "-" for a digest."""
     unique = value.partition(b"\0")[2]
     return "-" if unique[:1] == b"\0" else text(unique)
 
 
-# By the numbers of spaces; those of others are texts.
+# By the numbers of spaces; the external ids of other spaces are displayed as text.
 _EXTERNAL_IDS: Final[dict[int, Callable[[bytes], str]]] = {WORKQ: _uuid, GEARMAN: _unique}

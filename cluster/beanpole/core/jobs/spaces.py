@@ -1,9 +1,9 @@
 """Spaces: the queues and jobs of one protocol, apart from those of all others.
 
-Belongs here: the table of spaces, and the totals of one. A queue is a space and a name: in the
-machine, and in commands, a name begins with its space's prefix, a byte below 0x20. Names of the
-beanstalk protocol have none. Which commands look beyond a session's space (none) is decided in
-`core.operations`.
+This module holds the table of spaces, and the totals of a space. A queue is identified by its space
+and its name: in the machine, and in commands, a name begins with its space's prefix, a byte below
+0x20. Names of the beanstalk protocol have no prefix. `core.operations` confines the commands of a
+session to its space.
 """
 
 from typing import Final
@@ -13,17 +13,17 @@ from beanpole.events import BEANSTALK, GEARMAN, GRPC, QLESS, WORKQ
 
 # The machine version from which a session belongs to the space of its protocol.
 SPACES_SINCE: Final = 3
-# The prefixes of spaces are below this; no name of the beanstalk protocol begins there.
+# The prefixes of spaces are below this byte; no name of the beanstalk protocol begins with one.
 PREFIX_END: Final = 0x20
 
 # The longest name of a space that has no tubes.
 NO_NAMES: Final = -1
 
-# The rule for an ADD whose external id a job of the space has already.
+# The rules for an ADD with the external id of an existing job of the space.
 NO_EXTERNAL_IDS: Final = 0  # there is no ADD in this space
-REFUSE: Final = 1  # it is refused
-ATTACH: Final = 2  # it has the id of that job, and makes none
-REPLACE: Final = 3  # that job is deleted, and one is made
+REFUSE: Final = 1  # the ADD is refused
+ATTACH: Final = 2  # the ADD returns the id of that job, and creates none
+REPLACE: Final = 3  # that job is deleted, and a new one is created
 
 # All protocols share one scale of ranks, lower first, so that one queue can hold the jobs of two
 # protocols. This is its middle: Workq's priority 0 and Gearman's normal. A higher priority of Workq
@@ -35,17 +35,17 @@ class Rules:
     """One row of the table.
 
     Attributes:
-        protocols: whose sessions belong to the space (`events`).
-        prefix: what its names begin with: one byte below 0x20, nothing for beanstalk.
+        protocols: the protocols whose sessions belong to the space (`events`).
+        prefix: the prefix of its names: one byte below 0x20, empty for beanstalk.
         name_max_bytes: of a name, without the prefix.
-        default: the queue, with the prefix, that a session uses and watches from its beginning;
-            empty if there is none, so that a session may also use and watch nothing.
-        leased: whether a reserved job belongs to its session. If not, it has no holder: any
+        default: the queue, with the prefix, that a new session uses and watches; empty if there is
+            none, so that a session may also use and watch nothing.
+        leased: whether a reserved job is held by its session. If not, it has no holder: any
             session of the space may end the reservation, and the end of a session does not.
-        conflict: what becomes of an ADD or a SUBMIT whose external id is taken.
+        conflict: the rule for an ADD or a SUBMIT whose external id is taken.
         sticky: whether a queue that was named once stays until it is dropped.
-        to_end: whether a job that comes back goes behind all of its rank, forgets how far it was,
-            and fails after its last attempt however that ended.
+        to_end: whether a job that comes back goes behind all others of its rank, loses its
+            progress, and fails after its last attempt however that ended.
     """
 
     __slots__ = (
@@ -80,27 +80,27 @@ class Rules:
         self.to_end = to_end
 
 
-# By the numbers of spaces: each is the first of its protocols. A machine takes the rows when it is
-# made.
+# By the numbers of spaces: the number of a space is that of its first protocol. A machine reads the
+# rows when it is created.
 SPACES: Final[dict[int, Rules]] = {
     BEANSTALK: Rules(
         (BEANSTALK, GRPC), b"", TUBE_NAME_MAX_BYTES, DEFAULT_TUBE, True, NO_EXTERNAL_IDS
     ),
-    # The longest name that the server of this protocol takes.
+    # The longest name that the Workq server accepts.
     WORKQ: Rules((WORKQ,), b"\x01", 255, b"", False, REFUSE, sticky=True),
     # The longest name that libgearman sends.
     GEARMAN: Rules((GEARMAN,), b"\x02", 512, b"", True, ATTACH, sticky=True, to_end=True),
-    # Its queues are in a part of their own (`core.qless`) and may have longer names. Only events
-    # know them by names of this space, which has no tubes.
+    # The queues of qless are kept separately (`core.qless`) and may have longer names. Only events
+    # use names of this space for them; the space has no tubes.
     QLESS: Rules((QLESS,), b"\x03", NO_NAMES, b"", True, NO_EXTERNAL_IDS),
 }
 
 
 class Space:
-    """The state of a space: totals of its jobs, and where its external ids lead.
+    """The state of a space: totals of its jobs, and the index of its external ids.
 
-    `external_ids` has the ids of jobs by their external ids, for as long as the jobs are known.
-    `evicted` counts those whose TTL ended before they were done or failed.
+    `external_ids` maps external ids to the ids of jobs, as long as these exist.
+    `evicted` counts the jobs whose TTL ended before they were done or failed.
     """
 
     __slots__ = (

@@ -1,7 +1,8 @@
-"""The states of jobs, and the steps from one to another: out of the order of one, into the next.
+"""The states of jobs, and the steps into and out of each state.
 
-Belongs here: where jobs are found by what they are (order, timers, totals, external ids, clients).
-Which steps a transition takes, and its event, is in `core.jobs.queue`.
+This module maintains the indexes of jobs (orders, timers, totals, external ids, clients). A job
+between two states is "in no order". `core.jobs.queue` combines the steps into transitions, and
+emits the events.
 """
 
 from beanpole.constants import JOB_ID_MAX, NOBODYS_TTR_US, U32_MAX, URGENT_BELOW
@@ -34,14 +35,14 @@ from beanpole.core.jobs.tubes import Tubes
 
 
 class States(Tubes):
-    """All jobs where their states say. Its subclass is `Attempts`.
+    """All jobs, indexed by state. The only subclass is `Attempts`.
 
     Attributes:
-        timers: the ends of delays and of TTRs.
+        timers: the ends of delays and TTRs, and deletions by retention policies.
         expiries: the ends of TTLs.
         moved: the ids of jobs whose sequence is not their id, by their sequences.
-        policies: of queues, and notes on the jobs that they took out of them.
-        quotas: of users, and which jobs count for them.
+        policies: the policies of queues, and notes on the jobs that they took out of them.
+        quotas: the quotas of users, and the jobs that count for them.
     """
 
     def __init__(self) -> None:
@@ -54,8 +55,8 @@ class States(Tubes):
         self.next_order = 1
         self.body_bytes = 0
         self.extension_bytes = 0
-        # Reservations from before the last EPOCH do not end before its floor: while there was no
-        # leader, their workers had no node to touch them at.
+        # Reservations from before the last EPOCH do not end before its floor: without a leader,
+        # their workers could not touch them.
         self.epoch_us = 0
         self.expiry_floor_us = 0
         self.effects = effects.Effects()
@@ -63,13 +64,13 @@ class States(Tubes):
         self.quotas = Quotas()
 
     def count_delivery(self, tube: Tube) -> None:
-        """A tube has given out a job to a client that asked for any: its rate counts it."""
+        """Count a job given out to a client that asked for any job, if the tube has a rate."""
         policy = self.policies.of(tube.name)
         if policy is not None and policy.rate:
             self.spend(tube, policy.rate, policy.rate_period_us)
 
     def look_at_rates(self, pattern: bytes) -> None:
-        """A policy has changed: a queue with another rate than before begins with all of it."""
+        """Reset the buckets whose rate has changed, after a change of a policy."""
         stem = pattern.removesuffix(ANY)
         for name, bucket in list(self.rates.buckets.items()):
             if not name.startswith(stem):
@@ -93,20 +94,20 @@ class States(Tubes):
         self.moved[ext.sequence] = job.id
 
     def forget_progress(self, ext: Extension) -> None:
-        """A job that is worked on from its beginning has come nowhere."""
+        """Clear the progress of a job that will be worked on from the beginning."""
         self.extension_bytes -= len(ext.progress)
         ext.progress = b""
 
     def keep_holder(self, holder: Holder) -> None:
-        """Keep a holder as it is for images in progress: it is about to change."""
+        """Record a holder as it is for images in progress, because it is about to change."""
         for image in self.images:
             image.keep_holder(holder)
 
     def take(self, job: Job) -> int:
-        """Take a job out of the order of its state; the caller makes it something else.
+        """Take a job out of the order of its state; returns that state. The caller sets the next.
 
-        Every change of an existing job begins here (or in `reserve_first` and `touch`), so this is
-        where an image in progress keeps the job as it was.
+        Most changes of an existing job begin here, so this is where images in progress record the
+        job as it was. Changes that do not call this notify the images themselves.
         """
         for image in self.images:
             image.keep(job)
@@ -152,7 +153,7 @@ class States(Tubes):
         return state
 
     def make_ready(self, job: Job) -> None:
-        """A job that is in no order becomes ready."""
+        """Make a job ready that is in no order."""
         tube = job.tube
         job.state = READY
         job.due_us = 0
@@ -168,7 +169,7 @@ class States(Tubes):
         self.transitions.append(job.id << TRANSITION_BITS | MADE_READY)
 
     def make_delayed(self, job: Job, delay_us: int) -> None:
-        """A job that is in no order becomes delayed."""
+        """Delay a job that is in no order."""
         tube = job.tube
         job.state = DELAYED
         job.due_us = due_us = self.now_us + delay_us
@@ -181,7 +182,7 @@ class States(Tubes):
         self.transitions.append(job.id << TRANSITION_BITS | DELAY)
 
     def _retain_delayed(self, job: Job) -> int:
-        """See to it that a job is not delayed for longer than a policy says; returns until when."""
+        """Bound the delay of a job by the retention of its policy; returns the due time."""
         policy = self.policies.of(job.tube.name)
         if policy is not None and policy.retain_delayed_us:
             end_us = self.now_us + policy.retain_delayed_us
@@ -191,7 +192,7 @@ class States(Tubes):
         return job.due_us
 
     def make_buried(self, job: Job) -> None:
-        """A job that is in no order goes to the end of the buried ones."""
+        """Append a job that is in no order to the buried jobs."""
         job.state = BURIED
         job.due_us = 0
         job.order = self.next_order
@@ -208,7 +209,7 @@ class States(Tubes):
         self.transitions.append(job.id << TRANSITION_BITS | BURY)
 
     def make_reserved(self, job: Job, session: Holder) -> None:
-        """A job that is in no order is reserved for its TTR: by `session`, or without a holder."""
+        """Reserve a job that is in no order for its TTR; `session` holds it if it has leases."""
         tube = job.tube
         space = tube.space
         job.state = RESERVED
@@ -230,10 +231,10 @@ class States(Tubes):
         self.transitions.append(job.id << TRANSITION_BITS | RESERVE)
 
     def make_finished(self, job: Job, state: int, result: bytes) -> None:
-        """A job that is in no order is done or has failed.
+        """Finish a job that is in no order: DONE or FAILED.
 
-        It is kept with its result until its TTL ends. One without a TTL is forgotten at once: its
-        result would stay for ever.
+        The job is kept with its result until its TTL ends. A job without a TTL is removed at once,
+        because its result would stay forever.
         """
         told = effects.DONE if state == DONE else effects.FAILED
         self.effects.tell(job.id, told, result)
@@ -254,7 +255,7 @@ class States(Tubes):
             tube.space.failed += 1
 
     def add_extension(self, job: Job, ext: Extension) -> None:
-        """Let a job be found by what its extension says."""
+        """Add a job to the indexes of the fields of its extension."""
         self.extension_bytes += ext.memory_bytes()
         if ext.external_id:
             ext.home.external_ids[ext.external_id] = job.id
@@ -264,7 +265,7 @@ class States(Tubes):
             self.moved[ext.sequence] = job.id
 
     def forget(self, job: Job) -> None:
-        """A job that is in no order is known no longer."""
+        """Remove a job that is in no order from all indexes."""
         self.jobs.remove(job.id)
         size = len(job.body)
         self.body_bytes -= size

@@ -1,8 +1,8 @@
-"""All jobs by their ids, in small lists, so that no put has to wait until a large table is rebuilt.
+"""All jobs by their ids, in small lists, so that no put waits for the rebuild of a large table.
 
-A dict that is filled at one end and emptied at the other is built anew from time to time. With a
-million jobs that was 50 ms at every 400,000th put, at the same entry of the log on every node; a
-dict of lists has a 64th of the entries. Transitions are the queue's business.
+A dict that is filled at one end and emptied at the other is rebuilt from time to time. With a
+million jobs that took 50 ms at every 400,000th put, at the same entry of the log on every node; a
+dict of lists has a 64th of the entries. Transitions are in `core.jobs.queue`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,18 +10,19 @@ from typing import Final
 
 from beanpole.core.jobs.job import Job
 
-# Neighbouring ids share a list with a place for each. Larger ones keep more empty places where a
-# few jobs outlive their neighbours: some 700 bytes for each that is left alone.
+# Neighbouring ids share a list with a slot for each. Larger lists would keep more empty slots where
+# a few jobs outlive their neighbours: about 700 bytes for each job that is left alone.
 SHARD_BITS: Final = 6
 SHARD_JOBS: Final = 1 << SHARD_BITS
 PLACE_MASK: Final = SHARD_JOBS - 1
-# From so many shards on, and so many for each that is there, those are listed and not tried.
+# A range of more shard numbers than SPARSE_MIN, and than SPARSE times the existing shards, is
+# searched by listing the existing shards, not by trying each number.
 SPARSE_MIN: Final = 4096
 SPARSE: Final = 8
 
 
 class Shard:
-    """The jobs whose ids are the same but for the last bits."""
+    """The jobs whose ids differ only in the low bits."""
 
     __slots__ = ("count", "places")
 
@@ -36,7 +37,7 @@ class Jobs:
     __slots__ = ("_count", "_shards")
 
     def __init__(self) -> None:
-        # In the order of ids: only the newest can go and come back.
+        # In the order of ids: only the newest shard can be removed and added again.
         self._shards: dict[int, Shard] = {}
         self._count = 0
 
@@ -49,12 +50,12 @@ class Jobs:
         return job
 
     def get(self, job_id: int) -> Job | None:
-        """Return a job; None if there is none of this id."""
+        """Return the job with this id; None if there is none."""
         shard = self._shards.get(job_id >> SHARD_BITS)
         return None if shard is None else shard.places[job_id & PLACE_MASK]
 
     def values(self) -> Iterator[Job]:
-        """The jobs in the order of their ids; nothing may be added or removed meanwhile."""
+        """Yield the jobs in the order of ids; no job may be added or removed meanwhile."""
         for shard in self._shards.values():
             for job in shard.places:
                 if job is not None:
@@ -71,7 +72,7 @@ class Jobs:
         self._count += 1
 
     def remove(self, job_id: int) -> None:
-        """Remove a job that is there."""
+        """Remove an existing job."""
         number = job_id >> SHARD_BITS
         shard = self._shards[number]
         shard.places[job_id & PLACE_MASK] = None
@@ -87,20 +88,20 @@ class Jobs:
         return 0
 
     def ids_and_gaps(self) -> Iterator[int]:
-        """The ids that are here now, in their order, and some of their neighbours.
+        """Return an iterator over the present ids in order, and some neighbours without a job.
 
-        Jobs may be added and removed meanwhile: an id that has gone comes all the same, one that is
-        new does not.
+        Jobs may be added and removed meanwhile: the id of a removed job is still yielded, that of a
+        new job is not.
         """
         last_id = self.last_id()
         numbers = list(reversed(self._shards))
         return _ids(numbers, last_id)
 
     def ids_behind(self, after_id: int) -> Iterator[int]:
-        """The same for the ids above one, and it begins at once, however many jobs there are.
+        """Yield the ids above a given one likewise, without listing all shards first if possible.
 
         Where there are few jobs among many ids, all shards are listed first: 20 ms for 50 million
-        jobs. Elsewhere each shard that is not there any more is looked for, and gives one id.
+        jobs. Elsewhere every shard number is tried, and a missing shard yields one id.
         """
         last_id = self.last_id()
         first, end = (after_id + 1) >> SHARD_BITS, (last_id >> SHARD_BITS) + 1
@@ -116,7 +117,7 @@ class Jobs:
 
 
 def _ids(numbers: list[int], last_id: int) -> Iterator[int]:
-    """The ids of shards, from the end of a list that is freed on the way."""
+    """Yield the ids of shards, from the end of a list that is consumed meanwhile."""
     while numbers:
         first = numbers.pop() << SHARD_BITS
         yield from range(first, min(first + SHARD_JOBS, last_id + 1))

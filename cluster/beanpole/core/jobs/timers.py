@@ -1,18 +1,18 @@
-"""When jobs are due: an ordered set of (due time, job id).
+"""Timers: an ordered set of (due time, job id).
 
 A binary heap with lazy deletion would keep one stale entry for every job that was deleted before
 its TTR ended: at 20,000 jobs a second and a TTR of a minute, a million. So times that are not near
 lie in coarse buckets (a dict each, removal is O(1)), and only one bucket at a time is in a heap:
-the first, when it has begun. The layout never shows: what is due, and in which order, depends on
-the set alone.
+the first, once its interval has begun. The layout is not observable: the timers that are due, and
+their order, depend on the set alone.
 """
 
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-# 2**16 us = 65 ms a bucket: few enough buckets for long TTRs, few enough jobs in one.
+# 2**16 us = 65 ms per bucket: few enough buckets for long TTRs, few enough jobs in each.
 BUCKET_SHIFT: Final = 16
-# Numbers of removed buckets are swept when they outnumber the others by more than this.
+# Numbers of removed buckets are swept when they outnumber the existing ones by more than this.
 STALE_SLACK: Final = 64
 
 
@@ -26,7 +26,7 @@ class Timers:
         self._bucket_heap: list[int] = []
         self._begun = -1  # buckets up to this one are in the heap
         self._heap: list[tuple[int, int]] = []
-        self._near: dict[int, int] = {}  # job id -> due_us of what is in the heap and still valid
+        self._near: dict[int, int] = {}  # job id -> due_us of the heap's entries that are not stale
 
     def __len__(self) -> int:
         return len(self._near) + sum(map(len, self._buckets.values()))
@@ -46,21 +46,21 @@ class Timers:
             jobs[job_id] = due_us
 
     def remove(self, due_us: int, job_id: int) -> None:
-        """Take a job out; it must have been added with this due time."""
+        """Remove a job; it must have been added with this due time."""
         bucket = due_us >> BUCKET_SHIFT
         if bucket <= self._begun:
-            del self._near[job_id]  # its heap entry is stale now, and gone within a bucket's time
+            del self._near[job_id]  # its heap entry is stale now, and dropped within 65 ms
             return
         jobs = self._buckets[bucket]
         del jobs[job_id]
         if not jobs:
-            # An empty bucket of a TTR of days would stay for days, at fifteen buckets a second.
+            # With a TTR of days, empty buckets would stay for days, fifteen more each second.
             del self._buckets[bucket]
             if len(self._bucket_heap) > 2 * len(self._buckets) + STALE_SLACK:
                 self._bucket_heap = sorted(self._buckets)
 
     def pop(self, now_us: int) -> int:
-        """Take out the first job that is due at `now_us`, by (due time, id); 0 if there is none."""
+        """Remove and return the first job due at `now_us`, by (due time, id); 0 if none is due."""
         while True:
             heap = self._heap
             near = self._near
@@ -73,10 +73,10 @@ class Timers:
                 return 0
 
     def next_due_us(self, now_us: int) -> int | None:
-        """When `pop` is worth calling again, or None if nothing is in the set.
+        """Return the time at which to call `pop` again, or None if the set is empty.
 
-        Exact within the bucket of `now_us`; beyond it, the start of the first bucket in use (so
-        at most 65 ms too early, never too late).
+        The time is exact within the bucket of `now_us`; beyond it, the start of the first bucket in
+        use (so at most 65 ms too early, never too late).
         """
         while True:
             heap = self._heap
@@ -94,10 +94,10 @@ class Timers:
         return waiting[0] << BUCKET_SHIFT if waiting else None
 
     def _begin_next(self, now_us: int) -> bool:
-        """Make the first bucket the heap, if it has begun; called when the heap has nothing due.
+        """Move the first bucket into the heap if it has begun; called when the heap has none due.
 
-        One at a time: after a jump of the clock all buckets have begun, and moving them at once
-        would be work without a bound.
+        One bucket at a time: after a jump of the clock all buckets have begun, and moving them at
+        once would be unbounded work.
         """
         waiting = self._bucket_heap
         while waiting and waiting[0] <= now_us >> BUCKET_SHIFT:
@@ -105,7 +105,7 @@ class Timers:
             jobs = self._buckets.pop(bucket, None)
             if jobs is None:
                 continue
-            # What is in the heap is due before every bucket that waits, so it is used up.
+            # The heap's timers are due before every waiting bucket, so none is left.
             assert not self._near, "a bucket begins after the one before it is empty"
             self._begun = bucket
             self._near = jobs

@@ -1,6 +1,6 @@
-"""The codes of transitions, by which the state hash knows each of them.
+"""The codes of transitions in the state hash.
 
-A transition is one number: an id (of a job, as a rule) and one of these in its low bits.
+A transition is one number: an id (usually of a job), with one of these codes in its low bits.
 """
 
 from typing import Final
@@ -18,8 +18,8 @@ TUBE: Final = 10
 BATCH: Final = 11
 RAISED: Final = 12
 # Since machine version 3.
-FINISH: Final = 13  # it is done, or has failed
-EXPIRE: Final = 14  # its TTL ended
+FINISH: Final = 13  # a job is done or has failed
+EXPIRE: Final = 14  # the TTL of a job ended
 # Since machine version 4.
-QLESS: Final = 15  # a call of qless: no id, but a checksum of the call and of what it changed
+QLESS: Final = 15  # a call of qless: not an id, but a checksum of the call and of its changes
 TRANSITION_BITS: Final = 4

@@ -1,6 +1,6 @@
-"""All tubes: which there are, which give out no jobs and until when, the totals of their spaces.
+"""All tubes: their creation and removal, pauses and rates, and the totals of their spaces.
 
-A tube keeps its jobs in order (`core.jobs.job`); how they move is in `core.jobs.queue`.
+A tube keeps its jobs in order (`core.jobs.job`); transitions of jobs are in `core.jobs.queue`.
 """
 
 from beanpole.constants import DEFAULT_TUBE, QUEUE_NAME_MAX_BYTES, SECOND_US
@@ -17,14 +17,14 @@ from beanpole.events import BEANSTALK
 
 
 class Tubes(Emitter):
-    """The tubes of all spaces. `Queue` is the only subclass.
+    """The tubes of all spaces. The only subclass is `States`.
 
     Attributes:
-        tubes: by their names, in the order of creation.
-        spaces: by the protocols of their sessions; several may share one.
-        ready_tubes: which may have something for a waiting client since the leader last looked.
-        aliases: the names by which spaces know queues of others.
-        rates: what queues with a rate of delivery have given out lately.
+        tubes: tubes by their names, in the order of creation.
+        spaces: spaces by the protocols of their sessions; protocols may share a space.
+        ready_tubes: tubes that may have a job for a waiting client since the leader last looked.
+        aliases: the names by which spaces know queues of other spaces.
+        rates: the buckets of queues with a delivery rate.
         tubes_named: the numbers and names of new tubes, for the node to take out.
     """
 
@@ -51,7 +51,7 @@ class Tubes(Emitter):
         self.default = self.tube(DEFAULT_TUBE)
 
     def tube(self, name: bytes, space: Space | None = None) -> Tube:
-        """The tube of this name, created if need be: in a space, beanstalk's if none is given."""
+        """Return the tube with this name, created if needed, in the given space or beanstalk's."""
         tube = self.tubes.get(name)
         if tube is None:
             if space is None:
@@ -60,13 +60,13 @@ class Tubes(Emitter):
             self.tubes_total += 1
             tube = self.tubes[name] = Tube(name, self.tubes_total, space)
             if self.rates.buckets and self.rates.is_spent(name):
-                tube.closed = RATE_SPENT  # it had gone, with its last job
+                tube.closed = RATE_SPENT  # the bucket outlived the tube, dropped with its last job
             if self.events_kept:
                 self.tubes_named.append((tube.number, name))
         return tube
 
     def find(self, name: bytes) -> Tube | None:
-        """The tube that is meant by a name, which may be an alias; None if there is none."""
+        """Return the tube that a name or an alias denotes; None if there is none."""
         tube = self.tubes.get(name)
         if tube is None and self.aliases.queues:
             tube = self.tubes.get(self.aliases.queue_of(name))
@@ -79,13 +79,13 @@ class Tubes(Emitter):
         )
 
     def name_in(self, space: Space, tube: Tube) -> bytes:
-        """The name by which the sessions of a space know a tube; its own, if they do not."""
+        """Return the name of a tube for the sessions of a space; its own name if they have none."""
         if tube.space is space:
             return tube.name
         return self.aliases.name_of(tube.name, space.number) or tube.name
 
     def named_in(self, space: Space) -> list[tuple[bytes, Tube]]:
-        """All tubes of which the sessions of a space know, with the names that they have there."""
+        """Return all tubes that are visible in a space, with their names there."""
         found = [(name, tube) for name, tube in self.tubes.items() if tube.space is space]
         for alias, name in self.aliases.queues.items():
             tube = self.tubes.get(name)
@@ -94,14 +94,14 @@ class Tubes(Emitter):
         return found
 
     def space_of(self, name: bytes) -> Space | None:
-        """The space whose queues may have this name; None if no space allows it."""
+        """Return the space whose queues may have this name; None if no space allows it."""
         for space in self.every_space:
             if space.may_name(name):
                 return space
         return None
 
     def drop_if_idle(self, tube: Tube) -> None:
-        """Remove a tube that nothing refers to; `default` always exists."""
+        """Remove a tube if nothing refers to it; `default` always exists."""
         if tube is not self.default and tube.is_idle():
             self._remove(tube)
 
@@ -115,11 +115,11 @@ class Tubes(Emitter):
             self.pauses.remove((tube.paused_until_us, tube.name))
         del self.tubes[tube.name]
         tube.space.tubes -= 1
-        # Or names would pile up on a node that does not lead.
+        # Otherwise names would pile up on a node that is not the leader.
         self.ready_tubes.pop(tube.name, None)
 
     def limit(self, tube: Tube, limits: tuple[int, int, int]) -> None:
-        """Set the limits of a tube's jobs: for ranks before, in and behind the middle."""
+        """Set the limits of a tube's jobs: for ranks before, at and after the middle."""
         for image in self.images:
             image.keep_tube(tube)
         tube.limits = limits
@@ -145,9 +145,9 @@ class Tubes(Emitter):
         self.pauses.add((tube.paused_until_us, tube.name))
 
     def next_opening_us(self) -> int | None:
-        """When the first pause ends, or the first bucket of a rate is due; None if there is none.
+        """Return the end of the first pause or the due time of the first bucket; None if none is.
 
-        A tube that is closed may give out jobs then, if it was closed for that alone.
+        A closed tube may give out jobs again then, unless it has another reason to be closed.
         """
         pause, bucket = self.pauses.first(), self.rates.first()
         if pause is None:
@@ -155,7 +155,7 @@ class Tubes(Emitter):
         return pause[0] if bucket is None or pause[0] < bucket[0] else bucket[0]
 
     def end_pauses(self, budget: int) -> int:
-        """End the pauses that are due; returns what is left of the budget."""
+        """End the pauses that are due, then refill buckets; returns the rest of the budget."""
         pauses = self.pauses
         while budget:
             first = pauses.first()
@@ -176,7 +176,7 @@ class Tubes(Emitter):
     # --- rates of delivery ----------------------------------------------------------------------
 
     def spend(self, tube: Tube, rate: int, period_us: int) -> None:
-        """A tube that has a rate has given out a job."""
+        """Take a token from a tube with a rate that has given out a job."""
         rates = self.rates
         if len(rates.buckets) >= BUCKETS_MAX and tube.name not in rates.buckets:
             first = rates.first()
@@ -186,7 +186,7 @@ class Tubes(Emitter):
             tube.closed |= RATE_SPENT
 
     def forget_rate(self, name: bytes) -> None:
-        """A queue may give out jobs as if it had given out none."""
+        """Reset the bucket of a queue, as if the queue had given out no job."""
         if self.rates.remove(name).is_spent():
             self._open(name)
 
@@ -197,7 +197,7 @@ class Tubes(Emitter):
             self.ready_tubes[name] = None
 
     def _refill(self, budget: int) -> int:
-        """Act on the buckets that are due; returns what is left of the budget."""
+        """Refill the buckets that are due; returns the rest of the budget."""
         rates = self.rates
         while budget:
             first = rates.first()
@@ -213,30 +213,30 @@ class Tubes(Emitter):
 
     @property
     def ready(self) -> int:
-        """How many jobs are ready."""
+        """The number of ready jobs."""
         return sum([space.ready for space in self.every_space])
 
     @property
     def reserved(self) -> int:
-        """How many jobs are reserved."""
+        """The number of reserved jobs."""
         return sum([space.reserved for space in self.every_space])
 
     @property
     def delayed(self) -> int:
-        """How many jobs are delayed."""
+        """The number of delayed jobs."""
         return sum([space.delayed for space in self.every_space])
 
     @property
     def buried(self) -> int:
-        """How many jobs are buried."""
+        """The number of buried jobs."""
         return sum([space.buried for space in self.every_space])
 
     @property
     def jobs_total(self) -> int:
-        """How many jobs there ever were."""
+        """The number of jobs ever created."""
         return sum([space.jobs_total for space in self.every_space])
 
     @property
     def timeouts(self) -> int:
-        """How many reservations ended because their TTR did."""
+        """The number of reservations that timed out."""
         return sum([space.timeouts for space in self.every_space])

@@ -1,1 +1,1 @@
-"""The commands: one function for each, and a row of the table."""
+"""The commands: a handler and a row of the table for each."""

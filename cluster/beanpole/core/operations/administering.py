@@ -1,7 +1,7 @@
-"""What an administrator does to one job or queue, of any space, whoever made it.
+"""Administrative commands on a single job or queue of any space.
 
-Every function is as those of `core.operations.changes`: total, and without effect when it refuses.
-What it does to the job is in `core.jobs.moving` and `core.jobs.queue`.
+Like those of `core.operations.changes`, every handler is total, and has no effect when it refuses.
+The transitions are in `core.jobs.moving` and `core.jobs.queue`.
 """
 
 from typing import Final
@@ -15,20 +15,20 @@ from beanpole.core.operations.checks import make_tube, why_no_tube
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 
-# --- what is to be done: `ACTION` of a command ----------------------------------------------------
+# --- actions: `ACTION` of a command ---------------------------------------------------------------
 DELETE: Final[int] = 1
 KICK: Final[int] = 2  # delayed or buried to ready
 BURY: Final[int] = 3  # ready or delayed to buried
 SET_RANK: Final[int] = 4  # `VALUE` is the rank
 SET_DELAY: Final[int] = 5  # `VALUE` is the delay in microseconds; 0 makes the job ready
-MOVE: Final[int] = 6  # to `TO`; `VALUE` is one of those below
-# The state of a job that was moved.
+MOVE: Final[int] = 6  # to `TO`; `VALUE` is one of MOVED_STATES
+# The state of a job after a move.
 AS_IT_WAS: Final[int] = 0
 READY_IF_BURIED: Final[int] = 16
 MOVED_STATES: Final = (AS_IT_WAS, READY, BURIED, READY_IF_BURIED)
 
-# The states from which each action leads. No action but DELETE touches a reservation: the job is
-# its worker's.
+# The states in which each action is allowed. Only DELETE is allowed for a reserved job, because the
+# job belongs to its worker.
 FROM_STATES: Final[dict[int, tuple[int, ...]]] = {
     DELETE: (READY, RESERVED, DELAYED, BURIED, DONE, FAILED),
     KICK: (DELAYED, BURIED),
@@ -37,22 +37,22 @@ FROM_STATES: Final[dict[int, tuple[int, ...]]] = {
     SET_DELAY: (READY, DELAYED),
     MOVE: (READY, DELAYED, BURIED),
 }
-# Times are at most as long as a client can give them in seconds.
+# The longest time that a client can give in seconds.
 _LONGEST_US: Final[int] = U32_MAX * SECOND_US
 
 
 def change_job(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """CHANGE_JOB: do one thing to a job, if it is still as its administrator saw it.
+    """CHANGE_JOB: apply one action to a job, if the job is still as the administrator saw it.
 
     `STATES` has a bit for each state (1 << state) in which the job may be, `FROM` is the queue in
-    which it must be, empty for any. Both are looked at here because the job may have gone on since
-    somebody looked at it.
+    which it must be, empty for any. Both are checked here because the job may have changed since
+    the administrator looked at it.
 
     Returns:
-        OK; NOT_FOUND if there is no such job, or it is in another queue; BUSY in another state, or
-        one from which the action does not lead; EXISTS if it is to be moved to where it is; FULL if
-        the queue has as many jobs as it may; OUT_OF_MEMORY if there may be no more queues;
-        BAD_COMMAND for an unknown action, and for a queue of another space.
+        OK; NOT_FOUND if there is no such job, or it is in another queue; BUSY if it is in another
+        state, or in one in which the action is not allowed; EXISTS if it is to be moved to its own
+        queue; FULL if the limit of jobs of the queue is reached; OUT_OF_MEMORY if the limit of
+        queues is reached; BAD_COMMAND for an unknown action, and for a queue of another space.
     """
     _, number, job_id, action, states, queue_from, _, value = command
     leads_from = FROM_STATES.get(action)
@@ -89,7 +89,7 @@ def _value_fits(action: int, value: int) -> bool:
 
 
 def _move(machine: MachineState, origin: Origin, job: Job, command: c.Command) -> int:
-    """A job stays in its space: other protocols could not name it, and have other rules."""
+    """Move a job within its space: other protocols could not name it, and have other rules."""
     _, number, _, _, _, _, name, value = command
     queue = machine.queue
     space = job.tube.space
@@ -110,14 +110,14 @@ def _move(machine: MachineState, origin: Origin, job: Job, command: c.Command) -
 
 
 def state_after(state: int, value: int) -> int:
-    """Return the state of a job behind its move, from that before and the command's `VALUE`."""
+    """Return the state of a job after its move, given its previous state and `VALUE`."""
     if value in (READY, BURIED):
         return value
     return READY if value == READY_IF_BURIED and state == BURIED else state
 
 
 def pause_queue(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """PAUSE_QUEUE: nobody gets a job of the queue for so many seconds; 0 ends a pause."""
+    """PAUSE_QUEUE: give out no job of the queue for this many seconds; 0 ends a pause."""
     _, _, name, delay_s = command
     tube = machine.queue.find(name)
     if tube is None:

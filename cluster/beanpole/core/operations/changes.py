@@ -1,8 +1,8 @@
-"""The commands of a batch, a function for each. Rights of sessions are those of beanstalkd 1.13.
+"""The handlers of the commands of a batch. The rights of sessions follow beanstalkd 1.13.
 
-Every handler is `handler(machine, origin, command) -> result`, and total: it checks its numbers
-before it changes anything, and a command that makes no sense has an error result. The machine has
-seen to it that the command's session exists. Handlers that read are in `core.operations.reads`.
+Every handler is `handler(machine, origin, command) -> result`, and total: it validates its numbers
+before it changes anything, and returns an error result for an invalid command. The machine has
+checked that the command's session exists. Handlers that only read are in `core.operations.reads`.
 """
 
 from typing import Final
@@ -41,10 +41,10 @@ from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES, PROTOCOL_SINCE
 # A secret shorter than this could be guessed; the front ends draw 16 random bytes.
 SECRET_MIN_BYTES: Final = 16
 SECRET_MAX_BYTES: Final = 64
-# The longest time a lost session is kept: as long as the longest TTR.
+# The longest time for which a lost session is kept: the longest TTR.
 GRACE_MAX_US: Final = U32_MAX * SECOND_US
 _LONG_NOTIFY_SINCE: Final = 4
-# Session numbers count up within one incarnation; the running digest has 60 bits for them.
+# Session numbers count up within one incarnation; the state hash has 60 bits for them.
 SESSION_NUMBER_MAX: Final = 2**48
 
 
@@ -53,7 +53,7 @@ def open_session(machine: MachineState, origin: Origin, command: c.Command) -> i
 
 
 def open_session_from(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """OPEN_FROM: an OPEN with the client's host, which the events of the session name."""
+    """OPEN_FROM: an OPEN with the client's host, which the session's events carry."""
     host = command[2]
     if not 0 < len(host) <= HOST_NAME_MAX_BYTES:
         return c.BAD_COMMAND
@@ -99,16 +99,16 @@ def put(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
 
 
 def put_keyed(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
-    """A put that makes no job if its key is remembered, even if the job of that key is gone.
+    """PUT_KEYED: a put that creates no job if its key is remembered, even if that job is gone.
 
     Returns:
-        (job id, 1 if it is that of an earlier put), or what `put` says when it makes no job.
+        (job id, 1 if it is that of an earlier put), or the error result of `put`.
     """
     key = command[7]
     if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES:
         return c.BAD_COMMAND
     if origin.sessions[command[1]].space is not machine.queue.beanstalk:
-        return c.BAD_COMMAND  # a key would lead to the job of another space
+        return c.BAD_COMMAND  # the key could be that of a job in another space
     known = machine.keys.find(key)
     if known:
         return known, 1
@@ -180,7 +180,8 @@ def delete(machine: MachineState, origin: Origin, command: c.Command) -> int:
     ):
         return c.NOT_FOUND
     if job.ext is not None and job.state == RESERVED and session.space.conflict == NO_EXTERNAL_IDS:
-        # So workers of beanstalk say that a job is done; its clients, of another protocol, hear it.
+        # A beanstalk worker reports success by delete; the job's clients, of another protocol, are
+        # notified.
         machine.queue.finish(job, DONE, b"", session)
     else:
         machine.queue.delete(job, session)
@@ -199,7 +200,7 @@ def release(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def give_back(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """RETURN: like a lost connection for one job, so no counter of the job moves."""
+    """RETURN: like a lost connection for a single job; no counter of the job changes."""
     job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
@@ -230,13 +231,13 @@ def touch(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def kick(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int, int]:
-    """Kick buried jobs, or delayed ones if none is buried, as far as this entry's share goes.
+    """KICK: kick buried jobs, or delayed ones if none is buried, within this entry's budget.
 
-    A command with a state kicks only jobs of that state: the origin repeats a command that has
-    more to do, and one client's kick never mixes the two.
+    A command with a state kicks only jobs in that state: the origin repeats a command that is not
+    complete, and one client's kick never mixes the two states.
 
     Returns:
-        (how many jobs, of which state: BURIED or DELAYED, 1 if more may be kicked)
+        (number of kicked jobs, their state: BURIED or DELAYED, 1 if more may be kicked)
     """
     queue = machine.queue
     session = origin.sessions[command[1]]
@@ -246,7 +247,7 @@ def kick(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
         return 0, state, 0
     share = min(bound, KICK_MAX, machine.kicks_left - machine.kicks_left // 2)
     if share == 0 < bound:
-        return 0, state, 1  # which jobs it means is decided when it moves the first
+        return 0, state, 1  # the state is decided when the first job is kicked
     if state not in (BURIED, DELAYED):
         state = BURIED if tube.buried else DELAYED
     kicked = 0
@@ -285,7 +286,8 @@ def take(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
     """TAKE: reserve like a GRANT, at once or not at all.
 
     Returns:
-        (job id, body); NOT_FOUND if no job is ready; AGAIN if this entry may not look any more.
+        (job id, body); NOT_FOUND if no job is ready; AGAIN if this entry's budget of looks is
+        spent.
     """
     session = origin.sessions[command[1]]
     if not may_look(machine, session):
@@ -295,7 +297,7 @@ def take(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
 
 
 def notify(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """NOTIFY: the session that has a job tells its listeners something, such as progress."""
+    """NOTIFY: send data, such as progress, from a job's holder to the job's listeners."""
     _, _, _, kind, data = command
     data_max_bytes = NOTIFY_MAX_BYTES
     if machine.version >= _LONG_NOTIFY_SINCE:
@@ -320,10 +322,10 @@ def pause_tube(machine: MachineState, origin: Origin, command: c.Command) -> int
 
 
 def set_protocol(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_PROTOCOL: the events of what this session does name its protocol.
+    """SET_PROTOCOL: set the protocol of a session, which its events carry.
 
-    If that has a space of its own, the session leaves its queues, which it may while it holds no
-    job, and uses and watches the default queue of the new space, or none.
+    If the protocol has another space, the session moves there, if it holds no job: it leaves its
+    queues, and uses and watches the default queue of the new space, or none.
     """
     protocol = command[2]
     if PROTOCOL_SINCE.get(protocol, c.BASE_VERSION) > machine.version:
@@ -349,7 +351,7 @@ def set_protocol(machine: MachineState, origin: Origin, command: c.Command) -> i
 
 
 def make_resumable(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """KEEP: from now on a loss detaches the session for `grace_us` instead of ending it."""
+    """KEEP: make a session resumable: a lost connection detaches it for `grace_us`."""
     session = origin.sessions[command[1]]
     _, _, secret, grace_us = command
     if session.secret or secret in machine.resumable:
@@ -365,10 +367,10 @@ def make_resumable(machine: MachineState, origin: Origin, command: c.Command) ->
 
 
 def resume_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """RESUME: the session of this secret moves to this attachment and its host; its epoch grows.
+    """RESUME: move the session of a secret to this attachment and its host; its epoch grows.
 
     Commands that still arrive from the old attachment find no session there and are refused. The
-    secret alone is not enough: both sessions have to be of one user.
+    secret alone is not sufficient: both sessions must belong to the same user.
     """
     session = machine.resumable.get(command[2])
     fresh = origin.sessions[command[1]]

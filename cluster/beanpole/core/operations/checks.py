@@ -1,7 +1,7 @@
-"""The checks that operations share, before they change anything: queues, room, reservations.
+"""Checks that operations share, before they change anything: queues, room, reservations.
 
-A session sees the queues and jobs of its own space, and those of other spaces that have an alias
-there. Names in commands have their space's prefix. Up to machine version 2 there is one space.
+A session sees the queues and jobs of its own space, and those of other spaces with an alias there.
+Names in commands include the prefix of their space. Up to machine version 2 there is one space.
 """
 
 from typing import Final
@@ -15,12 +15,12 @@ from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
 from beanpole.events import WORKQ
 
-# The machine version from which two names may be one queue.
+# The machine version from which two names may denote one queue.
 ALIASES_SINCE: Final = 4
 
 
 def find_tube(machine: MachineState, session: Session, name: bytes) -> Tube | None:
-    """The tube of this name, if it is there and of the session's space, or has an alias there."""
+    """Return the existing tube of a name or an alias in the session's space; None if none."""
     tube = machine.queue.tubes.get(name)
     if tube is None:
         aliases = machine.queue.aliases
@@ -31,7 +31,7 @@ def find_tube(machine: MachineState, session: Session, name: bytes) -> Tube | No
 
 
 def make_tube(machine: MachineState, space: Space, name: bytes) -> Tube | None:
-    """The tube of this name, created if the limits allow; None if not."""
+    """Return the tube of a name, created if needed; None if the limits or the name forbid it."""
     tube = machine.queue.tubes.get(name)
     if tube is not None:
         return tube if tube.space is space else None
@@ -61,7 +61,7 @@ def _may_name(machine: MachineState, space: Space, name: bytes) -> bool:
 
 
 def why_no_tube(machine: MachineState, space: Space, name: bytes) -> int:
-    """The result of a command for which `make_tube` has no tube."""
+    """Return the result of a command for which `make_tube` returned None."""
     if machine.version >= SPACES_SINCE and (
         name in machine.queue.tubes or not space.may_name(name)
     ):
@@ -70,7 +70,7 @@ def why_no_tube(machine: MachineState, space: Space, name: bytes) -> int:
 
 
 def has_room(machine: MachineState, size: int) -> bool:
-    """Whether one more job fits that takes `size` bytes beside what every job takes."""
+    """Whether one more job fits that takes `size` bytes in addition to JOB_BYTES."""
     return (
         not machine.puts_refused
         and jobs_count(machine) < machine.jobs_max
@@ -84,7 +84,7 @@ def has_bytes(machine: MachineState, size: int) -> bool:
 
 
 def find_job(machine: MachineState, origin: Origin, command: c.Command) -> Job | None:
-    """The job that the command names, if it is one that the command's session may see."""
+    """Return the job that a command names, if the command's session may see it."""
     job = machine.queue.jobs.get(command[2])
     if job is None:
         return None
@@ -95,14 +95,14 @@ def find_job(machine: MachineState, origin: Origin, command: c.Command) -> Job |
 
 
 def _reaches(machine: MachineState, space: Space, job: Job) -> bool:
-    """Whether a job in a queue of another space is one of this space, too."""
+    """Whether a job in a queue of another space is also visible in this space."""
     if job.ext is not None and job.ext.home is space:
         return True
     return machine.queue.sees(space, job.tube)
 
 
 def find_named(machine: MachineState, space: Space, external_id: bytes) -> Job | None:
-    """The job that has this external id in a space; some are derived from a job's number."""
+    """Return the job with this external id in a space; some ids are derived from job ids."""
     jobs = machine.queue.jobs
     job_id = space.external_ids.get(external_id, 0)
     if job_id:
@@ -116,9 +116,9 @@ def find_named(machine: MachineState, space: Space, external_id: bytes) -> Job |
 
 
 def find_held(machine: MachineState, origin: Origin, command: c.Command) -> Job | None:
-    """The reserved job that the command names, if the command's session may act for its holder.
+    """Return the reserved job that a command names, if the command's session may act as its holder.
 
-    Those are its own jobs, and if it has no leases, all that belong to nobody.
+    These are the jobs that it holds, and for a session without leases, all jobs without a holder.
     """
     session = origin.sessions[command[1]]
     job = session.reserved.get(command[2])

@@ -1,9 +1,9 @@
-"""Which job a session gets when it asks for any: the best ready one of the queues that it watches.
+"""The choice of a job for a session that asks for any: the best ready job of its watched queues.
 
-Queues in which its user may not work are passed over, whatever it watches.
+Watched queues in which the session's user may not work are skipped.
 
-GRANT and TAKE choose alike, and share what an entry may look at. What each of them says is in
-`leading` and `changes`.
+GRANT and TAKE choose alike, and share an entry's budget of looks. Their results are in `leading`
+and `changes`.
 """
 
 from beanpole.core.jobs.job import Job
@@ -13,13 +13,13 @@ from beanpole.core.users import WORK
 
 
 def may_look(machine: MachineState, session: Session) -> bool:
-    """Whether this entry may look at all queues of a session; it counts them."""
+    """Whether this entry's budget allows a look at all watched queues; deducts them from it."""
     machine.looks_left -= len(session.watched)
     return machine.looks_left >= 0
 
 
 def reserve_best(machine: MachineState, session: Session) -> Job | None:
-    """Reserve the best ready job of the session's watched queues that give out jobs."""
+    """Reserve the best ready job of the session's watched queues that are not closed."""
     best = 0
     user = machine.users.of(session.user, session.token) if machine.users.rows else None
     for tube in session.watched.values():

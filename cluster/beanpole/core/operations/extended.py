@@ -1,7 +1,7 @@
-"""The commands that need a job's extension: none of them is beanstalk's.
+"""The handlers of commands that need a job's extension; the beanstalk protocol has none of them.
 
-Every function is as those of `core.operations.changes`: total, and without effect when it refuses.
-A space without external ids has none of these operations.
+Like those of `core.operations.changes`, every handler is total, and has no effect when it refuses.
+In a space without external ids, none of these operations is available.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ from beanpole.core.operations.checks import (
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
 
-# The longest delay and TTR, as in commands that give them in seconds.
+# The longest delay and TTR, the same as in commands that give them in seconds.
 _LONGEST_US: Final = U32_MAX * SECOND_US
 
 
@@ -56,11 +56,11 @@ def _numbers_fit(
 
 
 def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
-    """ADD: a job with an extension. What a taken external id means is its space's rule.
+    """ADD: create a job with an extension. The space's rule applies to a taken external id.
 
     Returns:
-        (job id, 1 if it is that of an earlier job), or why no job is made; EXISTS where the rule is
-        to refuse.
+        (job id, 1 if it is that of an earlier job), or an error result; EXISTS if the id is taken
+        and the rule is REFUSE.
     """
     (
         _,
@@ -92,7 +92,7 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     ext = Extension(0, external_id, expires_us, attempts_max, failures_max, space)
     if not has_room(machine, len(body) + ext.memory_bytes()):
         return c.OUT_OF_MEMORY
-    # One that takes the place of another needs no room, and that one must not be dropped.
+    # A job that replaces another needs no room, and the replaced job must not be dropped for it.
     usage = ruled.usage_of(machine, session)
     if usage is not None and not known and not usage.admits(len(body)):
         return c.FULL
@@ -106,7 +106,7 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
         return why_no_tube(machine, space, name)
     if known:
         queue.delete(queue.jobs[known], session)
-        tube = queue.tube(tube.name, tube.space)  # it may have gone with its last job
+        tube = queue.tube(tube.name, tube.space)  # it may have been dropped with its last job
     job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)
     if usage is not None:
         queue.quotas.count(job.id, len(body), usage)
@@ -114,14 +114,14 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
 
 
 def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
-    """SUBMIT: an ADD of a job that clients may be attached to, new or not.
+    """SUBMIT: create or find a job, and in the foreground attach the session to it.
 
-    Clients of the job are told of its end. One that was submitted in the foreground only is
-    forgotten when the last of them goes; one submission in the background makes it stay.
+    Clients of the job are notified of its end. A job that was submitted only in the foreground is
+    deleted when its last client goes; one submission in the background keeps it.
 
     Returns:
-        (job id, 1 if it is that of an earlier job), or why there is none; FULL if its queue or its
-        user has as many jobs as it may.
+        (job id, 1 if it is that of an earlier job), or an error result; FULL if a limit of its
+        queue or of its user is reached.
     """
     _, number, name, rank, delay_us, external_id, attempts_max, foreground, extra, body = command
     session = origin.sessions[number]
@@ -171,7 +171,7 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
 
 
 def _join(machine: MachineState, job: Job, session: Session, foreground: bool) -> int:
-    """One more submission of a job that there is."""
+    """Submit an existing job once more."""
     queue, ext = machine.queue, job.ext
     assert ext is not None, "a job with an external id has an extension"
     if not foreground:
@@ -191,10 +191,10 @@ def _join(machine: MachineState, job: Job, session: Session, foreground: bool) -
 
 
 def finish(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """FINISH: a job is done, or an attempt at it has failed (`Queue.finish`).
+    """FINISH: end a job, or an attempt at it that has failed (`Queue.finish`).
 
-    A reserved job is its holder's to finish. Where a space has no leases, any session finishes
-    any job, whatever its state; the first one wins, the next has EXISTS.
+    With leases, only the holder of a reserved job may finish it. In a space without leases, any
+    session may finish any job in any state; the first one wins, later ones get EXISTS.
     """
     session = origin.sessions[command[1]]
     if session.leased:
@@ -205,7 +205,7 @@ def finish(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def finish_named(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """FINISH_NAMED: FINISH of the job that has this external id in the session's space."""
+    """FINISH_NAMED: FINISH for the job with this external id in the session's space."""
     session = origin.sessions[command[1]]
     job = find_named(machine, session.space, command[2])
     if job is not None and session.leased and job.holder is not session:
@@ -226,7 +226,7 @@ def _finish(machine: MachineState, session: Session, job: Job | None, command: c
     if job.state in (DONE, FAILED):
         return c.EXISTS
     if job.ext is None and state == FAILED and machine.version >= ALIASES_SINCE:
-        # Failure means burial in beanstalk: the job stays until it is kicked or deleted.
+        # In beanstalk, a failed job is buried: it stays until it is kicked or deleted.
         if job.state == BURIED:
             return c.EXISTS
         machine.queue.bury(job, job.rank, session)
@@ -238,9 +238,9 @@ def _finish(machine: MachineState, session: Session, job: Job | None, command: c
 
 
 def delete_named(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """DELETE_NAMED: forget the job that has this external id in the session's space.
+    """DELETE_NAMED: delete the job with this external id in the session's space.
 
-    Where leases belong to sessions, another session's reservation protects its job.
+    A job that another session holds is not deleted.
     """
     session = origin.sessions[command[1]]
     job = find_named(machine, session.space, command[2])
@@ -251,7 +251,7 @@ def delete_named(machine: MachineState, origin: Origin, command: c.Command) -> i
 
 
 def set_ttr(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_TTR: the reservation of a job lasts so long from now on; 0 for no end."""
+    """SET_TTR: set the remaining time of a job's reservation; 0 for no end."""
     job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
@@ -262,12 +262,12 @@ def set_ttr(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def _has_room_for(machine: MachineState, job: Job, size: int) -> bool:
-    """Whether a job's result can be kept, if it is to be kept."""
+    """Whether there is room for a job's result; a job without a TTL does not keep it."""
     return job.ext is None or not job.ext.expires_us or has_bytes(machine, size)
 
 
 def set_progress(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """PROGRESS: how far a reserved job is, in its protocol's own words."""
+    """PROGRESS: set the progress of a reserved job, in the format of its protocol."""
     job = find_held(machine, origin, command)
     progress = command[3]
     if job is None:
@@ -275,15 +275,15 @@ def set_progress(machine: MachineState, origin: Origin, command: c.Command) -> i
     if len(progress) > PROGRESS_MAX_BYTES:
         return c.BAD_COMMAND
     if job.ext is None:
-        # A Gearman worker may report progress of any job that it holds. A job of beanstalk has no
-        # place for it, and no listeners.
+        # A Gearman worker may report progress of any job that it holds. A beanstalk job cannot
+        # store it, and has no listeners.
         return c.OK if machine.version >= ALIASES_SINCE else c.BAD_COMMAND
     machine.queue.set_progress(job, job.ext, progress)
     return c.OK
 
 
 def find(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """FIND: the id of the job that has this external id in the session's space."""
+    """FIND: return the id of the job with this external id in the session's space."""
     job = find_named(machine, origin.sessions[command[1]].space, command[2])
     return c.NOT_FOUND if job is None else job.id
 
@@ -291,7 +291,7 @@ def find(machine: MachineState, origin: Origin, command: c.Command) -> int:
 def result_of(
     machine: MachineState, origin: Origin, command: c.Command
 ) -> tuple[int, bytes, bytes] | int:
-    """RESULT: the state of a job, its progress, and what it ended with."""
+    """RESULT: return the state of a job, its progress and its result."""
     job = find_job(machine, origin, command)
     if job is None:
         return c.NOT_FOUND

@@ -1,6 +1,6 @@
-"""The leader's own commands, a function for each: `handler(machine, applied, command)`.
+"""The handlers of the leader's own commands: `handler(machine, applied, command)`.
 
-Like the operations of clients it is total: a command that makes no sense changes nothing.
+Like the handlers of client operations they are total: an invalid command changes nothing.
 """
 
 from beanpole import commands as c
@@ -12,7 +12,7 @@ from beanpole.core.state import MachineState
 
 
 def begin_epoch(machine: MachineState, applied: Applied, command: c.Command) -> None:
-    """EPOCH: the first entry of a term. Limits follow the leader's configuration."""
+    """EPOCH: begin a term in its first entry. Limits follow the leader's configuration."""
     _, term, expiry_floor_us, jobs, tubes, sessions, body_bytes = command
     machine.term = term
     machine.jobs_max = jobs
@@ -24,7 +24,7 @@ def begin_epoch(machine: MachineState, applied: Applied, command: c.Command) -> 
 
 
 def node_down(machine: MachineState, applied: Applied, command: c.Command) -> None:
-    """NODE_DOWN: an incarnation is given up, if it is the present one."""
+    """NODE_DOWN: end an incarnation, if it is the present one."""
     _, index, incarnation = command
     origin = machine.origins.get(index)
     if origin is not None and origin.alive and origin.incarnation == incarnation:
@@ -33,7 +33,7 @@ def node_down(machine: MachineState, applied: Applied, command: c.Command) -> No
 
 
 def grant(machine: MachineState, applied: Applied, command: c.Command) -> None:
-    """GRANT: reserve the best ready job of the session's watched, unpaused tubes."""
+    """GRANT: reserve the best ready job of the session's watched tubes that are not closed."""
     _, index, incarnation, number, request, behind = command
     origin = machine.origins.get(index)
     job: Job | None = None
@@ -57,12 +57,12 @@ def grant(machine: MachineState, applied: Applied, command: c.Command) -> None:
 
 
 def digest(machine: MachineState, applied: Applied, command: c.Command) -> None:
-    """DIGEST: every node takes the digest of the whole machine at this index."""
+    """DIGEST: make every node compute the digest of the whole machine at this index."""
     applied.digest = True
 
 
 def raise_version(machine: MachineState, applied: Applied, command: c.Command) -> None:
-    """RAISE: the machine works at this version from here on; it never goes back."""
+    """RAISE: raise the machine's version, which never goes back."""
     version = command[1]
     if machine.version < version <= c.VERSION_MAX:
         machine.activate(version)

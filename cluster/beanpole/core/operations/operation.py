@@ -1,8 +1,8 @@
-"""The description of an operation: its code, version, fields, size, and function.
+"""The description of an operation: its code, version, fields, size and handler.
 
 The entries themselves are in `core.operations.table`. A command is a flat tuple: the operation's
-code and a value for each field. The field kinds below have the largest size that a legal value has
-when it is packed; what is legal is checked by the operation's function.
+code and a value for each field. Each field below has the largest packed size of a legal value; the
+operation's handler checks whether a value is legal.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ from beanpole.weights import (
     NUMBER_BYTES,
 )
 
-# What a client's operation does, and what it says. It is total: it checks its numbers before it
-# changes anything. The machine has seen to it that the command's session exists.
+# The handler of a client's operation, which returns its result. It is total: it validates its
+# numbers before it changes anything. The machine has checked that the command's session exists.
 Handler = Callable[[MachineState, Origin, c.Command], Any]
-# What a command of the leader does; results that the node must know are added to `Applied`.
+# The handler of a leader's command; it adds the results that the node needs to `Applied`.
 Leading = Callable[[MachineState, Applied, c.Command], None]
 
 
 class Field:
-    """One field of commands: its name, its type, its packed bytes (beside those of a string)."""
+    """One field of commands: its name, its type, its packed bytes (without those of a string)."""
 
     __slots__ = ("name", "packed_bytes", "type")
 
@@ -63,7 +63,7 @@ EXTERNAL_ID: Final = Field("external_id", bytes, LONG_NAME_HEAD_BYTES)
 ATTEMPTS_MAX: Final = _number_32("attempts_max")
 FAILURES_MAX: Final = _number_32("failures_max")
 RESULT: Final = Field("result", bytes, BODY_HEAD_BYTES)
-FOREGROUND: Final = _number_32("foreground")  # 1 when the session is to be attached to the job
+FOREGROUND: Final = _number_32("foreground")  # 1 if the session is to be attached to the job
 EXTRA: Final = Field("extra", bytes, LONG_NAME_HEAD_BYTES)
 HIGH: Final = _number_32("high")  # limits of jobs, by their ranks
 NORMAL: Final = _number_32("normal")
@@ -76,11 +76,11 @@ KEY: Final = Field("key", bytes, NAME_HEAD_BYTES)
 SECRET: Final = Field("secret", bytes, NAME_HEAD_BYTES)
 GRACE_US: Final = _number("grace_us")
 HOST: Final = Field("host", bytes, NAME_HEAD_BYTES)
-LOST: Final = _number_32("lost")  # 1 when the client did not ask for the end of its session
+LOST: Final = _number_32("lost")  # 1 if the client did not request the end of its session
 BOUND: Final = _number_32("bound")
 STATE: Final = _number_32("state")  # of the jobs; 0: see the operation's function
 ACTION: Final = _number_32("action")
-STATES: Final = _number_32("states")  # a bit for each
+STATES: Final = _number_32("states")  # one bit for each state
 FROM: Final = Field("from", bytes, LONG_NAME_HEAD_BYTES)
 TO: Final = Field("to", bytes, LONG_NAME_HEAD_BYTES)
 VALUE: Final = _number("value")
@@ -95,7 +95,7 @@ PROTOCOL: Final = _number_32("protocol")
 ORIGIN: Final = _number("origin")
 INCARNATION: Final = _number("incarnation")
 REQUEST: Final = _number("request")
-BEHIND: Final = _number("behind")  # the batch of the origin that a wait stands behind
+BEHIND: Final = _number("behind")  # the origin's batch that must be applied before a wait
 TERM: Final = _number("term")
 EXPIRY_FLOOR_US: Final = _number("expiry_floor_us")
 JOBS_MAX: Final = _number("jobs_max")
@@ -109,19 +109,19 @@ NOW: Final = _number("now")  # the 64 bits of a float
 ARGS: Final = Field("args", bytes, BODY_HEAD_BYTES)
 USER: Final = Field("user", bytes, NAME_HEAD_BYTES)
 TOKEN: Final = Field("token", bytes, NAME_HEAD_BYTES)  # its digest
-KEEPS: Final = _number_32("keeps")  # 1 when there is to be the token, 0 when not
+KEEPS: Final = _number_32("keeps")  # 1 to add the token, 0 to drop it
 RIGHTS: Final = Field("rights", bytes, BODY_HEAD_BYTES)
 RULES: Final = Field("rules", bytes, BODY_HEAD_BYTES)
 
 
 class Need(NamedTuple):
-    """What a session's user must have before an operation is done; see `permission`.
+    """The rights that an operation requires of a session's user; see `permission`.
 
     Attributes:
-        rights: one of these (`core.users`) is enough; 0 if none is needed, or the operation sees to
-            it itself.
-        on: the fields that name a queue, or a job in one: the right is needed in each. None: in
-            every queue of every protocol.
+        rights: any one of these (`core.users`) is sufficient; 0 if none is needed, or if the
+            operation checks permission itself.
+        on: the fields that name a queue, or a job in one: the right is needed in each. If empty, it
+            is needed in every queue of every protocol.
     """
 
     rights: int
@@ -136,10 +136,10 @@ class Operation:
 
     Attributes:
         code: the first item of its commands.
-        fields: of its commands, behind the code.
-        shape: the types of all items: what is checked before a command is believed.
-        since: the machine version that brought it. Below it the operation is BAD_COMMAND on every
-            node, as it is where the program does not know it at all.
+        fields: the fields of its commands, after the code.
+        shape: the types of all items, which are checked before a command is handled.
+        since: the machine version that introduced it. Below it, the operation is BAD_COMMAND on
+            every node, as on a node whose program does not have it.
     """
 
     __slots__ = ("code", "fields", "shape", "since")
@@ -151,7 +151,7 @@ class Operation:
         self.since = since
 
     def place(self, field: Field) -> int:
-        """Where a field stands in its commands."""
+        """Return the index of a field in its commands."""
         return self.fields.index(field) + 1
 
 
@@ -159,17 +159,17 @@ class ClientOperation(Operation):
     """An operation of a batch. Its first field is the session.
 
     Attributes:
-        handler: what it does.
-        rights: one of these is needed; 0 if none is.
-        guarded: the fields in whose queues it is needed, and where they stand.
-        opens: whether it begins its session; of all others the session must be there.
+        handler: the function that executes it.
+        rights: any one of these is needed; 0 if none is.
+        guarded: the fields in whose queues the right is needed, with their indexes.
+        opens: whether it begins its session; for all others, the session must exist.
         reads: whether it changes nothing, so that it is answered at its origin only.
-        weight: what a command takes in its batch at most, if its numbers are legal, beside its
+        weight: the largest size of a command in its batch, if its numbers are legal, without its
             strings.
-        strings: where those stand.
-        ready_tube: where the tube stands in which it makes a job ready; 0 if it makes none, or its
+        strings: the indexes of the strings.
+        ready_tube: the index of the tube in which it makes a job ready; 0 if it makes none, or its
             origin cannot know which.
-        ready_unless: where a number stands that must be 0 for that; 0 if none.
+        ready_unless: the index of a number that must be 0 for that; 0 if none.
     """
 
     __slots__ = (
@@ -214,10 +214,10 @@ class ClientOperation(Operation):
 
 
 class LeaderOperation(Operation):
-    """A command of the leader's own; all its fields are numbers.
+    """An operation of the leader; all its fields are numbers.
 
     Attributes:
-        handler: what it does.
+        handler: the function that executes it.
     """
 
     __slots__ = ("handler",)
@@ -234,7 +234,7 @@ class LeaderOperation(Operation):
 
 
 def fits(command: tuple[Any, ...], shape: tuple[type, ...]) -> bool:
-    """Whether a command has exactly these types: what a log holds may be anything."""
+    """Whether a command has exactly these types: commands in the log are not trusted."""
     if len(command) != len(shape):
         return False
     for place in range(len(shape)):  # noqa: SIM110 - compiled, four times as fast as all()

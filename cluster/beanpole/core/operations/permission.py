@@ -1,8 +1,8 @@
-"""Whether a session may do what a command says: the rights of its user against the table's entry.
+"""The permission check of commands: the rights of a session's user against the table's entry.
 
-Belongs here: from a command to the queues that it is about. Which rights an operation needs is in
-`core.operations.table`, which a call of qless needs, in `qless_permission`; what a user may do, in
-`core.users`. A job that is not there needs no right: the operation itself says that it is not.
+This module maps a command to the queues that it concerns. The rights that an operation needs are in
+`core.operations.table`, those of calls of qless in `qless_permission`, the rights of users in
+`core.users`. A missing job needs no right: the operation itself reports that it is missing.
 """
 
 from beanpole import commands as c
@@ -16,7 +16,7 @@ from beanpole.core.state import MachineState
 def allows(
     machine: MachineState, origin: Origin, operation: ClientOperation, command: c.Command
 ) -> bool:
-    """Whether the command's session may do it. The command has the shape of its operation."""
+    """Whether a session may execute its command, which has the shape of the operation."""
     rights = operation.rights
     session = origin.sessions[command[1]]
     user = machine.users.of(session.user, session.token)
@@ -35,7 +35,7 @@ def allows(
                 return False
             continue
         else:
-            continue  # it names no queue: nothing is moved
+            continue  # no queue is named, because nothing is moved
         if job is not None and not user.on(job.tube.name) & rights:
             return False
-    return bool(operation.guarded)  # what is about no queue needs its right everywhere
+    return bool(operation.guarded)  # an operation on no queue needs its right everywhere

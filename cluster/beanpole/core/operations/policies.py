@@ -1,4 +1,4 @@
-"""The commands on policies of queues: which there may be. What one does is in `core.jobs`."""
+"""The commands on policies of queues, and their validation. `core.jobs` enforces policies."""
 
 from typing import Final
 
@@ -13,25 +13,25 @@ from beanpole.core.jobs.transitions import TRANSITION_BITS, TUBE
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 
-# A cluster works at it when policies are known.
+# The machine version from which there are policies.
 POLICIES_SINCE: Final[int] = 4
-# More bytes than a cluster has; it fits into a signed number of 64 bits.
+# More bytes than any cluster has, and still a signed number of 64 bits.
 BYTES_MAX: Final[int] = 2**62
-# As the longest delay.
+# The same as the longest delay.
 RETAIN_MAX_US: Final[int] = U32_MAX * SECOND_US
-# Equal puts are remembered as keys of clients are.
+# Equal puts are remembered for as long as clients' keys.
 UNIQUE_WINDOW_MAX_US: Final[int] = DEDUP_WINDOW_US
 
 
 def set_policy(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_POLICY: from here on the queues of a pattern have this policy, whatever they had.
+    """SET_POLICY: set or replace the policy of the queues of a pattern.
 
-    Attempts, limits, defaults and rates count at once, for jobs that are there as well; retention
-    for jobs that are buried or delayed from here on.
+    Attempts, limits, defaults and rates apply at once, also to existing jobs; retention applies to
+    jobs that are buried or delayed from now on.
 
     Returns:
-        OK; OUT_OF_MEMORY if there are too many; AGAIN if this entry may not look at more queues;
-        BAD_COMMAND if a name or a number cannot be.
+        OK; OUT_OF_MEMORY if there are too many policies; AGAIN if this entry's budget of looks is
+        spent; BAD_COMMAND if a name or a number is invalid.
     """
     pattern = command[2]
     policy = Policy(*command[3:])
@@ -50,10 +50,10 @@ def set_policy(machine: MachineState, origin: Origin, command: c.Command) -> int
 
 
 def drop_policy(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """DROP_POLICY: its queues have none any more, or that of a shorter pattern.
+    """DROP_POLICY: remove a policy; its queues then have that of a shorter pattern, or none.
 
     Returns:
-        OK; NOT_FOUND if there is none of this very pattern.
+        OK; NOT_FOUND if there is no policy of exactly this pattern; AGAIN as for SET_POLICY.
     """
     _, _, pattern = command
     policies = machine.queue.policies
@@ -68,7 +68,7 @@ def drop_policy(machine: MachineState, origin: Origin, command: c.Command) -> in
 
 
 def _may_look(machine: MachineState) -> bool:
-    """Whether this entry may look at all queues that gave out jobs by a rate; it counts them."""
+    """Whether this entry's budget allows a look at all buckets; deducts them from it."""
     buckets = len(machine.queue.rates.buckets)
     if buckets:
         machine.looks_left -= buckets
@@ -76,7 +76,7 @@ def _may_look(machine: MachineState) -> bool:
 
 
 def space_of(machine: MachineState, pattern: bytes) -> Space | None:
-    """The space of whose queues this is a name, or the beginning of names before `ANY`."""
+    """Return the space of a pattern: a name, or the beginning of names before `ANY`."""
     name = pattern.removesuffix(ANY)
     if ANY in name or not pattern:
         return None
@@ -86,10 +86,10 @@ def space_of(machine: MachineState, pattern: bytes) -> Space | None:
 
 
 def fits(policy: Policy, space: Space) -> bool:
-    """Whether there may be such a policy for queues of a space.
+    """Whether a policy is valid for queues of a space.
 
-    Jobs of other protocols have their own limit of attempts, ids by which equal ones are known, and
-    priorities that are never left out.
+    Jobs of protocols other than beanstalk have their own bounds of attempts, external ids for
+    deduplication, and priorities that are never omitted.
     """
     if space.conflict != NO_EXTERNAL_IDS and (
         policy.attempts_max or policy.dead or policy.unique_window_us or policy.priority
@@ -115,12 +115,12 @@ def fits(policy: Policy, space: Space) -> bool:
 
 
 def _may_be_dead(name: bytes) -> bool:
-    """A name of beanstalk: those of other spaces begin with a byte of theirs."""
+    """Whether this is a name of beanstalk; names of other spaces begin with a prefix."""
     return 0 < len(name) <= TUBE_NAME_MAX_BYTES and name[0] >= PREFIX_END and ANY not in name
 
 
 def _note(machine: MachineState, pattern: bytes, policy: Policy) -> None:
-    """Let the running digest see a policy."""
+    """Record a policy in the state hash."""
     attempts_max, dead, *numbers = policy
     words = b" ".join([b"%d" % number for number in (attempts_max, *numbers)])
     check = crc32c(words, crc32c(b"\0", crc32c(dead, crc32c(b"\0", crc32c(pattern)))))

@@ -1,6 +1,6 @@
-"""Calls of qless as commands: their bytes, and the room that there is for what they make.
+"""Calls of qless as commands: their encoding, and the room for the jobs that they create.
 
-Which calls there are, and what they do, is in `core.qless.calls`.
+The calls themselves are in `core.qless.calls`.
 """
 
 from struct import Struct
@@ -24,15 +24,15 @@ _FLOAT: Final = Struct("<d")
 _BITS: Final = Struct("<Q")
 _U64_MAX: Final = 2**64 - 1
 _DENIED: Final[Result] = (DENIED, ())
-# What the running hash sees beside arguments and what they changed: call, flavour, time, result.
+# The fields in the state hash beside the arguments and the changes: call, flavour, time, result.
 _HASHED: Final = Struct("<QQQQ")
 
 
 def command(session: int, call: int, flavour: int, now: float, args: tuple[Any, ...]) -> c.Command:
-    """Return the command of a call. Lists in its arguments become tuples; no zero is negative.
+    """Return the command of a call. Lists in its arguments become tuples, -0.0 becomes 0.0.
 
-    Those that take more than ARGS_MAX_BYTES, or numbers beyond NUMBER_MAX, are refused by every
-    machine; see `fits`.
+    Every machine refuses arguments of more than ARGS_MAX_BYTES, and numbers beyond NUMBER_MAX; see
+    `fits`.
     """
     packed: bytes = msgpack.packb(shapes.plain(args), use_bin_type=True)
     code = c.QLESS if call < FIRST_READ else c.QLESS_READ
@@ -40,12 +40,12 @@ def command(session: int, call: int, flavour: int, now: float, args: tuple[Any, 
 
 
 def fits(command: c.Command) -> bool:
-    """Whether the arguments of a call are few enough for a command."""
+    """Whether the arguments of a call fit into a command."""
     return len(command[-1]) <= ARGS_MAX_BYTES
 
 
 def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
-    """QLESS: make a call that may change something."""
+    """QLESS: execute a call that may change the state."""
     _, session, call, flavour, bits, packed = command
     decoded = _decoded(bits, packed)
     if decoded is None:
@@ -66,7 +66,7 @@ def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
 
 
 def read(machine: MachineState, origin: Origin, command: c.Command) -> Result:
-    """QLESS_READ: make a call that changes nothing."""
+    """QLESS_READ: execute a call that changes nothing."""
     _, session, call, flavour, bits, packed = command
     decoded = _decoded(bits, packed)
     if decoded is None:
@@ -78,7 +78,7 @@ def read(machine: MachineState, origin: Origin, command: c.Command) -> Result:
 
 
 def unpacked(packed: bytes) -> tuple[Any, ...] | None:
-    """A tuple that was packed, with anything in it; None for what is none, or too much."""
+    """Return a packed tuple, with its items not validated; None if it is invalid or too large."""
     if len(packed) > ARGS_MAX_BYTES:
         return None
     try:
@@ -89,7 +89,7 @@ def unpacked(packed: bytes) -> tuple[Any, ...] | None:
 
 
 def _decoded(bits: int, packed: bytes) -> tuple[float, tuple[Any, ...]] | None:
-    """The time and the arguments of a call; None for what is neither."""
+    """Return the time and the arguments of a call; None if they are invalid."""
     if not 0 <= bits <= _U64_MAX:
         return None
     args = unpacked(packed)
@@ -97,7 +97,10 @@ def _decoded(bits: int, packed: bytes) -> tuple[float, tuple[Any, ...]] | None:
 
 
 def _room(machine: MachineState, size: int) -> int:
-    """How many jobs a call may make whose arguments have a size; below 0 if it may keep nothing."""
+    """Return the number of jobs that a call with arguments of a size may create.
+
+    It is negative if the call may store nothing.
+    """
     if machine.puts_refused or not has_bytes(machine, sizes.JOB_BYTES + size):
         return -1
     return max(0, machine.jobs_max - jobs_count(machine))

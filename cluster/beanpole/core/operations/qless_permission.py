@@ -1,10 +1,10 @@
-"""Whether a session may make a call of qless: one row for each call.
+"""The permission check of calls of qless: a table with one row for each call.
 
-Belongs here: which rights a call needs, and in which queue. What a user may do is in `core.users`;
-the same for all other operations is in `core.operations.permission`.
+The table has the rights that a call needs, and the queue in which it needs them. The rights of
+users are in `core.users`; the check of all other operations is in `core.operations.permission`.
 
-A call about a queue, a job or a template needs a right in that queue, all others need one in every
-queue of qless. A job that is not there needs no right: the call itself says that it is not.
+A call about a queue, a job or a template needs a right in its queue, all other calls need one in
+every queue of qless. A missing job needs no right: the call itself reports that it is missing.
 """
 
 from typing import Any, Final
@@ -17,16 +17,16 @@ from beanpole.core.state import MachineState
 from beanpole.core.users import ADMIN, ANY_RIGHT, PUT, WORK, User
 from beanpole.events import QLESS
 
-# What stands at the place of a row.
-_ALL: Final = 0  # nothing: the call is about every queue
-_QUEUE: Final = 1  # a queue; None or empty for every one
+# The meaning of the argument that a row refers to.
+_ALL: Final = 0  # no argument: the call is about every queue
+_QUEUE: Final = 1  # a queue; None or empty for every queue
 _QUEUES: Final = 2
 _JOB: Final = 3  # a jid
 _JOBS: Final = 4
 _TEMPLATE: Final = 5  # the jid of a template
-_FREE: Final = 6  # no right is needed: it tells nothing of jobs, and every library asks it first
+_FREE: Final = 6  # no right needed: it reveals nothing of jobs, and every library calls it first
 
-# By calls: one of these rights is needed, what it is about, and where that is in the arguments.
+# By calls: (rights, any one of which is needed; the meaning of an argument; the argument's index).
 CALLS: Final[dict[int, tuple[int, int, int]]] = {
     q.PUT: (PUT, _QUEUE, 0),
     q.POP: (WORK, _QUEUE, 0),
@@ -91,17 +91,18 @@ CALLS: Final[dict[int, tuple[int, int, int]]] = {
     q.QUEUE_NAMES: (ANY_RIGHT, _ALL, 0),
 }
 _PREFIX: Final = SPACES[QLESS].prefix
-# Where COMPLETE has the queue into which the job goes next, and RECUR_UPDATE what is changed.
+# The index of the job's next queue in the arguments of COMPLETE, and of the changes in those of
+# RECUR_UPDATE.
 _NEXT_QUEUE: Final = 4
 _FIELDS: Final = 1
-# Where PUT and RECUR have the jid, which may be that of a job in another queue.
+# The index of the jid in PUT and RECUR, which may be that of a job in another queue.
 _JID: Final = 1
 
 
 def allows_call(machine: MachineState, session: Session, call: int, args: tuple[Any, ...]) -> bool:
-    """Whether a session may make a call; its arguments may be anything.
+    """Whether a session may make a call; its arguments are not yet validated.
 
-    What the call itself refuses may pass: one that is unknown, or has no such arguments.
+    A call that is unknown, or has invalid arguments, may pass: the call itself is refused.
     """
     row = CALLS.get(call)
     user = machine.users.of(session.user, session.token)
@@ -121,7 +122,7 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
 
 
 def _allows_other(t: Tables, user: User, rights: int, about: int, value: Any) -> bool:
-    """Whether what a value names is in queues in which the user has a right."""
+    """Whether the user has a right in the queues of the items that a value names."""
     if about == _QUEUES:
         return type(value) is not tuple or all(_may_in(user, rights, name) for name in value)
     if about == _JOB:
@@ -132,11 +133,11 @@ def _allows_other(t: Tables, user: User, rights: int, about: int, value: Any) ->
 
 
 def _allows_second(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
-    """Whether a user may do what some calls do to a second queue."""
+    """Whether a user has the right that some calls need in a second queue."""
     if call == q.COMPLETE and len(args) > _NEXT_QUEUE:
         return _may_in(user, PUT, args[_NEXT_QUEUE])
     if call == q.PUT and len(args) > _JID:
-        return _may_job(t, user, PUT, args[_JID])  # it leaves the queue that it is in
+        return _may_job(t, user, PUT, args[_JID])  # an existing job leaves its queue
     if call == q.RECUR and len(args) > _JID:
         return _may_template(t, user, PUT, args[_JID])
     if call == q.RECUR_UPDATE and len(args) > _FIELDS and type(args[_FIELDS]) is tuple:

@@ -1,6 +1,6 @@
-"""The commands on queues that stay until they are dropped (of sticky spaces), and on aliases.
+"""The commands on sticky queues, which stay until they are dropped, and on aliases.
 
-Every function is as those of `core.operations.changes`: total, and without effect when it refuses.
+Like those of `core.operations.changes`, every handler is total, and has no effect when it refuses.
 """
 
 from crc32c import crc32c
@@ -16,7 +16,7 @@ from beanpole.core.state import MachineState
 
 
 def create(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """CREATE_QUEUE: the queue is there from now on, if it was not."""
+    """CREATE_QUEUE: create a queue if it does not exist."""
     session = origin.sessions[command[1]]
     if not session.space.sticky:
         return c.BAD_COMMAND
@@ -24,18 +24,18 @@ def create(machine: MachineState, origin: Origin, command: c.Command) -> int:
     if tube is None:
         return why_no_tube(machine, session.space, command[2])
     machine.queue.transitions.append(tube.number << TRANSITION_BITS | TUBE)
-    machine.queue.drop_if_idle(tube)  # one that has an alias here may be of a space without
+    machine.queue.drop_if_idle(tube)  # a queue with an alias here may be of a space without sticky
     return c.OK
 
 
 def drop(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """DROP_QUEUE: the queue goes, with its jobs, if no worker has to do with it.
+    """DROP_QUEUE: remove a queue with its jobs, if no worker uses it.
 
-    Jobs are deleted as far as this entry's share of kicks goes.
+    Jobs are deleted within this entry's budget of kicks.
 
     Returns:
-        OK; NOT_FOUND; BUSY if it is watched, or if it has jobs that are reserved or finished;
-        AGAIN if more jobs are to be deleted.
+        OK; NOT_FOUND; BUSY if it is used or watched, or has reserved or finished jobs; AGAIN if
+        more jobs are to be deleted.
     """
     session = origin.sessions[command[1]]
     tube = find_tube(machine, session, command[2])
@@ -44,7 +44,7 @@ def drop(machine: MachineState, origin: Origin, command: c.Command) -> int:
     if not session.space.sticky:
         return c.BAD_COMMAND
     if tube.space is not session.space:
-        return c.BUSY  # only its alias is of this space
+        return c.BUSY  # only its alias belongs to this space
     if tube.watchers or tube.users or tube.reserved_count or tube.finished_count:
         return c.BUSY
     share = machine.kicks_left - machine.kicks_left // 2
@@ -68,7 +68,7 @@ def _any_job(machine: MachineState, tube: Tube) -> Job | None:
 
 
 def limit(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """LIMIT_QUEUE: how many jobs a queue may have for one more to be submitted, by its rank."""
+    """LIMIT_QUEUE: set the limits of a queue's jobs, by the rank of a further submitted job."""
     _, number, name, *limits = command
     session: Session = origin.sessions[number]
     if not session.space.sticky or not all(0 <= bound <= U32_MAX for bound in limits):
@@ -82,15 +82,15 @@ def limit(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def set_alias(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_ALIAS: from here on the alias, of another space, means the queue; an empty queue ends it.
+    """SET_ALIAS: make a name of another space an alias of a queue; an empty queue removes it.
 
-    Sessions that watch a queue by an alias go on when it is removed.
+    Sessions that watch a queue by an alias continue to do so when it is removed.
 
     Returns:
-        OK; NOT_FOUND for an alias to remove that there is not; BUSY if a queue of the alias's name
-        is in use; EXISTS if the alias means another queue, if the queue has another alias in that
-        space, or if one of the two is used the other way round; OUT_OF_MEMORY if there are too
-        many; BAD_COMMAND if the names are none of two spaces.
+        OK; NOT_FOUND for the removal of an alias that does not exist; BUSY if a queue of the
+        alias's name is in use; EXISTS if the alias denotes another queue, if the queue has another
+        alias in that space, or if the queue is itself an alias or the alias has aliases;
+        OUT_OF_MEMORY if there are too many; BAD_COMMAND if the names are not of two spaces.
     """
     _, _, alias, name = command
     queue = machine.queue
@@ -126,11 +126,11 @@ def set_alias(machine: MachineState, origin: Origin, command: c.Command) -> int:
     aliases.add(alias, space.number, name)
     _note_alias(machine, alias, name)
     if name in queue.tubes:
-        queue.ready_tubes[name] = None  # clients that wait for the alias may have something now
+        queue.ready_tubes[name] = None  # clients that wait on the alias may get a job now
     return c.OK
 
 
 def _note_alias(machine: MachineState, alias: bytes, name: bytes) -> None:
-    """Let the running digest see an alias."""
+    """Record an alias in the state hash."""
     check = crc32c(name, crc32c(b"\0", crc32c(alias)))
     machine.queue.transitions.append(check << TRANSITION_BITS | TUBE)

@@ -1,4 +1,4 @@
-"""Commands that only read. They are answered at their origin, in place, and touch no state."""
+"""Commands that only read. Their origin answers them in place; they change no state."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def _found(job: Job | None) -> Found:
 
 
 def _seconds_left(due_us: int, now_us: int) -> int:
-    """Whole seconds until a time, never below 0 (beanstalkd shows negative ones)."""
+    """Return the whole seconds until a time, never below 0 (beanstalkd shows negative ones)."""
     return max(0, due_us - now_us) // SECOND_US
 
 
@@ -47,10 +47,10 @@ def peek_buried(machine: MachineState, origin: Origin, command: c.Command) -> Fo
 
 
 def stats(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, ...]:
-    """The cluster's part of `stats`, for the session's space.
+    """Return the cluster's part of `stats`, for the session's space.
 
     Returns:
-        (urgent, ready, reserved, delayed, buried, timeouts, jobs in all, tubes)
+        (urgent, ready, reserved, delayed, buried, timeouts, total jobs, tubes)
     """
     space = origin.sessions[command[1]].space
     return (
@@ -66,7 +66,7 @@ def stats(machine: MachineState, origin: Origin, command: c.Command) -> tuple[in
 
 
 def stats_job(machine: MachineState, origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
-    """The 14 values of `stats-job`, in the protocol's order."""
+    """Return the 14 values of `stats-job`, in the protocol's order."""
     queue = machine.queue
     job = find_job(machine, origin, command)
     if job is None:
@@ -95,7 +95,7 @@ def stats_job(machine: MachineState, origin: Origin, command: c.Command) -> tupl
 
 
 def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
-    """The 14 values of `stats-tube`, in the protocol's order; `waiting` is the origin's to fill."""
+    """Return the 14 values of `stats-tube`, in the protocol's order; the origin fills `waiting`."""
     queue = machine.queue
     tube = find_tube(machine, origin.sessions[command[1]], command[2])
     if tube is None:
@@ -119,7 +119,7 @@ def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tup
 
 
 def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tuple[bytes, ...]:
-    """The names of all queues in which the session's user has a right."""
+    """Return the names of all queues in which the session's user has a right."""
     names = _all_tubes(machine, origin.sessions[command[1]].space)
     if not machine.users.rows:
         return names

@@ -1,8 +1,8 @@
-"""Puts where there are policies or quotas: defaults, equal puts, room in a queue and of a user.
+"""Puts under policies or quotas: defaults, equal puts, limits of queues and of users.
 
-Belongs here: the part of a put that only clusters with policies or quotas pay for. The rest is in
-`changes` and `extended`; which policy counts is in `core.jobs.policies`, what counts for a user, in
-`core.jobs.quotas`.
+This is the part of a put that only clusters with policies or quotas pay for. The rest is in
+`changes` and `extended`; the selection of a policy is in `core.jobs.policies`, the usage of a user
+in `core.jobs.quotas`.
 """
 
 from typing import Final
@@ -22,20 +22,21 @@ from beanpole.core.sessions import Session
 from beanpole.core.state import MachineState
 from beanpole.events import QUEUE_FULL
 
-# Below it a put has a priority and a TTR, as the protocol of beanstalk demands.
+# Before this machine version, every put has a priority and a TTR, as the beanstalk protocol
+# requires.
 DEFAULTS_SINCE: Final = 4
-# By a negative TTR of a put its client says that it gave none, and how many seconds are usual.
+# A negative TTR of a put means that its client gave none; without a policy, its negation is used.
 USUAL_TTR_MAX_S: Final = 2**31
-# By this priority, that it gave none; 0 is usual.
+# This priority of a put means that its client gave none; without a policy, 0 is used.
 NO_PRIORITY: Final = -1
-# The oldest ready job is looked for among those of the least urgent ranks: each of them is a look.
+# The oldest ready job is searched among this many least urgent ranks, each of which is a look.
 RANKS_MAX: Final = 16
-# What a drop beyond the first of a put costs, in looks.
+# The cost of each drop of a put beyond the first, in looks.
 _DROP_LOOKS: Final = 4
 
 
 def with_defaults(machine: MachineState, command: c.Command) -> c.Command | None:
-    """Give a put what its client left to its queue; None if that is nothing."""
+    """Return a put with its queue's defaults filled in; None if no default applies."""
     _, _, name, priority, _, ttr_s, *_ = command
     if machine.version < DEFAULTS_SINCE or not (
         priority == NO_PRIORITY or -USUAL_TTR_MAX_S <= ttr_s < 0
@@ -50,7 +51,7 @@ def with_defaults(machine: MachineState, command: c.Command) -> c.Command | None
 
 
 def policy_of(machine: MachineState, name: bytes) -> Policy | None:
-    """The policy that counts for the queue that a name means, which may be an alias."""
+    """Return the policy of the queue that a name or an alias denotes; None if there is none."""
     queue = machine.queue
     if not queue.policies.rows:
         return None
@@ -58,7 +59,7 @@ def policy_of(machine: MachineState, name: bytes) -> Policy | None:
 
 
 def ttr_us_of(machine: MachineState, name: bytes) -> int:
-    """The TTR of jobs of a protocol that has none; 0 for none."""
+    """Return the policy's TTR for jobs of a protocol without TTRs; 0 for none."""
     policy = policy_of(machine, name)
     return 0 if policy is None else policy.ttr_s * SECOND_US
 
@@ -72,11 +73,11 @@ def put(
     ttr_s: int,
     body: bytes,
 ) -> tuple[int, int] | int:
-    """A put of beanstalk whose numbers are legal.
+    """Execute a put of beanstalk with legal numbers.
 
     Returns:
-        The id of the new job; (id, 1) of the job of an equal put; or why there is none: FULL if the
-        queue or the user has as much as it may.
+        The id of the new job; (id, 1) of the job of an equal put; or an error result: FULL if a
+        limit of the queue or of the user is reached.
     """
     queue, space = machine.queue, session.space
     tube_name = queue.aliases.queue_of(name)
@@ -90,7 +91,7 @@ def put(
             return known, 1
     if not has_room(machine, len(body)):
         return c.OUT_OF_MEMORY
-    # The user's room comes first: to make room in the queue is a change.
+    # The user's quota is checked first, because making room in the queue is a change.
     usage = usage_of(machine, session)
     if usage is not None and not usage.admits(len(body)):
         return c.FULL
@@ -108,7 +109,7 @@ def put(
 
 
 def usage_of(machine: MachineState, session: Session) -> Usage | None:
-    """What the user of a session has, if that has a quota."""
+    """Return the usage of a session's user, if the user has a quota; else None."""
     quotas = machine.queue.quotas
     if not quotas.usages:
         return None
@@ -116,10 +117,10 @@ def usage_of(machine: MachineState, session: Session) -> Usage | None:
 
 
 def admits(machine: MachineState, session: Session, name: bytes, policy: Policy, size: int) -> bool:
-    """Whether a queue takes one more job of a size; if need be, its oldest ready jobs go for it.
+    """Whether a queue admits one more job of a size; may drop its oldest ready jobs to make room.
 
-    A body that is larger than all bodies may be is refused in any case. The tube may have gone
-    with its last job. Room is made once all else has been looked at: it is a change.
+    A body larger than the limit of all bodies is always refused. The tube may be dropped with its
+    last job. Call this after all other checks, because making room is a change.
     """
     if not policy.jobs_max and not policy.bytes_max:
         return True
@@ -130,8 +131,8 @@ def admits(machine: MachineState, session: Session, name: bytes, policy: Policy,
         return True
     if policy.when_full != DROP_OLDEST:
         return False
-    # What is left over the limit, because no job is ready or the entry has done enough, is for the
-    # next puts: each of them drops one at least.
+    # If the queue stays over the limit, because no job is ready or the entry's budget is spent, the
+    # next puts make room: each of them drops at least one job.
     is_first = True
     while tube.ready_count and (is_first or machine.drops_left > 0):
         key = _oldest_ready(machine, tube)
@@ -149,10 +150,10 @@ def _is_over(tube: Tube, policy: Policy, size: int) -> bool:
 
 
 def _oldest_ready(machine: MachineState, tube: Tube) -> int:
-    """The key of the ready job with the smallest sequence among RANKS_MAX ranks from the last on.
+    """Return the key of the ready job with the smallest sequence among the last RANKS_MAX ranks.
 
-    It looks at one rank when the entry has done enough. So it is never wrong where a queue has one
-    rank, and exact where it has no more than RANKS_MAX.
+    Once the entry's budget is spent, only one rank is searched. So the result is always exact for a
+    queue with one rank, and within the budget for a queue with at most RANKS_MAX ranks.
     """
     ready = tube.ready
     last: int = ready.last()

@@ -1,6 +1,6 @@
-"""The table of operations: one entry for each, and what is read off the entries.
+"""The table of operations, with one entry for each, and functions derived from the entries.
 
-A new operation is its code in `commands`, an entry here and one function, in `changes`, `extended`,
+A new operation is a code in `commands`, an entry here and one handler, in `changes`, `extended`,
 `queues`, `qless`, `reads` or `leading`. The machine, origins, batches and the simulator know
 operations by their entries only.
 """
@@ -112,19 +112,19 @@ SUBMIT_SINCE: Final = 4
 
 _JOB_FIELDS: Final = (SESSION, TUBE, PRIORITY, DELAY_S, TTR_S, BODY)
 
-# What a session's user needs, and where. What a session does to itself is free.
+# The rights that a session's user needs, and where. Operations of a session on itself are free.
 _SEE_TUBE: Final = Need(ANY_RIGHT, (TUBE,))
 _SEE_JOB: Final = Need(ANY_RIGHT, (JOB,))
 _PUT_TUBE: Final = Need(PUT, (TUBE,))
 _PUT_QUEUE: Final = Need(PUT, (QUEUE,))
 _WORK_TUBE: Final = Need(WORK, (TUBE,))
 _WORK_JOB: Final = Need(WORK, (JOB,))
-_END_JOB: Final = Need(WORK | ADMIN, (JOB,))  # whoever gets a job may end it
+_END_JOB: Final = Need(WORK | ADMIN, (JOB,))  # a user that may get a job may end it
 _END_NAMED: Final = Need(WORK | ADMIN, (EXTERNAL_ID,))
 _RULE_TUBE: Final = Need(ADMIN, (TUBE,))
 _RULE_QUEUE: Final = Need(ADMIN, (QUEUE,))
 _RULE_JOB: Final = Need(ADMIN, (JOB,))
-_RULE_ALL: Final = Need(ADMIN)  # what belongs to no queue
+_RULE_ALL: Final = Need(ADMIN)  # operations on no single queue
 
 _ENTRIES: Final[tuple[Operation, ...]] = (
     ClientOperation(c.OPEN, (SESSION,), changes.open_session, FREE, opens=True),
@@ -279,7 +279,7 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
         since=USERS_SINCE,
     ),
     ClientOperation(c.SET_RULES, (SESSION, RULES), users.set_rules, _RULE_ALL, since=USERS_SINCE),
-    # A call says by its number and arguments which right it needs: `qless_permission`.
+    # The right that a call needs depends on its number and arguments: `qless_permission`.
     ClientOperation(
         c.QLESS,
         (SESSION, CALL, FLAVOUR, NOW, ARGS),
@@ -335,7 +335,7 @@ assert all(
 
 
 def is_command(value: Any) -> bool:
-    """Whether a value has exactly the types of its operation: what a log holds may be anything."""
+    """Whether a value has exactly the types of its operation: values in the log are not trusted."""
     if type(value) is not tuple or not value or type(value[0]) is not int:
         return False
     operation = OPERATIONS.get(value[0])
@@ -343,13 +343,13 @@ def is_command(value: Any) -> bool:
 
 
 def since(code: int) -> int:
-    """The machine version that brought an operation; the oldest for what is no operation."""
+    """Return the version that introduced an operation; BASE_VERSION for an unknown code."""
     operation = OPERATIONS.get(code)
     return c.BASE_VERSION if operation is None else operation.since
 
 
 def packed_bytes(command: c.Command) -> int:
-    """The largest size of a client's command in its batch, if its numbers are legal."""
+    """Return the largest size of a client's command in its batch, if its numbers are legal."""
     operation = OPERATIONS.get(command[0])
     if not isinstance(operation, ClientOperation):
         return COMMAND_BYTES
@@ -360,7 +360,7 @@ def packed_bytes(command: c.Command) -> int:
 
 
 def ready_tube(command: c.Command) -> bytes | None:
-    """The tube in which a client's command makes a job ready, as far as its origin can know."""
+    """Return the tube in which a client's command makes a job ready, if its origin can know it."""
     operation = OPERATIONS.get(command[0])
     if not isinstance(operation, ClientOperation) or not operation.ready_tube:
         return None

@@ -1,6 +1,6 @@
-"""The commands on users, their tokens, and rules. What a user may do is in `core.users`.
+"""The commands on users, their tokens, and rules. The rights of users are in `core.users`.
 
-Every function is as those of `core.operations.changes`: total, and without effect when it refuses.
+Like those of `core.operations.changes`, every handler is total, and has no effect when it refuses.
 """
 
 from typing import Any
@@ -29,10 +29,10 @@ from beanpole.events import PROTOCOL_NAMES
 
 
 def as_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """AS_USER: from here on the session is a user's.
+    """AS_USER: set the user of a session.
 
-    With the digest of a token it is that token's owner, whose name may be given or not. Without
-    one, its node says by a rule which user it is.
+    With the digest of a token, the user is the token's owner, whose name is optional. Without one,
+    the node has determined the user by a rule.
 
     Returns:
         OK; DENIED for an unknown token, a token of another user, or an unknown user.
@@ -45,7 +45,7 @@ def as_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     session = origin.sessions[number]
     machine.queue.keep_holder(session)
     session.user = user.name
-    # The user's own object: thousands of sessions share it.
+    # The user's own bytes object, which thousands of sessions may share.
     session.token = user.tokens[user.tokens.index(token)] if token else b""
     machine.note_session(session)
     _note(machine, b"as", session.user, session.token)
@@ -53,13 +53,13 @@ def as_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def set_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_USER: a user has these rights and limits from here on; a new one has no token.
+    """SET_USER: set the rights and limits of a user; a new user has no token.
 
-    Jobs that are there count for a user as they did before: those that it put while it had a quota.
+    Existing jobs count for the user as before: those that were put while the user had a quota.
 
     Returns:
-        OK; OUT_OF_MEMORY if there are too many; LOCKED_OUT if nobody could change users any more;
-        BAD_COMMAND if there can be no such name, rights or limits.
+        OK; OUT_OF_MEMORY if there are too many; LOCKED_OUT if no client could change users any
+        more; BAD_COMMAND if the name, the rights or the limits are invalid.
     """
     _, _, name, packed, *numbers = command
     rights = rights_of(_unpacked(packed))
@@ -80,10 +80,10 @@ def set_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def drop_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """DROP_USER: sessions of the user may do nothing from here on.
+    """DROP_USER: remove a user; its sessions lose all rights.
 
     Returns:
-        OK; NOT_FOUND; BUSY if a rule names it; LOCKED_OUT as for SET_USER.
+        OK; NOT_FOUND; BUSY if a rule names the user; LOCKED_OUT as for SET_USER.
     """
     _, _, name = command
     users = machine.users
@@ -99,12 +99,12 @@ def drop_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def set_token(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_TOKEN: a user has this token, or not any more, and with it go its sessions' rights.
+    """SET_TOKEN: add or drop a token of a user; sessions of a dropped token lose all rights.
 
     Returns:
-        OK; NOT_FOUND for an unknown user, or no such token of it to drop; EXISTS if another user
-        has it; FULL if the user has as many as it may; LOCKED_OUT as for SET_USER; BAD_COMMAND if
-        there can be no such token, or `anonymous` is to have one.
+        OK; NOT_FOUND for an unknown user, or a token to drop that is not the user's; EXISTS if
+        another user has the token; FULL if the user has TOKENS_MAX tokens; LOCKED_OUT as for
+        SET_USER; BAD_COMMAND if the token is invalid, or the user is `anonymous`.
     """
     _, _, name, token, keeps = command
     users = machine.users
@@ -129,10 +129,10 @@ def set_token(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def set_rules(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_RULES: these are all rules from here on. Sessions that there are stay whose they are.
+    """SET_RULES: replace all rules. Existing sessions keep their users.
 
     Returns:
-        OK; NOT_FOUND if one names an unknown user; BAD_COMMAND if one cannot be.
+        OK; NOT_FOUND if a rule names an unknown user; BAD_COMMAND if a rule is invalid.
     """
     _, _, packed = command
     rules = rules_of(_unpacked(packed), PROTOCOL_NAMES)
@@ -157,13 +157,13 @@ def _change(
 
 
 def _note(machine: MachineState, what: bytes, name: bytes, value: bytes) -> None:
-    """Let the running digest see a change."""
+    """Record a change in the state hash."""
     check = crc32c(value, crc32c(b"\0", crc32c(name, crc32c(b"\0", crc32c(what)))))
     machine.queue.transitions.append(check << TRANSITION_BITS | SESSION)
 
 
 def _unpacked(packed: bytes) -> Any:
-    """What was packed, which may be anything; None for what is nothing."""
+    """Return an unpacked value, not validated; None if it cannot be unpacked."""
     try:
         return msgpack.unpackb(packed, use_list=False, strict_map_key=False)
     except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):

@@ -1,1 +1,1 @@
-"""qless: a queue of its own order and time, beside the kernel's, in the same machine."""
+"""qless: a queue with its own order and clock, beside the kernel's, in the same machine."""

@@ -1,7 +1,7 @@
-"""The table of qless's calls, and how one of them is applied.
+"""The table of qless's calls, and their execution.
 
-Belongs here: which function makes a call, what its arguments are, whether it needs room; and what
-every call brings about, whatever it does (`_settle`). What a call does is in its own file.
+The table has the handler of each call, the shape of its arguments, and whether it needs room.
+`_settle` does the bookkeeping common to all calls. The handlers are in other files.
 """
 
 from collections.abc import Callable
@@ -53,10 +53,11 @@ from beanpole.core.qless.shapes import (
 )
 from beanpole.core.qless.tables import Tables
 
-# What makes a call: its tables, flavour, the time of the client's clock, arguments of its shape.
+# The handler of a call. Its arguments: the tables, the flavour, the time of the client's clock, and
+# the call's arguments, which have the right shape.
 Handler = Callable[[Tables, int, float, tuple[Any, ...]], q.Result]
 
-# What the running hash sees of each job that a call touched: its number, and its state.
+# The fields in the state hash of each job that a call touched: its number and its state.
 _JOB: Final = Struct("<QI")
 
 
@@ -64,9 +65,9 @@ class Call:
     """One entry of the table.
 
     Attributes:
-        shape: of its arguments.
-        handler: what makes it.
-        grows: whether it makes or enlarges something, so that it is refused without room.
+        shape: the shape of its arguments.
+        handler: the function that executes it.
+        grows: whether it creates or enlarges something, so that it is refused without room.
     """
 
     __slots__ = ("grows", "handler", "shape")
@@ -97,14 +98,14 @@ _TEMPLATE_FIELD: Final = Choice(
     }
 )
 
-# Where a call has data that takes the place of a job's, and where it has a message that is kept.
+# The index of the argument that replaces a job's data, and of a message that is stored.
 _DATA_AT: Final = {q.COMPLETE: 3, q.FAIL: 4, q.HEARTBEAT: 2}
 _MESSAGE_AT: Final = {q.FAIL: 3, q.RETRY: 5}
-# A message of a failure that is kept although there is no room: some lines of a traceback, less
-# than what a job takes by itself.
+# The message of a failure that is stored even without room: some lines of a traceback, less than
+# the fixed size of a job.
 MESSAGE_FREE_BYTES: Final = 512
 
-# By their codes, beside which their arguments are explained.
+# By code; the arguments are documented with the codes.
 CALLS: Final[dict[int, Call]] = {
     # --- the life of jobs -----------------------------------------------------------------------
     q.PUT: Call(
@@ -127,7 +128,7 @@ CALLS: Final[dict[int, Call]] = {
     q.PRIORITY: Call(ordering.priority, NAME, NUMBER),
     q.GET: Call(views.get, NAME),
     q.MULTIGET: Call(views.multiget, NAMES),
-    # --- what is beside it ----------------------------------------------------------------------
+    # --- tracking, tags, history, lists ---------------------------------------------------------
     q.TRACK: Call(tracking.track, NAME, grows=True),
     q.UNTRACK: Call(tracking.untrack, NAME),
     q.TRACKED: Call(views.tracked),
@@ -162,7 +163,7 @@ CALLS: Final[dict[int, Call]] = {
     ),
     q.PATTERNS: Call(patterns.patterns, _KIND_OF_PATTERNS),
     q.FLUSH: Call(flushing.flush),
-    # --- what another server had ----------------------------------------------------------------
+    # --- import from another server -------------------------------------------------------------
     q.IMPORT_JOB: Call(
         importing.import_job,
         *(NAME, NAME, NAME, DATA, Count(q.WAITING, q.COMPLETE_), NUMBER, INTEGER, INTEGER),
@@ -201,7 +202,7 @@ CALLS: Final[dict[int, Call]] = {
 
 
 def apply(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Make a call that may change something; its arguments may be anything."""
+    """Execute a call that may change the state; its arguments are not yet validated."""
     t.trace = b""
     entry = CALLS.get(call)
     if entry is None or call >= q.FIRST_READ:
@@ -217,7 +218,7 @@ def apply(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...])
 
 
 def read(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Make a call that changes nothing; its arguments may be anything."""
+    """Execute a call that changes nothing; its arguments are not yet validated."""
     entry = CALLS.get(call)
     if entry is None or call < q.FIRST_READ:
         return shapes.BAD
@@ -232,7 +233,7 @@ def _refusal(entry: Call, flavour: int, now: float, args: tuple[Any, ...]) -> q.
 
 
 def _has_room(t: Tables, call: int, grows: bool, args: tuple[Any, ...]) -> bool:
-    """Whether a call fits when no more jobs may be made, or nothing more may be kept at all."""
+    """Whether a call is allowed when no more jobs may be created, or nothing may grow at all."""
     if not grows:
         return t.room >= 0 or not _enlarges(t, call, args)
     if t.room < 0:
@@ -243,10 +244,10 @@ def _has_room(t: Tables, call: int, grows: bool, args: tuple[Any, ...]) -> bool:
 
 
 def _enlarges(t: Tables, call: int, args: tuple[Any, ...]) -> bool:
-    """Whether the end of a run, or a heartbeat, leaves a job that is larger than it was.
+    """Whether the end of a run, or a heartbeat, enlarges a job.
 
-    Workers have to go on without room, because that is what makes room: so a job may keep data of
-    the size that it has, and say in some words how it failed.
+    Workers must be able to go on without room, because their progress makes room: so they may
+    replace a job's data by data of the same size, and store a short message of a failure.
     """
     if call not in _DATA_AT and call not in _MESSAGE_AT:
         return False
@@ -261,10 +262,10 @@ def _enlarges(t: Tables, call: int, args: tuple[Any, ...]) -> bool:
 
 
 def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:
-    """What follows from the changes of a call: events, memory, the trace for the running hash.
+    """Complete the changes of a call: events, memory, the trace for the state hash.
 
-    What is nobody's any more goes: a queue without jobs that is not known, a throttle that nobody
-    has set and no job needs. A machine that is made of an image does not have these, either.
+    Unreferenced objects are removed: a queue without jobs that is not known, a throttle that is not
+    set and that no job needs. A machine that is loaded from an image does not have these, either.
     `put` is the jid of a PUT.
     """
     trace: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Ends of jobs that leave nothing behind."""
+"""Cancellation and removal of jobs."""
 
 from typing import Any, Final
 
@@ -7,12 +7,12 @@ from beanpole.core.qless import dependencies, failing, limits, statistics, tags,
 from beanpole.core.qless.job import QlessJob
 from beanpole.core.qless.tables import Tables
 
-# Each ten tags of a job that is canceled count as one more job that is touched.
+# Each ten tags of a canceled job count as one more touched job.
 TAGS_FREE: Final = 10
 
 
 def cancel(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Delete jobs, but those that are complete, unless one is left that depends on them."""
+    """CANCEL: delete jobs but complete ones; refused if a job that remains depends on one."""
     jids: tuple[bytes, ...] = args[0]
     refused = _refusal(t, jids)
     if refused is not None:
@@ -36,7 +36,7 @@ def cancel(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resu
 
 
 def remove(t: Tables, job: QlessJob, now: float) -> None:
-    """Delete a job for good. Others get what it had, and wait for it no longer."""
+    """Delete a job for good; its locks are given back, and its dependents wait for it no longer."""
     t.keep(job)
     t.let_go(job)
     t.unplace(job)
@@ -63,7 +63,7 @@ def _refusal(t: Tables, jids: tuple[bytes, ...]) -> q.Result | None:
                 return q.HAS_DEPENDENT, (jid, dependent)
         touched += 1 + len(job.dependencies) + throttles.pending_of(t, job)
         touched += len(job.tags) // TAGS_FREE
-    # One alone may always go: what it touches is bounded by itself.
+    # A single job may always be canceled: its own limits bound the touched jobs.
     return limits.JOBS if touched > q.CALL_JOBS_MAX and len(jids) > 1 else None
 
 

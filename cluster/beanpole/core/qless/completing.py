@@ -1,7 +1,7 @@
-"""Completion: a job is done, or goes on in another queue.
+"""Completion: a job ends, or advances to another queue.
 
-Complete jobs stay for a while, so that clients may look at them; each completion deletes some that
-are too old or too many.
+Complete jobs are kept for a while, so that clients can look at them; each completion deletes some
+of those that exceed the limits of age or number.
 """
 
 from typing import Any, Final
@@ -23,19 +23,19 @@ from beanpole.core.qless import (
 from beanpole.core.qless.job import COMPLETED, DEPENDING, SCHEDULED_AT, WORK, QlessJob
 from beanpole.core.qless.tables import Tables
 
-# Complete jobs that one completion deletes: some 10 us each. More than one, so that few completions
-# are enough after an operator has lowered the limits.
+# Complete jobs that one completion deletes: about 10 us each. More than one, so that few
+# completions suffice after an operator has lowered the limits.
 PURGED_MAX: Final = 100
-# Tags of jobs that one completion deletes; the next completions go on behind these.
+# Tags of the jobs that one completion deletes; the next completions delete the rest.
 PURGED_TAGS_MAX: Final = q.TAGS_MAX
 KEPT_DEFAULT: Final = 50_000.0  # jobs
 KEPT_FOR_DEFAULT: Final = 604_800.0  # seconds
-# Flavours in which the queue of a job must be given rightly.
+# Flavours in which the given queue must be that of the job.
 STRICT: Final = (q.CORE, q.THROTTLES, q.DOTTED)
 
 
 def complete(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a running job be complete, or go to the next queue."""
+    """COMPLETE: complete a running job, or advance it to the next queue."""
     jid, worker, name, data, following, delay, depends = args
     job = t.jobs.get(jid)
     if job is None:
@@ -81,7 +81,7 @@ def _end_run(t: Tables, flavour: int, job: QlessJob, now: float, data: bytes) ->
 def _go_on(
     t: Tables, job: QlessJob, now: float, following: bytes, delay: float, depends: tuple[bytes, ...]
 ) -> int:
-    """Put a job into the next queue; its state there."""
+    """Put a job into the next queue; returns its state there."""
     t.say(
         b"log",
         (
@@ -123,7 +123,7 @@ def _finish(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
 
 
 def _purge(t: Tables, now: float) -> None:
-    """Delete complete jobs that are too old, or too many."""
+    """Delete complete jobs beyond the limits of age and number."""
     oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
     jids = ranges.between(t.completed, 0.0, oldest, 0, PURGED_MAX) or []
     removed, tags = _remove(t, jids, now, 0)
@@ -133,7 +133,7 @@ def _purge(t: Tables, now: float) -> None:
 
 
 def _remove(t: Tables, jids: list[bytes], now: float, tags: int) -> tuple[int, int]:
-    """Delete jobs until too many tags went with them; how many jobs, and tags beside others."""
+    """Delete jobs up to PURGED_TAGS_MAX tags; returns the numbers of jobs and of tags so far."""
     removed = 0
     for jid in jids:
         if tags >= PURGED_TAGS_MAX:
@@ -146,7 +146,7 @@ def _remove(t: Tables, jids: list[bytes], now: float, tags: int) -> tuple[int, i
 
 
 def overdue(t: Tables, now: float) -> int:
-    """How many complete jobs a completion would delete, nearly: for what it costs."""
+    """Return about how many complete jobs a completion would delete, to estimate its cost."""
     oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
     excess = len(t.completed) - _kept(t)
     return max(0, min(PURGED_MAX, max(excess, t.completed.count_upto(oldest))))

@@ -1,4 +1,4 @@
-"""Configuration: what clients set, and what it is worth as a number."""
+"""Configuration options that clients set, and their values as numbers."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from beanpole.core.qless.tables import Tables
 
 
 def number(t: Tables, option: bytes, default: float) -> float:
-    """An option as a number: as it was set, or its default, or else the one given here.
+    """Return an option as a number: as set, or its default, or else the given default.
 
-    What is no number, or too large a one, counts as not set: in the original it breaks every call
-    that needs it.
+    A value that is not a number, or too large, counts as not set: in the original, it breaks every
+    call that needs it.
     """
     value = t.config.get(option)
     if value is not None:
@@ -24,7 +24,7 @@ def number(t: Tables, option: bytes, default: float) -> float:
 
 
 def config_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Set an option."""
+    """CONFIG_SET: set an option."""
     option, value = args
     if option not in t.config and len(t.config) >= q.OPTIONS_MAX:
         return limits.OPTIONS
@@ -34,7 +34,7 @@ def config_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
 
 
 def config_unset(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let an option have its default again."""
+    """CONFIG_UNSET: reset an option to its default."""
     option: bytes = args[0]
     t.say(b"log", ((b"event", b"config_unset"), (b"option", option)))
     t.config.pop(option, None)
@@ -42,12 +42,12 @@ def config_unset(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
 
 
 def config_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """The value that was set."""
+    """CONFIG_GET: return the value of an option, None if it is not set."""
     return q.OK, t.config.get(args[0])
 
 
 def config_all(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
-    """All that was set."""
+    """CONFIG_ALL: return all options that are set."""
     return q.OK, tuple(t.config.items())
 
 
@@ -58,4 +58,4 @@ def _number(value: bytes) -> float | None:
         found = float(value)
     except ValueError:
         return None
-    return found if abs(found) <= q.NUMBER_MAX else None  # which NaN is not
+    return found if abs(found) <= q.NUMBER_MAX else None  # NaN fails the comparison

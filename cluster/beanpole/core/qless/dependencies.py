@@ -1,4 +1,4 @@
-"""Dependencies: jobs that wait until others are complete. Both sides know of each other."""
+"""Dependencies: jobs that wait until others are complete. Both sides refer to each other."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -9,13 +9,13 @@ from beanpole.core.qless.job import SCHEDULED_AT, WORK, QlessJob
 from beanpole.core.qless.queues import work_score
 from beanpole.core.qless.tables import Tables
 
-# Dependencies that are followed to find a circle, in each direction: some 5 ms of a node.
+# Dependencies that are followed in each direction to find a cycle: about 5 ms of a node.
 SEARCHED_MAX: Final = 10_000
 SEARCHED: Final[q.Result] = (q.TOO_MUCH, (b"dependencies that are searched", SEARCHED_MAX))
 
 
 def unfinished(t: Tables, jids: Iterable[bytes]) -> list[bytes]:
-    """Those of some jobs that can be waited for: they are there and not complete."""
+    """Return the jids of those jobs that exist and are not complete."""
     found: list[bytes] = []
     for jid in dict.fromkeys(jids):
         job = t.jobs.get(jid)
@@ -25,10 +25,10 @@ def unfinished(t: Tables, jids: Iterable[bytes]) -> list[bytes]:
 
 
 def refusal(t: Tables, jid: bytes, wanted: tuple[bytes, ...], kept: int) -> q.Result | None:
-    """Why a job cannot depend on others, beside those that it keeps; None if it can."""
+    """Return why a job cannot depend on `wanted` in addition to `kept` others; None if it can."""
     if jid in wanted:
         return q.DEPENDS_ON_ITSELF, (jid,)
-    if len(wanted) > q.DEPENDENCIES_MAX:  # whatever they are
+    if len(wanted) > q.DEPENDENCIES_MAX:  # even if some do not exist or are complete
         return limits.DEPENDENCIES
     new = unfinished(t, wanted)
     if len(new) + kept > q.DEPENDENCIES_MAX:
@@ -49,7 +49,7 @@ def refusal(t: Tables, jid: bytes, wanted: tuple[bytes, ...], kept: int) -> q.Re
 
 
 def link(t: Tables, job: QlessJob, jids: Iterable[bytes]) -> None:
-    """Let a job wait for others, which are unfinished; `keep` comes before."""
+    """Make a job wait for unfinished others; the caller has called `keep`."""
     for jid in jids:
         other = t.jobs[jid]
         t.keep(other)
@@ -58,7 +58,7 @@ def link(t: Tables, job: QlessJob, jids: Iterable[bytes]) -> None:
 
 
 def unlink(t: Tables, job: QlessJob, jids: Iterable[bytes]) -> None:
-    """Let a job wait for some others no longer; `keep` comes before."""
+    """Remove dependencies of a job; the caller has called `keep`."""
     for jid in jids:
         if jid in job.dependencies:
             del job.dependencies[jid]
@@ -80,7 +80,7 @@ def free_dependents(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
 
 
 def depends_on(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a job that depends on others depend on more of them."""
+    """DEPENDS_ON: add dependencies to a job that has some."""
     jid, jids = args
     job = t.jobs.get(jid)
     if job is None or job.state != q.DEPENDS:
@@ -95,9 +95,9 @@ def depends_on(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
 
 
 def depends_off(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a job depend on some others, or on all of them, no longer.
+    """DEPENDS_OFF: remove some dependencies of a job, or all of them.
 
-    One that depends on nothing more waits at once, even if it was to be scheduled.
+    A job without any left waits at once, even if it was to be scheduled.
     """
     jid, jids = args
     job = t.jobs.get(jid)
@@ -116,7 +116,7 @@ def _begin(t: Tables, flavour: int, job: QlessJob, now: float, due: float | None
         t.place(job, SCHEDULED_AT, due)
         job.state = q.SCHEDULED
         return
-    # The seed form puts it in front of all jobs of its priority.
+    # The SEED flavour puts the job in front of all others of its priority.
     score = job.priority if flavour == q.SEED else work_score(now, job.priority)
     t.place(job, WORK, score)
     job.state = q.WAITING
@@ -125,9 +125,9 @@ def _begin(t: Tables, flavour: int, job: QlessJob, now: float, due: float | None
 def _leads_to(
     t: Tables, begin: list[bytes], ends: frozenset[bytes], *, forward: bool
 ) -> bool | None:
-    """Whether a way leads from some jobs to others; None if that takes too long to find out.
+    """Whether a path leads from some jobs to others; None if the search takes too long.
 
-    Forward is from a job to those that depend on it.
+    Forward is from a job to its dependents.
     """
     seen = dict.fromkeys(begin)
     rest = list(begin)

@@ -1,8 +1,9 @@
 """Events of qless's jobs: a record of each transition, for the audit.
 
-Belongs here: which event a change is, by the states before and after a call, and what its record
-holds. States are told in the kernel's words, waits and runs are those of the client's clock. What a
-record has no room for stands beside it: the worker's name, the failure's group, that clock.
+This module derives the events of a change from the states before and after a call, and fills their
+records. States are mapped to those of the kernel; waits and runs are measured by the client's
+clock. Fields for which a record has no room are kept beside it (`Emitter.details`): the worker's
+name, the failure's group, the time of that clock.
 """
 
 from math import ceil, floor
@@ -17,7 +18,7 @@ from beanpole.core.qless.job import QlessJob
 from beanpole.core.qless.tables import Before, Tables
 
 PREFIX: Final = SPACES[e.QLESS].prefix
-# qless's states in the words of events; 0 is that there is no such job.
+# qless's states mapped to those of events; 0 means that there is no such job.
 _STATES: Final = {
     0: GONE,
     q.WAITING: READY,
@@ -35,10 +36,10 @@ _TIME_MAX_US: Final = 2**62
 
 
 def emit(t: Tables, call: int, now: float, before: Before, state: int, is_put: bool) -> None:
-    """Append the events of what a call did to a job; `state` is qless's after it, 0 if it is gone.
+    """Append the events of a call's changes of a job; `state` is qless's new one, 0 if it is gone.
 
-    A PUT of one job may touch others, which are not put: `is_put` tells them apart. A job has two
-    events if a call made it ready and then reserved it, or let it leave one queue for another.
+    A PUT may touch other jobs than the one that is put: `is_put` is True for the latter only. A job
+    has two events if a call made it ready and then reserved it, or moved it to another queue.
     """
     job = before.job
     was, state = _STATES[before.state], _STATES[state]
@@ -56,7 +57,7 @@ def emit(t: Tables, call: int, now: float, before: Before, state: int, is_put: b
         _append(t, e.RESERVED, READY, state, before, job.queue, now)
         return
     queue = job.queue or job.completed_in
-    if was == GONE and state in (DONE, FAILED):  # of an import
+    if was == GONE and state in (DONE, FAILED):  # an imported job
         _append(t, e.PUT, was, READY, before, queue, now)
         was = READY
     stays = GONE in (was, state) or before.state == 0 or queue == before.queue
@@ -73,7 +74,7 @@ def emit(t: Tables, call: int, now: float, before: Before, state: int, is_put: b
 
 
 def _kind(call: int, was: int, state: int, is_put: bool) -> int:
-    """The event of a transition that ends in no reservation."""
+    """Return the kind of the event of a transition that does not end in a reservation."""
     if GONE in (was, state):
         return _kind_of_end(call, was) if was else e.PUT
     if state == DONE:
@@ -96,7 +97,7 @@ def _kind(call: int, was: int, state: int, is_put: bool) -> int:
 def _kind_of_end(call: int, was: int) -> int:
     if call != q.COMPLETE:
         return e.DELETED
-    return e.DONE if was == RESERVED else e.EXPIRED  # no completed job is kept, or not that many
+    return e.DONE if was == RESERVED else e.EXPIRED  # purged at once, or as an old complete job
 
 
 def _append(
@@ -156,21 +157,21 @@ def _append(
 
 
 def _spent(before: Before, now: float) -> float:
-    """How long the job waited or ran, as the statistics of its queue have counted it."""
+    """Return the time that the job waited or ran, as counted in the statistics of its queue."""
     spent = before.spent
     return now - before.time if spent is None else spent
 
 
 def queue_names(t: Tables) -> dict[int, bytes]:
-    """The names of the queues, as events know them, by their numbers there."""
+    """Return the names of the queues in events by their numbers there."""
     return {queue.number: PREFIX + name for name, queue in t.queues.items() if queue.number}
 
 
 def _queue_number(t: Tables, name: bytes) -> int:
-    """The number by which events know a queue; it is of the counter of all tubes.
+    """Return the number of a queue in events, from the counter of all tubes.
 
-    A queue that is gone, because nobody knows it and only complete or failed jobs were of it, is
-    made for this call and has a new number. So any node can name it, whenever it was started.
+    A queue that has been removed, because it was not known and had only complete or failed jobs, is
+    created for this call with a new number. So any node can name it, whenever it was started.
     """
     queue = t.queues.get(name)
     if queue is None or not queue.number:
@@ -184,12 +185,12 @@ def _queue_number(t: Tables, name: bytes) -> int:
 
 
 def _rank(job: QlessJob) -> int:
-    """A priority on the scale that all protocols share: a higher one is a lower rank."""
+    """Return the rank of a priority on the common scale: a higher priority is a lower rank."""
     return min(max(RANK_NORMAL - floor(job.priority), 0), U32_MAX)
 
 
 def _attempts(job: QlessJob, state: int) -> int:
-    """How often it was reserved since it was put, as far as its retries tell."""
+    """Return the number of reservations since the put, as far as the retries show it."""
     return min(max(job.retries - job.remaining + (state == RESERVED), 0), U32_MAX)
 
 
@@ -198,7 +199,7 @@ def _seconds(seconds: float) -> int:
 
 
 def _microseconds(seconds: float) -> int:
-    """A wait or a run; below 0 where clocks of clients differ, but never NO_TIME."""
+    """Return a duration in microseconds; below 0 if clients' clocks differ, but never NO_TIME."""
     time_us = _clock_us(seconds)
     return 0 if time_us == e.NO_TIME else time_us
 

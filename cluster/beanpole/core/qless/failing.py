@@ -1,7 +1,7 @@
-"""Failures: jobs that a worker gave up, or that had too many attempts, by groups.
+"""Failures: jobs that a worker failed, or that have used up their attempts, by groups.
 
-A failed job stands in no queue. How it failed stays with it until it is complete, even when it
-waits again.
+A failed job is in no set of its queue. A job keeps the record of its failure until it is complete,
+even while it waits again.
 """
 
 from math import floor
@@ -15,12 +15,12 @@ from beanpole.core.qless.tables import Tables
 
 # Flavours that count a job without attempts left as a failure of the day.
 COUNTING: Final = (q.CORE, q.THROTTLES, q.DOTTED)
-# Flavours in which only the worker of a job may say that it failed.
+# Flavours in which only the worker of a job may fail it.
 STRICT: Final = (q.CORE, q.THROTTLES, q.DOTTED)
 
 
 def fail(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a running job fail."""
+    """FAIL: fail a running job."""
     jid, worker, group, message, data = args
     job = t.jobs.get(jid)
     if job is None:
@@ -52,7 +52,7 @@ def fail(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
 
 
 def retry(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a running job wait for another attempt, or fail if it has none left."""
+    """RETRY: return a running job to a queue for another attempt, or fail it if none is left."""
     jid, name, worker, delay, group, message = args
     job = t.jobs.get(jid)
     if job is None:
@@ -93,7 +93,7 @@ def exhaust(
     group: bytes | None = None,
     message: bytes | None = None,
 ) -> None:
-    """Let a job fail that has no attempts left, in a queue of this name; `keep` comes before."""
+    """Fail a job without attempts left, in a queue of this name; the caller has called `keep`."""
     worker = job.worker
     if group is None:
         group = b"failed-retries-" + name
@@ -109,7 +109,7 @@ def exhaust(
 
 
 def unfail(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let the jobs of a group that failed first wait in a queue."""
+    """UNFAIL: put the jobs of a group that failed first into a queue."""
     name, group, count = args
     failed = t.groups.get(group)
     if failed is None or count <= 0:
@@ -133,7 +133,7 @@ def unfail(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Res
 
 
 def enter_group(t: Tables, job: QlessJob, group: bytes) -> None:
-    """Let a failed job be found by its group, in its order there."""
+    """Add a failed job to its group, in the order of failures."""
     failed = t.groups.get(group)
     if failed is None:
         failed = t.groups[group] = Scores()
@@ -141,7 +141,7 @@ def enter_group(t: Tables, job: QlessJob, group: bytes) -> None:
 
 
 def leave_group(t: Tables, job: QlessJob) -> None:
-    """Let a failed job be in its group no longer; `keep` comes before."""
+    """Remove a failed job from its group; the caller has called `keep`."""
     assert job.failure is not None, job.jid
     failed = t.groups[job.failure.group]
     failed.remove(job.jid)

@@ -1,4 +1,4 @@
-"""The end of everything: what FLUSHDB is for tests of clients; and whether there is anything."""
+"""The removal of all of qless's state, for the FLUSHDB of clients' tests, and the test for it."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from beanpole.core.qless.tables import Tables
 
 
 def flush(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
-    """Remove all there is, without a message to anybody."""
+    """FLUSH: remove everything, without publishing messages."""
     if len(t.jobs) > q.FLUSH_JOBS_MAX:
         return limits.FLUSHED
     for job in list(t.jobs.values()):
@@ -32,7 +32,7 @@ def flush(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Re
 
 
 def keys(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
-    """Whether there is anything at all."""
+    """KEYS: return whether there is any state at all."""
     tables = (t.jobs, t.queues, t.recurring, t.throttles, t.leases, t.groups, t.tagged, t.config)
     sets = (t.workers, t.tracked)
     there = any(tables) or any(t.patterns) or any(len(one) > 0 for one in sets)

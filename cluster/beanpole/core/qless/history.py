@@ -1,4 +1,4 @@
-"""What has happened to a job: a list that forgets its middle when it is long."""
+"""The history of a job: a list that drops items after the first when it grows too long."""
 
 from math import floor
 from typing import Any, Final
@@ -9,13 +9,13 @@ from beanpole.core.qless.job import QlessJob, history_bytes
 from beanpole.core.qless.tables import Tables
 
 ITEMS_DEFAULT: Final = 100.0
-ITEMS_MIN: Final = 2  # the first, which is always kept, and the new one
+ITEMS_MIN: Final = 2  # the first item, which is always kept, and the new one
 
 
 def append(
     t: Tables, job: QlessJob, now: float, what: int, first: bytes = b"", second: bytes = b""
 ) -> None:
-    """Add an item; the caller has called `keep`."""
+    """Append an item; the caller has called `keep`."""
     items = job.history
     kept = _items_max(t)
     if len(items) >= kept:
@@ -28,7 +28,7 @@ def append(
 
 
 def last_put(job: QlessJob) -> float:
-    """When a job came into its queue: since then it waits in the seed form, also after a retry."""
+    """Return when a job entered its queue: in SEED, its wait begins then, even after a retry."""
     for place in range(len(job.history) - 1, -1, -1):
         when, what, _, _ = job.history[place]
         if what == q.HAS_PUT:
@@ -37,7 +37,7 @@ def last_put(job: QlessJob) -> float:
 
 
 def log(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a client add an item of its own."""
+    """LOG: append an item for a client."""
     jid, message, data = args
     job = t.jobs.get(jid)
     if job is None:

@@ -1,8 +1,8 @@
-"""Jobs, templates and queues of another server, as they were there: `beanpole import-qless`.
+"""Import of jobs, templates and queues from another server, for `beanpole import-qless`.
 
-What is there already stays as it is, so that an import may be repeated. No import is published, nor
-counted in statistics: nothing has happened to the job. Nobody holds it: one that ran there comes as
-stalled, and one that waited for a throttle as waiting.
+Existing objects stay as they are, so an import is idempotent. Imports are neither published nor
+counted in statistics, because they are no transitions of the job. An imported job has no worker: a
+job that was running is imported as stalled, and one that waited for a throttle as waiting.
 """
 
 from math import floor
@@ -30,12 +30,12 @@ from beanpole.core.qless.job import (
 from beanpole.core.qless.scores import INFINITY
 from beanpole.core.qless.tables import Tables
 
-# The states that a job may come with.
+# The states in which a job may be imported.
 STATES: Final = (q.WAITING, q.STALLED, q.SCHEDULED, q.DEPENDS, q.FAILED, q.COMPLETE_)
 
 
 def import_job(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Make a job with its state, its place and all that has happened to it."""
+    """IMPORT_JOB: create a job with its state, its place and its history."""
     queue, jid, klass, data, state, priority, retries, remaining, score, time, *rest = args
     due, given, items, failure, depends, throttles, spawned_from = rest
     if jid in t.jobs:
@@ -67,7 +67,7 @@ def import_job(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
 
 
 def import_recurring(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Make a template that goes on with its numbers and its times."""
+    """IMPORT_RECURRING: create a template that continues its numbers and its times."""
     jid, next_at, count = args[1], args[5], args[11]
     if jid in t.recurring:
         return q.OK, False
@@ -81,7 +81,7 @@ def import_recurring(t: Tables, flavour: int, now: float, args: tuple[Any, ...])
 
 
 def import_queue(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a queue be known since a time, and perhaps be paused, unless it is known already."""
+    """IMPORT_QUEUE: make a queue known since `now`, and optionally paused, if it is not known."""
     name, paused = args
     queue = t.queues.get(name)
     if queue is not None and queue.known_at is not None:
@@ -113,7 +113,7 @@ def _refusal(t: Tables, args: tuple[Any, ...]) -> q.Result | None:
 def _place(t: Tables, job: QlessJob, state: int, score: float) -> None:
     job.state = state
     if state == q.COMPLETE_:
-        # It is in no queue any more; events say which was the last.
+        # A complete job is in no queue; events show the last one.
         job.completed_in = job.queue
         job.queue = b""
         t.place(job, COMPLETED, score)
@@ -132,7 +132,7 @@ def _place(t: Tables, job: QlessJob, state: int, score: float) -> None:
 def _depend(
     t: Tables, job: QlessJob, score: float, due: float | None, depends: tuple[bytes, ...]
 ) -> None:
-    """Let a job wait for those that are there and not complete; for none of them, it waits."""
+    """Make a job depend on unfinished jobs; if there are none, it is scheduled or waits."""
     wanted = dependencies.unfinished(t, depends)
     if wanted:
         dependencies.link(t, job, wanted)

@@ -1,39 +1,39 @@
-"""One job of qless, and one template of recurring jobs. What happens to them is in other files."""
+"""The records of a qless job and of a template of recurring jobs, without behaviour."""
 
 from typing import Final
 
 from beanpole.core.jobs.quotas import Usage
 from beanpole.qless import FailureView, HistoryItem
 
-# The ordered set that holds the jid of a job; all but the first and the last are of its queue.
+# The ordered set that holds the jid of a job: one of its queue for all but NOWHERE and COMPLETED.
 NOWHERE: Final = 0  # failed
 WORK: Final = 1  # by priority: the highest score is popped first
 LOCKS: Final = 2  # by the end of the lock
-SCHEDULED_AT: Final = 3  # by when it is due
-DEPENDING: Final = 4  # by when it was put
-THROTTLED_SINCE: Final = 5  # by when it was throttled
-COMPLETED: Final = 6  # in no queue: by when it was completed
+SCHEDULED_AT: Final = 3  # by due time
+DEPENDING: Final = 4  # by the time of the put
+THROTTLED_SINCE: Final = 5  # by the time at which it was throttled
+COMPLETED: Final = 6  # in no queue: by the time of completion
 
 
 class QlessJob:
     """A job. Times are the client's clock in seconds.
 
     Attributes:
-        id: of the counter that all jobs of the cluster share; for events and images.
-        place, score: the one ordered set that it stands in, and where.
-        expires: when its lock ends, as shown: the set of locks may have a later time (grace).
-        lease: when its worker's hold ends, in the worker's own set; None while it is in none.
-        locked: the throttles that it has a lock of.
-        pending: the throttles that it waits for, each with its place in their order.
-        size: what it takes in memory, as `Tables.bytes` counts it.
-        usage: what the user has for whom it counts (`core.jobs.quotas`); None if for none.
-        counted: how many bytes of data count there.
+        id: from the counter that all jobs of the cluster share; for events and images.
+        place, score: the one ordered set that it is in, and its score there.
+        expires: the displayed end of its lock; in the set of locks, grace may make it later.
+        lease: its score in the set of its worker's jobs, the end of the lock; None if in none.
+        locked: the throttles of which it has a lock.
+        pending: the throttles that it waits for, each with its score in their order.
+        size: its memory as counted in `Tables.bytes`.
+        usage: the usage of the user for whom it counts (`core.jobs.quotas`); None if for none.
+        counted: the bytes of data that are counted there.
         completed_in: the queue in which it was completed; empty in any other state.
-        time: when it began to wait, or to run: for the statistics.
-        grace: whether its worker was told that the lock is lost, and may still say why.
-        due: when it is to be scheduled once nothing stands before it; None if at once.
-        failed_order: its place among the jobs of its failure group, 0 if it has not failed.
-        tags: each with the time at which it was given.
+        time: when it began to wait, or to run, for the statistics.
+        grace: whether its worker was warned that the lock is lost, and may still report.
+        due: the time for which to schedule it once it has no dependencies; None for at once.
+        failed_order: its score in its failure group, 0 if it has not failed.
+        tags: tags with the times at which they were given.
     """
 
     __slots__ = (
@@ -105,7 +105,7 @@ class QlessJob:
 
 
 def history_bytes(items: list[HistoryItem]) -> int:
-    """The bytes of the texts of a history."""
+    """Return the total size in bytes of the texts of a history."""
     size = 0
     for item in items:
         size += len(item[2]) + len(item[3])
@@ -115,7 +115,7 @@ def history_bytes(items: list[HistoryItem]) -> int:
 class Recurring:
     """A template of jobs: one for every `interval` seconds, created by the next pop or peek.
 
-    It counts for a user itself, as its jobs do.
+    Like its jobs, the template itself counts for a user.
     """
 
     __slots__ = (
@@ -146,7 +146,7 @@ class Recurring:
         self.interval = 0.0
         self.retries = 0
         self.backlog = 0.0
-        self.count = 0  # jobs that were made of it
+        self.count = 0  # jobs created from it
         self.next_at = 0.0
         self.tags: tuple[bytes, ...] = ()
         self.throttles: tuple[bytes, ...] = ()

@@ -1,4 +1,4 @@
-"""Refusals of calls that would pass a limit; each is given before anything is changed."""
+"""Refusals of calls that would exceed a limit; they are returned before anything is changed."""
 
 from typing import Final
 
@@ -24,12 +24,12 @@ FLUSHED: Final[q.Result] = (q.TOO_MUCH, (b"jobs that FLUSH removes", q.FLUSH_JOB
 
 
 def fits_quota(usage: Usage | None, thing: QlessJob | Recurring | None, data: bytes) -> bool:
-    """Whether a job, or a template, may have this data by the quota of its user.
+    """Whether the quota of its user allows this data for a job or a template.
 
     Args:
-        usage: for whom it begins to count, if it does not yet; None for nobody.
-        thing: the one that is there; None for a new one.
-        data: what it is to have.
+        usage: the user for whom it will count, if it does not count yet; None for none.
+        thing: the existing job or template; None for a new one.
+        data: its new data.
     """
     if thing is not None and thing.usage is not None:
         return thing.usage.admits_growth(len(data) - len(thing.data))

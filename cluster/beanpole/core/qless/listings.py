@@ -1,4 +1,4 @@
-"""Lists of jids: of jobs in a state, of failed jobs and their groups."""
+"""Lists of jids: of jobs in a state, and of failed jobs by group."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from beanpole.core.qless import limits, queues, ranges, views
 from beanpole.core.qless.scores import INFINITY, Scores
 from beanpole.core.qless.tables import QlessQueue, Tables
 
-# The dialects that take the limit of FAILED_JOBS for the end of the list.
+# The flavours in which the limit of FAILED_JOBS is the end of the range.
 LIMIT_IS_END: Final = (q.SEED, q.UNIFIED)
 LISTED: Final = (
     q.COMPLETE_,
@@ -22,7 +22,7 @@ NOTHING: Final = Scores()
 
 
 def jobs(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """The jobs in a state: of one queue, or all complete ones, the last one first."""
+    """JOBS: return the jobs of a queue in a state, or all complete jobs, the last one first."""
     state, name, offset, count = args
     if state not in LISTED:
         return q.BAD_CALL, ()
@@ -47,12 +47,12 @@ def jobs(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
 
 
 def failed_groups(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
-    """How many jobs have failed in each group."""
+    """FAILED_GROUPS: return the number of failed jobs in each group."""
     return q.OK, tuple([(group, len(t.groups[group])) for group in sorted(t.groups)])
 
 
 def failed_jobs(t: Tables, flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """The failed jobs of a group, the last one first."""
+    """FAILED_JOBS: return the failed jobs of a group, the last one first."""
     group, start, limit = args
     found = t.groups.get(group, NOTHING)
     jids = ranges.page_from_top(found, start, limit - start if flavour in LIMIT_IS_END else limit)
@@ -71,7 +71,7 @@ def failed_jobs(t: Tables, flavour: int, _now: float, args: tuple[Any, ...]) -> 
 def _scheduled(
     t: Tables, flavour: int, queue: QlessQueue, now: float, offset: int, count: int
 ) -> q.Result:
-    """Jobs that are due wait from now on; those that are too many to move are not shown, either."""
+    """Make due jobs waiting, return the scheduled ones; due jobs beyond the limit are omitted."""
     if flavour == q.SEED:
         return _listed(ranges.page(queue.scheduled, offset, count))
     queues.move_scheduled(t, queue, now, q.CALL_JOBS_MAX)

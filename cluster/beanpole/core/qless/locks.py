@@ -1,7 +1,7 @@
-"""Locks: how long a worker has a job, and what happens when that time is over.
+"""Locks: the time for which a worker has a job, and the expiry of locks.
 
-Nothing happens by itself: the next worker that asks for jobs finds the locks that have ended. Their
-workers are told first, and have a grace period in which they may still say what went wrong.
+Locks do not expire by timers: the next worker that asks for jobs finds the locks that have ended.
+Their workers are warned first, and have a grace period in which they may still report a failure.
 """
 
 from math import floor
@@ -18,18 +18,18 @@ GRACE_DEFAULT: Final = 10.0  # seconds
 
 
 def end_of_lock(t: Tables, queue: bytes, now: float) -> float:
-    """When a lock of a queue ends that begins now."""
+    """Return the end of a lock of a queue's job that begins now."""
     common = config.number(t, b"heartbeat", LOCK_DEFAULT)
     return now + config.number(t, queue + b"-heartbeat", common)
 
 
 def elapsed(flavour: int, now: float, since: float) -> float:
-    """How long a job waited or ran, for the statistics: the seed form has whole seconds."""
+    """Return the time that a job waited or ran, for the statistics; in SEED, whole seconds."""
     return float(floor(now) - floor(since)) if flavour == q.SEED else now - since
 
 
 def heartbeat(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let the lock of a worker begin anew."""
+    """HEARTBEAT: renew a worker's lock."""
     jid, worker, data = args
     job = t.jobs.get(jid)
     if job is None:
@@ -43,14 +43,14 @@ def heartbeat(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.R
         job.data = data
     expires = end_of_lock(t, job.queue, now)
     job.expires = expires
-    job.grace = False  # if this lock ends, too, the worker is warned again
+    job.grace = False  # if the new lock ends, the worker is warned again
     t.hold(job, expires)
     t.place(job, LOCKS, expires)
     return q.OK, expires
 
 
 def timeout(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Take running jobs from their workers: each is the next of its queue."""
+    """TIMEOUT: take running jobs from their workers and put them in front of their queues."""
     jids: tuple[bytes, ...] = args[0]
     if len(jids) > q.CALL_JOBS_MAX:
         return limits.JOBS
@@ -74,7 +74,7 @@ def timeout(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Res
 def invalidate(
     t: Tables, flavour: int, queue: QlessQueue, now: float, count: int
 ) -> list[QlessJob]:
-    """Look at locks that have ended; give the jobs that may go to another worker."""
+    """Process locks that have ended; returns the jobs that another worker may get."""
     if flavour == q.SEED:
         return _invalidate_at_once(t, queue, now, count)
     found: list[QlessJob] = []
@@ -106,7 +106,7 @@ def _time_out(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
 
 
 def _warn(t: Tables, queue: QlessQueue, job: QlessJob, now: float, grace: float) -> None:
-    """Tell a worker that its lock is lost; it has the job for some more time."""
+    """Warn a worker that its lock is lost; it keeps the job for the grace period."""
     if tracking.is_tracked(t, job.jid):
         t.say(b"stalled", job.jid)
     history.append(t, job, now, q.HAS_TIMED_OUT)
@@ -117,7 +117,7 @@ def _warn(t: Tables, queue: QlessQueue, job: QlessJob, now: float, grace: float)
 
 
 def _attempt(t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: float) -> bool:
-    """Use up an attempt; whether the job had one left. Otherwise it fails."""
+    """Use up an attempt of a job; returns whether it had one left. If not, it fails."""
     job.grace = False
     job.remaining -= 1
     if job.remaining >= 0:
@@ -143,7 +143,7 @@ def _attempt(t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: flo
 
 
 def _invalidate_at_once(t: Tables, queue: QlessQueue, now: float, count: int) -> list[QlessJob]:
-    """The seed form knows no grace period, and counts only jobs that go to another worker."""
+    """Process ended locks in SEED: no grace period; counts only jobs that another worker gets."""
     found: list[QlessJob] = []
     for jid in queue.locks.upto(now, 0, count):
         job = t.jobs[jid]

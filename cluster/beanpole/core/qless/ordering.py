@@ -1,4 +1,4 @@
-"""The priority of a job: the highest is popped first."""
+"""The priority of jobs: the highest is popped first."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from beanpole.core.qless.tables import Tables
 
 
 def priority(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Give a job another priority; one that waits goes in front of those that have it."""
+    """PRIORITY: change a job's priority; a waiting job goes in front of others of that priority."""
     jid, wanted = args
     job = t.jobs.get(jid)
     if job is None:

@@ -1,4 +1,4 @@
-"""Patterns of names of queues, and of their priorities: kept for clients, not used here."""
+"""Patterns of queue names and of priorities: stored for clients, not used by the server."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from beanpole.core.qless.tables import Tables
 
 
 def set_patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Put new patterns in the place of all of their kind."""
+    """SET_PATTERNS: replace all patterns of a kind."""
     kind, pairs = args
     if len(pairs) > q.OPTIONS_MAX:
         return limits.OPTIONS
@@ -20,7 +20,7 @@ def set_patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
 
 
 def edit_patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Change some patterns of a kind, perhaps after all of them went."""
+    """EDIT_PATTERNS: change some patterns of a kind, perhaps after clearing all of them."""
     kind, all_go, pairs = args
     kept = t.patterns[kind]
     before = tuple(kept)
@@ -38,5 +38,5 @@ def edit_patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) 
 
 
 def patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """All patterns of a kind, in the order in which they were given."""
+    """PATTERNS: return all patterns of a kind, in the order in which they were set."""
     return q.OK, tuple(t.patterns[args[0]].items())

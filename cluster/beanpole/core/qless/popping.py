@@ -1,7 +1,7 @@
-"""Pop and peek: the jobs that are next in a queue, with a lock for a worker or without.
+"""Pop and peek: the next jobs of a queue, with or without a lock for a worker.
 
-First come jobs whose locks have ended, then those that wait, by priority. Before, templates that
-are due make jobs, and scheduled jobs that are due begin to wait.
+Jobs whose locks have ended come first, then waiting jobs by priority. Before that, due templates
+create jobs, and scheduled jobs that are due are made waiting.
 """
 
 from typing import Any, Final
@@ -23,16 +23,16 @@ from beanpole.core.qless import (
 from beanpole.core.qless.job import LOCKS, QlessJob, history_bytes
 from beanpole.core.qless.tables import QlessQueue, Tables
 
-# How often a pop looks for jobs that no throttle holds back, if it has found too few.
+# The number of times that a pop looks for further jobs, if throttles held back some.
 ROUNDS_DEFAULT: Final = 1.0
 # Each ten throttles of a job count as one more of the jobs that a pop may touch.
 THROTTLES_FREE: Final = 10
-# What an item of a history is in a reply beside its names.
+# The size of an item of a history in a reply, without its texts.
 ITEM_BYTES: Final = 50
 
 
 def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Give jobs to a worker. It may get fewer than there are: those of some megabytes."""
+    """POP: give jobs to a worker, fewer than available if they exceed ANSWER_MAX_BYTES."""
     name, worker, count = args
     queue = t.queues.get(name)
     if queue is not None and queue.paused:
@@ -59,7 +59,7 @@ def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
 
 
 def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Return the next jobs without locking them."""
+    """PEEK: return the next jobs without locking them."""
     name, offset, count = args
     queue = t.queues.get(name)
     if queue is None or count <= 0:
@@ -85,10 +85,10 @@ def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
 
 
 def _too_many(queue: QlessQueue, now: float, offset: int, count: int) -> bool:
-    """Whether more jobs would be given than a call may touch."""
+    """Whether more jobs would be returned than a call may touch."""
     if count <= q.CALL_JOBS_MAX:
         return False
-    if queue.recurring.count_upto(now):  # they make as many as are asked for
+    if queue.recurring.count_upto(now):  # due templates create as many jobs as requested
         return True
     found = queue.locks.count_upto(now) + len(queue.work) + queue.scheduled.count_upto(now)
     return found - offset > q.CALL_JOBS_MAX
@@ -97,7 +97,7 @@ def _too_many(queue: QlessQueue, now: float, offset: int, count: int) -> bool:
 def _allowed(
     t: Tables, flavour: int, queue: QlessQueue | None, name: bytes, now: float, count: int
 ) -> int:
-    """How many jobs a pop may give: flavours without throttles bound those that run."""
+    """Return the number of jobs that a pop may give: some flavours bound the running jobs."""
     if queue is None or flavour not in (q.UNIFIED, q.CORE):
         return count
     most = int(config.number(t, name + b"-max-concurrency", 0.0))
@@ -108,9 +108,9 @@ def _allowed(
 
 
 def _fitting(t: Tables, jids: list[bytes], count: int, size: int) -> tuple[int, int]:
-    """How many of some jobs may be given beside others, and their size with these.
+    """Return the number of jobs that fit into an answer of a given size, and its new size.
 
-    If all may, the count stays.
+    If all of them fit, the count is returned unchanged.
     """
     for place, jid in enumerate(jids):
         size += _size(t.jobs[jid])
@@ -158,7 +158,7 @@ def _pop_work(
 def _pop_job(
     t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: float, worker: bytes
 ) -> None:
-    """Give a job to a worker; `keep` comes before."""
+    """Give a job to a worker; the caller has called `keep`."""
     history.append(t, job, now, q.HAS_POPPED, worker)
     since = history.last_put(job) if flavour == q.SEED else job.time
     waited = locks.elapsed(flavour, now, since)
@@ -168,7 +168,7 @@ def _pop_job(
     expires = locks.end_of_lock(t, queue.name, now)
     job.worker = worker
     job.expires = expires
-    job.grace = False  # that another worker was warned is nothing to this one
+    job.grace = False  # a warning of the previous worker does not apply to this one
     job.state = q.RUNNING
     t.hold(job, expires)
     t.place(job, LOCKS, expires)
@@ -177,5 +177,5 @@ def _pop_job(
 
 
 def _size(job: QlessJob) -> int:
-    """The bytes of a job in a reply, nearly."""
+    """Return the approximate size of a job in a reply, in bytes."""
     return len(job.data) + ITEM_BYTES * len(job.history) + history_bytes(job.history)

@@ -1,4 +1,4 @@
-"""Put: a new job, or one that is there moves to a queue, whatever it does now."""
+"""Put: create a job, or move an existing one to a queue, whatever its state."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ RETRIES_DEFAULT: Final = 5
 
 
 def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a job wait in a queue, at once, after a delay, or after others are complete."""
+    """PUT: put a job into a queue, to wait at once, after a delay, or for its dependencies."""
     queue, jid, klass, data, delay, worker, priority, new_tags, retries, depends, new, must = args
     job = t.jobs.get(jid)
     if job is None and must:
@@ -75,13 +75,13 @@ def _refusal(t: Tables, job: QlessJob | None, args: tuple[Any, ...]) -> q.Result
         return limits.QUEUES
     if new_tags is not None and len(new_tags) > q.TAGS_MAX:
         return limits.TAGS
-    if new is not None and len(new) >= q.THROTTLES_MAX:  # one more is that of the queue
+    if new is not None and len(new) >= q.THROTTLES_MAX:  # the throttle of the queue is added
         return limits.THROTTLES
     return dependencies.refusal(t, jid, depends, 0) if depends else None
 
 
 def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: bytes) -> None:
-    """Take a job out of its set, and away from its worker."""
+    """Remove a job from its set and from its worker."""
     t.unplace(job)
     throttles.give_back(t, job, now)
     owner = job.worker
@@ -95,7 +95,7 @@ def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: by
             t.say(b"log", pairs)
     if job.state == q.FAILED and job.failure is not None:
         failing.leave_group(t, job)
-        # Of the queue that it goes to, as in the original.
+        # Counted in the queue that the job is put into, as in the original.
         statistics.bump(t, t.queue(queue), job.failure.when, failed=-1)
 
 

@@ -1,4 +1,4 @@
-"""Queues: which are known, which are paused, and how many jobs they have."""
+"""Queues: known and paused queues, and the counts of their jobs."""
 
 from typing import Any, Final
 
@@ -7,30 +7,30 @@ from beanpole.core.qless import limits, ranges
 from beanpole.core.qless.job import WORK
 from beanpole.core.qless.tables import QlessQueue, Tables
 
-# What is taken from the priority for each second: jobs of one priority are in the order in which
-# they came.
+# The divisor by which time is subtracted from priorities: jobs of equal priority are in the order
+# of their arrival.
 SECONDS_OF_PRIORITY: Final = 10_000_000_000.0
 
 
 def work_score(now: float, priority: float) -> float:
-    """Where a job stands among those that wait: the highest is popped first."""
+    """Return the score of a job in the work set: the highest is popped first."""
     return priority - now / SECONDS_OF_PRIORITY
 
 
 def has_room(t: Tables, name: bytes) -> bool:
-    """Whether a queue is there, or may be made."""
+    """Whether a queue exists, or may be created."""
     return name in t.queues or len(t.queues) < q.QUEUES_MAX
 
 
 def know(t: Tables, now: float, name: bytes) -> None:
-    """Let a queue be known, if it is not. Ask `has_room` before anything is changed."""
+    """Make a queue known, if it is not. Check `has_room` before anything is changed."""
     queue = t.queues.get(name)
     if queue is None or queue.known_at is None:
         t.queue(name).known_at = now
 
 
 def move_scheduled(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
-    """Let jobs wait that were to be scheduled until now, the earliest first; how many they are."""
+    """Make scheduled jobs that are due waiting, the earliest first; returns their number."""
     if count <= 0:
         return 0
     due = ranges.between(queue.scheduled, 0.0, now, 0, count) or []
@@ -43,7 +43,7 @@ def move_scheduled(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
 
 
 def pause(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Give no jobs of these queues to workers."""
+    """PAUSE: give out no jobs of these queues."""
     names = dict.fromkeys(args[0])
     new = [name for name in names if name not in t.queues]
     if len(t.queues) + len(new) > q.QUEUES_MAX:
@@ -54,7 +54,7 @@ def pause(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Res
 
 
 def unpause(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Give jobs of these queues to workers again."""
+    """UNPAUSE: give out jobs of these queues again."""
     for name in args[0]:
         queue = t.queues.get(name)
         if queue is not None and queue.paused:
@@ -64,9 +64,9 @@ def unpause(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.R
 
 
 def forget_queues(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let queues be unknown until a job is put there; their jobs stay.
+    """FORGET_QUEUES: make queues unknown until a job is put there; their jobs stay.
 
-    A queue without jobs loses its statistics: nothing else would ever let go of them.
+    A queue without jobs loses its statistics, because nothing else would ever remove them.
     """
     for name in args[0]:
         queue = t.queues.get(name)
@@ -80,10 +80,10 @@ def forget_queues(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) 
 
 
 def queue_counts(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """How many jobs one queue has, or each that is known.
+    """QUEUE_COUNTS: return the counts of the jobs of one queue, or of each known queue.
 
-    Scheduled jobs that are due are moved, but not by the oldest dialect. There may be more of them
-    than a call may move: those count as if they were.
+    Scheduled jobs that are due are moved, except in SEED. Those beyond the number that a call may
+    move are counted as if they were moved.
     """
     names = _known(t) if args[0] is None else [args[0]]
     rest = q.CALL_JOBS_MAX
@@ -102,7 +102,7 @@ def queue_counts(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> 
 
 
 def length(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """How many jobs of a queue are running, waiting or scheduled."""
+    """LENGTH: return the number of running, waiting and scheduled jobs of a queue."""
     queue = t.queues.get(args[0])
     if queue is None:
         return q.OK, 0
@@ -110,7 +110,7 @@ def length(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Re
 
 
 def queue_names(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
-    """The known queues, the one that was known first first."""
+    """QUEUE_NAMES: return the known queues, in the order in which they became known."""
     return q.OK, tuple(_known(t))
 
 

@@ -1,7 +1,7 @@
-"""Parts of sets, by the rules of Redis for its ranges, which clients rely on.
+"""Ranges of sorted sets by the rules of Redis, which clients rely on.
 
-A page is from `offset` to `offset + count - 1`, where a negative number counts from the end: a
-count of 0 from 0 on is all. None stands for more than a list may have.
+A page goes from `offset` to `offset + count - 1`, where a negative number counts from the end: a
+count of 0 from 0 on is everything. The result None means that the list would exceed LISTED_MAX.
 """
 
 from beanpole import qless as q
@@ -9,19 +9,19 @@ from beanpole.core.qless.scores import Scores
 
 
 def page(scores: Scores, offset: int, count: int) -> list[bytes] | None:
-    """Members by rank, the lowest score first."""
+    """Return members by rank, the lowest score first."""
     start, number = bounds(len(scores), offset, count)
     return None if number > q.LISTED_MAX else scores.lowest(start, number)
 
 
 def page_from_top(scores: Scores, offset: int, count: int) -> list[bytes] | None:
-    """Members by rank, the highest score first."""
+    """Return members by rank, the highest score first."""
     start, number = bounds(len(scores), offset, count)
     return None if number > q.LISTED_MAX else scores.highest(start, number)
 
 
 def bounds(size: int, offset: int, count: int) -> tuple[int, int]:
-    """The first rank of a page, and how many ranks it has."""
+    """Return the first rank of a page, and its number of ranks."""
     first, last = offset, offset + count - 1
     if first < 0:
         first = max(0, first + size)
@@ -31,7 +31,7 @@ def bounds(size: int, offset: int, count: int) -> tuple[int, int]:
 
 
 def between(scores: Scores, low: float, high: float, offset: int, count: int) -> list[bytes] | None:
-    """Members with scores from `low` to `high`, the lowest first; a negative count is all."""
+    """Return members with scores from `low` to `high`, the lowest first; all if `count` < 0."""
     start = scores.count_below(low)
     first, number = _limited(scores.count_upto(high) - start, offset, count)
     return None if number > q.LISTED_MAX else scores.lowest(start + first, number)
@@ -40,7 +40,7 @@ def between(scores: Scores, low: float, high: float, offset: int, count: int) ->
 def between_from_top(
     scores: Scores, low: float, high: float, offset: int, count: int
 ) -> list[bytes] | None:
-    """Members with scores from `low` to `high`, the highest first; a negative count is all."""
+    """Return members with scores from `low` to `high`, the highest first; all if `count` < 0."""
     end = scores.count_upto(high)
     first, number = _limited(end - scores.count_below(low), offset, count)
     if number > q.LISTED_MAX:
@@ -49,7 +49,7 @@ def between_from_top(
 
 
 def count_between(scores: Scores, low: float, high: float) -> int:
-    """How many members have scores from `low` to `high`."""
+    """Return the number of members with scores from `low` to `high`."""
     return max(0, scores.count_upto(high) - scores.count_below(low))
 
 

@@ -9,23 +9,23 @@ from beanpole.core.qless import history, limits, queues, ranges, tags
 from beanpole.core.qless.job import WORK, QlessJob, Recurring
 from beanpole.core.qless.tables import QlessQueue, Tables
 
-# A job has the jid of its template with a number behind it, and must be a legal one itself.
+# The jid of a job is that of its template with a number appended, and must be legal itself.
 JID_MAX_BYTES: Final = q.NAME_MAX_BYTES - len(b"-%d" % q.NUMBER_MAX)
-# Tags that one call gives to the jobs that it creates; later calls create the rest.
+# Tags that one call gives to the jobs that it creates; later calls create further jobs.
 SPAWNED_TAGS_MAX: Final = 10 * q.TAGS_MAX
-# The dialects in which each queue has a throttle.
+# The flavours in which each queue has a throttle.
 THROTTLED: Final = (q.THROTTLES, q.DOTTED)
 
 
 def recur(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Make a template, or let one be as this one; the number of its jobs goes on."""
+    """RECUR: create or replace a template; the numbering of its jobs continues."""
     return make(t, flavour, now, args, t.usage)
 
 
 def make(
     t: Tables, flavour: int, now: float, args: tuple[Any, ...], usage: Usage | None
 ) -> q.Result:
-    """RECUR, for a user with this usage; None if it is to count for nobody."""
+    """Create or replace a template that counts for a user; for none if `usage` is None."""
     name, jid, klass, data, interval, offset, priority, given, retries, backlog, throttles = args
     template = t.recurring.get(jid)
     if template is None and len(t.recurring) >= q.RECURRING_MAX:
@@ -64,7 +64,7 @@ def make(
 
 
 def unrecur(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Make no more jobs of a template; that it is not there is no error."""
+    """UNRECUR: remove a template; a missing one is no error."""
     template = t.recurring.get(args[0])
     if template is not None:
         t.keep_recurring(template)
@@ -74,7 +74,7 @@ def unrecur(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.R
 
 
 def recur_update(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Change fields of a template, one after another."""
+    """RECUR_UPDATE: change fields of a template, one after another."""
     jid, pairs = args
     template = t.recurring.get(jid)
     if template is None:
@@ -98,7 +98,7 @@ def recur_update(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> 
 
 
 def recur_tag(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Give tags to the jobs that will be made."""
+    """RECUR_TAG: add tags to the jobs that will be created."""
     jid, given = args
     template = t.recurring.get(jid)
     if template is None:
@@ -112,7 +112,7 @@ def recur_tag(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q
 
 
 def recur_untag(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Take tags from the jobs that will be made."""
+    """RECUR_UNTAG: remove tags from the jobs that will be created."""
     jid, taken = args
     template = t.recurring.get(jid)
     if template is None:
@@ -124,7 +124,7 @@ def recur_untag(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) ->
 
 
 def recur_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """A template as it is now."""
+    """RECUR_GET: return a template."""
     template = t.recurring.get(args[0])
     if template is None:
         return q.OK, None
@@ -145,23 +145,23 @@ def recur_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q
 
 
 def recur_score(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """When a template of a queue makes its next job."""
+    """RECUR_SCORE: return the time of the next job of a template of a queue."""
     name, jid = args
     queue = t.queues.get(name)
     return q.OK, None if queue is None else queue.recurring.score(jid)
 
 
 def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
-    """Make the jobs that were due until now, at most `count`; how many were made.
+    """Create at most `count` jobs that are due; returns their number.
 
-    The time of each is that at which it was due, whenever that was.
+    The time of each job is its due time, however long ago that was.
     """
     rest = min(count, t.room, q.CALL_JOBS_MAX)
     tags_left = SPAWNED_TAGS_MAX
     made = 0
     if rest <= 0 or not queue.recurring:
         return 0
-    # Templates may be without room for their users, and leave the turn to those behind them.
+    # Templates whose users have no room left are skipped in favour of the ones after them.
     most = q.CALL_JOBS_MAX if t.kernel.quotas.counted else rest
     for jid in ranges.between(queue.recurring, 0.0, now, 0, most) or ():
         if rest <= 0:
@@ -179,7 +179,7 @@ def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
             rest -= 1
             template.count += 1
             child = b"%b-%d" % (jid, template.count)
-            if child in t.jobs:  # somebody has put one of this name: the next number is free
+            if child in t.jobs:  # a client has put a job with this jid: try the next number
                 continue
             t.count(_make(t, template, child, now, at), usage)
             made += 1
@@ -190,7 +190,7 @@ def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
 
 
 def _first_time(template: Recurring, now: float) -> float:
-    """When the next job is due; later if there are more due than the backlog allows."""
+    """Return the time of the next job; due jobs beyond the backlog are skipped."""
     at = float(floor(template.next_at))
     backlog = template.backlog
     if backlog != 0 and template.interval > 0:
@@ -204,13 +204,13 @@ def _first_time(template: Recurring, now: float) -> float:
 
 
 def _first_later(template: Recurring, at: float, now: float) -> float:
-    """The next time at which one is due.
+    """Return the time of the first job after now.
 
-    Those until now are left out, as those beyond a backlog: templates that stayed due would be
-    looked at by each pop, before the ones behind them.
+    Due jobs are skipped, like those beyond a backlog: each pop would look at templates that stay
+    due before the ones after them.
     """
     interval = template.interval
-    # An image may have one of 0, and a tiny one makes an infinity.
+    # An image may contain an interval of 0, and a tiny interval would result in infinity.
     if interval <= 0 or (now - at) / interval >= q.NUMBER_MAX:
         return now + interval
     return at + (floor((now - at) / interval) + 1) * interval
@@ -270,7 +270,7 @@ def _move(t: Tables, flavour: int, now: float, template: Recurring, name: bytes)
 
 
 def schedule(queue: QlessQueue, template: Recurring, at: float) -> None:
-    """Let a template of a queue make its next job at a time."""
+    """Set the time of the next job of a template of a queue."""
     template.next_at = at
     queue.recurring.add(template.jid, at)
 

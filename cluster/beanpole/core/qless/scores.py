@@ -1,7 +1,7 @@
-"""A sorted set: members in the order of their scores, as Redis has it.
+"""A sorted set as in Redis: members in the order of their scores.
 
-Equal scores are in the order of the members' bytes. Scores are finite, or infinite where a call
-says so (TIMEOUT puts a job in front of all); they are never NaN.
+Members of equal score are in the order of their bytes. Scores are finite, except that some calls
+use infinity (TIMEOUT puts a job in front of all others); they are never NaN.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ INFINITY: Final = float("inf")
 
 
 class Scores:
-    """Members with scores. No operation is long, but those that give many members."""
+    """Members with scores. No operation takes long, except those that return many members."""
 
     __slots__ = ("_order", "_scores")
 
@@ -29,11 +29,11 @@ class Scores:
         return member in self._scores
 
     def score(self, member: bytes) -> float | None:
-        """The score of a member; None if it is not there."""
+        """Return the score of a member; None if it is not in the set."""
         return self._scores.get(member)
 
     def add(self, member: bytes, score: float) -> bool:
-        """Give a member a score; whether it is new."""
+        """Set the score of a member; returns whether the member is new."""
         before = self._scores.get(member)
         if before is not None:
             if before == score:
@@ -44,7 +44,7 @@ class Scores:
         return before is None
 
     def remove(self, member: bytes) -> bool:
-        """Take a member out; whether it was there."""
+        """Remove a member; returns whether it was in the set."""
         score = self._scores.pop(member, None)
         if score is None:
             return False
@@ -52,36 +52,36 @@ class Scores:
         return True
 
     def lowest(self, start: int, count: int) -> list[bytes]:
-        """Members from a rank on, the lowest score first."""
+        """Return members from a rank on, the lowest score first."""
         return [member for _, member in self._order.part(start, count)]
 
     def highest(self, start: int, count: int) -> list[bytes]:
-        """Members from a rank on, the highest score first."""
+        """Return members from a rank on, the highest score first."""
         return [member for _, member in self._order.part_from_end(start, count)]
 
     def upto(self, score: float, start: int, count: int) -> list[bytes]:
-        """Members with this score or a lower one, the lowest first."""
+        """Return members with this score or a lower one, the lowest first."""
         first = self._order.first()
-        if first is None or first[0] > score:  # most often, for what is to come later
+        if first is None or first[0] > score:  # the usual case: nothing is due yet
             return []
         return self.lowest(start, min(count, self.count_upto(score) - start))
 
     def since(self, score: float, start: int, count: int) -> list[bytes]:
-        """Members with this score or a higher one, the lowest first."""
+        """Return members with this score or a higher one, the lowest first."""
         return self.lowest(self.count_below(score) + start, count)
 
     def count_below(self, score: float) -> int:
-        """How many members have a lower score."""
+        """Return the number of members with a lower score."""
         return self._order.count_below((score, b""))
 
     def count_upto(self, score: float) -> int:
-        """How many members have this score or a lower one."""
+        """Return the number of members with this score or a lower one."""
         if score >= INFINITY:
             return len(self)
         return self._order.count_below((nextafter(score, INFINITY), b""))
 
     def copied(self) -> list[list[tuple[float, bytes]]]:
-        """Return all (score, member) in order, cut into small lists: 1 us for a thousand."""
+        """Return all (score, member) in order, in small lists: 1 us per thousand members."""
         return self._order.copied()
 
     def __iter__(self) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
-"""Shapes of arguments: what the log holds may be anything, and handlers trust what they are given.
+"""Validation of the arguments of calls: the log is not trusted, but handlers trust their arguments.
 
-Belongs here: the kinds of arguments and their checks. Which call has which is in
+This module holds the kinds of arguments and their checks. The shapes of the calls' arguments are in
 `core.qless.calls`.
 """
 
@@ -21,11 +21,11 @@ class Kind(ABC):
 
     @abstractmethod
     def refusal(self, value: Any) -> q.Result | None:
-        """What a call with this argument gives instead of being made; None for a right one."""
+        """Return the result of a call that is refused for this argument; None if it is valid."""
 
 
 class Text(Kind):
-    """Bytes, at most so many; beyond, the call is refused by the name of that limit."""
+    """Bytes of limited length; a longer value is refused with the name of the limit."""
 
     def __init__(self, longest: int, refused: q.Result) -> None:
         self._longest = longest
@@ -39,7 +39,7 @@ class Text(Kind):
 
 
 class Number(Kind):
-    """A float that is no infinity, no NaN and no negative zero, and not larger than NUMBER_MAX."""
+    """A float of at most NUMBER_MAX in magnitude; no infinity, NaN or negative zero."""
 
     def refusal(self, value: Any) -> q.Result | None:
         """See `Kind`."""
@@ -75,7 +75,7 @@ class Truth(Kind):
 
 
 class Optional(Kind):
-    """None, or what another kind says."""
+    """None, or a value of another kind."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -86,7 +86,7 @@ class Optional(Kind):
 
 
 class Many(Kind):
-    """A tuple of what another kind says."""
+    """A tuple of values of another kind."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -103,7 +103,7 @@ class Many(Kind):
 
 
 class Row(Kind):
-    """A tuple with a kind for each place."""
+    """A tuple with a kind for each item."""
 
     def __init__(self, *kinds: Kind) -> None:
         self.kinds = kinds
@@ -120,7 +120,7 @@ class Row(Kind):
 
 
 class Choice(Kind):
-    """A tuple of a key and of what the kind of that key says."""
+    """A tuple of a key and a value of the key's kind."""
 
     def __init__(self, kinds: dict[bytes, Kind]) -> None:
         self.kinds = kinds
@@ -134,14 +134,14 @@ class Choice(Kind):
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number as calls have them."""
+    """Whether a value is a valid number in a call."""
     if type(value) is not float or not -_NUMBER_MAX <= value <= _NUMBER_MAX:
         return False
     return value != 0.0 or copysign(1.0, value) > 0.0
 
 
 def plain(value: Any) -> Any:
-    """Return an argument as it travels: lists are tuples, and no zero is negative."""
+    """Return an argument in canonical form: lists become tuples, -0.0 becomes 0.0."""
     if type(value) is float:
         return value + 0.0
     if type(value) is tuple or type(value) is list:

@@ -1,7 +1,7 @@
-"""What the things of qless take in memory, by numbers that are the same on every node.
+"""Memory accounting of qless's objects, by constants that are the same on every node.
 
-Belongs here: the sizes of one thing each; the sum is `Tables.bytes`. Measured as `core.accounts`
-says, and rounded up.
+This module holds the sizes of single objects; their sum is `Tables.bytes`. They were measured as in
+`core.accounts`, and rounded up.
 """
 
 from typing import Final
@@ -9,13 +9,13 @@ from typing import Final
 from beanpole.core.qless.job import QlessJob, Recurring, history_bytes
 from beanpole.core.qless.tables import QlessQueue, Tables
 
-# A job that waits, beside its strings, with what leads to it: by jid, by number, in one order.
+# A waiting job without its strings, with its entries in indexes: by jid, by number, in one set.
 JOB_BYTES: Final = 1536
-# A name in a list of a job: a tag, a dependency, a throttle, with what leads from it to the job.
+# A name in a list of a job: a tag, a dependency, a throttle, with its entry in an index.
 NAME_BYTES: Final = 256
 # An item of a history without its texts.
 HISTORY_ITEM_BYTES: Final = 160
-# A failure, and the place in its group.
+# A failure, and the entry in its group.
 FAILURE_BYTES: Final = 512
 # A template without its strings.
 RECURRING_BYTES: Final = 1024
@@ -57,12 +57,12 @@ def of_recurring(template: Recurring) -> int:
 
 
 def of_queue(queue: QlessQueue) -> int:
-    """Return the size of a queue beside its jobs."""
+    """Return the size of a queue without its jobs."""
     return QUEUE_BYTES + 2 * len(queue.name) + len(queue.days) * DAY_BYTES
 
 
 def beside_jobs(t: Tables) -> int:
-    """Return the size of what is neither a job, nor a template, nor a queue."""
+    """Return the size of everything but jobs, templates and queues."""
     size = (len(t.workers) + len(t.tracked)) * WORKER_BYTES
     size += len(t.throttles) * THROTTLE_BYTES + len(t.config) * OPTION_BYTES
     return size

@@ -1,4 +1,4 @@
-"""Statistics of a queue by days: how long jobs waited and ran, and how often they failed."""
+"""Daily statistics of queues: times that jobs waited and ran, and counts of failures."""
 
 from math import floor
 from typing import Any, Final
@@ -21,19 +21,19 @@ DAY: Final = 86_400
 
 
 def note_wait(t: Tables, queue: QlessQueue, now: float, seconds: float) -> None:
-    """A job was popped after it had waited."""
+    """Record the time that a popped job has waited."""
     _note(_day(t, queue, now).wait, seconds)
 
 
 def note_run(t: Tables, queue: QlessQueue, now: float, seconds: float) -> None:
-    """A job was completed after it had run."""
+    """Record the time that a completed job has run."""
     _note(_day(t, queue, now).run, seconds)
 
 
 def bump(
     t: Tables, queue: QlessQueue, now: float, retries: int = 0, failed: int = 0, failures: int = 0
 ) -> None:
-    """Count on the day of `now`: locks that were lost, jobs that are failed, failures."""
+    """Count on the day of `now`: lost locks, failed jobs, failures."""
     day = _day(t, queue, now)
     day.retries += retries
     day.failed += failed
@@ -41,7 +41,7 @@ def bump(
 
 
 def stats(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """A queue on one day."""
+    """STATS: return the statistics of a queue on one day."""
     name, date = args
     queue = t.queues.get(name)
     day = None if queue is None else queue.days.get(first_second(date))
@@ -52,12 +52,12 @@ def stats(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Res
 
 
 def first_second(now: float) -> int:
-    """When the day of a time begins."""
+    """Return the first second of the day of a time."""
     return floor(now / DAY) * DAY
 
 
 def place_in_histogram(seconds: float) -> int | None:
-    """The bin of a wait or a run; None if no bin is for it: below 0, a week or more."""
+    """Return the bin of a wait or a run; None if it is below 0, or a week or more."""
     if not 0 <= seconds < 7 * DAY:
         return None
     whole = int(seconds)
@@ -85,10 +85,10 @@ def _note(times: Times, seconds: float) -> None:
 
 
 def _day(t: Tables, queue: QlessQueue, now: float) -> Day:
-    """The day of a time, to be changed.
+    """Return the day of a time, to be changed.
 
-    A new one takes the place of the oldest when there are too many; one that is older than all
-    of these is not kept.
+    A new day replaces the oldest when there are too many; a day that is older than all of these is
+    not stored.
     """
     t.keep_queue(queue)
     days = queue.days

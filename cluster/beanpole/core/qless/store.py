@@ -1,7 +1,7 @@
 """Jobs of qless by their numbers, in small dicts, so that a copy need not list them all at once.
 
-Numbers come from the counter of all jobs of the cluster, so they have gaps. Jobs by their jids, and
-what leads to them, are in `core.qless.tables`.
+Numbers come from the counter of all jobs of the cluster, so they have gaps. The index of jobs by
+jid, and the other indexes, are in `core.qless.tables`.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ SHARD_BITS: Final = 8
 
 
 class JobsById:
-    """Jobs by their numbers. They are added in the order of these."""
+    """Jobs by their numbers. They are added in the order of numbers."""
 
     __slots__ = ("_count", "_shards")
 
@@ -29,7 +29,7 @@ class JobsById:
         return self.get(number) is not None
 
     def get(self, number: int) -> QlessJob | None:
-        """Return a job; None if there is none of this number."""
+        """Return the job with this number; None if there is none."""
         shard = self._shards.get(number >> SHARD_BITS)
         return None if shard is None else shard.get(number)
 
@@ -43,7 +43,7 @@ class JobsById:
         self._count += 1
 
     def remove(self, number: int) -> None:
-        """Remove a job that is there."""
+        """Remove an existing job."""
         place = number >> SHARD_BITS
         shard = self._shards[place]
         del shard[number]
@@ -52,7 +52,7 @@ class JobsById:
             del self._shards[place]
 
     def values(self) -> Iterator[QlessJob]:
-        """The jobs in the order of their numbers; nothing may be added or removed meanwhile."""
+        """Yield the jobs in the order of numbers; no job may be added or removed meanwhile."""
         for shard in self._shards.values():
             yield from shard.values()
 
@@ -63,11 +63,11 @@ class JobsById:
         return 0
 
     def shards(self) -> list[int]:
-        """Return the shards that there are now, the first at the end; a copy takes them off."""
+        """Return the present shards, the first at the end, from which a copy pops them."""
         return list(reversed(self._shards))
 
     def numbers(self, shard: int) -> list[int]:
-        """Return the numbers of a shard, which may have gone meanwhile."""
+        """Return the numbers of a shard, which may have been removed meanwhile."""
         return list(self._shards.get(shard, ()))
 
 

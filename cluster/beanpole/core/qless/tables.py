@@ -1,9 +1,9 @@
-"""All that qless knows: jobs, and what leads to them. No call is here, only what keeps it together.
+"""The state of qless: jobs and their indexes, and the operations that keep them consistent.
 
-A job stands in one ordered set at a time, of its queue or of completed jobs: `place` and `unplace`
-see to that. Whoever changes a job calls `keep` before, so that an image of the present state can be
-made while the machine goes on; what the change is worth in memory, in events and in the running
-hash follows from that (`core.qless.calls`).
+A job is in one ordered set at a time, of its queue or of completed jobs: `place` and `unplace`
+maintain that. The calls, in other modules, call `keep` before they change a job, so that an image
+of the present state can be made while the machine goes on; from that, `core.qless.calls` computes
+the change of memory, the events and the state hash.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ LOCK_SCORE: Final = 1.0
 
 
 class Times:
-    """Waits or runs of a day (Welford's method). `bins` has only the places that are not 0."""
+    """Waits or runs of a day (Welford's method). `bins` has only the bins that are not 0."""
 
     __slots__ = ("bins", "count", "mean", "vk")
 
@@ -57,10 +57,10 @@ class Day:
 
 
 class QlessQueue:
-    """A queue: its jobs by their states, its templates, its days.
+    """A queue: its jobs by state, its templates, its daily statistics.
 
-    `known_at` is when it was first seen, None if it is forgotten; it goes on to work. `number` is
-    by which events know it, 0 until there is one.
+    `known_at` is the time at which it was first seen, None if it is forgotten, in which case it
+    still works. `number` identifies it in events, 0 until it has an event.
     """
 
     __slots__ = (
@@ -109,8 +109,8 @@ class QlessQueue:
 class Throttle:
     """A resource that jobs share: at most `maximum` of them at a time, or any number if that is 0.
 
-    `expires_us` is cluster time, 0 for never. One that nobody has set has locks and pending jobs,
-    too. The locks are in the order of jids, the pending jobs in that of the times given.
+    `expires_us` is cluster time, 0 for never. A throttle that is not set has locks and pending
+    jobs, too. The locks are in the order of jids, the pending jobs in that of their scores.
     """
 
     __slots__ = ("expires_us", "is_set", "locks", "maximum", "name", "pending", "serial")
@@ -126,30 +126,30 @@ class Throttle:
 
 
 class Keeper(ABC):
-    """A copy of the state in progress: whatever is about to change is given to it first."""
+    """A copy of the state in progress, notified of every object before it changes."""
 
     @abstractmethod
     def keep_job(self, job: QlessJob) -> None:
-        """Keep a job as it is."""
+        """Record a job as it is."""
 
     @abstractmethod
     def keep_queue(self, queue: QlessQueue) -> None:
-        """Keep what a queue is beside its jobs."""
+        """Record a queue as it is, without its jobs."""
 
     @abstractmethod
     def keep_recurring(self, template: Recurring) -> None:
-        """Keep a template as it is."""
+        """Record a template as it is."""
 
     @abstractmethod
     def keep_throttle(self, throttle: Throttle) -> None:
-        """Keep the bound of a throttle as it is."""
+        """Record the bound of a throttle as it is."""
 
 
 class Before:
     """A job as it was before the present call.
 
-    `spent` is what the call has counted for the statistics: how long the job waited, or ran; None
-    if it has not.
+    `spent` is the wait or the run of the job that the call has counted in the statistics; None if
+    the call has counted none.
     """
 
     __slots__ = ("job", "queue", "spent", "state", "time", "worker")
@@ -164,32 +164,34 @@ class Before:
 
 
 class Tables:
-    """The state.
+    """The state of qless.
 
-    The order of jobs and days in their dicts is no part of it, that of all other dicts is.
+    The order of jobs and days in their dicts is no part of the state, that of all other dicts is.
 
     Attributes:
-        kernel: what it shares with the other protocols: ids, events, the transitions of an entry.
-        jobs, by_id: all jobs, by jid, and by id in the order of the ids.
-        workers: when each was last seen.
+        kernel: the state shared with other protocols: ids, events, the transitions of an entry.
+        jobs, by_id: all jobs, by jid, and by id in the order of ids.
+        workers: workers by the time at which they were last seen.
         leases: the jobs of each worker, by the end of their locks.
         groups: the failed jobs of each group, by `failed_order`.
-        jobs_total, locks_lost_total: jobs that there ever were, and locks that ended before their
-            workers gave the jobs back; for the metrics.
+        jobs_total, locks_lost_total: the number of jobs ever created, and of locks that ended
+            before their workers gave the jobs back; for the metrics.
         tagged: the jobs of each tag, by the time at which it was given.
-        tags: the tags, by how many jobs have them.
-        bytes: what all of it takes in memory (`core.qless.sizes`).
-        heard: whether somebody at this node listens to messages. No part of the state, as all else
-            from here on.
-        messages: what the present entry published, if it is heard.
-        images: images in progress, which must know of a thing before it changes.
+        tags: the tags, by the number of their jobs.
+        bytes: the memory of all of it (`core.qless.sizes`).
+        heard: whether a client of this node listens to messages. This and all attributes below are
+            no part of the state.
+        messages: the messages that the present entry published, if `heard`.
+        images: images in progress, which are notified of an object before it changes.
         holder: the session of the present call, for its events.
-        usage: what the user of the present call has; None if it has no quota.
-        room: how many jobs and templates the present call may make; below 0 if nothing may grow.
-        touched, ...: what the present call changes, as it was before, or as it is.
-        serials: how many queues, templates and throttles there were: an image tells by the serial
-            number of one whether it was there when the image began.
-        trace: what the running hash sees of what the last call changed.
+        usage: the usage of the user of the present call; None if the user has no quota.
+        room: the number of jobs and templates that the present call may create; below 0 if nothing
+            may grow.
+        touched, ...: the objects that the present call changes, as they were before, or as they
+            are.
+        serials: the last serial number of queues, templates and throttles: an image compares serial
+            numbers to recognize objects that existed when it began.
+        trace: the bytes for the state hash of the changes of the last call.
     """
 
     def __init__(self, kernel: Queue) -> None:
@@ -225,23 +227,23 @@ class Tables:
         self.trace = b""
         self.serials = 0
 
-    # --- what is about to change ----------------------------------------------------------------
+    # --- copy on write --------------------------------------------------------------------------
 
     def keep(self, job: QlessJob) -> None:
-        """A job is about to change."""
+        """Record a job before it changes."""
         if job.id not in self.touched:
             self.touched[job.id] = Before(job, job.state)
         for image in self.images:
             image.keep_job(job)
 
     def keep_queue(self, queue: QlessQueue) -> None:
-        """What a queue is beside its jobs is about to change: known, paused, its days."""
+        """Record a queue before its own fields change: known, paused, its days."""
         self.touched_queues[queue] = None
         for image in self.images:
             image.keep_queue(queue)
 
     def keep_recurring(self, template: Recurring) -> None:
-        """A template is about to change, has just come, or is about to go."""
+        """Record a template before it changes or is removed, or after it was created."""
         if not template.serial:
             template.serial = self._next_serial()
         self.touched_recurring[template.jid] = template
@@ -249,7 +251,7 @@ class Tables:
             image.keep_recurring(template)
 
     def keep_throttle(self, throttle: Throttle) -> None:
-        """The bound of a throttle is about to change."""
+        """Record a throttle before its bound changes."""
         self.touched_throttles[throttle.name] = throttle
         for image in self.images:
             image.keep_throttle(throttle)
@@ -258,46 +260,46 @@ class Tables:
         self.serials += 1
         return self.serials
 
-    # --- what comes and goes --------------------------------------------------------------------
+    # --- creation and removal -------------------------------------------------------------------
 
     def new_id(self) -> int:
-        """Take the next number of the counter that all jobs of the cluster share."""
+        """Return the next number of the counter that all jobs of the cluster share."""
         number = self.kernel.next_id
         self.kernel.next_id = number + 1
         self.jobs_total += 1
         return number
 
     def add(self, job: QlessJob) -> None:
-        """Let a new job be found; its place is still to be given."""
+        """Add a new job to the indexes; it is not yet in a set."""
         self.jobs[job.jid] = job
         self.by_id.add(job)
         self.touched[job.id] = Before(job, 0)
 
     def forget(self, job: QlessJob) -> None:
-        """Let a job that is in no set any more be found no longer."""
+        """Remove a job that is in no set from the indexes."""
         self.keep(job)
         del self.jobs[job.jid]
         self.by_id.remove(job.id)
 
     def count(self, thing: QlessJob | Recurring, usage: Usage | None) -> None:
-        """Let a new job, or template, that has its data count for a user; None for nobody."""
+        """Count a new job or template, which has its data, for a user; for none if None."""
         if usage is not None:
             thing.usage = usage
             thing.counted = len(thing.data)
             self.kernel.quotas.add(usage, 1, thing.counted)
 
     def recount(self, thing: QlessJob | Recurring, is_there: bool) -> None:
-        """What may count for a user has changed, or is gone."""
+        """Update a user's usage after a job or a template has changed or was removed."""
         usage = thing.usage
         if usage is not None:
             size = len(thing.data) if is_there else 0
             self.kernel.quotas.add(usage, 0 if is_there else -1, size - thing.counted)
             thing.counted = size
 
-    # --- what others look for -------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------
 
     def queue(self, name: bytes) -> QlessQueue:
-        """A queue that may change, made if it was not there; it is not known by that."""
+        """Return a queue to be changed, created if needed, which does not make it known."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = QlessQueue(name)
@@ -306,7 +308,7 @@ class Tables:
         return queue
 
     def throttle(self, name: bytes) -> Throttle:
-        """A throttle that may change, made if it was not there; it has no bound by that."""
+        """Return a throttle to be changed, created if needed, without a bound."""
         throttle = self.throttles.get(name)
         if throttle is None:
             throttle = self.throttles[name] = Throttle(name)
@@ -314,10 +316,10 @@ class Tables:
         self.keep_throttle(throttle)
         return throttle
 
-    # --- workers and throttles of jobs; `keep` comes first --------------------------------------
+    # --- workers and throttles of jobs; the caller has called `keep` ----------------------------
 
     def hold(self, job: QlessJob, until: float) -> None:
-        """Let the worker of a job have it until a time of the client's clock."""
+        """Add a job to the leases of its worker until a time of the client's clock."""
         held = self.leases.get(job.worker)
         if held is None:
             held = self.leases[job.worker] = Scores()
@@ -325,7 +327,7 @@ class Tables:
         job.lease = until
 
     def let_go(self, job: QlessJob) -> None:
-        """Let the worker of a job have it no longer; call it before `worker` changes."""
+        """Remove a job from the leases of its worker; call this before `worker` changes."""
         if job.lease is None:
             return
         job.lease = None
@@ -340,7 +342,7 @@ class Tables:
             job.locked = (*job.locked, throttle.name)
 
     def unlock(self, throttle: Throttle, job: QlessJob) -> bool:
-        """Take a lock away from a job; whether it had it."""
+        """Take a lock from a job; returns whether the job had it."""
         if not throttle.locks.remove(job.jid):
             return False
         name = throttle.name
@@ -348,23 +350,23 @@ class Tables:
         return True
 
     def pend(self, throttle: Throttle, job: QlessJob, score: float) -> None:
-        """Let a job wait for a throttle, in the order of scores."""
+        """Make a job wait for a throttle, in the order of scores."""
         self.unpend(throttle, job)
         throttle.pending.add(job.jid, score)
         job.pending = (*job.pending, (throttle.name, score))
 
     def unpend(self, throttle: Throttle, job: QlessJob) -> bool:
-        """Let a job wait for a throttle no longer; whether it did."""
+        """Remove a job from those that wait for a throttle; returns whether it was one."""
         if not throttle.pending.remove(job.jid):
             return False
         name = throttle.name
         job.pending = tuple([one for one in job.pending if one[0] != name])
         return True
 
-    # --- where jobs stand -----------------------------------------------------------------------
+    # --- the set of a job -----------------------------------------------------------------------
 
     def place(self, job: QlessJob, place: int, score: float) -> None:
-        """Let a job stand in one set, and in no other, of its queue (`job.queue`)."""
+        """Move a job to a set of its queue (`job.queue`), and out of any other set."""
         if job.place != NOWHERE:
             self.unplace(job)
         job.place = place
@@ -373,7 +375,7 @@ class Tables:
             self._set_of(job).add(job.jid, score)
 
     def unplace(self, job: QlessJob) -> None:
-        """Let a job stand nowhere; call it before its queue changes."""
+        """Remove a job from its set; call this before its queue changes."""
         if job.place != NOWHERE:
             self._set_of(job).remove(job.jid)
             job.place = NOWHERE
@@ -400,12 +402,12 @@ class Tables:
     # --- messages -------------------------------------------------------------------------------
 
     def say(self, channel: bytes, what: "bytes | tuple[tuple[bytes, bytes | None], ...]") -> None:
-        """Publish something, if anybody at this node listens."""
+        """Publish a message, if a client of this node listens."""
         if self.heard:
             self.messages.append((channel, what))
 
 
-# Bins of seconds, minutes, hours and days begin here in a histogram of all.
+# The first bins of minutes, hours and days in a histogram, after those of seconds.
 FIRST_MINUTE: Final = 60
 FIRST_HOUR: Final = 119
 FIRST_DAY: Final = 142

@@ -1,4 +1,4 @@
-"""Tags of jobs: which a job has, which jobs have a tag, and how many."""
+"""Tags of jobs: the tags of a job, the jobs of a tag, and their number."""
 
 from typing import Any, Final
 
@@ -8,26 +8,26 @@ from beanpole.core.qless.job import QlessJob
 from beanpole.core.qless.scores import INFINITY, Scores
 from beanpole.core.qless.tables import Tables
 
-# The dialects that take the count of TAGGED for the last rank.
+# The flavours in which the count of TAGGED is the last rank.
 COUNT_IS_END: Final = (q.SEED, q.UNIFIED)
-SHOWN_FROM: Final = 2.0  # jobs that must have a tag before it is among the top ones
+SHOWN_FROM: Final = 2.0  # jobs that a tag needs to be among the top tags
 
 
 def replace(t: Tables, job: QlessJob, now: float, tags: tuple[bytes, ...]) -> None:
-    """Give a job these tags, and no others; the caller has called `keep`."""
+    """Replace the tags of a job; the caller has called `keep`."""
     drop(t, job)
     for tag in tags:
         give(t, job, now, tag)
 
 
 def drop(t: Tables, job: QlessJob) -> None:
-    """Take all tags of a job; the caller has called `keep`."""
+    """Remove all tags of a job; the caller has called `keep`."""
     for tag in list(job.tags):
         _take(t, job, tag)
 
 
 def tag_add(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Give a job more tags."""
+    """TAG_ADD: add tags to a job."""
     jid, tags = args
     job = t.jobs.get(jid)
     if job is None:
@@ -42,7 +42,7 @@ def tag_add(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Re
 
 
 def tag_remove(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Take some tags of a job."""
+    """TAG_REMOVE: remove tags from a job."""
     jid, tags = args
     job = t.jobs.get(jid)
     if job is None:
@@ -55,7 +55,7 @@ def tag_remove(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
 
 
 def tagged(t: Tables, flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """The jobs that have a tag."""
+    """TAGGED: return the jobs of a tag."""
     tag, offset, count = args
     found = t.tagged.get(tag)
     if found is None:
@@ -67,14 +67,14 @@ def tagged(t: Tables, flavour: int, _now: float, args: tuple[Any, ...]) -> q.Res
 
 
 def top_tags(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """The tags that most jobs have."""
+    """TOP_TAGS: return the tags with most jobs."""
     offset, count = args
     found = ranges.between_from_top(t.tags, SHOWN_FROM, INFINITY, offset, count)
     return limits.LISTED if found is None else (q.OK, tuple(found))
 
 
 def give(t: Tables, job: QlessJob, now: float, tag: bytes) -> None:
-    """Give a job one more tag; the caller has called `keep`."""
+    """Add a tag to a job; the caller has called `keep`."""
     jobs = t.tagged.get(tag)
     if jobs is None:
         jobs = t.tagged[tag] = Scores()

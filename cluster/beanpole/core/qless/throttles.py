@@ -1,7 +1,7 @@
-"""Throttles: resources that jobs share, the locks of those that run, and the jobs that wait.
+"""Throttles: resources that jobs share, the locks of running jobs, and the jobs that wait.
 
-A job that finds no room waits for one throttle at a time, outside the order of its queue. Whoever
-gives a lock back lets jobs wait in their queues again; only `pop` gives locks.
+A job that finds no room waits for one throttle at a time, outside the order of its queue. The
+release of a lock moves waiting jobs back to their queues; only `pop` acquires locks.
 """
 
 from typing import Any, Final
@@ -12,13 +12,12 @@ from beanpole.core.qless.job import THROTTLED_SINCE, WORK, QlessJob
 from beanpole.core.qless.queues import work_score
 from beanpole.core.qless.tables import Tables, Throttle
 
-# Jobs that one release lets wait in their queues again if the throttle has no bound, as in the
-# original.
+# Jobs that one release moves back to their queues if the throttle has no bound, as in the original.
 RELEASED_UNBOUND: Final = 10
-# The same for any throttle: a bound that was raised may let any number go. The others follow with
+# The same for any throttle, because a raised bound may free any number. The other jobs follow with
 # the next releases, of which there is at least one for each lock.
 RELEASED_MAX: Final = 100
-# A bound lasts at most a century: its end in microseconds has to fit into 64 bits.
+# A bound lasts at most a century, because its end in microseconds must fit into 64 bits.
 LASTS_MAX_SECONDS: Final = 100 * 366 * 86_400
 MICROSECONDS: Final = 1_000_000
 FOR_EVER: Final = -1
@@ -40,7 +39,7 @@ def all_available(t: Tables, job: QlessJob) -> bool:
 
 
 def acquire(t: Tables, job: QlessJob) -> bool:
-    """Give a job its locks, of all its throttles or of none; whether it has them."""
+    """Give a job locks of all its throttles or of none; returns whether it has them."""
     if not all_available(t, job):
         return False
     for name in job.throttles:
@@ -49,7 +48,7 @@ def acquire(t: Tables, job: QlessJob) -> bool:
 
 
 def hold_back(t: Tables, job: QlessJob, now: float) -> None:
-    """Let a job wait for the first of its throttles that has no room; `keep` comes before."""
+    """Make a job wait for its first throttle without room; the caller has called `keep`."""
     for name in job.throttles:
         if not available(t, name):
             t.pend(t.throttle(name), job, now)
@@ -61,7 +60,7 @@ def hold_back(t: Tables, job: QlessJob, now: float) -> None:
 
 
 def release_all(t: Tables, job: QlessJob, now: float) -> None:
-    """Take the locks of a job and its places among those that wait; `keep` comes before."""
+    """Release all locks and waits of a job; the caller has called `keep`."""
     for name in job.throttles:
         if name in t.throttles:
             throttle = t.throttle(name)
@@ -71,13 +70,13 @@ def release_all(t: Tables, job: QlessJob, now: float) -> None:
 
 
 def give_back(t: Tables, job: QlessJob, now: float) -> None:
-    """Do the same for a job that has, or waits for, a lock; `keep` comes before."""
+    """Call `release_all` if a job has or waits for a lock; the caller has called `keep`."""
     if job.locked or job.pending:
         release_all(t, job, now)
 
 
 def pending_of(t: Tables, job: QlessJob) -> int:
-    """How many throttles of a job have jobs that wait."""
+    """Return the number of throttles of a job that have waiting jobs."""
     throttles = [t.throttles.get(name) for name in job.throttles]
     return sum([1 for one in throttles if one is not None and len(one.pending)])
 
@@ -86,7 +85,7 @@ def pending_of(t: Tables, job: QlessJob) -> int:
 
 
 def throttle_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Give a throttle a bound, for a time or for ever."""
+    """THROTTLE_SET: set the bound of a throttle, for a time or forever."""
     name, maximum, seconds = args
     if name not in t.throttles and len(t.throttles) >= q.THROTTLES_ALL_MAX:
         return limits.THROTTLES_ALL
@@ -95,13 +94,13 @@ def throttle_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
         throttle.expires_us = 0
     throttle.is_set = True
     throttle.maximum = maximum
-    if seconds > 0:  # none leaves the end that it had
+    if seconds > 0:  # otherwise the previous end stays
         throttle.expires_us = t.kernel.now_us + min(seconds, LASTS_MAX_SECONDS) * MICROSECONDS
     return q.OK, None
 
 
 def throttle_delete(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let a throttle have no bound; its locks and the jobs that wait stay."""
+    """THROTTLE_DELETE: remove the bound of a throttle; its locks and waiting jobs stay."""
     if args[0] in t.throttles:
         throttle = t.throttle(args[0])
         throttle.is_set = False
@@ -111,9 +110,9 @@ def throttle_delete(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]
 
 
 def throttle_release(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Take locks of a throttle from jobs, whatever they do now.
+    """THROTTLE_RELEASE: take locks of a throttle from jobs in any state.
 
-    One that waits for the throttle waits in its queue again: nobody else would let it go.
+    A job that waits for the throttle is moved back to its queue, because nothing else would do so.
     """
     name, jids = args
     if len(jids) > q.CALL_JOBS_MAX:
@@ -132,7 +131,7 @@ def throttle_release(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]
 
 
 def throttle_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """The bound of a throttle, and for how many seconds it has it."""
+    """THROTTLE_GET: return the bound of a throttle, and its remaining time in seconds."""
     throttle = t.throttles.get(args[0])
     if throttle is None or not throttle.is_set or _is_over(t, throttle):
         return q.OK, (0, NOT_THERE)
@@ -143,7 +142,7 @@ def throttle_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
 
 
 def throttle_locks(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """The jobs that have a lock of a throttle."""
+    """THROTTLE_LOCKS: return the jobs that have a lock of a throttle."""
     throttle = t.throttles.get(args[0])
     if throttle is None:
         return q.OK, ()
@@ -153,7 +152,7 @@ def throttle_locks(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...])
 
 
 def throttle_pending(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """The jobs that wait for a throttle, the one that waits longest first."""
+    """THROTTLE_PENDING: return the jobs that wait for a throttle, the longest wait first."""
     throttle = t.throttles.get(args[0])
     if throttle is None:
         return q.OK, ()
@@ -171,12 +170,12 @@ def _is_over(t: Tables, throttle: Throttle) -> bool:
 
 
 def _let_wait(t: Tables, throttle: Throttle, now: float) -> None:
-    """Let as many jobs wait in their queues again as the throttle has room for."""
+    """Move as many waiting jobs back to their queues as the throttle has room for."""
     if not len(throttle.pending):
         return
     maximum = _maximum(t, throttle)
     room = RELEASED_UNBOUND if maximum == 0 else maximum - len(throttle.locks)
-    # A call that has touched many jobs lets one go for each of its releases.
+    # A call that has already touched many jobs moves only one for each of its releases.
     most = RELEASED_MAX if len(t.touched) < q.CALL_JOBS_MAX else 1
     for jid in throttle.pending.lowest(0, min(room, most)):
         job = t.jobs[jid]
@@ -185,6 +184,6 @@ def _let_wait(t: Tables, throttle: Throttle, now: float) -> None:
 
 
 def _let_one_wait(t: Tables, throttle: Throttle, job: QlessJob, now: float) -> None:
-    """Its state stays as it is until it is popped, as in the original."""
+    """Move a job back to its queue; its state stays until it is popped, as in the original."""
     t.unpend(throttle, job)
     t.place(job, WORK, work_score(now, job.priority))

@@ -1,4 +1,4 @@
-"""Tracked jobs: what happens to them is published. The list of them is in `views`."""
+"""Tracked jobs: their changes are published. The call that lists them is in `views`."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from beanpole.core.qless.tables import Tables
 
 
 def is_tracked(t: Tables, jid: bytes) -> bool:
-    """Whether somebody asked for messages about a job."""
+    """Whether a job is tracked."""
     return jid in t.tracked
 
 
 def track(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Publish from now on what happens to a job."""
+    """TRACK: publish the changes of a job from now on."""
     jid: bytes = args[0]
     if not _may_be_named(t, flavour, jid):
         return q.NO_JOB, (jid,)
@@ -27,7 +27,7 @@ def track(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
 
 
 def untrack(t: Tables, flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Publish no more what happens to a job."""
+    """UNTRACK: stop publishing the changes of a job."""
     jid: bytes = args[0]
     if not _may_be_named(t, flavour, jid):
         return q.NO_JOB, (jid,)
@@ -40,7 +40,7 @@ def _may_be_named(t: Tables, flavour: int, jid: bytes) -> bool:
 
 
 def _first_that_is_gone(t: Tables) -> bytes | None:
-    """A tracked jid without a job: most dialects cannot untrack it, so it makes room for others."""
+    """Return a tracked jid without a job, to make room: most flavours cannot untrack it."""
     for jid in t.tracked:
         if jid not in t.jobs:
             return jid

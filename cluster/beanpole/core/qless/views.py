@@ -1,4 +1,4 @@
-"""What clients are shown of jobs: a copy of each as it is now."""
+"""Views of jobs for clients: immutable copies of their present state."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from beanpole.core.qless.tables import Tables
 
 
 def job_view(t: Tables, job: QlessJob) -> q.JobView:
-    """A job as it is now."""
+    """Return a view of a job."""
     return q.JobView(
         job.jid,
         job.klass,
@@ -33,7 +33,7 @@ def job_view(t: Tables, job: QlessJob) -> q.JobView:
 
 
 def fit_into_an_answer(jobs: list[QlessJob]) -> bool:
-    """Whether several jobs are not too large to be shown at once; one always may be."""
+    """Whether jobs fit into one answer; a single job always does."""
     if len(jobs) < 2:
         return True
     size = 0
@@ -43,13 +43,13 @@ def fit_into_an_answer(jobs: list[QlessJob]) -> bool:
 
 
 def get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """One job."""
+    """GET: return one job."""
     job = t.jobs.get(args[0])
     return q.OK, None if job is None else job_view(t, job)
 
 
 def multiget(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Several jobs."""
+    """MULTIGET: return several jobs."""
     jids: tuple[bytes, ...] = args[0]
     if len(jids) > q.CALL_JOBS_MAX:
         return limits.JOBS
@@ -60,7 +60,7 @@ def multiget(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.
 
 
 def tracked(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
-    """Tracked jobs, and the jids of those that are not there any more."""
+    """TRACKED: return the tracked jobs, and the tracked jids of jobs that no longer exist."""
     jids = list(t.tracked)
     jobs = [job for jid in jids if (job := t.jobs.get(jid)) is not None]
     if not fit_into_an_answer(jobs):

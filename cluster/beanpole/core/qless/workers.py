@@ -1,4 +1,4 @@
-"""Workers: when each was last seen, and which jobs it has."""
+"""Workers: the times at which they were last seen, and their jobs."""
 
 from typing import Any, Final
 
@@ -8,26 +8,26 @@ from beanpole.core.qless import limits, ranges
 from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import Tables
 
-AGE_DEFAULT: Final = 86_400.0  # seconds without a sign of life until a worker is forgotten
-# How much later than now a lock may end to be shown, in seconds: a hundred days.
+AGE_DEFAULT: Final = 86_400.0  # seconds without a pop until a worker is forgotten
+# Locks that end later than this many seconds from now are not listed: a hundred days.
 LOCKS_AHEAD: Final = 8_640_000.0
-# Workers that one call forgets; those that remain are not shown.
+# Workers that one call forgets; further old ones are not listed.
 FORGOTTEN_MAX: Final = q.CALL_JOBS_MAX
 NOBODY: Final = Scores()
 
 
 def seen(t: Tables, now: float, worker: bytes) -> None:
-    """A worker has asked for jobs. Ask `has_room` before anything is changed."""
+    """Record that a worker has asked for jobs. Check `has_room` before anything is changed."""
     t.workers.add(worker, now)
 
 
 def has_room(t: Tables, worker: bytes) -> bool:
-    """Whether a worker is known, or may become so."""
+    """Whether a worker is known, or may be added."""
     return worker in t.workers or len(t.workers) < q.WORKERS_MAX
 
 
 def worker_counts(t: Tables, _flavour: int, now: float, _args: tuple[Any, ...]) -> q.Result:
-    """How many jobs each worker has, the one that was seen last first."""
+    """WORKER_COUNTS: return the counts of each worker's jobs, the last seen worker first."""
     oldest = _forget_old(t, now)
     views: list[q.WorkerView] = []
     for name in t.workers.highest(0, len(t.workers)):
@@ -43,7 +43,7 @@ def worker_counts(t: Tables, _flavour: int, now: float, _args: tuple[Any, ...]) 
 
 
 def worker_jobs(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """The jobs of a worker, those whose locks end last first."""
+    """WORKER_JOBS: return the jobs of a worker, those whose locks end last first."""
     oldest = _forget_old(t, now)
     name: bytes = args[0]
     if _is_old(t, name, oldest):
@@ -57,16 +57,16 @@ def worker_jobs(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> 
 
 
 def forget_workers(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
-    """Let workers be unknown until they ask for jobs again; they keep their jobs."""
+    """FORGET_WORKERS: make workers unknown until they ask for jobs again; they keep their jobs."""
     for name in args[0]:
         t.workers.remove(name)
     return q.OK, None
 
 
 def _forget_old(t: Tables, now: float) -> float:
-    """Forget workers that were not seen for long, and their jobs; give the time that is too old.
+    """Remove workers not seen for long, with their leases; returns the time that is too old.
 
-    What is more than a call may touch is left to later calls.
+    Those beyond the limit of what a call may touch are left to later calls.
     """
     oldest = now - configuration.number(t, b"max-worker-age", AGE_DEFAULT)
     rest = q.CALL_JOBS_MAX
