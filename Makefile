@@ -37,6 +37,9 @@ SPARK_REPEATS := tests/pipeline/test_repeats.py
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
+# What the parts of `make test` run of the tests, and how many lives.
+MARKED := not long
+TEST_SEEDS := 100
 # Where `make proto` writes; the test of its freshness gives another place.
 OUT := cluster
 # Some machines set it, and then each of the thousands of processes of the tests compiles all of its
@@ -53,7 +56,7 @@ SERVICES := $(addprefix proto/beanpole/pb/,admin.proto backup.proto events.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled wheel man test test-nodes test-spark test-sim test-compiled test-spark-cluster \
+.PHONY: up compiled wheel man test test-long test-nodes test-spark test-sim test-compiled test-spark-cluster \
 	test-power test-page test-systemd test-repeats test-kills test-clients test-qless test-wheel test-observe \
 	test-namespaces test-rounds test-kubernetes rounds partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
@@ -125,22 +128,23 @@ lint: $(READY) ## ruff, format and strict types of all that does not import PySp
 check: lint ## lint and all unit tests, in minutes
 	$(BIN)/python -m pytest -q --numprocesses=auto tests/test_tidy.py tests/unit
 
-test: $(READY) $(SPARK) ## everything, in parts that share the cores
+# Fifteen minutes on two cores. What would take it further has the mark `long`.
+test: $(READY) $(SPARK) ## everything that fits into minutes, in parts that share the cores
 	$(MAKE) --jobs=2 check $(COMPILED_READY)
-	$(MAKE) --jobs=3 --output-sync=target test-nodes test-spark test-sim test-compiled test-spark-cluster
+	$(MAKE) --jobs=3 --output-sync=target test-nodes test-spark test-sim test-compiled
 
 test-nodes: $(READY) $(COMPILED_READY) # real nodes, which wait for time more than they compute
-	$(BIN)/python -m pytest -q --numprocesses=2 --dist=loadfile tests/integration tests/compiled
+	$(BIN)/python -m pytest -q --numprocesses=2 --dist=loadfile -m '$(MARKED)' tests/integration tests/compiled
 
 test-spark: $(SPARK) # types of all that there is, and the pipeline on one machine
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/pipeline $(addprefix --ignore=,$(SPARK_CLUSTER) $(SPARK_REPEATS))
+	$(BIN)/python -m pytest -q -m '$(MARKED)' tests/pipeline $(addprefix --ignore=,$(SPARK_CLUSTER) $(SPARK_REPEATS))
 
 # Takes what the other parts leave of the cores, because they have clocks that run: a test that takes
 # seconds may wait for minutes.
 test-sim: $(READY) # simulated faults one by one, and many simulated lives
-	nice -n 15 $(BIN)/python -m pytest -q --numprocesses=2 --timeout=900 tests/sim
-	nice -n 15 $(MAKE) sim SEEDS=150 FIRST=1
+	nice -n 15 $(BIN)/python -m pytest -q --numprocesses=2 --timeout=900 -m '$(MARKED)' tests/sim
+	nice -n 15 $(MAKE) sim SEEDS=$(TEST_SEEDS) FIRST=1
 
 test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
@@ -148,6 +152,10 @@ test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
 
 test-spark-cluster: $(SPARK) # sessions of their own: spark-submit, Spark Connect, the docs' snippets
 	$(BIN)/python -m pytest -q $(SPARK_CLUSTER)
+
+# With `make test` it is the whole suite; it has a target of its own because it takes as long again.
+test-long: $(READY) $(SPARK) $(COMPILED_READY) ## what `make test` leaves out for its length; with it, all
+	$(MAKE) --jobs=3 --output-sync=target MARKED=long TEST_SEEDS=300 test-nodes test-spark test-sim test-spark-cluster
 
 # By itself, because it takes a minute of both cores.
 test-repeats: $(SPARK) ## 100,000 rows while Spark repeats its tasks on purpose: 100,000 jobs

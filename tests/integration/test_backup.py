@@ -123,6 +123,7 @@ def test_all_jobs_of_all_protocols_come_back_in_order(
         check_all_jobs(new, 1, before)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_leader_dies_in_the_middle(cluster: Cluster, tmp_path: Path) -> None:
     leader = cluster.leader()

@@ -177,6 +177,7 @@ class Exporting:
         return pa.Table.from_batches(opened(str(self.directory)).read()).combine_chunks()
 
 
+@pytest.mark.long
 def test_an_export_that_is_killed_again_and_again_has_every_event_once(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -214,6 +215,7 @@ def oldest_index(cluster: Cluster, number: int) -> int:
     return int(found[1])
 
 
+@pytest.mark.long
 def test_a_node_that_took_a_snapshot_says_so_and_others_fill_its_gap(tmp_path: Path) -> None:
     settings = SMALL | {"log_retain_bytes": 64 * 1024, "log_memory_bytes": 64 * 1024}
     cluster = Cluster(tmp_path / "cluster", settings=settings)

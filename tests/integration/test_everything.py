@@ -62,7 +62,9 @@ def test_through_a_follower(name: str, nodes: Cluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(4 * DONE_S)
-@pytest.mark.parametrize("wave", range(WAVES))
+@pytest.mark.parametrize(
+    "wave", [0, *(pytest.param(wave, marks=pytest.mark.long) for wave in range(1, WAVES))]
+)
 def test_while_the_leader_is_killed(wave: int, nodes: Cluster, tmp_path: Path) -> None:
     nodes.mend()
     leader = nodes.leader()

@@ -173,6 +173,7 @@ def test_a_worker_sleeps_at_one_node_until_another_has_a_job(clients: Clients) -
     assert time.time() >= due_s - 0.1, "the clocks of one machine agree"
 
 
+@pytest.mark.long
 def test_ten_thousand_functions(clients: Clients) -> None:
     client = clients.connect(0)
     names = [b"many%d" % number for number in range(FUNCTIONS)]

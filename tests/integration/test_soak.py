@@ -17,6 +17,7 @@ from tests.integration.support.waiting import wait_until
 MINUTES = 0.35
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_short_soak(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)

@@ -65,6 +65,7 @@ def finalize(cluster: Cluster, number: int, *line: str) -> tuple[int, str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_an_operator_ends_an_upgrade(cluster: Cluster, old: Program) -> None:
     leader, follower, before = cluster.leader(), cluster.followers()[0], releases.KNOWS[old.name]

@@ -40,6 +40,7 @@ from tests.integration.support.waiting import wait_until
 COMMAND = "import sys; from beanpoled.cli import main; sys.exit(main())"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_an_upgrade_under_load(tmp_path: Path) -> None:
     """Forward, back, forward and the end: nothing is lost, and other nodes' clients see nothing.

@@ -55,6 +55,7 @@ def test_a_whole_history_adds_up(spark: SparkSession) -> None:
     assert result.lines()[-1] == "everything adds up"
 
 
+@pytest.mark.long
 def test_a_history_with_results_adds_up(spark: SparkSession) -> None:
     events = History(26, Pace(results=True)).run(1500).events
     result = audit(frame(spark, events), first=0, end=1500, jobs=states_after(events))
@@ -67,6 +68,7 @@ def test_a_history_with_results_adds_up(spark: SparkSession) -> None:
     assert f"{ends[2]:,} given up, {ends[3]:,} expired" in "\n".join(result.lines())
 
 
+@pytest.mark.long
 def test_a_history_with_an_administrator_adds_up(spark: SparkSession) -> None:
     events = History(29, Pace(administered=True)).run(1500).events
     moved = [event for event in events if event["event"] == "moved"]
@@ -78,6 +80,7 @@ def test_a_history_with_an_administrator_adds_up(spark: SparkSession) -> None:
     assert result.removed >= len(taken)
 
 
+@pytest.mark.long
 def test_ids_that_may_be_new_places_of_jobs_are_not_missed(spark: SparkSession) -> None:
     """A job that goes behind all others of its rank uses up a number of those that are ids."""
     events = History(27, Pace(results=True)).run(600).events
@@ -89,6 +92,7 @@ def test_ids_that_may_be_new_places_of_jobs_are_not_missed(spark: SparkSession) 
     assert kinds(audit(frame(spark, moved))) == {"missing puts of jobs": 1000}
 
 
+@pytest.mark.long
 def test_a_history_whose_beginning_is_gone_adds_up_with_the_counts_from_before(
     spark: SparkSession,
 ) -> None:

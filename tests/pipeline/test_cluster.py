@@ -111,6 +111,7 @@ def exported(spark: SparkSession, address: str, directory: Path) -> inputs.Input
     return inputs.from_directory(spark, str(directory))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interpreted")
 def test_every_event_once_whatever_dies(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
@@ -154,6 +155,7 @@ def test_every_event_once_whatever_dies(
     assert main(["pipeline", "audit", "--addresses", addresses(cluster)]) == 0
 
 
+@pytest.mark.long
 def test_events_of_two_releases_are_one_table(spark: SparkSession, tmp_path: Path) -> None:
     """Spark reads what release 0.2.0 has written, and what followed the upgrade."""
     cluster = Cluster(tmp_path / "cluster", settings={"event_segment_age_s": 1})
@@ -187,6 +189,7 @@ def test_events_of_two_releases_are_one_table(spark: SparkSession, tmp_path: Pat
         assert main(["pipeline", "audit", "--addresses", addresses(cluster)]) == 0
 
 
+@pytest.mark.long
 def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(
     spark: SparkSession, cluster: Cluster
 ) -> None:

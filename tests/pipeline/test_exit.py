@@ -104,6 +104,7 @@ def test_a_python_that_is_not_there(start: Start, monkeypatch: pytest.MonkeyPatc
     assert sys.executable not in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stream_ends_in_the_middle_of_a_long_batch(
     start: Start, number: signal.Signals, tmp_path: Path

@@ -109,6 +109,7 @@ def test_large_exports_are_checked_in_tasks(
         inputs.from_directory(spark, str(tmp_path / "in dir%41[x]"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interpreted")
 def test_an_audit_without_lost_events_does_not_add_up(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]

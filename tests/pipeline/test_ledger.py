@@ -194,6 +194,7 @@ def test_every_table_is_the_naive_one(told: Told, reported: Path) -> None:
     check_tables(told.events, reported)
 
 
+@pytest.mark.long
 def test_every_table_of_hours_is_the_naive_one(told: Told) -> None:
     """The same with all times multiplied: two days, hundreds of minutes, slots of hours."""
     longer = told.directory / "longer"

@@ -205,6 +205,7 @@ def test_a_run_that_goes_on_in_another_queue(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_audit_names_what_no_call_of_qless_does(spark: SparkSession) -> None:
     life = Life(2)
     put = (b"K", b"{}", 0.0, b"", None, None, None, (), (b"t",), False)
