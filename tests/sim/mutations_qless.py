@@ -21,8 +21,9 @@ from beanpole.core.qless.job import NOWHERE, QlessJob
 from beanpole.core.qless.tables import QlessQueue, Tables
 from beanpole.protocol.qless import answers
 from beanpoled.frontends.publications import Publications
-from tests.sim.mutant import in_lives
+from tests.sim.mutant import Mutant, in_lives
 from tests.sim.mutations import Patch, nothing
+from tests.sim.schedules_qless import a_warned_worker_renews_its_lock
 
 # --- locks ----------------------------------------------------------------------------------------
 
@@ -233,12 +234,12 @@ QLESS: Final = (
         r"its holder was not told",
         moved_in_silence,
     ),
-    in_lives(
+    Mutant(
         "warned_for_good",
         "qless: a worker is warned once only",
-        r"its holder was not told",
+        a_warned_worker_renews_its_lock,
+        r"was not warned when the renewed lock",
         warned_for_good,
-        seed=38,
     ),
     in_lives(
         "attempts_uncounted",

@@ -1,0 +1,71 @@
+"""Directed schedules for clients of qless: one situation at a time, in a world without randomness.
+
+A schedule takes a seed, which it ignores, and the repairs that are on, and raises a Violation if a
+rule is broken. Random calls are in `qless`, and their judge is in `verdicts_qless`.
+"""
+
+from typing import Final
+
+from beanpole.protocol.resp.client import Reply, ReplyParser, encode
+from beanpole.replication.pysyncobj.repairs import Repairs
+from tests.sim.cluster import Violation
+from tests.sim.host import SimHost
+from tests.sim.qless import NO_JOBS, SCRIPT
+from tests.sim.schedules_node import REPLY_S, quick_world
+from tests.sim.storm import Stuck
+from tests.sim.wire import Wire
+from tests.sim.world import World
+
+# Of a lock, and of the grace period after it.
+LOCK_S: Final = 1.0
+# A lock has ended, and the grace period has not.
+LATE_S: Final = 1.5
+
+
+class Caller:
+    """A scripted client, whose calls have the time of the world."""
+
+    def __init__(self, world: World, host: SimHost) -> None:
+        self.world = world
+        self._parser = ReplyParser()
+        self._replies: list[Reply] = []
+        self._wire = Wire(world, host, self, 0.0001, "qless")
+        self._sha = self._ask(b"SCRIPT", b"LOAD", SCRIPT)
+
+    def call(self, name: bytes, *args: bytes) -> Reply:
+        """Make one call, and return its reply."""
+        assert isinstance(self._sha, bytes), self._sha
+        now = repr(self.world.clock.now_s).encode()
+        return self._ask(b"EVALSHA", self._sha, b"0", name, now, *args)
+
+    def _ask(self, *words: bytes) -> Reply:
+        self._wire.send(encode(words))
+        if not self.world.clock.run_until(lambda: bool(self._replies), REPLY_S):
+            raise Stuck(f"no reply to {words!r} after {REPLY_S} s")
+        return self._replies.pop()
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Take bytes from the node."""
+        self._parser.feed(data)
+        while (found := self._parser.next()) is not None:
+            self._replies.append(found[0])
+
+    def ended(self, wire: Wire) -> None:
+        """Note the end of the connection: no schedule here causes one."""
+        raise Violation("a connection of qless was closed")
+
+
+def a_warned_worker_renews_its_lock(_: int, repairs: Repairs) -> None:
+    """A lock that was renewed in the grace period ends with a warning and another grace period."""
+    world, leader = quick_world(repairs)
+    holder, other = Caller(world, leader), Caller(world, leader)
+    for option in (b"heartbeat", b"grace-period"):
+        holder.call(b"config.set", option, repr(LOCK_S).encode())
+    holder.call(b"put", b"holder", b"queue", b"job", b"klass", b"{}", b"0")
+    if holder.call(b"pop", b"queue", b"holder", b"1") in NO_JOBS:
+        raise Stuck("the job was not given out")
+    for lock in ("first", "renewed"):
+        world.clock.run(LATE_S)
+        if (found := other.call(b"pop", b"queue", b"other", b"1")) not in NO_JOBS:
+            raise Violation(f"its holder was not warned when the {lock} lock ended: {found!r}")
+        holder.call(b"heartbeat", b"job", b"holder")
