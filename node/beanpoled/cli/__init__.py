@@ -1,7 +1,7 @@
-"""The command `beanpole`: run a local cluster, look at one, try the queue by hand.
+"""The command `beanpole`: run a local cluster, inspect a cluster, use the queue by hand.
 
-This file only picks the command. Exit status: 0 done, 1 the answer is no (not found, nothing
-there), 2 what was asked for is wrong, 3 no node answers, it refuses, or the outcome is unknown.
+This file only dispatches to a command. Exit status: 0 done, 1 the answer is no (not found, nothing
+there), 2 the request is wrong, 3 no node answers, it refuses, or the outcome is unknown.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"beanpole: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except UnicodeEncodeError as error:
-        # A name on the command line that is not UTF-8, or a terminal that has not all characters.
+        # A name on the command line is not UTF-8, or the terminal lacks a character.
         part = ascii(error.object[error.start : error.end])
         print(f"beanpole: {part} cannot be written as {error.encoding}", file=sys.stderr)
         return EXIT_REFUSED
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has seen enough (`beanpole stats | head`).
+        # The reader of our output has closed it (`beanpole stats | head`).
         sys.stderr.close()
         return 0
     except OSError as error:
@@ -136,5 +136,5 @@ def _add_version(commands: Any) -> None:
 
 
 def _drop_output() -> None:
-    """Forget what could not be written: Python would try again at its end, and complain."""
+    """Discard unwritten output: Python would retry at exit, and report an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

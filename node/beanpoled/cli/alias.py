@@ -1,6 +1,6 @@
 """`beanpole alias`: second names of queues, by which clients of another protocol share them.
 
-What that means for jobs is in docs/protocols/bridging.md.
+The effect on jobs is described in docs/protocols/bridging.md.
 """
 
 import argparse
@@ -19,7 +19,7 @@ _NAMES: Final = (
     "A tube of beanstalk is its name; a queue of another protocol has that before it: "
     "gearman:resize, workq:resize."
 )
-# Reasons that answer what was asked for; the others refuse it.
+# Reasons that are an answer of "no"; all others are refusals.
 _NO: Final = ("NO_ALIAS", "ALIAS_IN_USE", "ALIAS_EXISTS")
 
 T = TypeVar("T")

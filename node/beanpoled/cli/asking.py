@@ -1,6 +1,6 @@
-"""Calls that any node answers for the whole cluster: one node is asked after the other.
+"""Calls that any node answers for the whole cluster: nodes are tried in turn.
 
-Here are no words of a command: see `alias`, `policy` and `user`.
+The commands themselves are in `alias`, `policy` and `user`.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, detail_of, is_refused, told, words_of
 from beanpole.errors import ClientError
 
-# Above `command_timeout_ms`, after which a node gives up itself and says so.
+# Above `command_timeout_ms`, after which a node gives up by itself and reports it.
 CALL_TIMEOUT_S: Final = 15.0
 _REFUSALS: Final = (
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class AskRefused(ClientError):
-    """A node says no, and every other one would; `reason` is the word for programs."""
+    """A node refuses, and every other node would, too; `reason` is the code for programs."""
 
     def __init__(self, error: grpc.RpcError) -> None:
         super().__init__(error.details() or error.code().name)
@@ -41,13 +41,13 @@ def ask(
     call: Callable[[Stub], T],
     look: str,
 ) -> T:
-    """Ask one node after the other until one answers; its answer counts.
+    """Try one node after the other and return the first answer.
 
     Args:
         arguments: of the command line, with the nodes' addresses.
-        make: the stub of a service.
-        call: at such a stub.
-        look: the command that shows whether a call without an answer has done its work.
+        make: makes the stub of a service.
+        call: makes the call at such a stub.
+        look: the command that shows whether a call without an answer took effect.
 
     Raises:
         AskRefused: a node has refused it.

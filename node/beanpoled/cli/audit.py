@@ -1,4 +1,4 @@
-"""`beanpole node audit`: what administrators did at the nodes, from their audit logs."""
+"""`beanpole node audit`: the actions of administrators, from the audit logs of the nodes."""
 
 import argparse
 import json
@@ -15,12 +15,12 @@ from beanpoled.cli.choosing import duration_s
 from beanpoled.cli.jobs import EXIT_NO
 from beanpoled.cli.members import first_answer, members
 
-# Above the time that the node which is asked gives the one that is named.
+# Above the time that the node which takes the call gives the named node.
 CALL_TIMEOUT_S: Final = 15.0
 
 
 def add_way(ways: Any) -> None:
-    """Add `audit` to the ways of `node`."""
+    """Add `audit` to the subcommands of `node`."""
     way = ways.add_parser(
         "audit",
         help="show what administrators did: changes, backups, reading of events and jobs",
@@ -88,7 +88,7 @@ def _words(call: dict[str, Any]) -> str:
         f"{call['duration_ms']:.0f} ms",
         f"({alike} alike before)" if alike else "",
     )
-    # Nothing that came from elsewhere may move a terminal's cursor.
+    # Text from other sources must not move a terminal's cursor.
     return "".join(one if one.isprintable() else "?" for one in " ".join(filter(None, words)))
 
 

@@ -1,7 +1,8 @@
-"""`beanpole backup`: an image of a running cluster into a file; `verify` and `show` of such a file.
+"""`beanpole backup`: write an image of a running cluster to a file; verify and show such a file.
 
-Here are the file's life and the words. What is in a backup is in docs/backup.md, its bytes are in
-`beanpole.storage.backups`, how one is opened in `backup_files`. `beanpole restore` is in `restore`.
+This file has the life cycle of the file and the output. Backups are described in docs/backup.md,
+their format is in `beanpole.storage.backups`, opening one in `backup_files`. `beanpole restore` is
+in `restore`.
 """
 
 import argparse
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from beanpoled.disk.age_keys import Identity, Recipient
 
 PARTIAL: Final = ".partial"
-# Bodies of jobs are in it.
+# The file contains the bodies of jobs.
 MODE: Final = 0o600
-# The end of the pages of `show`; the others are in --json.
+# The number of queues on the page of `show`; --json has all of them.
 QUEUES_SHOWN: Final = 20
 READ_BYTES: Final = 1024 * 1024
 
@@ -42,11 +43,11 @@ T = TypeVar("T")
 
 
 class Keys(NamedTuple):
-    """Of an encrypted backup; none of either for a plain one.
+    """The keys of an encrypted backup; both lists are empty for a plain one.
 
     Attributes:
-        recipients: to whom it is encrypted.
-        identities: by which it is decrypted again, to see that it is right.
+        recipients: the keys that the backup is encrypted to.
+        identities: the keys that decrypt it again for verification.
     """
 
     recipients: "list[Recipient]"
@@ -57,8 +58,8 @@ class Written(NamedTuple):
     """A backup that was written.
 
     Attributes:
-        end: what it says of itself.
-        sha256: over the bytes of an encrypted file; empty for a plain one.
+        end: its description of itself.
+        sha256: the digest of the bytes of an encrypted file; empty for a plain one.
     """
 
     end: dict[str, Any]
@@ -150,7 +151,7 @@ def _keys(arguments: argparse.Namespace) -> Keys:
 
 
 def _of_any(nodes: Nodes, act: Callable[[str], T], words: str) -> T:
-    """Do it at a node that can; a node that goes away while it does is followed by the next."""
+    """Run `act` at the first node that can; if a node fails meanwhile, try the next one."""
     failures: dict[str, str] = {}
     for _ in pauses(nodes.patience_s):
         for address in tuple(nodes.addresses):
@@ -163,7 +164,7 @@ def _of_any(nodes: Nodes, act: Callable[[str], T], words: str) -> T:
 
 
 def _to_pipe(nodes: Nodes, stream: BinaryIO, keys: Keys) -> dict[str, Any]:
-    """Write to standard output, whose bytes cannot be taken back: one node has to do it all."""
+    """Write to standard output: its bytes cannot be taken back, so one node must send them all."""
     source = _of_any(
         nodes, lambda address: Stream(address, nodes.channel(address)), "no node gives an image"
     )
@@ -185,7 +186,7 @@ def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, An
             written = _written(nodes, stream, keys)
             stream.flush()
             os.fsync(stream.fileno())
-            # So that the disk is read below, and not the memory before it.
+            # So that the file is read from the disk below, not from the page cache.
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             _read_again(stream, path, written, keys)
         except BaseException:
@@ -201,7 +202,7 @@ def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, An
 
 
 def _written(nodes: Nodes, stream: BinaryIO, keys: Keys) -> Written:
-    """Write the file; after a node that goes away in the middle, the next begins anew."""
+    """Write the file; if a node fails in the middle, start over with the next one."""
 
     def begin_anew(address: str) -> Written:
         stream.seek(0)
@@ -224,7 +225,7 @@ def _write(source: Stream, stream: BinaryIO, keys: Keys) -> Written:
 
 
 def _write_plain(source: Stream, sink: Sink) -> dict[str, Any]:
-    """Write one image; returns what it says of itself."""
+    """Write one image; return its description."""
     about = source.about
     header = {
         "cluster": about.cluster,
@@ -254,9 +255,10 @@ def _write_plain(source: Stream, sink: Sink) -> dict[str, Any]:
 
 
 def _read_again(stream: BinaryIO, path: str, written: Written, keys: Keys) -> None:
-    """See that the file is what was written: by its own checksums, or by that of its bytes.
+    """Verify the file: by its own checksums, or by the digest of the written bytes.
 
-    An encrypted one has none outside the encryption. It is decrypted, too, if a key is there.
+    An encrypted file has no checksums outside the encryption. It is also decrypted if a key is
+    given.
     """
     progress = Progress("verify", os.fstat(stream.fileno()).st_size)
     stream.seek(0)
@@ -298,7 +300,7 @@ def _verify(arguments: argparse.Namespace) -> int:
                 with source.reading() as stream:
                     load(stream, name, found)
         except ConfigurationError:
-            raise  # of the command, not of the file
+            raise  # the command is wrong, not the file
         except BeanpoleError as error:
             progress.end()
             print(f"beanpole: {error}", file=sys.stderr)

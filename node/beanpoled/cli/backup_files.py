@@ -1,7 +1,7 @@
-"""Files of backups as commands open them: plain or encrypted, named or standard input.
+"""Files of backups as commands open them: plain or encrypted, a named file or standard input.
 
-Belongs here: the options for keys, and reading a file from its beginning, several times if it is
-one. The encryption is in `disk.age_streams`; what a command does with the bytes is its own.
+This file has the options for keys, and reads a backup from its beginning; a file can be read
+several times. The encryption is in `disk.age_streams`; each command processes the bytes.
 """
 
 import argparse
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 PIPE: Final = "-"
 PASSPHRASE: Final = "BEANPOLE_BACKUP_PASSPHRASE"
-# Longer than what tells a plain file from an encrypted one.
+# Long enough to tell an encrypted file from a plain one.
 _HEAD_BYTES: Final = 64
 
 
 def add_identities(parser: Any) -> None:
-    """Add the options by which an encrypted backup is read."""
+    """Add the options for reading an encrypted backup."""
     parser.add_argument(
         "--identity",
         action="append",
@@ -49,7 +49,7 @@ def identities(
     """Return the keys that the options name.
 
     Raises:
-        ConfigurationError: one cannot be used; no secret is shown.
+        ConfigurationError: a key cannot be used; no secret is shown.
     """
     if not arguments.identity:
         if arguments.passphrase_file:
@@ -65,16 +65,16 @@ class Opened:
     """A backup that is open for reading.
 
     Attributes:
-        name: as it was given, for messages.
-        total: its bytes, encrypted or not; 0 for a pipe.
-        encrypted: whether it is.
+        name: as given on the command line, for messages.
+        total: its size in bytes, encrypted or not; 0 for a pipe.
+        encrypted: whether it is encrypted.
     """
 
     def __init__(self, stream: BinaryIO, name: str, keys: "list[Identity]") -> None:
-        """Look at the first bytes.
+        """Read the first bytes.
 
         Raises:
-            ConfigurationError: it is encrypted, and not to a key that is there.
+            ConfigurationError: it is encrypted, and not to a given key.
             OSError: it cannot be read.
         """
         self.name = name
@@ -94,7 +94,7 @@ class Opened:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Source]:
-        """Give the bytes of the backup from the first one on, decrypted; a pipe only once."""
+        """Yield the decrypted bytes of the backup from the beginning; of a pipe only once."""
         if not self._first:
             self._stream.seek(_HEAD_BYTES)
         self._first = False
@@ -107,7 +107,7 @@ class Opened:
 
 
 class _Joined:
-    """Bytes that were read already, and then those behind them."""
+    """A stream of bytes that were read already, followed by the rest."""
 
     def __init__(self, head: bytes, stream: BinaryIO) -> None:
         self._head = head
@@ -125,7 +125,7 @@ def opened(name: str, keys: "list[Identity]") -> Iterator[Opened]:
     """Open a backup, or take standard input.
 
     Raises:
-        ConfigurationError: there is none, or from `Opened`.
+        ConfigurationError: it cannot be opened, or as `Opened` raises.
     """
     if name == PIPE:
         yield Opened(sys.stdin.buffer, name, keys)

@@ -1,7 +1,7 @@
-"""`beanpole certs dev`: a certificate authority and certificates for development, by openssl.
+"""`beanpole certs dev`: make a certificate authority and certificates for development, by openssl.
 
-For production, certificates come from where the others of a company do. What nodes want of them is
-in docs/security.md.
+In production, use certificates of the company's own authority. The requirements of nodes are in
+docs/security.md.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from typing import Any, Final
 from beanpole.errors import ConfigurationError
 
 DAYS_DEFAULT: Final = 365
-# Of every certificate: `beanpole up` and clients on this machine dial these.
+# In every certificate: `beanpole up` and local clients dial these.
 _LOCAL: Final = ("localhost", "127.0.0.1")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _CLIENT: Final = "client"
-# No node is called so: its certificate would take the place of another one, or of the CA itself.
+# Not allowed as node names: they would overwrite another certificate, or the CA itself.
 _TAKEN: Final = {_CLIENT: "the clients' certificate", "ca": "the CA"}
 
 
@@ -50,7 +50,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make what is missing of the CA, and all certificates anew."""
+    """Make the CA if it is missing, and all certificates again."""
     nodes = _names("--nodes", arguments.nodes)
     hosts = _names("--hosts", arguments.hosts) if arguments.hosts else []
     if not 1 <= arguments.days <= 36_500:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def make_ca(place: Path, days: str) -> None:
-    """Make ca.pem and ca.key, if they are not there."""
+    """Make ca.pem and ca.key if they are missing."""
     if (place / "ca.key").exists() and (place / "ca.pem").exists():
         return
     _openssl(
@@ -80,7 +80,7 @@ def make_ca(place: Path, days: str) -> None:
 
 
 def make_certificate(place: Path, name: str, names: Sequence[str], days: str) -> None:
-    """Make NAME.pem and NAME.key for these DNS names and addresses, signed by the CA there."""
+    """Make NAME.pem and NAME.key for these DNS names and addresses, signed by the CA."""
     request, extensions = place / f".{name}.csr", place / f".{name}.ext"
     _openssl(
         *("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
@@ -120,10 +120,10 @@ def _entry(name: str) -> str:
 
 
 def _openssl(*words: str) -> None:
-    """Run openssl; what it writes is for its user alone.
+    """Run openssl; its files are readable only by their owner.
 
     Raises:
-        ConfigurationError: it is not installed, or failed; with its own words.
+        ConfigurationError: it is not installed, or failed; with its own message.
     """
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the commands `job` and `queue` share: which jobs are meant, how they are told and changed.
+"""The common part of `job` and `queue`: select jobs, print them, and change them.
 
 The commands themselves are in `job` and `queue`, the calls in `beanpole.client.admin`.
 """
@@ -42,12 +42,12 @@ _OUTCOMES: Final = {
     jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL: "cannot go there: that is a queue of another protocol",
     jobs_pb2.JOB_OUTCOME_QLESS: "is one of qless: use a client of qless",
 }
-# Jobs that could not be changed and are named, of many.
+# Unchanged jobs that are named, if there are many.
 NAMED_MAX: Final = 10
 
 
 def duration_s(text: str) -> int:
-    """Read a time such as 90, 90s, 15m, 2h or 7d; in seconds."""
+    """Parse a time such as 90, 90s, 15m, 2h or 7d; return seconds."""
     digits, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
     if not digits.isdecimal() or len(digits) > 10:
         words = f"{text!r} is no time: a whole number of seconds, or with s, m, h or d behind it"
@@ -59,14 +59,14 @@ def duration_s(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """Read a whole number of up to 18 digits."""
+    """Parse a whole number of up to 18 digits."""
     if not text.isdecimal() or len(text) > 18:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def size_bytes(text: str) -> int:
-    """Read a size such as 5000, 10KiB, 64MiB or 1GiB; in bytes."""
+    """Parse a size such as 5000, 10KiB, 64MiB or 1GiB; return bytes."""
     for unit, its_bytes in (("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3), ("", 1)):
         if text.endswith(unit):
             digits = text.removesuffix(unit)
@@ -78,7 +78,7 @@ def size_bytes(text: str) -> int:
 
 
 def add_filter(parser: argparse.ArgumentParser, queue: str = "--queue") -> None:
-    """Add the options that say which jobs are meant."""
+    """Add the options that select jobs."""
     which = parser.add_argument_group("which jobs (all that is given must be true of a job)")
     which.add_argument(
         queue, dest="queue", metavar="QUEUE", help="NAME, gearman:NAME or workq:NAME"
@@ -97,7 +97,7 @@ def add_filter(parser: argparse.ArgumentParser, queue: str = "--queue") -> None:
 
 
 def filter_of(arguments: argparse.Namespace) -> jobs_pb2.JobFilter:
-    """Return what these options say."""
+    """Return the filter that these options select."""
     text = getattr(arguments, "text", None) or ""
     return jobs_pb2.JobFilter(
         queue=arguments.queue or "",
@@ -111,13 +111,13 @@ def filter_of(arguments: argparse.Namespace) -> jobs_pb2.JobFilter:
 
 @contextmanager
 def connected(arguments: argparse.Namespace) -> Iterator[Admin]:
-    """Give the calls to the cluster that the arguments name."""
+    """Yield the client of the cluster that the arguments name."""
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         yield Admin(nodes)
 
 
 def run(act: Callable[[Admin, argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Return a command: what does not exist is an answer, what is wrong an error."""
+    """Return a command: a missing object is an answer, an invalid request an error."""
 
     def command(arguments: argparse.Namespace) -> int:
         try:
@@ -137,13 +137,13 @@ def run(act: Callable[[Admin, argparse.Namespace], int]) -> Callable[[argparse.N
 def change(
     admin: Admin, arguments: argparse.Namespace, request: jobs_pb2.ChangeRequest, done: str
 ) -> int:
-    """Change jobs and say what was done.
+    """Change jobs and print the result.
 
     Args:
-        admin: the calls.
+        admin: the client.
         arguments: with `json` and `dry_run`.
-        request: what is to be done.
-        done: the word for what was done: "deleted".
+        request: the change.
+        done: the participle for the change: "deleted".
     """
     request.dry_run = arguments.dry_run
     progress = Progress(done, form=lambda count: f"{count:,.0f} jobs")
@@ -194,10 +194,10 @@ def _say(told: jobs_pb2.ChangeProgress, done: str, dry_run: bool, by_ids: bool) 
 def confirm(
     admin: Admin, arguments: argparse.Namespace, request: jobs_pb2.ChangeRequest, words: str
 ) -> bool:
-    """Ask before many jobs are destroyed; True if that is meant.
+    """Ask before many jobs are destroyed; return True if that is intended.
 
     Raises:
-        ConfigurationError: nobody can be asked.
+        ConfigurationError: there is no terminal to ask at.
     """
     if arguments.yes or arguments.dry_run:
         return True
@@ -213,7 +213,7 @@ def confirm(
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-# --- jobs in words --------------------------------------------------------------------------------
+# --- formatting of jobs ---------------------------------------------------------------------------
 
 
 def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
 
 
 def holder_of(job: jobs_pb2.AdminJob) -> dict[str, Any] | None:
-    """Return which connection has a reserved job; None if the reservation is nobody's."""
+    """Return the connection that holds a reserved job; None if no session holds it."""
     its = job.holder
     if not its.node:
         return None
@@ -272,9 +272,9 @@ def holder_of(job: jobs_pb2.AdminJob) -> dict[str, Any] | None:
 
 
 def _as_text(key: str, value: bytes, whole_bytes: int = 0) -> dict[str, str]:
-    """Return bytes as text if they are one, else in base64 under another key.
+    """Return bytes as text if they are valid UTF-8, else in base64 under another key.
 
-    If they are the beginning of more, a character that was cut in two is left out.
+    If they are the beginning of more, a truncated last character is left out.
     """
     try:
         return {key: value.decode()}
@@ -285,6 +285,6 @@ def _as_text(key: str, value: bytes, whole_bytes: int = 0) -> dict[str, str]:
 
 
 def name_words(text: str, chars: int) -> str:
-    """Return a text of a client in one line of a table, cut if need be."""
+    """Return a client's text in one line of a table, truncated if necessary."""
     text = "".join(char if char.isprintable() else "." for char in text)
     return text if len(text) <= chars else f"{text[: chars - 3]}..."

@@ -1,7 +1,7 @@
-"""`beanpole cluster`: the members and the leader, and what changes a cluster as a whole.
+"""`beanpole cluster`: the members and the leader, and changes of the cluster as a whole.
 
-`status` is that of `cli.status`; `finalize` ends an upgrade; `leader --transfer` hands leadership
-over.
+`status` is the command of `cli.status`; `finalize` ends an upgrade; `leader --transfer` hands
+leadership over.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.cli.jobs import EXIT_NO
 from beanpoled.rpc.admin import FINALIZE_TIMEOUT_S, TRANSFER_TIMEOUT_S
 
-# The node that is asked, and the leader that it asks, give up first and say why.
+# The node that takes the call, and the leader that it asks, give up first and report why.
 FINALIZE_CALL_TIMEOUT_S: Final = FINALIZE_TIMEOUT_S + 5.0
 TRANSFER_CALL_TIMEOUT_S: Final = TRANSFER_TIMEOUT_S + 5.0
 # Covers the election after the death of a leader.
@@ -81,7 +81,7 @@ def _add(ways: Any, name: str, run: Any, words: str, more: str = "") -> argparse
 
 
 def run_members(arguments: argparse.Namespace) -> int:
-    """Print the members as the first node that answers sees them."""
+    """Print the members as seen by the first node that answers."""
     reply = status.first_answer(where.addresses(arguments, where.GRPC))
     if arguments.json:
         print(json.dumps([_as_json(node) for node in reply.nodes]))
@@ -110,7 +110,7 @@ def _row(node: node_pb2.Node) -> tuple[str, ...]:
 
 
 def run_leader(arguments: argparse.Namespace) -> int:
-    """Print the leader, after a transfer the new one."""
+    """Print the leader; after a transfer, the new one."""
     targets = where.addresses(arguments, where.GRPC)
     wanted = arguments.transfer
     if wanted is None:
@@ -128,7 +128,7 @@ def run_leader(arguments: argparse.Namespace) -> int:
 
 
 def _transferred(targets: list[str], to: str) -> str:
-    """Return the new leader. Repeated, the call moves leadership once more at worst."""
+    """Return the new leader. A repeated call moves leadership once more at worst."""
     request = admin_pb2.TransferLeaderRequest(to=to)
     timeout_s = TRANSFER_CALL_TIMEOUT_S
     return str(
@@ -137,7 +137,7 @@ def _transferred(targets: list[str], to: str) -> str:
 
 
 def _at_leader(targets: list[str], ask: Callable[[admin_pb2_grpc.AdminStub], T]) -> T:
-    """Ask the nodes until the leader says yes or no; the call is repeated when it dies on it."""
+    """Try the nodes until the leader answers or refuses; repeat the call if the leader dies."""
     failures: dict[str, str] = {}
     with Nodes(targets, LEADER_PATIENCE_S) as nodes:
         for _ in pauses(nodes.patience_s):
@@ -151,7 +151,7 @@ def _at_leader(targets: list[str], ask: Callable[[admin_pb2_grpc.AdminStub], T])
 
 
 def _check_code(target: str, error: grpc.RpcError) -> None:
-    """Raise what is final; come back where another node, or a later moment, may do better."""
+    """Raise a final error; return if another node, or a later attempt, may succeed."""
     if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
         raise ConfigurationError(error.details() or "the request is wrong") from None
     later = error.code() == grpc.StatusCode.UNAVAILABLE or detail_of(error).reason == "NOT_LEADER"
@@ -160,7 +160,7 @@ def _check_code(target: str, error: grpc.RpcError) -> None:
 
 
 def run_finalize(arguments: argparse.Namespace) -> int:
-    """Raise the machine version, and print which one it is."""
+    """Raise the machine version, and print the version in force."""
     if not 0 <= arguments.to <= c.VERSION_MAX:
         raise ConfigurationError(
             f"--to = {arguments.to} is not allowed: it must be 1 to {c.VERSION_MAX}"

@@ -1,6 +1,6 @@
-"""Tables of commands that fit their terminal: columns that matter less are left out first.
+"""Tables of commands that fit the terminal: less important columns are left out first.
 
-Where even the others have no room, the table is folded into several below each other.
+If the remaining columns do not fit, the table is folded into several tables below each other.
 """
 
 import shutil
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-# Of the last column, which has words of any length: what must be in sight of it. "serving".
+# The visible part of the last column, which has text of any length: "serving".
 LAST_CHARS: Final = 7
 
 
@@ -16,10 +16,10 @@ class Column(NamedTuple):
     """One column.
 
     Attributes:
-        title: stands above it.
+        title: the heading.
         chars: its width.
-        is_number: whether it stands at the right.
-        dispensable: 0 for a column that always stays; of the others, the highest goes first.
+        is_number: whether it is aligned right.
+        dispensable: 0 for a column that always stays; of the others, the highest is dropped first.
     """
 
     title: str
@@ -29,16 +29,16 @@ class Column(NamedTuple):
 
 
 def terminal_chars() -> int | None:
-    """The width of the terminal; None where the output goes elsewhere, which has any width."""
+    """Return the width of the terminal; None if the output goes elsewhere: it is unlimited."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def visible(text: str, kept: str = "") -> str:
-    """Return a text of a client with the characters that steer a terminal as escapes: \\x1b.
+    """Return a client's text with the control characters of terminals escaped: \\x1b.
 
     Args:
         text: the text.
-        kept: characters that stay what they are.
+        kept: characters that are not escaped.
     """
     if text.isprintable():
         return text
@@ -54,7 +54,7 @@ def table(
     """Lay out a table; the last column is never cut.
 
     Returns:
-        Its lines, and the titles of the columns that had no room.
+        Its lines, and the titles of the dropped columns.
     """
     kept = list(range(len(columns)))
     dropped: list[str] = []
@@ -72,7 +72,7 @@ def table(
 
 
 def _folded(columns: Sequence[Column], cells: Sequence[Sequence[str]], chars: int) -> list[str]:
-    """Lay out several tables, as narrow as their cells are; each begins with the first column."""
+    """Lay out several tables as narrow as their cells; each begins with the first column."""
     *fixed, last = columns
     tight = [
         column._replace(chars=max(len(line[at]) for line in cells))

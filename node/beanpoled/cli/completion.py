@@ -1,6 +1,6 @@
-"""`beanpole completion`: what a shell needs to complete commands, options and files.
+"""`beanpole completion`: scripts for shells that complete commands, options and files.
 
-The script is made of the parser itself, so that it knows each command that there is.
+The script is generated from the parser itself, so that it knows every command.
 """
 
 import argparse
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-# How each shell takes it, for the help.
+# The installation in each shell, for the help.
 SHELLS: Final = {
     "bash": 'eval "$(beanpole completion bash)" in ~/.bashrc',
     "zsh": 'eval "$(beanpole completion zsh)" in ~/.zshrc, behind compinit',
     "fish": "beanpole completion fish > ~/.config/fish/completions/beanpole.fish",
 }
-# What stands for a path in the help of an option, and for which kind of it.
+# Metavars of options that take a path, and the kind of path.
 _PATHS: Final = {"DIR": "directory", "FILE": "file"}
 
 
@@ -31,7 +31,7 @@ def add_command(commands: Any, root: Callable[[], argparse.ArgumentParser]) -> N
 
 def run(root: Callable[[], argparse.ArgumentParser], arguments: argparse.Namespace) -> int:
     """Print the script of a shell."""
-    import shtab  # here, because every other command would pay for it
+    import shtab  # here: all other commands would pay for the import
 
     parser = root()
     kinds = {"directory": shtab.DIRECTORY, "file": shtab.FILE}
@@ -44,7 +44,7 @@ def run(root: Callable[[], argparse.ArgumentParser], arguments: argparse.Namespa
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """All options and arguments, of all commands below, too."""
+    """Yield all options and arguments, including those of subcommands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

@@ -1,7 +1,7 @@
-"""`beanpole doctor`: looks at a cluster, a data directory or a configuration; says what is wrong.
+"""`beanpole doctor`: examine a cluster, data directories or configurations, and report problems.
 
-Here are the checks of all nodes together and the printing. A node looks at itself in `examining`, a
-data directory is read by `disk.offline`, a configuration is judged by `checking`.
+This file has the checks across all nodes and the output. A node examines itself in `examining`,
+`disk.offline` reads a data directory, `checking` judges a configuration.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _OF_CHECKING: Final = {
     checking.WRONG: ERROR,
     checking.MISCONFIGURED: ERROR,
 }
-# What is compared, the more telling first.
+# The digests that are compared, the more conclusive one first.
 _IMAGE: Final = "the digest of its image"
 _STATE: Final = "the running digest"
 _STUB: Final = node_admin_pb2_grpc.NodeAdminStub
@@ -59,7 +59,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is found; exit status 1 if something is wrong."""
+    """Print the findings; exit status 1 if something is wrong."""
     if arguments.paths:
         found = [one for path in arguments.paths for one in _of_path(path)]
     else:
@@ -104,7 +104,7 @@ def _of_cluster(targets: list[str]) -> Iterator[Finding]:
 
 
 def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
-    """What the nodes say of each other."""
+    """Yield the findings about what nodes report of each other."""
     there = [node for node in reply.nodes if node.reachable]
     away = [node.id for node in reply.nodes if not node.reachable]
     if away:
@@ -152,7 +152,7 @@ def _same(name: str, values: Sequence[str], remedy: str) -> Finding:
 
 
 def replicas(reply: admin_pb2.StatusReply) -> Finding:
-    """Say whether the nodes have the same state, where they tell a digest of the same index."""
+    """Compare the states of the nodes that report a digest of the same index."""
     told: dict[tuple[str, int, int], dict[int, list[str]]] = {}
     for node in reply.nodes:
         own = node.digests
@@ -174,7 +174,7 @@ def replicas(reply: admin_pb2.StatusReply) -> Finding:
 
 
 def _differing(sides: list[list[str]], where: str, members: int) -> Finding:
-    """Name the nodes that differ from a majority, or all sides if none is one."""
+    """Name the nodes that differ from a majority, or all sides if there is no majority."""
     right = max(sides, key=len)
     if 2 * len(right) > members:
         wrong = ", ".join(name for side in sides if side is not right for name in side)

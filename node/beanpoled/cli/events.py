@@ -1,4 +1,4 @@
-"""`beanpole events`: what the nodes have of the event stream, and its export to Parquet files."""
+"""`beanpole events`: the event stream as the nodes have it, and its export to Parquet files."""
 
 import argparse
 import json
@@ -24,9 +24,9 @@ POLL_S: Final = 1.0
 PROGRESS_PERIOD_S: Final = 0.2
 # A file each half minute is few enough for Spark, and soon enough for a report.
 EVERY_S: Final = 30.0
-# A century: a longer time is a slip of the hand.
+# A century: a longer time is a typing error.
 DAYS_MAX: Final = 36_500
-# Stands for --start earliest among offsets.
+# Represents --start earliest among offsets.
 EARLIEST: Final = -1
 
 
@@ -81,7 +81,7 @@ def _source(arguments: argparse.Namespace) -> Source:
 
 
 def run_range(arguments: argparse.Namespace) -> int:
-    """Print which events each node has."""
+    """Print the range of events of each node."""
     with _source(arguments) as source:
         ranges = source.ranges()
     if arguments.json:
@@ -117,7 +117,7 @@ def run_export(arguments: argparse.Namespace) -> int:
             while arguments.follow and not ended.wait(POLL_S):
                 run.follow()
             if not arguments.follow:
-                # One that is started again and again leaves as many small files.
+                # An export that is started repeatedly would leave many small files.
                 run.finish_file()
         finally:
             run.close()
@@ -126,14 +126,14 @@ def run_export(arguments: argparse.Namespace) -> int:
 
 
 def run_compact(arguments: argparse.Namespace) -> int:
-    """Merge small files, and say how many there were."""
+    """Merge small files, and print their number before and after."""
     days = arguments.older_than
     if days is not None and not 0 <= days <= DAYS_MAX:
         raise ConfigurationError(
             f"--older-than = {days} is not allowed: it must be from 0 to {DAYS_MAX}"
         )
     today = datetime.now(UTC).date()
-    # Files of that date itself are as old as was asked for.
+    # Files of that date itself are old enough.
     before_date = "" if days is None else str(today - timedelta(days=days - 1))
     before, after = compact(arguments.directory, before_date)
     print(f"{before} files before, {after} now")
@@ -142,7 +142,7 @@ def run_compact(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _stopped_by_signals(ended: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the work between two batches, and not in the middle of a file."""
+    """Let SIGINT and SIGTERM end the work between two batches, not in the middle of a file."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: ended.set()) for number in numbers]
     try:
@@ -153,7 +153,7 @@ def _stopped_by_signals(ended: threading.Event) -> Iterator[None]:
 
 
 def _start(text: str | None) -> int | None:
-    """Read --start: None is "where it ended"."""
+    """Parse --start; None means the end of the earlier export."""
     if text is None:
         return None
     if text == "earliest":
@@ -166,7 +166,7 @@ def _start(text: str | None) -> int | None:
 
 
 class _Run:
-    """One export: where it stands, and what a terminal shows of it."""
+    """One export: its position, and its display on a terminal."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class _Run:
         ranges = source.ranges()
         found = open_export(directory, source.cluster)
         if found is not None and not found.spans:
-            # It is begun anew: what its manifest counts is before another first event.
+            # Start over: the counts in its manifest are those before another first event.
             found.close()
             found = None
         begin = self._begin(found, ranges, wanted)
@@ -228,7 +228,7 @@ class _Run:
             raise
 
     def catch_up(self) -> None:
-        """Write everything up to the end that the cluster has now."""
+        """Write everything up to the present end of the cluster's events."""
         end = self._source.extent(self._source.ranges()).end
         try:
             for batch in self._source.read(self._position, end):
@@ -243,7 +243,7 @@ class _Run:
             ) from error
 
     def follow(self) -> None:
-        """Write what has come; wait for nodes that do not answer, stop where events are gone."""
+        """Write new events; wait for nodes that do not answer, stop where events are gone."""
         try:
             self.catch_up()
         except ClientError as error:
@@ -262,7 +262,7 @@ class _Run:
     def finish_file(self) -> None:
         """Finish the file that is being written, and merge small ones.
 
-        If they cannot be merged it is said, and events go on being written.
+        A failed merge is reported, and the export goes on.
         """
         self.export.flush()
         try:
@@ -283,7 +283,7 @@ class _Run:
             )
 
     def close(self) -> None:
-        """Finish the file, also after an error: what was read need not be read again."""
+        """Finish the file, also after an error: events that were read need not be read again."""
         self._screen.end()
         try:
             self.export.flush()
@@ -291,7 +291,7 @@ class _Run:
             self.export.close()
 
     def end(self) -> None:
-        """Say what was done."""
+        """Print a summary."""
         count = self._position - self._begun
         spans = ", ".join(f"{first} to {end}" for first, end in self.export.spans) or "none"
         self._screen.say(f"{count} events written; {self.export.name} has {spans}")

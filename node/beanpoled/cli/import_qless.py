@@ -1,6 +1,6 @@
-"""`beanpole import-qless`: bring the jobs of a qless in a Redis into the cluster.
+"""`beanpole import-qless`: import the jobs of a qless in a Redis into the cluster.
 
-What is read and sent is in `beanpole.client.qless_import`; here are the options and the report.
+`beanpole.client.qless_import` reads and sends them; this file has the options and the report.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Bring it, and report."""
+    """Import everything, and report."""
     user, address, database = _place(arguments.redis)
     password = _password(arguments.password_file)
     now = time.time()
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _place(text: str) -> tuple[str, str, int]:
-    """The user, the address and the database that a text names."""
+    """Return the user, the address and the database that a text names."""
     rest = text.removeprefix(SCHEME)
     user, _, rest = rest.rpartition("@")
     if ":" in user:

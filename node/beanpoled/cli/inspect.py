@@ -1,6 +1,6 @@
-"""`beanpole inspect DIR`: what the data directory of a stopped node holds, as a start judges it.
+"""`beanpole inspect DIR`: the contents of a stopped node's data directory, as its start reads them.
 
-Reads only. It tells an operator which disk has the newest log.
+Read-only. It tells an operator which disk has the newest log.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what there is; exit status 1 if something is damaged."""
+    """Print the contents; exit status 1 if something is damaged."""
     files = ReadOnlyFiles()
     record = identities.read_stopped(files, arguments.directory)
     found = look(files, arguments.directory, record)
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
-    """Everything that is known, in plain types; null for all that cannot be read."""
+    """Return everything that is known, in plain types; null for all that cannot be read."""
     replica, machine = found.replica, found.machine
     snapshot = None if replica is None else replica.snapshot
     return {
@@ -78,7 +78,7 @@ def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
 
 
 def as_text(directory: str, about: dict[str, Any]) -> str:
-    """The same for people."""
+    """Return the same for people."""
     rows = [
         ("identity", f"{about['standing']}, incarnation {about['incarnation']}"),
         ("birth id", about["birth"] or "none: its cluster was not founded yet"),
@@ -114,7 +114,7 @@ def _snapshot(snapshot: dict[str, int] | None) -> str:
 
 
 def age(wall_s: float) -> str:
-    """When an entry was written, by the wall clock of its leader."""
+    """Return when an entry was written, by the wall clock of its leader."""
     if not wall_s:
         return "never"
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_s))

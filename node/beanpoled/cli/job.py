@@ -1,7 +1,7 @@
 """`beanpole job`: list, search and read jobs, and change one or many of them.
 
-Which jobs are meant, and what is said of a change, is in `choosing`. The commands for trying the
-queue by hand (`put`, `reserve`, ...) are in `jobs`.
+The selection of jobs and the report of a change are in `choosing`. The commands for using the queue
+by hand (`put`, `reserve`, ...) are in `jobs`.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from beanpoled.cli.jobs import EXIT_NO
 from beanpoled.cli.top import words as duration_words
 
 LIMIT_DEFAULT: Final = 100
-# A line of a table has the beginning of a body.
+# A line of a table shows the beginning of a body.
 BODY_CHARS: Final = 40
-# Of a body that is printed whole. A program gets all of it as it is, with --json.
+# Kept in a body that is printed whole. With --json, programs get all of it unchanged.
 LINES: Final = "\n\t"
 BODY_BYTES_JSON: Final = 65_536
 PAGE_JOBS: Final = 1000
@@ -194,7 +194,7 @@ def _show(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _note(admin: Admin, job: jobs_pb2.AdminJob) -> str | None:
-    """Return what a worker of `beanpole.client` wrote when it buried a job, the newest note."""
+    """Return the newest note that a worker of `beanpole.client` wrote when it buried a job."""
     if job.state != jobs_pb2.JOB_STATE_BURIED or ":" in job.queue:
         return None
     head = b"job %d\n\n" % job.id

@@ -1,7 +1,7 @@
-"""Small commands to try the queue by hand: put, reserve, delete, peek, stats and the like.
+"""Small commands to use the queue by hand: put, reserve, delete, peek, stats and the like.
 
-A reserved job belongs to its connection, and each of these commands is a connection: `reserve`
-gives its job back when it ends, unless it deletes it; `release` and `bury` first reserve the job.
+A reserved job belongs to its connection, and each of these commands has its own: `reserve` returns
+its job to the queue when it ends, unless it deletes it; `release` and `bury` reserve the job first.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.protocol.beanstalk.requests import TIMEOUT_MAX_S, U64_MAX
 
 EXIT_NO: Final = 1
-# More than the largest number of the protocol has.
+# More than the digits of the protocol's largest number.
 DIGITS_MAX: Final = 40
 
 Run = Callable[[Client, argparse.Namespace], int]
@@ -84,7 +84,7 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
 
 
 def _whole(text: str, largest: int) -> int:
-    # The length is looked at first: Python refuses to read thousands of digits.
+    # The length is checked first: Python refuses to parse thousands of digits.
     if not text.isdecimal() or len(text) > DIGITS_MAX or int(text) > largest:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {largest}")
     return int(text)
@@ -139,7 +139,7 @@ def _show_text(text: str | None, as_json: bool) -> int:
 
 
 def _value(text: str) -> int | float | str:
-    """Read a value of the simple YAML that servers of beanstalk write."""
+    """Parse a value of the simple YAML that beanstalk servers write."""
     for number in (int, float):
         try:
             return number(text)
@@ -183,10 +183,10 @@ def _delete(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _priority(client: Client, arguments: argparse.Namespace) -> int:
-    """Return the priority that is asked for, else the one that the job has.
+    """Return the requested priority, else the present one of the job.
 
-    It is read before the job is reserved: a command that may be repeated at another node must not
-    come between, because the reservation stays with its connection.
+    It is read before the job is reserved: a command that may be repeated at another node must
+    not come in between, because the reservation stays with its connection.
     """
     if arguments.priority is not None:
         return int(arguments.priority)

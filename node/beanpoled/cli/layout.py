@@ -1,4 +1,4 @@
-"""What `beanpole up` writes: the folder of a local cluster, its ports and its files.
+"""The files of `beanpole up`: the folder of a local cluster, its ports and its configuration.
 
     DIR/cluster.json     all nodes and their addresses, once every node serves
     DIR/lock             held while `up` runs
@@ -7,8 +7,8 @@
     DIR/nX/log           what the node printed
     DIR/nX/data          the node's log and snapshots
 
-Names, ports and the shape of cluster.json are relied on by other programs. No process is started
-or looked at here.
+Other programs rely on the names, the ports and the format of cluster.json. This file does not start
+or inspect processes.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ BASE_PORT_DEFAULT: Final = 11300
 NODES_MAX: Final = 9
 # The last kind of port begins at base + 60.
 BASE_PORT_MAX: Final = 65535 - 69
-# Settings that `write` decides itself.
+# Settings that `write` sets itself.
 OWN_SETTINGS: Final = frozenset(
     {
         "cluster",
@@ -49,8 +49,8 @@ OWN_SETTINGS: Final = frozenset(
         "dial",
     }
 )
-# Of what is no client protocol, counted from the base port. Those of protocols are in their rows:
-# beanstalk has 0, Workq 40 and Gearman 50; 60 is reserved for qless.
+# Listeners other than client protocols, as offsets from the base port. Those of protocols are in
+# their rows: beanstalk has 0, Workq 40 and Gearman 50; 60 is reserved for qless.
 PORTS: Final = {"peer": 10, "grpc": 20, "http": 30}
 
 
@@ -60,7 +60,7 @@ class LocalNode(NamedTuple):
     id: str
     directory: Path
     addresses: Mapping[str, str]
-    # A copy of the program to run in place of this one.
+    # A copy of the program to run instead of this one.
     tree: Path | None = None
 
     @property
@@ -81,7 +81,7 @@ class LocalNode(NamedTuple):
 def plan(
     directory: Path, nodes: int, base_port: int, protocols: Iterable[Protocol] = PROTOCOLS
 ) -> list[LocalNode]:
-    """Return the nodes that a local cluster has."""
+    """Return the nodes of a local cluster."""
     offsets = {**{protocol.name: protocol.port_offset for protocol in protocols}, **PORTS}
     return [
         LocalNode(
@@ -94,10 +94,10 @@ def plan(
 
 
 def lock(directory: Path) -> TextIO:
-    """Take the folder for this process, as long as the returned file is open.
+    """Lock the folder for this process, until the returned file is closed.
 
     Raises:
-        ConfigurationError: another `beanpole up` has it, or it cannot be made.
+        ConfigurationError: another `beanpole up` has it, or it cannot be created.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -115,10 +115,10 @@ def lock(directory: Path) -> TextIO:
 
 
 def check_nodes(directory: Path, nodes: int) -> None:
-    """Refuse a folder that holds the jobs of another number of nodes."""
+    """Refuse a folder with the jobs of a cluster of another size."""
     there = sorted(
         path.parent.name
-        # Not by its node.toml: a start that was refused leaves that, and no jobs.
+        # Not by its node.toml: a refused start leaves one, but no jobs.
         for path in directory.glob("n*/data")
         if re.fullmatch(r"n[0-9]+", path.parent.name)
     )
@@ -130,12 +130,12 @@ def check_nodes(directory: Path, nodes: int) -> None:
 
 
 def check_ports(nodes: Iterable[LocalNode]) -> None:
-    """Refuse ports that another program has, all of them in one message."""
+    """Refuse ports that another program uses, all of them in one message."""
     taken = []
     for node in nodes:
         for kind, address in node.addresses.items():
             with socket.socket() as probe:
-                # As the nodes do: connections that just ended do not keep a port.
+                # As the nodes do: connections that have just ended do not keep a port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     probe.bind(split_address(address))
@@ -192,7 +192,7 @@ def toml(values: Mapping[str, Any]) -> str:
 
 
 def _table(name: str, table: Mapping[str, Any]) -> list[str]:
-    """The lines of a table of lists, or of tables of strings."""
+    """Return the lines of a table of lists, or of tables of strings."""
     lists = {key: entry for key, entry in table.items() if isinstance(entry, list)}
     lines = [f"\n[{name}]"] if lists else []
     lines += [f"{_text(key)} = {_list(entry)}" for key, entry in lists.items()]
@@ -208,12 +208,12 @@ def _list(values: Iterable[str]) -> str:
 
 
 def _text(value: str) -> str:
-    # JSON's strings are TOML's basic strings, but for this one character.
+    # JSON's strings are TOML's basic strings, except for this one character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def write_cluster(directory: Path, nodes: Iterable[LocalNode], pids: Mapping[str, int]) -> None:
-    """Tell other programs where the nodes are."""
+    """Publish the addresses of the nodes for other programs."""
     listed = [
         {"id": node.id, "pid": pids[node.id], "dir": str(node.directory), **node.addresses}
         for node in nodes
@@ -225,7 +225,7 @@ def write_cluster(directory: Path, nodes: Iterable[LocalNode], pids: Mapping[str
 
 
 def remove_cluster(directory: Path) -> None:
-    """Take cluster.json away: no node serves there."""
+    """Remove cluster.json: no node serves there."""
     (directory / CLUSTER_FILE).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Calls about one member, for commands: any node that answers brings them there."""
+"""Calls about one member, for commands: any node that answers forwards them to it."""
 
 from typing import Any, Final
 
@@ -8,16 +8,16 @@ from beanpole.client.rpc import Nodes, detail_of, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli import status
 
-# The node that is asked, and the one that it asks, give up first and say why.
+# The node that takes the call, and the member that it asks, give up first and report why.
 CALL_TIMEOUT_S: Final = 5.0
 
 
 class Gone(ClientError):
-    """The call is about something that is gone."""
+    """The call is about an object that is gone."""
 
 
 def members(targets: list[str]) -> list[str]:
-    """Return the ids of all members, as the first node that answers knows them.
+    """Return the ids of all members, as known to the first node that answers.
 
     Raises:
         ClientError: no node answers.
@@ -26,19 +26,19 @@ def members(targets: list[str]) -> list[str]:
 
 
 def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: float) -> Any:
-    """Ask one node after the other; a refusal is final.
+    """Try one node after the other; an invalid request or a missing object is final.
 
     Args:
-        nodes: where to ask.
+        nodes: the nodes to try.
         stub: the class of the service.
         method: of the service.
-        request: what to ask.
-        timeout_s: how long one node may take.
+        request: of that method.
+        timeout_s: the time limit of each node.
 
     Raises:
         ConfigurationError: the request is wrong.
-        Gone: there is no such thing at its node.
-        ClientError: no node answers, or each refuses.
+        Gone: the object does not exist at its node.
+        ClientError: no node answers, each refuses, or the member's configuration is wrong.
     """
     failures: dict[str, str] = {}
     for target in nodes.addresses:

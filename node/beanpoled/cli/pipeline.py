@@ -1,4 +1,4 @@
-"""`beanpole pipeline`: what the Spark side does. Its commands are in `pyspark_beanpole.cli`."""
+"""`beanpole pipeline`: the commands of the Spark side, which are in `pyspark_beanpole.cli`."""
 
 from typing import Any
 

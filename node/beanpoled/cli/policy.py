@@ -1,6 +1,6 @@
 """`beanpole policy`: the rules of queues.
 
-Here are the options and their units, and the words of a policy; docs/policies.md has a story.
+This file has the options with their units, and prints policies; docs/policies.md describes them.
 """
 
 import argparse
@@ -136,7 +136,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
 
 
 def rate(text: str) -> tuple[int, int]:
-    """Read a rate such as 100/s, 5/10m or 1/500ms: how many, and in how many microseconds."""
+    """Parse a rate such as 100/s, 5/10m or 1/500ms: a count, and a period in microseconds."""
     count, slash, period = text.partition("/")
     if slash and count.isdecimal() and period and len(count) <= 9:
         if period.endswith("ms") and period[:-2].isdecimal() and len(period) <= 9:
@@ -178,7 +178,7 @@ def _set(arguments: argparse.Namespace) -> int:
 
 
 def _narrow(number: int) -> int:
-    """As much of a number as a message has room for; the node says what is allowed."""
+    """Limit a number to the range of its field; the node decides which values are allowed."""
     return min(number, U32_MAX)
 
 
@@ -225,7 +225,7 @@ def _found(arguments: argparse.Namespace) -> list[policies_pb2.Policy]:
 
 
 def _as_json(one: policies_pb2.Policy) -> dict[str, Any]:
-    """All fields; null for a rule that there is not."""
+    """Return all fields; null for a rule that is not set."""
     found: dict[str, Any] = {
         field.name: getattr(one, field.name) or None for field in one.DESCRIPTOR.fields
     }

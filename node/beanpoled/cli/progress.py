@@ -1,11 +1,11 @@
-"""A line on a terminal that says how far a long command is. Nothing where there is no terminal."""
+"""A progress line on a terminal for long commands; nothing is written elsewhere."""
 
 import sys
 import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
-# Nobody reads faster, and a terminal across a slow line is not flooded.
+# As fast as people read; a terminal on a slow line is not flooded.
 PERIOD_S: Final = 0.2
 BAR_COLUMNS: Final = 24
 _CLEAR_LINE: Final = "\r\x1b[2K"
@@ -13,7 +13,7 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class Progress:
-    """Counts bytes, or something else, on standard error."""
+    """Counts bytes, or other units, on standard error."""
 
     def __init__(
         self,
@@ -22,13 +22,13 @@ class Progress:
         output: TextIO | None = None,
         form: Callable[[float], str] | None = None,
     ) -> None:
-        """Begin.
+        """Start the line.
 
         Args:
             what: the first words of the line.
-            total_bytes: how many there will be, nearly; 0 if nobody knows.
-            output: another place than standard error.
-            form: how a number is written that is not one of bytes.
+            total_bytes: the approximate total; 0 if it is unknown.
+            output: the stream to write to instead of standard error.
+            form: formats a number that is not a size in bytes.
         """
         self._what = what
         self._form = form or size
@@ -39,7 +39,7 @@ class Progress:
         self._shown_s = self._begun_s
 
     def at(self, done_bytes: int) -> None:
-        """Say how far it is."""
+        """Update the line."""
         if not self._shows:
             return
         now_s = time.monotonic()
@@ -64,7 +64,7 @@ def words(
     passed_s: float,
     form: Callable[[float], str] | None = None,
 ) -> str:
-    """Return the line: a bar if the total is known, bytes, rate, and the time that is left."""
+    """Return the line: a bar if the total is known, bytes, rate, and the remaining time."""
     rate = done_bytes / passed_s if passed_s > 0 else 0.0
     form = form or size
     line = f"{what} {form(done_bytes)}, {form(rate)}/s"
@@ -77,7 +77,7 @@ def words(
 
 
 def size(count: float) -> str:
-    """Return a number of bytes in three or four digits."""
+    """Return a size in bytes with three or four digits."""
     for unit, name in _UNITS:
         if count >= unit:
             return f"{count / unit:.1f} {name}"

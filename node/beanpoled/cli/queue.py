@@ -1,6 +1,6 @@
-"""`beanpole queue`: list and show queues, clear, kick, pause and resume one.
+"""`beanpole queue`: list and show queues; clear, kick, pause and resume one.
 
-What is said of many changed jobs is in `choosing`; single jobs are in `job`.
+The report of changed jobs is in `choosing`; commands for single jobs are in `job`.
 """
 
 import argparse

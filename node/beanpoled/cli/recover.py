@@ -1,7 +1,7 @@
-"""`beanpole recover DIR --to OUT`: one surviving disk becomes the beginning of a new cluster.
+"""`beanpole recover DIR --to OUT`: make a new cluster from one surviving disk.
 
 The last resort when a majority of the disks is lost, and the way to change the members while all
-nodes are stopped. It writes a whole data directory for each member; DIR is only read.
+nodes are stopped. It writes a complete data directory for each member; DIR is only read.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say what will be done, and do it if told to."""
+    """Print the plan, and carry it out if --yes is given."""
     directory, out = arguments.directory, arguments.to
     if os.path.lexists(out):
         raise ConfigurationError(f"--to = {out!r} is not allowed: it exists; name a new folder")
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _held(directory: str) -> Iterator[None]:
-    """Keep a node from starting meanwhile: it would write more behind our back."""
+    """Keep a node from starting meanwhile: it would append to the log that is being read."""
     try:
         lock = InlineFiles().hold(directory)
     except OSError as error:
@@ -144,14 +144,14 @@ def _write(
     founded = identities.found_offline(
         record.cluster, members, lambda: os.urandom(identities.DISK_ID_BYTES)
     )
-    # A term in which no node of the old cluster can have been with this log.
+    # A term in which no node of the old cluster can have had this log.
     header = SnapshotHeader(last, replica.term + 1, replica.last_term, founded[0].birth)
     for fresh in founded:
         target = os.path.join(out, fresh.node)
         base = write_replica(target, fresh.owner, machine, header)
         if clock is not None:
             write_atomic(files, os.path.join(target, CLOCK_FILE), fresh.owner, clock)
-        # Last, because a directory counts only with it.
+        # Last, because a directory is valid only with its identity.
         identities.write(files, target, fresh._replace(log_base=base))
 
 

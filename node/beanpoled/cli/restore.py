@@ -1,7 +1,7 @@
 """`beanpole restore FILE --to DIR...`: data directories of a new cluster from a backup.
 
-A running cluster is never changed by it: it writes only into folders that are empty or not there.
-How a backup is made is in `backup`.
+It never changes a running cluster: it writes only into folders that are empty or do not exist.
+Backups are made in `backup`.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the backup as a whole, and then write a directory after the other."""
+    """Verify the whole backup, then write one directory after the other."""
     name, directories = arguments.file, [os.path.abspath(path) for path in arguments.to]
     if name == PIPE:
         raise ConfigurationError("restore reads the backup several times: name a file")
@@ -140,7 +140,7 @@ def _name(option: str, text: str) -> str:
 
 
 def _clear(directory: str) -> None:
-    """Remove what was written into a folder that was free before."""
+    """Remove everything that was written into a folder that was free before."""
     try:
         for name in set(os.listdir(directory)) - backups.IGNORED:
             path = os.path.join(directory, name)

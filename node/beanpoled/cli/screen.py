@@ -1,4 +1,4 @@
-"""What `beanpole up` prints: lines that stay, and in a terminal a live line per node."""
+"""The output of `beanpole up`: lines that stay, and in a terminal a live line per node."""
 
 import shutil
 import sys
@@ -26,7 +26,7 @@ class Screen:
         self._output.flush()
 
     def show(self, lines: Sequence[str]) -> None:
-        """Replace the live lines; nothing is written where there is no terminal."""
+        """Replace the live lines; nothing is written if there is no terminal."""
         if not self.terminal or list(lines) == self._live:
             return
         self._erase()
@@ -34,7 +34,7 @@ class Screen:
         self._output.flush()
 
     def end(self) -> None:
-        """Leave the live lines as they are; what is printed next stands below them."""
+        """Leave the live lines as they are; later output follows below them."""
         self._live = []
 
     def _erase(self) -> None:
@@ -43,7 +43,7 @@ class Screen:
             self._live = []
 
     def _draw(self, lines: list[str]) -> None:
-        # A line that wraps would make the cursor's way up wrong.
+        # A wrapped line would make the number of lines to move up wrong.
         width = shutil.get_terminal_size().columns
         for line in lines:
             self._output.write(line[: width - 1] + "\n")

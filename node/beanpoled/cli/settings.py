@@ -1,4 +1,4 @@
-"""`beanpole node settings` and `reload`: what a node works with, and reading it again."""
+"""`beanpole node settings` and `reload`: the settings of a node, and reloading them."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ _STUB: Final = node_admin_pb2_grpc.NodeAdminStub
 
 
 def add_ways(ways: Any) -> None:
-    """Add `settings` and `reload` to the ways of `node`."""
+    """Add `settings` and `reload` to the subcommands of `node`."""
     way = ways.add_parser(
         "settings",
         help="show the settings of a node, and where they came from",
@@ -87,7 +87,7 @@ def _words(one: node_admin_pb2.Setting) -> str:
 
 
 def run_reload(arguments: argparse.Namespace) -> int:
-    """Let one member or all read again; name those that did not."""
+    """Reload one member or all; name the members that did not reload."""
     targets = where.addresses(arguments, where.GRPC)
     wanted = members(targets) if arguments.all else [arguments.node]
     found: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""`beanpole snapshot`: let nodes write a snapshot now, before a backup or a restart."""
+"""`beanpole snapshot`: make nodes write a snapshot now, before a backup or a restart."""
 
 import argparse
 from typing import Any, Final
@@ -11,7 +11,7 @@ from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.rpc.snapshots import SNAPSHOT_TIMEOUT_S
 
-# The node gives up first, and says why.
+# The node gives up first, and reports why.
 CALL_TIMEOUT_S: Final = SNAPSHOT_TIMEOUT_S + 5.0
 
 
@@ -27,7 +27,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask every node that is named; the first that fails ends it."""
+    """Ask each of the nodes; the first failure ends the command."""
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         for target in nodes.addresses:
             stub = admin_pb2_grpc.AdminStub(nodes.channel(target))

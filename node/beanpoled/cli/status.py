@@ -54,17 +54,17 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the status that the first node that answers gives."""
+    """Print the status as given by the first node that answers."""
     reply = first_answer(where.addresses(arguments, where.GRPC))
     print(json.dumps(as_json(reply)) if arguments.json else as_text(reply, terminal_chars()))
     return 0
 
 
 def first_answer(targets: list[str]) -> admin_pb2.StatusReply:
-    """Ask one node after the other.
+    """Try one node after the other and return the first answer.
 
     Raises:
-        ClientError: none answered; the message says why for each.
+        ClientError: no node answered; the message has the reason for each.
     """
     reasons = []
     with Nodes(targets) as nodes:
@@ -180,7 +180,7 @@ def _row(node: node_pb2.Node) -> Sequence[object]:
 
 
 def protocol_rows(nodes: Sequence[node_pb2.Node]) -> list[Sequence[object]]:
-    """A row for each protocol: its clients at all nodes, its jobs in the cluster."""
+    """Return a row for each protocol: its clients at all nodes, its jobs in the cluster."""
     newest = max(nodes, key=lambda node: node.applied_index, default=None)
     if newest is None or not newest.protocols:
         return []
@@ -198,7 +198,7 @@ def protocol_rows(nodes: Sequence[node_pb2.Node]) -> list[Sequence[object]]:
 
 
 def possible_version(nodes: Sequence[node_pb2.Node]) -> int:
-    """The newer version that an operator may raise the cluster to now; 0 if there is none."""
+    """Return the newer version that an operator may finalize now; 0 if there is none."""
     known = min((node.machine_version_known for node in nodes), default=0)
     active = max((node.machine_version for node in nodes), default=0)
     leading = [node for node in nodes if node.role == node_pb2.ROLE_LEADER]
@@ -207,19 +207,19 @@ def possible_version(nodes: Sequence[node_pb2.Node]) -> int:
 
 
 def machine_words(node: node_pb2.Node) -> str:
-    """The machine version at which the node works, and a newer one that its program knows."""
+    """Return the node's machine version, and a newer one that its program supports."""
     active, known = node.machine_version, node.machine_version_known
     return str(active) if active == known else f"{active} (knows {known})"
 
 
 def state_of(node: node_pb2.Node) -> str:
-    """The state of a node, also of a release that does not name it."""
+    """Return the state of a node, also of a release that does not report it."""
     known = "rejoining" if node.rejoining else "serving" if node.serving else "starting"
     return node.state or known
 
 
 def state_words(node: node_pb2.Node) -> str:
-    """Say in few words what a node does."""
+    """Return a short description of a node's state."""
     words = [state_of(node)]
     if node.waits:
         words.append(node.waits)

@@ -1,4 +1,4 @@
-"""What `beanpole status` says of qless in its own words: its states, its workers, its queues."""
+"""The part of `beanpole status` about qless, in its own terms: states, workers and queues."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -26,7 +26,7 @@ def as_json(its: node_pb2.Qless) -> dict[str, Any]:
 
 
 def lines(nodes: Sequence[node_pb2.Node]) -> list[str]:
-    """A table of the queues with most jobs, as the newest node knows them; none without qless."""
+    """Return a table of the largest queues, as the newest node knows them; empty without qless."""
     newest = max(nodes, key=lambda node: node.applied_index, default=None)
     if newest is None or not newest.HasField("qless"):
         return []

@@ -1,7 +1,7 @@
-"""`beanpole top`: nodes and queues at this moment, drawn again and again in a terminal.
+"""`beanpole top`: current figures of nodes and queues, redrawn periodically in a terminal.
 
-The figures come from one node, which knows the whole cluster; if it dies the next one is asked.
-How they are counted is in `beanpoled.eventlog.latencies`.
+The figures come from one node, which knows the whole cluster; if it fails, the next one is asked.
+They are computed in `beanpoled.eventlog.latencies`.
 """
 
 import argparse
@@ -21,14 +21,14 @@ from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.cli.status import ROLES, STATUS_TIMEOUT_S, state_words
 
 INTERVAL_DEFAULT_S: Final = 2.0
-# Nodes look at new events once a second; more often, every picture would be the same.
+# Nodes update their figures once a second; shorter intervals would often show the same picture.
 INTERVAL_MIN_S: Final = 0.5
 INTERVAL_MAX_S: Final = 3600.0
-# A screen of queues; `--queues` asks for more.
+# One screen of queues; `--queues` shows more.
 QUEUES_DEFAULT: Final = 20
 # Longer names of queues are cut in a terminal.
 NAME_MAX_CHARS: Final = 28
-# The cursor goes home, and what is below it is cleared: nothing blinks.
+# The cursor moves home, and the rest below is cleared: nothing blinks.
 _HOME: Final = "\x1b[H"
 _CLEAR_REST: Final = "\x1b[J"
 _CLEAR_LINE_REST: Final = "\x1b[K"
@@ -65,12 +65,12 @@ _SORTS: Final[Mapping[str, Callable[[live_pb2.LiveQueue], float]]] = {
 
 
 class Look(NamedTuple):
-    """All that is shown, at one time.
+    """All figures at one time.
 
     Attributes:
         status: the nodes.
         live: the queues.
-        at_s: when, by the monotonic clock.
+        at_s: the time of the figures, by the monotonic clock.
     """
 
     status: admin_pb2.StatusReply
@@ -156,10 +156,10 @@ def _draw(lines: Sequence[str]) -> None:
 
 
 def take(nodes: Nodes) -> Look:
-    """Ask one node after the other; the one that answered is the first the next time.
+    """Try one node after the other; the first that answers is tried first the next time.
 
     Raises:
-        ClientError: none answered; the message says why for each.
+        ClientError: no node answered; the message has the reason for each.
     """
     reasons = []
     for target in list(nodes.addresses):
@@ -220,11 +220,11 @@ def picture(
     """Return the lines for people.
 
     Args:
-        look: what is shown.
-        before: the look before, for rates of nodes; None if there is none.
-        sort: which queues come first.
-        count: how many queues at most; None for all.
-        chars: the width of the terminal; None if it has none.
+        look: the figures.
+        before: the previous figures, for rates of nodes; None if there are none.
+        sort: the order of queues.
+        count: the largest number of queues; None for all.
+        chars: the width of the terminal; None if there is no terminal.
     """
     status, live = look.status, look.live
     up = sum(node.reachable for node in status.nodes)
@@ -251,7 +251,7 @@ def _sorted(live: live_pb2.LiveReply, sort: str) -> list[live_pb2.LiveQueue]:
 
 
 def _command_rates(look: Look, before: Look | None) -> dict[str, float]:
-    """Commands a second by node; none for a node that has started again since."""
+    """Return commands per second by node; a node that has restarted since is left out."""
     if before is None:
         return {}
     seconds = max(0.001, look.at_s - before.at_s)

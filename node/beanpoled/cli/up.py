@@ -1,7 +1,7 @@
 """`beanpole up`: run a local cluster in the foreground until Ctrl-C or SIGTERM.
 
-The nodes are processes of their own that outlive nothing: when `up` ends, they do. Folder, ports
-and files are in `layout`; what a terminal shows is in `screen`.
+Each node is a process of its own that ends when `up` ends. Folder, ports and files are in `layout`;
+the output to a terminal is in `screen`.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from beanpoled.config import node as config
 from beanpoled.config.protocols import PROTOCOLS, Protocol
 
 NODES_DEFAULT: Final = 3
-# Quick while something is awaited, slow when there is only a screen to keep fresh.
+# Quick while the nodes start, slow when only the screen has to be kept fresh.
 POLL_STARTING_S: Final = 0.1
 POLL_S: Final = 0.5
 POLL_TIMEOUT_S: Final = 1.0
-# A node hands over leadership and flushes its log; what takes longer hangs.
+# A node hands over leadership and flushes its log; a longer stop hangs.
 STOP_TIMEOUT_S: Final = 20.0
-# Silence for so long, while nodes start, makes people think that nothing happens.
+# After this long without output, while nodes start, report which ones are awaited.
 PATIENCE_S: Final = 15.0
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         layout.check_ports(nodes)
         layout.write(nodes, _settings(arguments.set, len(nodes)))
         for node in nodes:
-            # The errors of a node are said here, once, and before anything runs.
+            # Errors in a node's configuration are reported here, once, before anything runs.
             config.load(str(node.config_path), os.environ, {})
         layout.remove_cluster(directory)
         screen = Screen()
@@ -113,7 +113,7 @@ def _checked_plan(arguments: argparse.Namespace) -> list[LocalNode]:
 
 
 def _settings(texts: list[str], nodes: int) -> dict[str, str]:
-    """Split NAME=VALUE; what a value may be is checked with the whole configuration."""
+    """Split NAME=VALUE; values are checked with the whole configuration."""
     # The nodes share the memory of one machine.
     share = memory.queue_bytes_default(memory.found(), nodes)
     found = {"queue_bytes_max": str(share)}
@@ -150,7 +150,7 @@ class _Watched:
 
 
 class Supervisor:
-    """Runs the processes of a local cluster and tells what becomes of them."""
+    """Runs the processes of a local cluster and reports their state."""
 
     def __init__(self, directory: Path, nodes: list[LocalNode], screen: Screen) -> None:
         self._directory = directory
@@ -205,13 +205,13 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C is for `up`, which then stops the nodes; they must not get it themselves.
+                # Ctrl-C is for `up`, which then stops the nodes: they must not receive it.
                 start_new_session=True,
                 preexec_fn=_end_with_parent(),
             )
 
     async def _look(self) -> None:
-        """Ask every node how it is, and tell what changed."""
+        """Query every node, and report changes."""
         await asyncio.gather(*(self._ask(watched) for watched in self._watched))
         for watched in self._watched:
             self._tell(watched)
@@ -272,16 +272,16 @@ class Supervisor:
         layout.write_cluster(self._directory, nodes, self._written)
 
     async def _stop_nodes(self) -> None:
-        """Ask all nodes to end, also those started again by hand; end what does not."""
+        """Ask all nodes to end, also those restarted by hand; kill those that do not."""
         for watched in self._watched:
             if watched.channel is not None:
                 await watched.channel.close()
-        # SIGTERM comes first, SIGKILL when it was in vain or the user is impatient.
+        # First SIGTERM; SIGKILL after the time limit, or after another signal from the user.
         self._send(signal.SIGTERM)
         loop = asyncio.get_running_loop()
         until = loop.time() + STOP_TIMEOUT_S
         before = self._signals
-        # Processes that are not our children can only be looked at.
+        # Processes that are not our children can only be polled.
         while self._alive() and loop.time() < until and self._signals == before:  # noqa: ASYNC110
             await asyncio.sleep(POLL_STARTING_S / 2)
         if names := self._alive():
@@ -305,10 +305,10 @@ class Supervisor:
 
 
 def _processes(watched: _Watched) -> list[int]:
-    """Return the ids of the processes that serve as this node, checked to be that."""
+    """Return the ids of the processes that serve as this node, verified to be that node's."""
     found = [watched.process.pid] if watched.runs and watched.process is not None else []
     if watched.seen is not None and watched.seen.pid not in found:
-        # Ids are used again: only a process that runs this very configuration is meant.
+        # Process ids are reused: accept only a process that runs this very configuration.
         try:
             line = Path(f"/proc/{watched.seen.pid}/cmdline").read_bytes()
         except OSError:
@@ -319,7 +319,7 @@ def _processes(watched: _Watched) -> list[int]:
 
 
 def _end_with_parent() -> Callable[[], None]:
-    """Return what a child does first: ask for SIGTERM when this process ends, however it ends."""
+    """Return a function for the child that requests SIGTERM when this process ends in any way."""
     prctl = ctypes.CDLL(None).prctl
 
     def ask() -> None:
@@ -335,7 +335,7 @@ def _how(status: int | None, node: LocalNode) -> str:
 
 
 def _last_line(node: LocalNode) -> str:
-    """Return the last thing a node said, which is why it ended."""
+    """Return the last line that a node printed, which is the reason of its end."""
     try:
         text = (node.directory / "log").read_bytes()[-4096:].decode(errors="replace")
     except OSError:
@@ -358,5 +358,5 @@ def _line(watched: _Watched) -> str:
         "buried": seen.jobs.buried,
     }
     shown = " ".join(f"{name} {count}" for name, count in counts.items())
-    # What has words of any length is last: the screen cuts what is longer than the terminal.
+    # The part of variable length is last: the screen cuts lines at the width of the terminal.
     return f"{node.id:<4}{address:<17}{ROLES[seen.role]:<10}{shown}  {state_words(seen)}"

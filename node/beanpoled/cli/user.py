@@ -1,7 +1,7 @@
-"""`beanpole user`: who may do what, by which tokens and rules.
+"""`beanpole user`: users with their rights, tokens and rules.
 
-Here are the options and the words of users; docs/security.md has a story. A token is drawn here,
-printed once, and sent nowhere: the cluster knows its digest.
+This file has the options, and prints users; docs/security.md describes them. A token is generated
+here, printed once, and never sent: the cluster knows its digest.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _RIGHTS: Final = {
 }
 _RIGHT_WORDS: Final = {right: word for word, right in _RIGHTS.items()}
 _ALL: Final = "all"
-# What stands in a line of rules for any protocol, network or certificate.
+# Represents any protocol, network or certificate in a line of rules.
 _ANY: Final = "-"
 _RULE_WORDS: Final = "PROTOCOL NETWORK CERTIFICATE USER"
 
@@ -120,7 +120,7 @@ def _add(
 
 
 def right(text: str) -> users_pb2.Rights:
-    """Read RIGHTS=PATTERN."""
+    """Parse RIGHTS=PATTERN."""
     words, equals, pattern = text.partition("=")
     found = list(_RIGHTS) if words == _ALL else words.split(",")
     if not equals or not pattern or not set(found) <= _RIGHTS.keys():
@@ -260,10 +260,10 @@ def _text_of(path: str) -> str:
 
 
 def read_rules(text: str) -> list[users_pb2.Rule]:
-    """Read lines of rules; empty ones, and those that begin with #, are none.
+    """Parse lines of rules; empty lines, and lines that begin with #, are skipped.
 
     Raises:
-        ConfigurationError: a line is no rule.
+        ConfigurationError: a line is not a rule.
     """
     rules = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -285,7 +285,7 @@ def _rule_json(rule: users_pb2.Rule) -> dict[str, str | None]:
     return {field.name: getattr(rule, field.name) or None for field in rule.DESCRIPTOR.fields}
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _lines(rights: Iterable[users_pb2.Rights]) -> list[str]:
@@ -300,7 +300,7 @@ def _words(rights: Iterable[users_pb2.Rights]) -> str:
 
 
 def limit_words(user: users_pb2.User, with_use: bool = True) -> list[str]:
-    """What a user may have, with what it has if that is known, and how fast it may be."""
+    """Return the limits of a user in words, with its usage if that is known."""
     limits = user.limits
     parts = []
     for used, most, unit in (

@@ -1,7 +1,7 @@
 """`beanpole work QUEUE -- COMMAND`: run a command for each job of a queue.
 
-The body is its standard input; its exit status decides what becomes of the job. What a worker is,
-and when a job is tried again, is in `client.worker`.
+The body is its standard input; its exit status decides the fate of the job. Workers and their
+retries are in `client.worker`.
 """
 
 import argparse
@@ -18,18 +18,18 @@ from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
 from beanpole.errors import ConfigurationError
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
-# As in sysexits.h: the job itself is wrong (EX_DATAERR), or this was a bad moment (EX_TEMPFAIL).
+# As in sysexits.h: the job itself is wrong (EX_DATAERR), or a temporary failure (EX_TEMPFAIL).
 EXIT_BURY: Final = 65
 EXIT_AGAIN: Final = 75
-# How often a running command is looked at: whether its job is lost.
+# The period for checking whether a running command has lost its job.
 LOOK_S: Final = 0.2
-# A command that was told to end has so long before it is killed.
+# A command that is terminated has this long to end before it is killed.
 END_S: Final = 10.0
 CONCURRENCY_MAX: Final = 256
 
 
 class CommandFailed(Exception):
-    """The command ended with another status than 0."""
+    """The command ended with a status other than 0."""
 
 
 def add_command(commands: Any) -> None:
@@ -87,8 +87,8 @@ def _run_command(command: list[str], task: Task) -> None:
     """Run the command for one job, and end it when the job is lost.
 
     Raises:
-        Bury: it says that the job is wrong.
-        Retry: it says that this is a bad moment.
+        Bury: the command reports that the job is wrong.
+        Retry: the command reports a temporary failure.
         CommandFailed: it failed otherwise.
     """
     environment = {
@@ -97,14 +97,14 @@ def _run_command(command: list[str], task: Task) -> None:
         "BEANPOLE_QUEUE": task.queue,
         "BEANPOLE_TRIED": str(task.tried),
     }
-    # A group of its own: Control-C and SIGTERM are for the worker, which lets it finish.
+    # A process group of its own: Ctrl-C and SIGTERM are for the worker, which lets it finish.
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, env=environment, process_group=0
     ) as process:
         body: bytes | None = task.body
         while True:
             try:
-                with suppress(BrokenPipeError):  # it does not read its body
+                with suppress(BrokenPipeError):  # the command does not read its body
                     process.communicate(body, timeout=LOOK_S)
                 process.wait(timeout=LOOK_S)
                 break
@@ -123,7 +123,7 @@ def _run_command(command: list[str], task: Task) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Its job is another worker's: what it still does is of no use."""
+    """End a command whose job is now another worker's: its further work would be useless."""
     process.terminate()
     try:
         process.wait(END_S)

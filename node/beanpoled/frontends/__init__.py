@@ -1,1 +1,1 @@
-"""Client protocols: one package each, and what they share."""
+"""The client protocols, one package each, and the code that they share."""

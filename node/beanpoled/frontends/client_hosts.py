@@ -1,7 +1,7 @@
-"""The clients of a node by their addresses: how many connections each has.
+"""The clients of a node by address: the number of connections of each address.
 
-How fast an address may ask is in `client_rates`; connections themselves are in `clients` and
-`requests`. Clients at sockets of the machine (unix:) have no address and are not counted.
+Command rates are in `client_rates`; connections themselves are in `clients` and `requests`.
+Clients at UNIX sockets (unix:) have no address and are not counted.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from beanpoled.frontends.connection import Connection
 
 # Clients of one address beyond its limit that may wait for their refusal; more are closed at once.
 REFUSED_MAX: Final = 8
-# At a UNIX socket, or gone before its address was asked for.
+# Clients at a UNIX socket, or disconnected before their address was read.
 _UNCOUNTED: Final = frozenset({b"", host_name(UNIX)})
 
 
@@ -22,7 +22,7 @@ class ClientHost(Meter):
 
     Attributes:
         name: the address without a port, as events name it.
-        connections: how many it has.
+        connections: the number of its open connections.
     """
 
     __slots__ = ("connections", "name")
@@ -34,11 +34,11 @@ class ClientHost(Meter):
 
 
 class ClientHosts:
-    """All addresses with clients.
+    """All addresses that have clients.
 
     Attributes:
-        connections_max: of one address; 0: without limit.
-        refused: connections above the limit, by protocol.
+        connections_max: the limit of each address; 0: no limit.
+        refused: the number of connections above the limit, by protocol.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -46,26 +46,26 @@ class ClientHosts:
         self._rate = config.commands_per_second_max
         self.refused: dict[str, int] = {}
         self._hosts: dict[bytes, ClientHost] = {}
-        # When those lost their last connection that have none. They are kept until they have saved
-        # all that they can: with a new connection for each burst a client would get around its
-        # rate. The longest first.
+        # Addresses without connections, and when each lost its last one; the oldest first. A meter
+        # is kept until its allowance is full again: otherwise a client could evade its rate with a
+        # new connection for each burst.
         self._left_us: dict[ClientHost, int] = {}
 
     # --- connections ----------------------------------------------------------------------------
 
     def has_room(self, name: bytes, beyond: int = 0) -> bool:
-        """Whether one more client of an address may come; `beyond`: above the limit, too."""
+        """Whether an address may have one more client; `beyond`: the allowance above the limit."""
         if not self.connections_max:
             return True
         host = self._hosts.get(name)
         return host is None or host.connections < self.connections_max + beyond
 
     def count_refused(self, protocol: str) -> None:
-        """A client was one too many of its address."""
+        """Count a client above the limit of its address."""
         self.refused[protocol] = self.refused.get(protocol, 0) + 1
 
     def add(self, connection: Connection) -> None:
-        """A client connected."""
+        """Count a new connection."""
         name = connection.client_host
         if name in _UNCOUNTED:
             return
@@ -76,7 +76,7 @@ class ClientHosts:
         host.connections += 1
 
     def forget(self, connection: Connection, now_us: int) -> None:
-        """A connection ended."""
+        """Count the end of a connection."""
         host = self._hosts.get(connection.client_host)
         if host is None:
             return
@@ -85,15 +85,15 @@ class ClientHosts:
             self._left_us[host] = now_us
 
     def connections_most(self) -> int:
-        """How many connections the address with most of them has."""
+        """Return the largest number of connections that an address has."""
         return max((host.connections for host in self._hosts.values()), default=0)
 
     def find(self, name: bytes) -> ClientHost | None:
-        """Return an address that has clients, or had some lately; none that is not counted."""
+        """Return the address, if it has or lately had clients; None also if it is not counted."""
         return self._hosts.get(name)
 
     def run_periodic(self, now_us: int) -> None:
-        """Forget the addresses without clients that have saved all that they can."""
+        """Forget the addresses without clients whose allowance is full again."""
         while self._left_us:
             host = next(iter(self._left_us))
             if now_us - self._left_us[host] < BURST_US:
@@ -101,7 +101,7 @@ class ClientHosts:
             del self._left_us[host], self._hosts[host.name]
 
     def set_limits(self, config: ClientConfig) -> None:
-        """Take other limits; connections above the new ones stay."""
+        """Apply other limits; connections above the new ones stay."""
         self.connections_max = config.connections_per_address_max
         self._rate = config.commands_per_second_max
         for host in self._hosts.values():

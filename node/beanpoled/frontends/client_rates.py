@@ -1,8 +1,8 @@
-"""How fast the clients of one address, or of one user, may ask.
+"""Rate limits for the commands of one address or one user.
 
-A client above a rate gets no error: it is not read until it may go on, as with a full outbox.
-Belongs here: meters, and the turns of the connections that are not read. Which addresses there are
-is in `client_hosts`; when a connection asks, in `requests`.
+A client above its rate gets no error: its connection is not read until it may go on, as with a full
+outbox. This file has the meters and the round robin of throttled connections. Addresses are in
+`client_hosts`; `requests` decides when a connection asks its meters.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,21 +11,22 @@ from typing import Final
 from beanpole.core.users import ANONYMOUS, User
 from beanpoled.frontends.connection import Connection
 
-# An address or a user may save up this much of its rate while it is silent, so that bursts go
-# through.
+# A silent address or user saves up this much of its rate, so that bursts pass.
 BURST_US: Final = 1_000_000
-# No chunk of a client has as many commands.
+# More than the commands in any chunk of input.
 _UNLIMITED: Final = 1 << 30
 
 
 class Meter:
-    """The commands of one address, or of one user.
+    """A rate meter for the commands of one address or one user.
 
     Attributes:
-        rate: commands in a second; 0: without limit.
-        throttled: the connections that are not read because of it; they take turns.
-        paid_us: until when its commands are paid for; behind the present by what it has saved.
-        turn: how many commands one of `throttled` may give now; 0 outside its turn.
+        rate: commands per second; 0: no limit.
+        throttled: the connections that this meter keeps from being read; they take turns.
+        paid_us: the time up to which its commands are paid for; it lies in the past by the time
+            that is saved up.
+        turn: the number of commands that the throttled connection whose turn it is may send now;
+            0 between turns.
     """
 
     __slots__ = ("paid_us", "rate", "throttled", "turn")
@@ -37,16 +38,16 @@ class Meter:
         self.turn = 0
 
     def allowance(self, now_us: int) -> int:
-        """How many commands may be given now, by one whose turn it is."""
+        """Return how many commands the connection whose turn it is may send now."""
         return self.turn if self.throttled else self.saved(now_us)
 
     def saved(self, now_us: int) -> int:
-        """How many commands may be given now."""
+        """Return how many commands the saved-up time covers now."""
         saved_us = min(now_us - self.paid_us, BURST_US)
         return max(0, int(saved_us * self.rate / 1e6))
 
     def spend(self, commands: int, now_us: int) -> None:
-        """Commands were given."""
+        """Charge commands to the meter."""
         cost_us = commands * 1e6 / self.rate
         self.paid_us = max(self.paid_us, now_us - BURST_US) + cost_us
 
@@ -55,29 +56,29 @@ class ClientRates:
     """The meters of all clients of a node.
 
     Attributes:
-        are_limited: whether any client has a rate, which is asked first.
-        throttled_total: how often a connection was not read because of a rate.
+        are_limited: whether any client has a rate; checked before anything else.
+        throttled_total: how often a connection was throttled.
     """
 
     def __init__(self, of_host: Callable[[bytes], Meter | None]) -> None:
         """Begin without limits.
 
         Args:
-            of_host: the meter of an address; None if it is not counted.
+            of_host: returns the meter of an address; None if the address is not counted.
         """
         self.are_limited = False
         self.throttled_total = 0
         self._of_host = of_host
         self._host_rate = 0
-        self._users: dict[bytes, Meter] = {}  # those that have a rate
-        # Meters with throttled connections, and the one of which a connection has its turn now.
+        self._users: dict[bytes, Meter] = {}  # the users that have a rate
+        # Meters with throttled connections, and the meter that is giving a turn to a connection.
         self._throttled: dict[Meter, None] = {}
         self._turning: Meter | None = None
 
     # --- limits ---------------------------------------------------------------------------------
 
     def set_host_rate(self, rate: int) -> None:
-        """Take another rate of each address, which its meter has already; 0: without limit."""
+        """Set the rate of each address, which its meter has already; 0: no limit."""
         self._host_rate = rate
         self.are_limited = bool(rate or self._users)
         if not rate:
@@ -86,7 +87,7 @@ class ClientRates:
                     self._release(meter)
 
     def set_users(self, users: Mapping[bytes, User]) -> None:
-        """There are these users now; a rate that stays goes on."""
+        """Take over the current users; the meter of a user that keeps a rate is kept."""
         before, self._users = self._users, {}
         for name, user in users.items():
             rate = user.limits.commands_per_second_max
@@ -99,7 +100,7 @@ class ClientRates:
             self._release(meter)
 
     def _release(self, meter: Meter) -> None:
-        """A meter counts no more."""
+        """Let go of all throttled connections of a meter that is no longer in force."""
         for connection in list(meter.throttled):
             self._wake(meter, connection)
             connection.room_again()
@@ -107,29 +108,29 @@ class ClientRates:
     # --- commands -------------------------------------------------------------------------------
 
     def allowance(self, connection: Connection, now_us: int) -> int:
-        """How many commands a connection may give now; asked once for all that it has sent."""
+        """Return how many commands a connection may send now; called once for all its input."""
         found = _UNLIMITED
         for meter in self._meters(connection):
             found = min(found, self._allowance(meter, now_us))
         return found
 
     def _allowance(self, meter: Meter, now_us: int) -> int:
-        """How many commands a meter allows now.
+        """Return how many commands a meter allows now.
 
-        One whose turn it is at another meter does not wait for its turn at this one, too: where
-        many clients of a user come from one address, none would ever have both.
+        A connection whose turn it is at another meter does not wait for its turn at this one:
+        with many clients of one user at one address, no client would ever have both turns.
         """
         if self._turning is None or meter is self._turning:
             return meter.allowance(now_us)
         return meter.saved(now_us)
 
     def spend(self, connection: Connection, commands: int, now_us: int) -> None:
-        """A connection gave commands that `allowance` granted."""
+        """Charge a connection's commands, which `allowance` granted."""
         for meter in self._meters(connection):
             meter.spend(commands, now_us)
 
     def throttle(self, connection: Connection, now_us: int) -> None:
-        """A connection has given all that it may: it is not read until it is its turn."""
+        """Stop reading a connection that has used up its allowance, until its turn comes."""
         meters = self._meters(connection)
         if meters and not connection.throttled:
             spent = [meter for meter in meters if not self._allowance(meter, now_us)]
@@ -140,26 +141,26 @@ class ClientRates:
             self.throttled_total += 1
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended."""
+        """Forget a connection that ended."""
         if connection.throttled:
             for meter in (self._of_host(connection.client_host), self._of_user(connection)):
                 if meter is not None:
                     self._wake(meter, connection)
 
     def run_periodic(self, now_us: int) -> None:
-        """Let throttled connections go on as far as their meters have saved."""
+        """Let throttled connections go on as far as their meters allow."""
         for meter in list(self._throttled):
             self._take_turns(meter, now_us)
 
     def _meters(self, connection: Connection) -> list[Meter]:
-        """What counts its commands: its address, its user, both or neither."""
+        """Return the meters of a connection: of its address, its user, both or neither."""
         found = []
         if self._host_rate:
             host = self._of_host(connection.client_host)
             if host is not None:
                 found.append(host)
-        # What a client says first may be whose it is, and must not wait for those that never say
-        # so: it is counted behind that, when its session is open.
+        # The first request of a client may authenticate it and must not wait behind clients that
+        # never authenticate: the user's meter counts it once its session is open.
         if self._users and connection.number:
             user = self._of_user(connection)
             if user is not None:
@@ -171,7 +172,7 @@ class ClientRates:
 
     def _take_turns(self, meter: Meter, now_us: int) -> None:
         if not meter.throttled:
-            return  # they have gone in the turn of another one
+            return  # the turn of another connection released them
         turn = max(1, meter.saved(now_us) // len(meter.throttled))
         for connection in list(meter.throttled):
             if not meter.saved(now_us):
@@ -179,7 +180,7 @@ class ClientRates:
             if connection in meter.throttled:
                 self._wake(meter, connection)
                 meter.turn, self._turning = turn, meter
-                connection.room_again()  # if it has more to say, it is the last in the row now
+                connection.room_again()  # with more input, it is now the last in the row
                 meter.turn, self._turning = 0, None
 
     def _wake(self, meter: Meter, connection: Connection) -> None:

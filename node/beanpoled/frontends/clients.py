@@ -1,8 +1,8 @@
-"""The clients of one node: their connections and calls, and what those share.
+"""The clients of one node: their connections and calls, and the state that those share.
 
-Here is everything that the connections need of their node; they know `Clients` and not the node.
-How many clients there are is bounded here, over all protocols. What a protocol says is in its own
-package, what they have in common in `requests`, the sockets are in `host`.
+`Clients` is all that connections know of their node. It bounds the number of clients over all
+protocols. Each protocol is in its own package, the code they have in common in `requests`, and the
+sockets are in `host`.
 """
 
 from collections.abc import Callable
@@ -26,16 +26,17 @@ from beanpoled.origin.batches import Client
 from beanpoled.origin.outbox import Origin
 from beanpoled.shared.context import Context
 
-# The protocol whose clients hear of what others do only by the answers to their own commands. All
-# others have some that wait for news: of queues that have a job, of ends of jobs, of channels.
+# The only protocol whose clients learn of other clients' actions solely through replies to their
+# own commands. Clients of every other protocol may wait for notifications: of queues with a ready
+# job, of ends of jobs, of channels.
 PATIENT: Final = FIRST
 # Bytes behind a blocked request before its client is paused, beside one whole body.
 INPUT_BYTES_MAX: Final = 64 * 1024
-# A client that has not read its replies for so long is closed.
+# A client that has not read its replies for this long is disconnected.
 STALL_MAX_US: Final = 30_000_000
 # Clients beyond the limit that may wait for their refusal; more are closed at once.
 REFUSED_MAX: Final = 64
-# Why clients were refused, by what they may do or who they said they are; for metrics.
+# Reasons for refusing a client by its user or its rights; for metrics.
 UNKNOWN_TOKEN: Final = "unknown_token"
 NO_TOKEN: Final = "no_token"
 NO_RIGHT: Final = "no_right"
@@ -55,10 +56,10 @@ class Clients:
         self.hosts = ClientHosts(config)
         self.rates = ClientRates(self.hosts.find)
         self.rates.set_host_rate(config.commands_per_second_max)
-        # Dicts and not sets: closing all of them must happen in the same order in every run.
+        # Dicts and not sets: the order in which they are closed is the same in every run.
         self.connections: dict[Connection, None] = {}
         self._newest_id = 0
-        self._impatient = 0  # connections whose clients hear of what others do
+        self._impatient = 0  # connections of other protocols than PATIENT
         # By protocol, since the start of the node.
         self.connections_total: dict[str, int] = {}
         self.connections_max = config.connections_max
@@ -69,7 +70,7 @@ class Clients:
         self.auth_refused = dict.fromkeys(AUTH_REFUSALS, 0)  # since the start of the node
         self.calls: dict[Client, None] = {}
         self.dirty: list[Connection] = []  # connections with replies to write
-        # They are read with every request, and looking into `config` has its price.
+        # Read with every request: copied here, because access through `config` costs more.
         self.outbox_bytes_max = config.outbox_bytes_max
         self.input_bytes_max = INPUT_BYTES_MAX + config.max_job_size
         self.client_output_bytes_max = config.client_output_bytes_max
@@ -81,19 +82,19 @@ class Clients:
         self.user_changes = UserChanges(context, self.rates)
         # Stops the node in order; set by the node.
         self.stop: Callable[[], None]
-        # Tells of what clients do as administrators; set by the program.
+        # Records the administrative commands of clients in the audit log; set by the program.
         self.audit: Callable[[Entry], None] = lambda _: None
 
-    # --- what connections need of their node ----------------------------------------------------
+    # --- the node, for its connections ----------------------------------------------------------
 
     @property
     def machine(self) -> Machine:
-        """The machine as applied here; a snapshot replaces it."""
+        """The machine as applied on this node; a snapshot replaces it."""
         return self._context.machine
 
     @property
     def draining(self) -> bool:
-        """Whether puts are refused at this node."""
+        """Whether this node refuses puts."""
         return self._context.draining
 
     @property
@@ -103,21 +104,21 @@ class Clients:
 
     @property
     def loop_us(self) -> int:
-        """The time that the loop of this node has counted."""
+        """The time that this node's loop has counted."""
         return self._context.loop_us
 
     @property
     def disk_id(self) -> bytes:
-        """The identity of the disk of this node."""
+        """The identity of this node's disk."""
         return self._context.disks.own.disk_id
 
     def write_soon(self) -> None:
-        """Ask for a turn that writes replies, if the present one has done so."""
+        """Request a turn that writes replies, unless the present one still does."""
         if not self._context.writes_follow:
             self._context.wake()
 
     def read_clock(self) -> None:
-        """Make `now_us` the present; called by timers and by what must not be early."""
+        """Set `now_us` to the present; called by timers and by code that must not be early."""
         self._context.read_clock()
 
     def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
@@ -127,14 +128,14 @@ class Clients:
     def tell(
         self, connection: Connection, method: str, said: bytes, outcome: str, begun_us: int
     ) -> None:
-        """Tell the audit log of a client that does what administrators do.
+        """Record a client's administrative command in the audit log.
 
         Args:
-            connection: of that client.
+            connection: the connection of the client.
             method: the command, without its arguments.
-            said: the command as it came; never one with a secret.
-            outcome: what was answered, in the protocol's words.
-            begun_us: when the command came, by the node's monotonic clock.
+            said: the command as received; never one with a secret.
+            outcome: the answer, in the protocol's words.
+            begun_us: when the command was received, by the node's monotonic clock.
         """
         duration_us = self.host.now_us() - begun_us
         self.audit(
@@ -150,12 +151,12 @@ class Clients:
             )
         )
 
-    # --- what clients may do --------------------------------------------------------------------
+    # --- rights of clients ----------------------------------------------------------------------
 
     def may(self, client: Client, rights: int, queue: bytes) -> bool:
         """Whether a client has one of these rights (`core.users`) in a queue, by any of its names.
 
-        As users are known here: the machine has the last word, and says DENIED.
+        This uses the users as known on this node: the machine decides, and answers DENIED.
         """
         users = self._context.machine.users
         if not users.rows:
@@ -164,25 +165,25 @@ class Clients:
         return bool(users.of(client.user, client.token).on(own_name) & rights)
 
     def may_everywhere(self, client: Client, rights: int) -> bool:
-        """Whether a client has one of these rights in every queue, and in what belongs to none."""
+        """Whether a client has one of these rights in every queue and outside all queues."""
         users = self._context.machine.users
         if not users.rows:
             return True
         return bool(users.of(client.user, client.token).everywhere & rights)
 
     def may_in_all_of(self, client: Client, rights: int, prefix: bytes) -> bool:
-        """Whether a client has one of these rights in every queue of a protocol, by its prefix."""
+        """Whether a client has one of these rights in every queue of a protocol's prefix."""
         users = self._context.machine.users
         if not users.rows:
             return True
         return bool(users.of(client.user, client.token).on_all_of(prefix) & rights)
 
     def refused_client(self, reason: str) -> None:
-        """Count a refusal: one of AUTH_REFUSALS."""
+        """Count a refusal for one of AUTH_REFUSALS."""
         self.auth_refused[reason] += 1
 
     def take_limits(self, config: NodeConfig) -> None:
-        """Take other limits; clients above them stay, and new ones have them."""
+        """Apply other limits; clients above them stay, new clients are subject to them."""
         self.config = config
         self.connections_max = config.connections_max
         self.outbox_bytes_max = config.outbox_bytes_max
@@ -190,7 +191,7 @@ class Clients:
         self.hosts.set_limits(config)
         self.rates.set_host_rate(config.commands_per_second_max)
 
-    # --- connections come and go ----------------------------------------------------------------
+    # --- the beginning and the end of connections -----------------------------------------------
 
     def is_crowded(self, frontend: str, client_host: bytes) -> bool:
         """Whether one more client must be closed at once."""
@@ -203,7 +204,7 @@ class Clients:
         return is_crowded
 
     def add(self, connection: Connection) -> None:
-        """A client connected. One too many hears of that with its first command."""
+        """Register a connection. A client above a limit is refused at its first command."""
         refused = len(self.connections) >= self.connections_max
         connection.refused = refused
         if not (refused or self.hosts.has_room(connection.client_host)):
@@ -218,7 +219,7 @@ class Clients:
             totals[connection.protocol] = totals.get(connection.protocol, 0) + more
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended."""
+        """Unregister a connection that ended."""
         if connection in self.connections:
             del self.connections[connection]
             self._impatient -= connection.protocol != PATIENT
@@ -236,14 +237,14 @@ class Clients:
         connection.abort()
 
     def leave(self) -> None:
-        """The node is about to stop: its clients get no job any more, but what is on its way."""
+        """Prepare to stop: clients get no more jobs, except those already on their way."""
         self.leaving = True
         self.origin.leave()
 
     def drop_free(self) -> int:
-        """Close the connections that may go elsewhere; return how many still hold something.
+        """Close the idle connections that hold nothing; return how many connections hold something.
 
-        Calls have time limits of their own.
+        Calls are not counted: they have time limits of their own.
         """
         holders = 0
         for connection in list(self.connections):
@@ -256,11 +257,11 @@ class Clients:
     def holds(self, connection: Connection) -> bool:
         """Whether the end of this connection would end a reservation, or a wait for a result.
 
-        A node that stops serves those that hold something, and closes the others.
+        A stopping node goes on serving such connections, and closes the rest.
         """
         session = self.session(connection.number)
         if session is not None and session.secret:
-            return False  # it goes on at another node
+            return False  # the session can be resumed at another node
         return bool(session and session.reserved) or self.listeners.has(connection)
 
     def drop_all(self) -> None:
@@ -279,7 +280,7 @@ class Clients:
             connection.flush()
 
     def run_periodic(self) -> None:
-        """Called every 100 ms of the loop's time: close stalled clients, read paused ones."""
+        """Close stalled clients and read paused ones; called every 100 ms of the loop's time."""
         loop_us = self._context.loop_us
         for connection, since_us in list(self.stalled.items()):
             if loop_us - since_us > STALL_MAX_US:
@@ -291,20 +292,20 @@ class Clients:
                 if not connection.throttled:
                     connection.room_again()
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     @property
     def are_patient(self) -> bool:
-        """Whether none of them hears of what others do, but by the answer to its own command."""
+        """Whether all clients learn of other clients' actions only by replies to commands."""
         return not self._impatient
 
     @property
     def outbox_is_full(self) -> bool:
-        """Whether clients must not be read until something is applied."""
+        """Whether clients must not be read until commands are applied."""
         return self.origin.bytes > self.outbox_bytes_max
 
     def waiting_on(self, tube: bytes) -> int:
-        """How many clients of this node wait for a job of a tube, by whichever of its names."""
+        """Return how many clients of this node wait for a job of a tube, by any of its names."""
         aliases = self._context.machine.queue.aliases
         queue = aliases.queue_of(tube)
         names = (queue, *aliases.names_of(queue))
@@ -316,21 +317,21 @@ class Clients:
         return machine.queue.find(tube) is None and len(machine.queue.tubes) >= machine.tubes_max
 
     def session(self, number: int) -> Session | None:
-        """The session of this node with that number, as far as it is applied here."""
+        """Return a session of this node by number, as far as it is applied here."""
         state = self._context.machine.origins.get(self._context.index)
         if state is None or state.incarnation != self.origin.incarnation:
             return None
         return state.sessions.get(number)
 
     def reserved_by(self, session: int) -> dict[int, Job]:
-        """The jobs of a session of this node, by their ids, as far as they are applied here."""
+        """Return the jobs of a session of this node by id, as far as they are applied here."""
         held = self.session(session)
         return {} if held is None else held.reserved
 
     def first_deadline_us(self, session: int) -> int:
-        """When the first TTR of a session of this node ends, in cluster time; -1 for none."""
+        """Return when the first TTR of a session ends, in cluster time; -1 for none."""
         reserved = self.reserved_by(session)
-        if not reserved:  # of most that wait
+        if not reserved:  # true of most that wait
             return -1
         deadline_us = self._context.machine.queue.deadline_us
         ends = filter(None, map(deadline_us, reserved.values()))

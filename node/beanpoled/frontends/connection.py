@@ -1,7 +1,7 @@
-"""A client's connection as the host, the origin and `Clients` see it, for all protocols.
+"""The interface of a client's connection to the host, the origin and `Clients`, for all protocols.
 
-No protocol and no behaviour is here: what connections with requests and replies have in common is
-in `requests`, and each protocol has its package.
+It has no behaviour and knows no protocol: the code that connections with requests and replies have
+in common is in `requests`, and each protocol has its package.
 """
 
 from abc import abstractmethod
@@ -13,7 +13,7 @@ from beanpoled.origin.batches import Batch, Wait
 
 
 class Connection:
-    """A client's connection. It implements `origin.Client`."""
+    """A client's connection; implements `origin.Client`."""
 
     __slots__ = (
         "batch",
@@ -41,11 +41,11 @@ class Connection:
         self.user = self.token = b""
         self.number = 0
         self.id = 0  # counts the connections of the node since its start; set by `Clients`
-        self.since_us = 0  # when it came, by the node's monotonic clock
+        self.since_us = 0  # when it was accepted, by the node's monotonic clock
         self.throttled = False  # not read because its address or its user is above its rate
         self.batch: Batch | None = None
         self.wait: Wait | None = None
-        self.refused = False  # one client too many: its first command is answered so
+        self.refused = False  # above the limit of clients: its first command is answered so
         self.is_producer = False
         self.is_worker = False
 
@@ -53,23 +53,23 @@ class Connection:
 
     @abstractmethod
     def received(self, data: bytes) -> None:
-        """Bytes of the client."""
+        """Take bytes from the client."""
 
     @abstractmethod
     def half_closed(self) -> None:
-        """The client will send nothing more, but it still reads."""
+        """Handle the end of the client's input; the client may still read."""
 
     @abstractmethod
     def lost(self) -> None:
-        """The connection is gone."""
+        """Handle the loss of the connection."""
 
     @abstractmethod
     def stall(self) -> None:
-        """Too many replies are waiting for the client to read them."""
+        """Handle backpressure: too many replies wait for the client to read them."""
 
     @abstractmethod
     def unstall(self) -> None:
-        """The client has read its replies."""
+        """Handle the end of backpressure: the client has read its replies."""
 
     # --- from `Clients` -------------------------------------------------------------------------
 
@@ -79,11 +79,11 @@ class Connection:
 
     @abstractmethod
     def room_again(self) -> None:
-        """The outbox has room again."""
+        """Go on reading: the outbox has room again."""
 
     @abstractmethod
     def drop(self) -> None:
-        """See `origin.Client`: close without another reply, between replies."""
+        """Close without another reply, between replies; see `origin.Client`."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -92,43 +92,43 @@ class Connection:
     @property
     @abstractmethod
     def is_waiting(self) -> bool:
-        """Whether the client is blocked, with nothing before that still on its way."""
+        """Whether the client is blocked in a wait, with no earlier reply pending."""
 
     @property
     @abstractmethod
     def is_at_rest(self) -> bool:
-        """Whether no reply is on its way, but that of a wait for a job."""
+        """Whether no reply is pending, except that of a wait for a job."""
 
     @abstractmethod
     def watches(self, tube: bytes) -> bool:
-        """Whether the client would take a job of this tube."""
+        """Whether the client would accept a job of this tube."""
 
     # --- from `UserChanges` ---------------------------------------------------------------------
 
     def rights_changed(self) -> int:
-        """There are other users: tell a client that waits for what it may not have any more.
+        """Handle a change of users: answer a wait for which the client has lost the right.
 
-        It may have ended. Returns how many queues were looked at.
+        The connection may have ended. Returns the number of queues that were checked.
         """
         return 0
 
     # --- from `Listeners` -----------------------------------------------------------------------
 
     def job_told(self, job_id: int, kind: int, data: bytes) -> None:
-        """Something happened to a job that the client listens to: see `core.jobs.effects`."""
+        """Handle an effect on a job that the client listens to: see `core.jobs.effects`."""
         raise AssertionError(f"clients of {self.protocol} listen to no job")
 
     def news_missed(self, job_id: int) -> None:
-        """What was said of a job that goes on may be lost: this node has loaded a snapshot."""
+        """Handle the possible loss of effects of a job: this node has loaded a snapshot."""
 
     def queue_ready(self, queue: bytes) -> None:
-        """A queue that the client waits for has a ready job; it does not wait any more."""
+        """Handle the end of a wait: a queue that the client waited for has a ready job."""
         raise AssertionError(f"clients of {self.protocol} wait for no queue")
 
     # --- from `Publications` --------------------------------------------------------------------
 
     def published(self, pattern: bytes, channel: bytes, message: Message) -> None:
-        """Something was published that the client subscribed to; by which pattern, if by one."""
+        """Handle a message that the client is subscribed to; `pattern` is empty for a channel."""
         raise AssertionError(f"clients of {self.protocol} subscribe to nothing")
 
     # --- from the origin ------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Whether a client is read: only while there is room for what it sends and for its replies.
+"""Flow control: read from a client only while there is room for its input and its replies.
 
-The limits are here and in `replies`; what a request means is in the package of each protocol.
+The limits are here and in `replies`; the meaning of requests is in the package of each protocol.
 """
 
 from typing import final
@@ -12,7 +12,7 @@ from beanpoled.host.seam import ClientPort
 
 @final
 class FlowControl:
-    """Pauses one client and reads it again.
+    """Pauses and resumes reading from one client.
 
     Attributes:
         reading: whether the client is read.
@@ -28,7 +28,7 @@ class FlowControl:
         self.stalled = False
 
     def stall(self, connection: Connection) -> bool:
-        """The client does not read its replies; whether that is new."""
+        """Note that the client does not read its replies; return whether that is new."""
         if self.stalled:
             return False
         self.stalled = True
@@ -36,7 +36,7 @@ class FlowControl:
         return True
 
     def unstall(self, connection: Connection) -> bool:
-        """The client has read its replies; whether that is new."""
+        """Note that the client has read its replies; return whether it had been stalled."""
         if not self.stalled:
             return False
         self.stalled = False
@@ -47,9 +47,9 @@ class FlowControl:
         """Read from the client only while there is room for more.
 
         Args:
-            connection: whose client it is.
-            owes_enough: whether its replies are as many, or as large, as they may be.
-            buffered_bytes: what it has sent and was not looked at.
+            connection: the connection of the client.
+            owes_enough: whether the replies owed to it have reached a limit in number or size.
+            buffered_bytes: the size of its input that is not parsed yet.
         """
         clients = self._clients
         full = (

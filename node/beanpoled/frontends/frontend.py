@@ -1,6 +1,6 @@
-"""One client protocol at one node, and all of them together.
+"""The interface of a client protocol to its node, and the collection of all protocols.
 
-Here is what the node, the host and the metrics ask of a protocol. Which protocols there are is in
+The node, the host and the metrics use protocols through this interface. The list of protocols is in
 `table`; each has its package.
 """
 
@@ -32,8 +32,8 @@ class Frontend:
         Args:
             clients: of that node.
             name: of the protocol, as in the configuration.
-            since: the machine version from which on clients may come.
-            errors: the replies that say that something was not done, and the word for each.
+            since: the first machine version that accepts such clients.
+            errors: the replies that report a failure, with the word for each.
         """
         self.clients = clients
         self.name = name
@@ -44,25 +44,25 @@ class Frontend:
 
     @abstractmethod
     def connect(self, port: ClientPort) -> Connection:
-        """Make the connection of a client that has come."""
+        """Make the connection of a new client."""
 
     @abstractmethod
     def counters(self) -> Mapping[str, int]:
-        """How often each command was asked for, by the protocol's own words."""
+        """Return how often each command was requested, by the protocol's own words."""
 
     def calls(self) -> Mapping[str, int]:
-        """How often each call came, if the protocol has some beside its commands."""
+        """Return how often each call came, if the protocol has calls beside its commands."""
         return {}
 
     def errors(self) -> Mapping[str, int]:
-        """How often each error was replied, by its word."""
+        """Return how often each error was replied, by its word."""
         found = Counter(dict.fromkeys(self._errors.values(), 0))
         for reply, count in self.clients.errors[self.name].items():
             found[self._errors[reply]] += count
         return found
 
     def connected(self, port: ClientPort) -> Connection | None:
-        """A client connected; None if it must be closed at once."""
+        """Accept a new client; return None if it must be closed at once."""
         if self.clients.is_crowded(self.name, port.client_host):
             return None
         connection = self.connect(port)
@@ -70,7 +70,7 @@ class Frontend:
         return connection
 
     def figures(self) -> ClientFigures:
-        """Return what the metrics show."""
+        """Return the figures that the metrics show."""
         clients = self.clients
         own = [item for item in clients.connections if item.protocol == self.name]
         return ClientFigures(
@@ -95,18 +95,18 @@ class Frontends:
         self._clients = clients
         self._all = {name: make(clients, name) for name, make in table.items()}
         self._is_open = False
-        self._version = 0  # of the machine, when ports were opened last
+        self._version = 0  # of the machine, when ports were last opened
 
     def __getitem__(self, name: str) -> Frontend:
         return self._all[name]
 
     @property
     def publications(self) -> Publications:
-        """Which clients hear what is published."""
+        """The subscriptions of this node's clients."""
         return self._clients.publications
 
     def open(self) -> None:
-        """Let clients come, of every protocol that the machine's version knows."""
+        """Accept clients of every protocol that the machine's version supports."""
         self._is_open = True
         self._version = self._clients.machine.version
         for frontend in self._all.values():
@@ -114,15 +114,15 @@ class Frontends:
                 self._clients.host.open_clients(frontend.name)
 
     def close(self) -> None:
-        """Let no more clients come; those that are connected stay."""
+        """Accept no more clients; those that are connected stay."""
         self._is_open = False
         self._clients.host.close_clients()
 
     def run_periodic(self) -> None:
-        """Called every 100 ms of the loop's time: what a raised version brought opens its ports."""
+        """Open the ports of protocols that a raised version added; called every 100 ms."""
         if self._is_open and self._clients.machine.version != self._version:
             self.open()
 
     def figures(self) -> dict[str, ClientFigures]:
-        """Return what the metrics show, by protocol."""
+        """Return the figures that the metrics show, by protocol."""
         return {name: frontend.figures() for name, frontend in self._all.items()}

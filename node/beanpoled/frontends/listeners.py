@@ -1,8 +1,8 @@
 """Clients of this node that listen to a job, or wait until a queue has a ready one.
 
 Neither costs the log or the leader anything, because every node applies every entry. All calls come
-between entries, so that nothing is lost between looking at the state and listening. What clients
-are told is in the package of each protocol; waits that reserve are the leader's.
+between entries, so that no effect is lost between reading the state and listening. The package of
+each protocol formats the notifications; waits that reserve a job are the leader's.
 """
 
 from collections.abc import Collection
@@ -15,9 +15,9 @@ from beanpole.core.jobs.job import DONE, FAILED
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
-# Jobs that one client listens to: as many as its session may be attached to.
+# Jobs that one client may listen to: as many as its session may be attached to.
 LISTENS_MAX: Final = ATTACHED_MAX
-# Queues that one client waits for: as many as a session may watch.
+# Queues that one client may wait for: as many as a session may watch.
 QUEUES_MAX: Final = WATCHED_TUBES_MAX
 
 
@@ -26,22 +26,22 @@ class Listeners:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        # The effects of the entry whose results are being told.
+        # The effects of the entry whose results are being delivered.
         self._coming: list[Effect] = []
-        # Dicts and not sets: the order in which clients are told is the same in every run.
+        # Dicts and not sets: the order of notifications is the same in every run.
         self._jobs: dict[int, dict[Connection, None]] = {}
         self._jobs_of: dict[Connection, dict[int, None]] = {}
         self._queues: dict[bytes, dict[Connection, None]] = {}
         self._queues_of: dict[Connection, tuple[bytes, ...]] = {}
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended."""
+        """Forget a connection that ended."""
         for job_id in list(self._jobs_of.get(connection, ())):
             self.stop_listening(connection, job_id)
         self.stop_waiting(connection)
 
     def image_loaded(self) -> None:
-        """A snapshot replaced the machine: tell what it shows, and listen to the new one."""
+        """Handle a snapshot: notify clients of what it shows, and listen to the new machine."""
         listened = self._context.machine.queue.effects.listened
         for job_id in list(self._jobs):
             ended = self._ending(job_id)
@@ -57,25 +57,25 @@ class Listeners:
     # --- jobs -----------------------------------------------------------------------------------
 
     def listen(self, connection: Connection, job_id: int) -> Effect | None:
-        """Tell a client of the effects of a job from now on, until the job ends.
+        """Notify a client of the effects of a job from now on, until the job ends.
 
-        The state that counts is the one after the newest entry that is applied here. A client that
-        knows of the job from another node must have had a command answered at this one before.
+        The state that counts is the one after the newest entry applied here. A client that knows
+        the job from another node must have had a command answered at this one before.
 
         Returns:
-            The end of the job, if there was one: then there is nothing to listen to.
+            The end of the job if it has ended: then there is nothing to listen to.
         """
         ended = self._ending(job_id)
         if ended is not None and not any(effect[0] == job_id for effect in self._coming):
             return ended
-        # It goes on, or it has ended in the entry that this client's command stands in.
+        # The job goes on, or it has ended in the entry that has this client's command.
         self._jobs.setdefault(job_id, {})[connection] = None
         self._jobs_of.setdefault(connection, {})[job_id] = None
         self._context.machine.queue.effects.listened[job_id] = None
         return None
 
     def may_listen(self, connection: Connection) -> bool:
-        """Whether a client listens to fewer jobs than it may."""
+        """Whether a client is below the limit of jobs that it may listen to."""
         return len(self._jobs_of.get(connection, ())) < LISTENS_MAX
 
     def has(self, connection: Connection) -> bool:
@@ -83,7 +83,7 @@ class Listeners:
         return connection in self._jobs_of
 
     def stop_listening(self, connection: Connection, job_id: int) -> None:
-        """A client that listens to a job does so no longer."""
+        """Remove a client that listens to a job."""
         jobs, listening = self._jobs_of[connection], self._jobs[job_id]
         del jobs[job_id]
         if not jobs:
@@ -94,18 +94,18 @@ class Listeners:
             self._context.machine.queue.effects.listened.pop(job_id, None)
 
     def coming(self, happened: list[Effect]) -> None:
-        """An entry was applied: its results are about to be told, and then these effects."""
+        """Keep the effects of an applied entry until its results are delivered."""
         self._coming = happened
 
     def told(self) -> None:
-        """The results of the entry are told: tell its effects."""
+        """Deliver the effects of an entry, once its results are delivered."""
         happened, self._coming = self._coming, []
         for effect in happened:
             self._tell(effect)
 
     def _tell(self, effect: Effect) -> None:
         job_id, kind, data = effect
-        listening = list(self._jobs.get(job_id, ()))  # empty, if it has ended in this very entry
+        listening = list(self._jobs.get(job_id, ()))  # empty if the job ended in this very entry
         if kind < NOTIFIED_MIN:
             for connection in listening:
                 self.stop_listening(connection, job_id)
@@ -113,7 +113,7 @@ class Listeners:
             connection.job_told(job_id, kind, data)
 
     def _ending(self, job_id: int) -> Effect | None:
-        """How a job has ended, as far as the machine still knows."""
+        """Return how a job has ended, as far as the machine still knows; None if it has not."""
         job = self._context.machine.queue.jobs.get(job_id)
         if job is None:
             return (job_id, effects.GONE, b"")
@@ -125,12 +125,12 @@ class Listeners:
     # --- queues ---------------------------------------------------------------------------------
 
     def wait(self, connection: Connection, queues: Collection[bytes]) -> bytes | None:
-        """Tell a client once that one of these queues has a ready job, which is not reserved.
+        """Notify a client once when one of these queues has a ready job, without reserving it.
 
-        It takes the place of an earlier wait of the client. There are QUEUES_MAX queues at most.
+        This replaces an earlier wait of the client. At most QUEUES_MAX queues are allowed.
 
         Returns:
-            One that has a ready job: then the client does not wait.
+            A queue that has a ready job already: then the client does not wait.
         """
         assert len(queues) <= QUEUES_MAX, len(queues)
         self.stop_waiting(connection)
@@ -143,7 +143,7 @@ class Listeners:
         return None
 
     def stop_waiting(self, connection: Connection) -> bool:
-        """A client does not wait any more; whether it did."""
+        """End a client's wait; return whether it was waiting."""
         queues = self._queues_of.pop(connection, ())
         for name in queues:
             waiting = self._queues[name]
@@ -153,7 +153,7 @@ class Listeners:
         return bool(queues)
 
     def ready(self, names: Collection[bytes]) -> None:
-        """These queues may have something that they had not: wake the clients that wait."""
+        """Wake the clients that wait for these queues, which may have become ready."""
         if not self._queues:
             return
         aliases = self._context.machine.queue.aliases

@@ -1,9 +1,9 @@
-"""Clients of this node that hear what is published: by channels, and by patterns of channels.
+"""Clients of this node that are subscribed to channels, or to patterns of channels.
 
-What the machine publishes is the same on every node, in the order of the log; a node whose clients
-hear nothing does not even make it. A client hears a message at most once: what is published while
-it has no connection, or while its node loads a snapshot, it has missed. What a client is told is in
-the package of its protocol.
+The machine publishes the same messages on every node, in the order of the log; a node without
+subscribers does not even create them. Delivery is at most once: a client misses the messages that
+are published while it has no connection, or while its node loads a snapshot. The package of each
+protocol formats the messages.
 """
 
 from collections.abc import Callable
@@ -14,26 +14,26 @@ from beanpole.qless import Message
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
-# What stands before the names of channels that the machine knows.
+# The prefix of the names of channels that the machine publishes to.
 CHANNEL_PREFIX: Final = b"ql:"
-# Channels, and patterns, of one client: each message is compared with every pattern.
+# Channels and patterns of one client. Patterns are fewer: each message is matched with all of them.
 CHANNELS_MAX: Final = 1024
 PATTERNS_MAX: Final = 64
 
 
 class _Pattern:
-    """A pattern, and its clients."""
+    """A pattern and its subscribers."""
 
     __slots__ = ("connections", "fits")
 
     def __init__(self, fits: Callable[[bytes], bool]) -> None:
         self.fits = fits
-        # Dicts and not sets: the order in which clients are told is the same in every run.
+        # Dicts and not sets: the order of deliveries is the same in every run.
         self.connections: dict[Connection, None] = {}
 
 
 class _Subscriptions:
-    """The channels and patterns of one client, in the order in which it named them."""
+    """The channels and patterns of one client, in the order of its subscriptions."""
 
     __slots__ = ("channels", "patterns")
 
@@ -50,32 +50,32 @@ class Publications:
         self._channels: dict[bytes, dict[Connection, None]] = {}
         self._patterns: dict[bytes, _Pattern] = {}
         self._of: dict[Connection, _Subscriptions] = {}
-        self.told_total = 0  # messages to clients; one counts for each that hears it
+        self.told_total = 0  # messages delivered, counted once for each subscriber
 
     def channels_of(self, connection: Connection) -> list[bytes]:
-        """The channels that a client has subscribed to."""
+        """Return the channels that a client has subscribed to."""
         found = self._of.get(connection)
         return [] if found is None else list(found.channels)
 
     def patterns_of(self, connection: Connection) -> list[bytes]:
-        """The patterns that a client has subscribed to."""
+        """Return the patterns that a client has subscribed to."""
         found = self._of.get(connection)
         return [] if found is None else list(found.patterns)
 
     def count_of(self, connection: Connection) -> int:
-        """How many channels and patterns a client has subscribed to."""
+        """Return the number of channels and patterns that a client has subscribed to."""
         found = self._of.get(connection)
         return 0 if found is None else len(found.channels) + len(found.patterns)
 
     @property
     def subscribers(self) -> int:
-        """How many clients have subscribed to anything."""
+        """The number of clients with a subscription."""
         return len(self._of)
 
     # --- clients come and go --------------------------------------------------------------------
 
     def subscribe(self, connection: Connection, channel: bytes) -> bool:
-        """Tell a client what is published there from now on; False if it has too many channels."""
+        """Subscribe a client to a channel; return False if it has too many."""
         own = self._subscriptions(connection).channels
         if len(own) >= CHANNELS_MAX and channel not in own:
             return False
@@ -85,7 +85,10 @@ class Publications:
         return True
 
     def subscribe_pattern(self, connection: Connection, pattern: bytes) -> bool:
-        """The same for all channels that fit a pattern of PATTERN_MAX_BYTES at most."""
+        """Subscribe a client to the channels that match a pattern; False if it has too many.
+
+        The pattern has PATTERN_MAX_BYTES at most.
+        """
         own = self._subscriptions(connection).patterns
         if len(own) >= PATTERNS_MAX and pattern not in own:
             return False
@@ -98,7 +101,7 @@ class Publications:
         return True
 
     def unsubscribe(self, connection: Connection, channel: bytes) -> None:
-        """Tell a client no more, if it was told."""
+        """Unsubscribe a client from a channel, if it was subscribed."""
         own = self._of.get(connection)
         if own is None or channel not in own.channels:
             return
@@ -110,7 +113,7 @@ class Publications:
         self._settle(connection, own)
 
     def unsubscribe_pattern(self, connection: Connection, pattern: bytes) -> None:
-        """The same for a pattern."""
+        """Unsubscribe a client from a pattern, if it was subscribed."""
         own = self._of.get(connection)
         if own is None or pattern not in own.patterns:
             return
@@ -122,7 +125,7 @@ class Publications:
         self._settle(connection, own)
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended, or begins anew."""
+        """Remove all subscriptions of a connection that ended or was reset."""
         for channel in self.channels_of(connection):
             self.unsubscribe(connection, channel)
         for pattern in self.patterns_of(connection):
@@ -140,17 +143,17 @@ class Publications:
         self._note()
 
     def _note(self) -> None:
-        """Let the machine make messages only while somebody hears them."""
+        """Let the machine create messages only while there are subscribers."""
         self._context.machine.qless.heard = bool(self._of)
 
-    # --- what is published ----------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------
 
     def image_loaded(self) -> None:
-        """A snapshot replaced the machine: what it published meanwhile is missed here."""
+        """Adopt the machine of a snapshot; messages that it skipped are not delivered here."""
         self._note()
 
     def published(self, messages: list[Message]) -> None:
-        """Tell the messages of an entry, behind the results of its commands."""
+        """Deliver the messages of an entry, after the results of its commands."""
         for message in messages:
             name = CHANNEL_PREFIX + message[0]
             for connection in list(self._channels.get(name, ())):

@@ -1,7 +1,7 @@
-"""The replies of one connection: in the order of its requests, or past that order.
+"""The replies of one connection: in the order of its requests, or ahead of that order.
 
-Here is when a reply is written, and how much a client may have outstanding. The bytes of replies
-are in the package of each protocol; whether the client is read is in `flow`.
+This file decides when a reply is written, and how much a client may have outstanding. The bytes of
+replies are in the package of each protocol; reading from the client is in `flow`.
 """
 
 from collections import deque
@@ -15,22 +15,22 @@ from beanpoled.origin.batches import KIND_WAIT
 # Replies that a client may have outstanding; a pipeline longer than this is read in pieces.
 PENDING_MAX: Final = 1024
 
-# A reply that is longer is no error, and is not looked up among them.
+# A longer reply is not an error, and is not looked up among the errors.
 ERROR_MAX_BYTES: Final = 128
 
-# The head of a queue once the replies that were ready are written.
+# The state of the head of a queue once the ready replies are written.
 HELD: Final = 0  # a request whose reply comes later
-WAIT: Final = 1  # a wait for a job: nothing stands before it any more
+WAIT: Final = 1  # a wait for a job, with no reply before it
 EMPTY: Final = 2  # nothing is pending
 
 
 @final
 class ReplyQueue:
-    """The replies that a client is owed, and what is to be written at the end of the turn.
+    """The replies owed to a client, and the bytes to write at the end of the turn.
 
-    A protocol whose replies come in the order of the requests calls `expect` for each request that
-    is on its way, `answer` when its result is there, and `reply` for one that needs no result. One
-    whose replies may pass each other calls `push`, which waits for nothing.
+    A protocol that replies in the order of the requests calls `expect` for each request that is
+    in progress, `answer` when its result arrives, and `reply` for a request that needs no result.
+    A protocol whose replies may overtake each other calls `push`, which waits for nothing.
     """
 
     __slots__ = ("_clients", "_errors", "_large_bytes", "_out", "_owner", "_pending", "_port")
@@ -40,7 +40,7 @@ class ReplyQueue:
         self._errors = clients.errors[owner.protocol]
         self._owner: Connection | None = owner
         self._port = port
-        # In order: bytes that are ready, or the kind of a request that is on its way.
+        # In order: bytes that are ready, or the kind of a request in progress.
         self._pending: deque[bytes | int] = deque()
         self._out: list[bytes] = []
         # The size of the large replies that are owed or not flushed; see `owe`.
@@ -48,7 +48,7 @@ class ReplyQueue:
 
     @property
     def pending(self) -> int:
-        """How many requests have no reply that is written."""
+        """How many requests have no written reply."""
         return len(self._pending)
 
     @property
@@ -60,47 +60,47 @@ class ReplyQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether the replies that are owed are as many, or as large, as they may be."""
+        """Whether the replies owed have reached their limit in number or size."""
         return (
             len(self._pending) >= PENDING_MAX
             or self._large_bytes >= self._clients.client_output_bytes_max
         )
 
     def room(self, size_max: int) -> int:
-        """How many replies of up to this size may be owed beside those that are."""
+        """Return how many more replies of up to this size may be owed."""
         room_bytes = self._clients.client_output_bytes_max - self._large_bytes
         return max(0, min(PENDING_MAX - len(self._pending), room_bytes // size_max))
 
     # --- requests -------------------------------------------------------------------------------
 
     def expect(self, kind: int) -> None:
-        """The reply of a request of this kind will come later."""
+        """Add a request of this kind, whose reply comes later."""
         self._pending.append(kind)
 
     def owe(self, size_max: int) -> None:
-        """A reply of up to this size will be written: a few short lines can ask for gigabytes.
+        """Account for a reply of up to this size: a few short lines can request gigabytes.
 
-        What was owed is forgotten when everything is written; from then on the client's own reading
-        sets the pace (`FlowControl.stall`). A negative size takes back what is not owed after all.
+        The account is cleared when everything is written; from then on the client's own reading
+        sets the pace (`FlowControl.stall`). A negative size takes back an amount that is not owed.
         """
         self._large_bytes += size_max
 
     def retract(self, count: int) -> None:
-        """The newest requests are no longer on their way; they will be made again."""
+        """Remove the newest requests, which are no longer in progress; they will be made again."""
         for _ in range(count):
             self._pending.pop()
 
     # --- replies --------------------------------------------------------------------------------
 
     def reply(self, reply: bytes) -> None:
-        """Answer the newest request: now, or behind what is pending."""
+        """Answer the newest request: now, or after the pending ones."""
         if self._pending:
             self._pending.append(reply)
         else:
             self.push(reply)
 
     def push(self, data: bytes) -> None:
-        """Write at the end of this turn, past everything that is pending."""
+        """Write at the end of this turn, ahead of everything that is pending."""
         if not self._out:
             owner = self._owner
             if owner is None:
@@ -112,7 +112,7 @@ class ReplyQueue:
             self._errors[data] += 1
 
     def answer(self, reply: bytes) -> int:
-        """The oldest pending request has its reply. Returns the new head."""
+        """Answer the oldest pending request; return the new head."""
         pending = self._pending
         if len(pending) == 1:
             pending.clear()
@@ -122,17 +122,17 @@ class ReplyQueue:
         return self._settle()
 
     def answer_newest(self, reply: bytes) -> int:
-        """The newest pending request has its reply. Returns the new head."""
+        """Answer the newest pending request; return the new head."""
         self._pending[-1] = reply
         return self._settle()
 
     def answer_kind(self, kind: int, reply: bytes) -> int:
-        """The oldest pending request of a kind has its reply. Returns the new head."""
+        """Answer the oldest pending request of a kind; return the new head."""
         self._pending[self._pending.index(kind)] = reply
         return self._settle()
 
     def _settle(self) -> int:
-        """Write the replies at the head that are ready."""
+        """Write the ready replies at the head."""
         pending = self._pending
         while pending:
             head = pending[0]
@@ -145,20 +145,20 @@ class ReplyQueue:
     # --- the turn, and the end ------------------------------------------------------------------
 
     def flush(self) -> bool:
-        """Write what is to be written at once; whether a client that owed too much goes on."""
+        """Write the queued output; return whether a client that was owed too much may go on."""
         out = self._out
         if not out:
             return False
         self._out = []
         self._port.write(out[0] if len(out) == 1 else b"".join(out))
-        # A pending wait owes nothing, and in a long pipeline of reserves there is always one.
+        # A pending wait owes nothing, and a long pipeline of reserves always contains one.
         if not self._large_bytes or self.head == HELD:
             return False
         self._large_bytes = 0
         return True
 
     def end(self) -> None:
-        """The connection has ended: nothing is written any more."""
+        """End the queue with its connection: nothing is written any more."""
         self._pending.clear()
         self._out.clear()
-        self._owner = None  # it holds this queue: a cycle
+        self._owner = None  # the owner refers to this queue: a cycle

@@ -1,7 +1,7 @@
-"""The life of a connection whose client sends requests: from its first bytes to its end.
+"""The life cycle of a connection whose client sends requests.
 
-What the requests mean is in the subclass of each protocol, the order of replies in `replies`, when
-a client is read in `flow`, where commands go in `origin`.
+The subclass of each protocol interprets requests; the order of replies is in `replies`, flow
+control in `flow`, and commands go to `origin`.
 """
 
 from abc import abstractmethod
@@ -16,14 +16,14 @@ from beanpoled.frontends.flow import FlowControl
 from beanpoled.frontends.replies import EMPTY, WAIT, ReplyQueue
 from beanpoled.host.seam import ClientPort, Timer
 
-# A client that has sent so many wrong tokens is closed, and each costs it so long: a guess of 256
-# bits finds nothing, but the log should not be filled with them.
+# A client that has sent this many wrong tokens is closed, and each costs it this delay: guessing
+# 256 bits finds nothing, but guesses should not fill the log.
 WRONG_TOKENS_MAX: Final = 3
 WRONG_TOKEN_DELAY_US: Final = 1_000_000
 
 
 class RequestConnection(Connection):
-    """A connection with requests and replies. Subclasses know one protocol."""
+    """A connection with requests and replies. Each subclass implements one protocol."""
 
     __slots__ = (
         "_clients",
@@ -45,20 +45,20 @@ class RequestConnection(Connection):
         self._flow = FlowControl(clients, port)
         self._timer: Timer | None = None
         self._wrong_tokens = 0
-        self.blocked = False  # what stands behind the present request must wait for it
-        self.ended = False  # the client has sent everything it will
+        self.blocked = False  # later input must wait for the present request
+        self.ended = False  # the client will send nothing more
         self.closed = False
 
-    # --- of each protocol -----------------------------------------------------------------------
+    # --- implemented by each protocol -----------------------------------------------------------
 
     @abstractmethod
     def _feed(self, data: bytes) -> None:
-        """Take bytes of the client."""
+        """Buffer bytes from the client."""
 
     @property
     @abstractmethod
     def _buffered_bytes(self) -> int:
-        """How many bytes of the client were not looked at."""
+        """The number of received bytes that are not parsed yet."""
 
     @abstractmethod
     def _act(self) -> bool:
@@ -66,11 +66,11 @@ class RequestConnection(Connection):
 
     @abstractmethod
     def _refuse(self) -> bool:
-        """Answer the first request of one client too many; False if more bytes are needed."""
+        """Refuse the first request of a client above the limit; False if it needs more bytes."""
 
     @abstractmethod
     def _arm(self) -> None:
-        """Every request before the present wait is answered: set its timer."""
+        """Set the timer of the present wait: every request before it is answered."""
 
     # --- from the host --------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class RequestConnection(Connection):
     # --- requests and replies -------------------------------------------------------------------
 
     def _process(self) -> None:
-        """Act on what is received, until something must be waited for."""
+        """Act on received requests until something must be waited for."""
         if self._clients.rates.are_limited and not self.blocked:
             self._process_metered()
             return
@@ -141,7 +141,7 @@ class RequestConnection(Connection):
         self._update_flow()
 
     def _process_metered(self) -> None:
-        """The same where an address or a user has a limit: it counts what is done at once."""
+        """Do the same as `_process` under a rate limit: charge the requests acted on."""
         rates, now_us = self._clients.rates, self._clients.now_us
         left = allowed = 0 if self.throttled else rates.allowance(self, now_us)
         while left and not (
@@ -162,7 +162,7 @@ class RequestConnection(Connection):
             self._flow.update(self, self._replies.is_full, self._buffered_bytes)
 
     def _answer(self, reply: bytes) -> None:
-        """The oldest pending request has its reply."""
+        """Answer the oldest pending request."""
         head = self._replies.answer(reply)
         if head == WAIT:
             self._arm()
@@ -170,19 +170,19 @@ class RequestConnection(Connection):
             self._go_on()
 
     def _push(self, data: bytes) -> None:
-        """Tell the client what it did not ask for; one that does not read has had its limit."""
+        """Write an unsolicited message; a client that does not read is closed instead."""
         if self._flow.stalled:
             self._clients.abort_slow(self)
         else:
             self._replies.push(data)
 
     def _answer_alone(self, reply: bytes) -> None:
-        """Answer the request that held up what stands behind it; before it nothing is pending."""
+        """Answer the request that blocked later input; nothing is pending before it."""
         self.blocked = False
         self._settled(self._replies.answer(reply))
 
     def _settled(self, head: int) -> None:
-        """Go on with what the replies that were written held up."""
+        """Resume what the written replies held up."""
         if head == WAIT:
             self._arm()
         elif head == EMPTY:
@@ -190,17 +190,17 @@ class RequestConnection(Connection):
 
     def _go_on(self) -> None:
         if self.ended and self.blocked and self.wait is None:
-            self._close(lost=False)  # it asked for the end
+            self._close(lost=False)  # the client asked to quit
         else:
             self._process()
 
-    # --- whose the session is -------------------------------------------------------------------
+    # --- authentication -------------------------------------------------------------------------
 
     def _authenticate(self, kind: int, token: bytes, name: bytes = b"") -> None:
-        """Ask the machine whose token it is; its answer is of this kind, for `_authenticated`.
+        """Ask the machine which user has this token; its answer is of this kind.
 
-        The session is open. What stands behind the request is not looked at before it is answered.
-        With a name it must be that user's token.
+        The answer goes to `_authenticated`. The session is open. Later requests are not parsed
+        before it arrives. With a name, the token must be that user's.
         """
         self.blocked = True
         self._replies.expect(kind)
@@ -208,7 +208,7 @@ class RequestConnection(Connection):
         self._clients.origin.submit(self, kind, (c.AS_USER, self.number, name, digest))
 
     def _authenticated(self, result: int, accepted: bytes, refused: bytes) -> None:
-        """Take the machine's answer, and reply. A client that guesses waits, and is closed soon."""
+        """Reply with the machine's answer. A wrong token costs a delay, several the connection."""
         clients = self._clients
         session = clients.session(self.number)
         if result == c.OK and session is not None:
@@ -231,7 +231,7 @@ class RequestConnection(Connection):
     # --- the end --------------------------------------------------------------------------------
 
     def _quit(self) -> None:
-        """The client asked for the end: nothing behind that is executed."""
+        """End at the client's request: nothing behind that request is executed."""
         self.ended = True
         self.blocked = True
         if not self._replies.pending:
@@ -265,5 +265,5 @@ class RequestConnection(Connection):
         self._stop_timer()
         self._clients.origin.close(self, lost)
         self._replies.end()
-        self.batch = None  # it holds this connection as an owner: a cycle
+        self.batch = None  # it refers to this connection as an owner: a cycle
         self._clients.forget(self)

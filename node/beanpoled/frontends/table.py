@@ -1,4 +1,4 @@
-"""Which protocols a node speaks: one row for each, and nothing else.
+"""The table of protocols that a node speaks; nothing else.
 
 The listeners of each row are in `config.protocols`.
 """

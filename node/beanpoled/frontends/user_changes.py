@@ -1,8 +1,8 @@
-"""What a node does when there are other users than before: rates, and waits that lost their right.
+"""The reaction of a node to a change of users: rates, and waits that have lost their right.
 
-Belongs here: when that is looked at. What a user may do is in `core.users`; that no job is given to
-a session without the right, in `core.operations.choosing`; how a client that waits is told, in the
-package of its protocol. A client that does not wait is refused with its next command.
+This file decides when clients are checked. The rights of a user are in `core.users`;
+`core.operations.choosing` gives no job to a session without the right; the package of each protocol
+answers a waiting client. A client that does not wait is refused at its next command.
 """
 
 from collections import deque
@@ -14,25 +14,25 @@ from beanpoled.frontends.client_rates import ClientRates
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
-# Queues that waiting clients wait for, and of which one turn looks at this many: about 2 ms.
+# Queues of waiting clients that one turn checks: about 2 ms.
 LOOKS_PER_TURN_MAX: Final = 2048
 
 
 class UserChanges:
-    """Looks at the clients of one node when there are other users than before."""
+    """Checks the clients of one node after a change of users."""
 
     def __init__(self, context: Context, rates: ClientRates) -> None:
         self._context = context
         self._rates = rates
-        # Each change makes another dict, and so does a snapshot.
+        # Each change replaces the dict, and so does a snapshot.
         self._users: dict[bytes, User] = context.machine.users.rows
         self._left: deque[Connection] = deque()
 
     def look(self, connections: Iterable[Connection]) -> None:
-        """Take new rates, tell the clients that wait and may not; called in each turn.
+        """Apply new rates, and answer waits that have lost their right; called in each turn.
 
         Args:
-            connections: all of the node.
+            connections: all connections of the node.
         """
         users = self._context.machine.users.rows
         if users is not self._users:

@@ -1,6 +1,6 @@
-"""The node's gRPC server: the `Admin` service, health, reflection, and `Peer` beside them.
+"""The node's gRPC server: the `Admin` service, health and reflection; `Peer` runs on it, too.
 
-It only reads the node through `NodeView` and is never on the way of a command.
+The server only reads the node through `NodeView` and is never in the path of a command.
 """
 
 import asyncio
@@ -24,37 +24,37 @@ from beanpoled.rpc.snapshots import snapshot_up_to
 from beanpoled.trust.trust import Trust
 from beanpoled.view import ConnectionFigures, NodeView, liveness, readiness
 
-# One dead member must not make a status slow: it is asked no longer than this.
+# A dead member must not make a status call slow: this bounds the wait for each member.
 PEER_STATUS_TIMEOUT_S: Final = 1.0
-# A transfer waits for quiet and then takes one election; later it is no hand-over any more.
+# A transfer waits for quiet and then takes one election; after this time it has failed.
 TRANSFER_TIMEOUT_S: Final = 10.0
 TRANSFER_POLL_S: Final = 0.02
 HEALTH_PERIOD_S: Final = 0.2
 # One commit, with the syncs of a majority.
 FINALIZE_TIMEOUT_S: Final = 10.0
 FINALIZE_POLL_S: Final = 0.02
-# Connections in one answer: also with 20 names of 1 KB each it is no longer than a message may be.
+# Connections in one answer: with 20 names of 1 KB each it still fits into a message.
 CONNECTIONS_MAX: Final = 200
-# Members say with each heartbeat what their programs know; after an election they have not yet.
+# Heartbeats carry the machine versions that members know; after an election some are missing.
 FINALIZE_PATIENCE_S: Final = 1.0
-# Above the sum of what can be open for long: READERS_MAX readers of events (32), CALLS_MAX calls of
-# `Queue` (64), a snapshot for each other member (63). The rest is for health and for operators, so
-# that none of those keeps them out.
+# Above the sum of long-lived calls: READERS_MAX readers of events (32), CALLS_MAX calls of `Queue`
+# (64), a snapshot for each other member (63). The rest is for health checks and operators, so that
+# no long-lived call keeps them out.
 CALLS_MAX: Final = 256
 
 ADMIN_SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 PEER_SERVICE: Final = peer_pb2.DESCRIPTOR.services_by_name["Peer"].full_name
-# Not a service but a question that load balancers ask the health service.
+# Not a service, but a name that load balancers query at the health service.
 LEADER_HEALTH: Final = "beanpole.v1.Leader"
 
 
 _Health = health_pb2.HealthCheckResponse
-# Joins a server and says its full name.
+# Adds a service to a server and returns its full name.
 Service = Callable[[grpc.aio.Server], str]
 
 
 class AdminServicer(admin_pb2_grpc.AdminServicer):
-    """Answers operators about the cluster and moves its leadership."""
+    """Answers operators' queries about the cluster and transfers its leadership."""
 
     def __init__(self, view: NodeView, peers: PeerClient) -> None:
         self._view = view
@@ -106,7 +106,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def _transferred_by(
         self, leader: str, to: str, context: Context
     ) -> admin_pb2.TransferLeaderReply:
-        """Let the leader do it; what it refuses is refused here in its words."""
+        """Forward the call to the leader, and pass on its refusal."""
         try:
             return await self._peers.transfer_leader(leader, to, TRANSFER_TIMEOUT_S + 1.0)
         except grpc.aio.AioRpcError as error:
@@ -144,7 +144,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         return await self._finalized_by(view.leader, request.to, context)
 
     async def _finalized(self, to: int, context: Context) -> admin_pb2.FinalizeReply:
-        """Raise the machine's version here, where the leader is; answer when it is applied."""
+        """Raise the machine's version here, on the leader; answer once it is applied."""
         view, term = self._view, self._view.term
         time_s = asyncio.get_running_loop().time
         begun_s = time_s()
@@ -167,7 +167,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def _finalized_by(
         self, leader: str, to: int, context: Context
     ) -> admin_pb2.FinalizeReply:
-        """Let the leader do it; what it refuses is refused here in its words."""
+        """Forward the call to the leader, and pass on its refusal."""
         try:
             return await self._peers.finalize(leader, to, FINALIZE_TIMEOUT_S + 1.0)
         except grpc.aio.AioRpcError as error:
@@ -206,7 +206,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         return admin_pb2.TakeSnapshotReply(index=self._view.snapshot_index)
 
     async def _transferred(self, to: str | None) -> str:
-        """Hand leadership over; return the new leader, or nothing if it stayed here."""
+        """Hand leadership over; return the new leader, or an empty string if it stayed here."""
         view = self._view
         loop = asyncio.get_running_loop()
         until = loop.time() + TRANSFER_TIMEOUT_S
@@ -258,9 +258,9 @@ class RpcServer:
         """Listen on "host:port" and return the port.
 
         Raises:
-            OSError: the port is taken or is not ours.
+            OSError: the port is taken or may not be used.
         """
-        # Without reuseport off, two nodes could listen on one port and share its callers.
+        # With SO_REUSEPORT, two nodes could listen on one port and share its callers.
         options = (
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -293,7 +293,7 @@ class RpcServer:
         return port
 
     async def stop(self, grace_s: float = 1.0) -> None:
-        """Refuse new calls, let running ones end for `grace_s`, close."""
+        """Refuse new calls, give running ones `grace_s` to end, close."""
         if self._server is None or self._refresher is None:
             return
         self._refresher.cancel()
@@ -302,7 +302,7 @@ class RpcServer:
         self._server = None
 
     async def refresh_health(self) -> None:
-        """Tell the health service what the node is now."""
+        """Update the health service with the state of the node."""
         view = self._view
         states = {
             "": all(check.passed for check in liveness(view)),

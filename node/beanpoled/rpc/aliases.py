@@ -1,6 +1,6 @@
-"""Aliases in calls of the gRPC service `Queue`: what a request says, and why one is refused.
+"""Aliases in calls of the gRPC service `Queue`: parse requests, explain refusals, list aliases.
 
-The calls themselves are in `queue`, what an alias is in `beanpole.core.jobs.aliases`.
+The calls themselves are in `queue`; aliases are in `beanpole.core.jobs.aliases`.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from beanpole.pb import queue_pb2
 from beanpoled.rpc.queue_names import new_queue_name
 from beanpoled.rpc.server import CallRefused
 
-# (status, words for people, a word for programs)
+# (status, message for people, reason code for programs)
 Refusal = tuple[grpc.StatusCode, str, str]
 
 
 def read(request: queue_pb2.SetAliasRequest) -> tuple[bytes, bytes]:
-    """Return alias and queue with their prefixes; the queue is empty if the alias is to go.
+    """Return alias and queue with their prefixes; the queue is empty to remove the alias.
 
     Raises:
-        CallRefused: they are no two names of two spaces.
+        CallRefused: they are not names of queues in two different spaces.
     """
     alias = new_queue_name(request.alias, "alias")
     queue = new_queue_name(request.queue, "queue") if request.queue else b""
@@ -33,7 +33,7 @@ def read(request: queue_pb2.SetAliasRequest) -> tuple[bytes, bytes]:
 
 
 def refusal_of(result: int, request: queue_pb2.SetAliasRequest) -> Refusal | None:
-    """Say why an alias was not set or removed; None if it was."""
+    """Return why an alias was not set or removed; None if it was."""
     alias = repr(request.alias)
     code = grpc.StatusCode
     if result == c.OK:
@@ -53,7 +53,7 @@ def refusal_of(result: int, request: queue_pb2.SetAliasRequest) -> Refusal | Non
 
 
 def listed(machine: Machine) -> Iterator[queue_pb2.Alias]:
-    """Return all aliases in the order of their names."""
+    """Yield all aliases in the order of their names."""
     aliases = machine.queue.aliases.queues
     named = [(shown.queue(alias), shown.queue(queue)) for alias, queue in aliases.items()]
     for alias, queue in sorted(named):

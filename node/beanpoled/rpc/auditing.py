@@ -1,6 +1,6 @@
-"""Which calls of gRPC the audit log tells of, and how: one table, one interceptor.
+"""The calls of gRPC that are recorded in the audit log: one table, one interceptor.
 
-The files are in `beanpoled.audit`. Commands of Gearman's and qless's administrators are told of by
+The files are in `beanpoled.audit`. Commands of Gearman's and qless's administrators are recorded by
 their connections.
 """
 
@@ -18,10 +18,10 @@ from beanpole.addresses import host_of_peer
 from beanpoled.audit.entry import Entry, Value
 from beanpoled.rpc.server import Behavior, Context, around
 
-# Of a list of names or numbers: the first ones, and how many there are.
+# Of a list of names or numbers, the first ones and the count are recorded.
 ITEMS_MAX: Final = 20
-# Calls that only read are told of once in this time, with how many were alike: a pipeline reads
-# events several times a second, and would push out all else.
+# Calls that only read are recorded once in this time, with the number of equal ones: a pipeline
+# reads events several times a second, and would displace all other entries.
 ALIKE_S: Final = 60.0
 ALIKE_MAX: Final = 1000
 _PREFIX: Final = "/beanpole.v1."
@@ -29,7 +29,7 @@ _CERTIFICATE_KEYS: Final = ("x509_subject_alternative_name", "x509_common_name")
 
 
 class Row(NamedTuple):
-    """A method that is told of: the arguments that are shown; whether it only reads."""
+    """A recorded method: the arguments to record, and whether it only reads."""
 
     shown: tuple[str, ...] = ()
     reads: bool = False
@@ -39,7 +39,7 @@ _FILTER: Final = tuple(
     f"filter.{name}"
     for name in ("queue", "states", "body_contains", "age_min_us", "age_max_us", "protocol")
 )
-# Of bytes, the size is shown alone.
+# Of bytes, only the size is recorded.
 AUDITED: Final = {
     "Admin/TransferLeader": Row(("to", "at_leader")),
     "Admin/TakeSnapshot": Row(),
@@ -71,7 +71,7 @@ AUDITED: Final = {
     "Users/DropToken": Row(("user", "token_id")),
     "Users/SetRules": Row(("rules",)),
 }
-# Why a method is not told of.
+# The reason why a method is not recorded.
 _NUMBERS: Final = "it shows names and numbers, no jobs"
 NOT_AUDITED: Final = {
     "Admin/Status": _NUMBERS,
@@ -91,20 +91,20 @@ NOT_AUDITED: Final = {
 
 
 class Auditor(grpc.aio.ServerInterceptor):
-    """Tells of calls when they have ended."""
+    """Records calls when they have ended."""
 
     def __init__(
         self, add: Callable[[Entry], None], user_of: Callable[[Context], str] = lambda _: ""
     ) -> None:
-        """Begin.
+        """Begin without records.
 
         Args:
             add: takes an entry; must not block.
-            user_of: as whom a caller is known.
+            user_of: returns the user of a caller.
         """
         self._add = add
         self._user_of = user_of
-        # When a call that only reads was told of last, and how many were alike since then.
+        # The time of the last record of each reading call, and the number of equal ones since then.
         self._told: dict[tuple[str, ...], list[float]] = {}
 
     async def intercept_service(
@@ -163,7 +163,7 @@ class Auditor(grpc.aio.ServerInterceptor):
 
 
 def _code(context: Context) -> str:
-    """The status that a call which raised was ended with."""
+    """Return the status of a call that raised."""
     code: Any = context.code()
     if isinstance(code, int):
         code = next((one for one in grpc.StatusCode if one.value[0] == code), None)
@@ -171,7 +171,7 @@ def _code(context: Context) -> str:
 
 
 def _certificate(context: Context) -> str:
-    """The name of the caller by its certificate."""
+    """Return the caller's name in its certificate."""
     shown = context.auth_context()
     for key in _CERTIFICATE_KEYS:
         for name in shown.get(key, ()):
@@ -180,7 +180,7 @@ def _certificate(context: Context) -> str:
 
 
 def arguments(request: Message, row: Row) -> dict[str, Value]:
-    """Return what is shown of a request; what was not given is left out."""
+    """Return the recorded arguments of a request, without those that are not set."""
     found: dict[str, Value] = {}
     for path in row.shown:
         message, name = request, path

@@ -1,8 +1,8 @@
 """The gRPC service `Backup`: a consistent image of the cluster for a program.
 
-Here is the way of an image from this node's snapshot to the caller. A snapshot is made in slices
+This file streams an image from this node's snapshot to the caller. A snapshot is made in slices
 beside the queue's work, and read from the disk by a thread, so that neither a large image nor a
-slow caller holds up the node. What the caller makes of it is in `beanpoled.cli.backup`.
+slow caller blocks the node. `beanpoled.cli.backup` is the client.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from beanpoled.turn.node import Node
 from beanpoled.view import NodeView, SnapshotStream
 
 SERVICE: Final = backup_pb2.DESCRIPTOR.services_by_name["Backup"].full_name
-# Each holds an open file, whose room is not free before it ends, and a chunk of 4 MiB.
+# Each holds an open file, whose space is not freed before the backup ends, and a chunk of 4 MiB.
 BACKUPS_MAX: Final = 2
-# A caller may write through a pipe to a tape or a bucket; one that takes nothing for so long is
-# gone.
+# A caller may write through a pipe to a tape or a bucket; a caller that reads nothing for this long
+# is considered gone.
 TAKE_TIMEOUT_S: Final = 300.0
-# Reading, checking and sending has at most this share of the loop's time and of a core: the others
-# are for clients. A chunk of 512 KiB takes two milliseconds, so 25 to 60 MB a second go out.
+# Reading, checking and sending gets at most this share of the loop's time and of a core: the rest
+# is for clients. A chunk of 512 KiB takes two milliseconds, which allows 25 to 60 MB a second.
 REST_PER_CHUNK: Final = 4
 
 
@@ -41,7 +41,7 @@ class BackupServicer(backup_pb2_grpc.BackupServicer):
         self._backups = 0
 
     def add_to(self, server: grpc.aio.Server) -> str:
-        """Join a server; returns the service's full name."""
+        """Add the service to a server; return its full name."""
         backup_pb2_grpc.add_BackupServicer_to_server(self, server)
         return SERVICE
 
@@ -60,7 +60,7 @@ class BackupServicer(backup_pb2_grpc.BackupServicer):
             self._backups -= 1
 
     async def _catch_up(self, context: Context) -> None:
-        """Come back when all that was acknowledged before the call is applied here."""
+        """Wait until all that was acknowledged before the call is applied here."""
         node = self._node
         if not node.serving:
             message = f"{self._view.node_id} is not serving now; ask another node"
@@ -94,7 +94,7 @@ class BackupServicer(backup_pb2_grpc.BackupServicer):
         await write(context, backup_pb2.TakeReply(about=about), TAKE_TIMEOUT_S)
         time_s = asyncio.get_running_loop().time
         count = check = 0
-        await self._next(source, context)  # the replica's own, which says what `about` says
+        await self._next(source, context)  # the replica's own header, which repeats `about`
         while True:
             begun_s = time_s()
             chunk = await self._next(source, context)

@@ -1,4 +1,4 @@
-"""Calls about one member: each node takes them, and brings them to the one that is named."""
+"""Calls about one member: each node accepts them, and forwards them to the named member."""
 
 from typing import Any, Final, NoReturn
 
@@ -15,10 +15,10 @@ MEMBER_TIMEOUT_S: Final = 2.0
 
 
 class Bringer:
-    """Brings the calls of one service. Their requests have the fields `node` and `at_node`."""
+    """Forwards the calls of one service, whose requests have the fields `node` and `at_node`."""
 
     def __init__(self, view: NodeView, peers: PeerClient, stub: Any) -> None:
-        """Begin; `stub` is the class of the service."""
+        """Create a forwarder; `stub` is the client class of the service."""
         self._view = view
         self._peers = peers
         self._stub = stub
@@ -26,7 +26,7 @@ class Bringer:
     async def brought(
         self, method: str, request: Any, context: Context, timeout_s: float = MEMBER_TIMEOUT_S
     ) -> Any:
-        """Return what the member says that a call names; None if it is this one."""
+        """Return the answer of the member that a call names; None if it is this node."""
         view, member = self._view, request.node
         if member in ("", view.node_id):
             return None
@@ -43,13 +43,13 @@ class Bringer:
 
 
 async def fail_unknown(member: str, field: str, view: NodeView, context: Context) -> NoReturn:
-    """Refuse a call that names a member which is none."""
+    """Refuse a call that names an unknown member."""
     words = f"{field} = {member!r} is not one of the members: {', '.join(view.members)}"
     await fail(context, grpc.StatusCode.INVALID_ARGUMENT, words, "UNKNOWN_MEMBER", field=field)
 
 
 async def fail_as(member: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
-    """Refuse a call as the member did that it was brought to."""
+    """Refuse a call with the refusal of the member that it was forwarded to."""
     if error.code() == grpc.StatusCode.UNIMPLEMENTED:
         words = f"the program of {member} is too old: it does not have this call"
         await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "TOO_OLD")

@@ -1,8 +1,8 @@
-"""One call of a program that moves many jobs at once, as its origin sees it.
+"""A program's call with many commands, as its origin sees it.
 
-A call is a client with a session of its own. Its commands ride in the node's batches, and
-it has ended when all of them are answered or one of them never will be. What a call looks like on
-the wire is in `queue_rpc`.
+A call is a client with a session of its own. Its commands travel in the node's batches, and it ends
+when all of them are answered or one of them never will be. The messages on the wire are in `queue`
+and `jobs`.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, UNKNOWN, Batch, Wait
 
 # All commands of a call are of one kind: their results come in the order of the commands.
 KIND_COMMAND: Final = 0
-# Beside `origin.NOT_DONE` and `UNKNOWN`: the cluster has as many sessions as it may have.
+# Beside `origin.NOT_DONE` and `UNKNOWN`: the cluster has reached its limit of sessions.
 NO_SESSION: Final = 3
-# ... or no user has the token of its caller any more.
+# ... or no user has the caller's token any more.
 NO_USER: Final = 4
 KIND_USER: Final = 1
-# The ids of jobs begin behind it.
+# The ids of jobs begin above it.
 NO_JOB: Final = 0
 
 
 class Call:
-    """A call in progress. It implements `origin.Client`.
+    """A call in progress; implements `origin.Client`.
 
     Attributes:
-        results: what the machine said to each command, in order.
-        failure: 0, or why not every command has a result: NO_SESSION, NO_USER,
+        results: the machine's result of each command, in order.
+        failure: 0, or the reason why results are missing: NO_SESSION, NO_USER,
             `origin.NOT_DONE`, `UNKNOWN`.
     """
 
@@ -58,13 +58,13 @@ class Call:
         client_names: tuple[bytes, ...] = (),
         token: bytes = b"",
     ) -> None:
-        """Open a session of the caller's host.
+        """Open a session for the caller.
 
         Args:
             clients: of the node.
-            client_host: of the caller.
+            client_host: the address of the caller.
             done: called when the call has ended.
-            client_names: in its certificate.
+            client_names: the names in its certificate.
             token: the digest of its token; empty if it has none.
         """
         self._clients = clients
@@ -87,30 +87,30 @@ class Call:
     def put(
         self, tube: bytes, priority: int, delay_s: int, ttr_s: int, body: bytes, key: bytes
     ) -> None:
-        """Put a job; without a key if that is empty."""
+        """Put a job; an empty key means none."""
         self._expected += 1
         job = (self.number, tube, priority, delay_s, ttr_s, body)
         command = (c.PUT_KEYED, *job, key) if key else (c.PUT, *job)
         self._clients.origin.submit_put(self, KIND_COMMAND, command)
 
     def barrier(self) -> None:
-        """Look for a job that no cluster has: what was acknowledged before is applied here then."""
+        """Peek at a job that never exists: then earlier acknowledged commands are applied here."""
         self.submit(c.PEEK, NO_JOB)
 
     def submit(self, operation: int, *fields: int | bytes) -> None:
-        """Do what an operation of `beanpole.commands` does; its fields follow the session."""
+        """Submit an operation of `beanpole.commands`; its fields follow the session."""
         self._expected += 1
         self._clients.origin.submit(self, KIND_COMMAND, (operation, self.number, *fields))
 
     def end(self, failure: int = UNKNOWN) -> None:
-        """Close the session; what was submitted may still happen. Ending twice does no harm."""
+        """Close the session; submitted commands may still take effect. Idempotent."""
         if self._ended:
             return
         self._ended = True
         self.failure = failure
         del self._clients.calls[self]
         self._clients.origin.close(self, lost=False)
-        self.batch = None  # it holds this call as an owner: a cycle
+        self.batch = None  # it refers to this call as an owner: a cycle
         self._done()
 
     # --- origin.Client --------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""As whom a call of gRPC is made: its token, its address, its certificate.
+"""The identity of the caller of a gRPC call: its token, its address, its certificate.
 
-What the caller may do is decided in `guarding`. One is set for the time of each call, so that all
-that is done for it on the way knows whose it is.
+`guarding` decides what the caller may do. The caller is set in a context variable for each call, so
+that all code that runs for the call knows it.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ class Caller(NamedTuple):
     """One caller.
 
     Attributes:
-        host: by its address, as events name it; empty if nobody knows.
-        names: in its certificate.
-        token: the digest of what it gave as its token; empty if it gave none.
-        metadata: what to say for it to another node.
-        name: of the user as whom it acts, once that is known.
+        host: its address, as events name it; empty if unknown.
+        names: the names in its certificate.
+        token: the digest of its token; empty if it sent none.
+        metadata: the metadata to send on its behalf to another node.
+        name: the name of its user, once that is known.
     """
 
     host: bytes = b""
@@ -36,7 +36,7 @@ class Caller(NamedTuple):
     name: str = ""
 
     def user(self, users: Users) -> User | None:
-        """Return as whom it acts; None if no user has its token."""
+        """Return the user of the caller; None if no user has its token."""
         if self.token:
             return users.owner(self.token)
         name = users.by_rule(GRPC, address_of(self.host), self.names) if users.rules else b""
@@ -50,7 +50,7 @@ CALLER: Final[ContextVar[Caller]] = ContextVar("CALLER", default=_NOBODY)
 def read(
     host: bytes, names: Iterable[bytes], metadata: Iterable[tuple[str, str | bytes]]
 ) -> Caller:
-    """Return a caller by what gRPC says of it."""
+    """Return the caller that gRPC's metadata describe."""
     found = [str(value) for key, value in metadata if key == TOKEN_KEY]
     said = found[-1] if found else ""
     token = said[len(_SCHEME) :].strip() if said[: len(_SCHEME)].lower() == _SCHEME else ""

@@ -1,6 +1,6 @@
-"""What calls that change the queue have in common: when a node takes one, and how it ends.
+"""The common part of calls that change the queue: when a node accepts one, and how it ends.
 
-The commands of a call are in `call`, what the calls say on the wire in `queue` and `jobs`.
+The commands of a call are in `call`, the messages of calls in `queue` and `jobs`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.server import Context, fail
 from beanpoled.turn.node import Node
 
-# So many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
+# At most this many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
 CALLS_MAX: Final = 64
 
 
@@ -28,7 +28,7 @@ class Callers:
         self._waiting = 0
 
     async def check_serving(self, context: Context) -> None:
-        """Refuse what could not be done now: nothing of it will be done."""
+        """Refuse a call that cannot be executed now: none of it takes effect."""
         node = self._node
         name = node.context.name
         if not node.serving:
@@ -43,11 +43,11 @@ class Callers:
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
 
     async def check_known(self, operation: int, what: str, context: Context) -> None:
-        """Refuse also what the cluster does not know before its upgrade has ended.
+        """Also refuse an operation that the cluster supports only after its upgrade.
 
         Args:
-            operation: of the commands that are to be given.
-            what: it is for, in words: "aliases".
+            operation: of the commands to be submitted.
+            what: the feature, in words: "aliases".
             context: of the call.
         """
         await self.check_serving(context)
@@ -57,9 +57,9 @@ class Callers:
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "MACHINE_VERSION")
 
     async def do(self, context: Context, give: Callable[[Call], None]) -> list[Any]:
-        """Wait until all commands that `give` gives to a call are applied here; their results.
+        """Return the results of the commands that `give` submits, once all are applied here.
 
-        They are the caller's, with the rights of its user.
+        They run as the caller, with the rights of its user.
         """
         caller = CALLER.get()
         return await self._do(context, give, caller.names, caller.token)
@@ -97,6 +97,6 @@ class Callers:
         return call.results
 
     async def barrier(self, context: Context) -> None:
-        """Come back when all that was acknowledged before the call is applied here."""
+        """Wait until all that was acknowledged before the call is applied here."""
         await self.check_serving(context)
         await self._do(context, Call.barrier)

@@ -1,6 +1,6 @@
 """TLS of gRPC, between nodes and for operators: both sides show a certificate of the nodes' CA.
 
-Where the certificates come from, and when they are read again, is in `trust.certificates`.
+`trust.certificates` loads and reloads the certificates.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from beanpoled.trust.handshakes import OF_ANOTHER, WORDS
 from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView
 
-# What gRPC calls the names in the certificate of a caller.
+# gRPC's key for the names in the certificate of a caller.
 _NAMES_KEY: Final = "x509_subject_alternative_name"
 
 
 def of_server(trust: Trust) -> grpc.ServerCredentials | None:
-    """Return what a node's server shows and asks for; None if it does not use TLS."""
+    """Return the credentials of a node's server; None if it does not use TLS."""
     certificates = trust.of_peers
     if certificates is None:
         return None
@@ -33,7 +33,7 @@ def of_server(trust: Trust) -> grpc.ServerCredentials | None:
 
 
 def channel(trust: Trust, member: str, address: str) -> grpc.aio.Channel:
-    """Return a channel to a member, whose certificate has to have its id as a name."""
+    """Return a channel to a member, whose certificate must contain its id as a name."""
     certificates = trust.of_peers
     if certificates is None:
         return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
@@ -44,7 +44,7 @@ def channel(trust: Trust, member: str, address: str) -> grpc.aio.Channel:
 
 
 async def check_member(view: NodeView, trust: Trust, context: Context) -> None:
-    """End a call between nodes whose caller's certificate is of no member."""
+    """Refuse a call between nodes if the caller's certificate names no member."""
     shown = context.auth_context().get(_NAMES_KEY, ())
     names = {name.decode(errors="replace") for name in shown}
     if names.isdisjoint(view.members):
@@ -59,7 +59,7 @@ def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
 
 
 class _Fetcher:
-    """Gives gRPC other certificates once; called in its threads, before each handshake."""
+    """Passes renewed certificates to gRPC; called in its threads, before each handshake."""
 
     def __init__(self, certificates: Certificates) -> None:
         self._certificates = certificates

@@ -1,7 +1,7 @@
-"""The gRPC service `Events`: what this node has of the event stream, as stored.
+"""The gRPC service `Events`: the event stream of this node, as stored.
 
-Batches in files are sent as they are; what is still in memory becomes batches beside the node, a
-slice at a time. A reader that is slow holds one batch and one open file, and never the loop.
+Batches in files are sent as they are; events in memory are converted to batches outside the node's
+process, a slice at a time. A slow reader holds one batch and one open file, and never the loop.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 SERVICE: Final = events_pb2.DESCRIPTOR.services_by_name["Events"].full_name
 
-# Each holds a file and a batch of a few megabytes; Spark asks from as many tasks as it has cores.
+# Each holds a file and a batch of a few megabytes; Spark reads with as many tasks as it has cores.
 READERS_MAX: Final = 32
-# At a time: more would only wait for one another, in threads that others need.
+# At a time: more would only wait for each other, in threads that other work needs.
 CONVERSIONS_MAX: Final = 1
-# A reader may stop for a while, as Spark does when it sorts; one that takes nothing for so long
-# is gone.
+# A reader may stop for a while, as Spark does when it sorts; a reader that takes nothing for this
+# long is considered gone.
 TAKE_TIMEOUT_S: Final = 300.0
 
 
@@ -48,7 +48,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
         self._converting = asyncio.Semaphore(CONVERSIONS_MAX)
 
     def add_to(self, server: grpc.aio.Server) -> str:
-        """Join a server; returns the service's full name."""
+        """Add the service to a server; return its full name."""
         events_pb2_grpc.add_EventsServicer_to_server(self, server)
         return SERVICE
 
@@ -101,7 +101,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "EVENTS_OFF")
 
     async def _check_there(self, start: int, end: int, context: Context) -> None:
-        """Fail before anything is sent if a part of [start, end) is not here."""
+        """Fail before anything is sent if a part of [start, end) is missing here."""
         spans = self._log.spans()
         missing = next((stop for first, stop in spans if first <= start < stop), start)
         if missing < end:
@@ -137,7 +137,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
     async def _stored(
         self, segment: EventSegment, start: int, end: int, context: Context
     ) -> AsyncIterator[EventBatch]:
-        """Yield the batches of a file that reach into [start, end)."""
+        """Yield the batches of a file that overlap [start, end)."""
         async with self._opened(segment, context) as handle:
             for place in segment.places:
                 if place.first < end and start < place.first + place.rows:
@@ -160,7 +160,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
         return None
 
     async def _convert(self, work: Callable[..., T], *arguments: object, context: Context) -> T:
-        """Have the host convert something, one at a time: threads are there for others, too."""
+        """Run a conversion of the host, one at a time: other work needs threads, too."""
         async with self._converting:
             try:
                 return await asyncio.to_thread(work, *arguments)
@@ -195,7 +195,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
     async def _fail_unread(
         self, segment: EventSegment, error: OSError, context: Context
     ) -> NoReturn:
-        """The disk refused this once, or the process has too many files open: it stays offered."""
+        """Refuse a read after a temporary error of disk or process; the file stays offered."""
         message = f"{segment.path} cannot be read now: {error.strerror or error}"
         await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")
 

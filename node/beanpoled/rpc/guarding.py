@@ -1,8 +1,8 @@
-"""Which right each call of gRPC needs, and in which queues: one table, one interceptor.
+"""The right that each call of gRPC needs, and in which queues: one table, one interceptor.
 
-What a user may do is in `beanpole.core.users`, who a caller is, in `caller`. Calls that change
-queues or jobs are asked again by the machine, in the order of the log; this is for those that only
-read, and for a refusal before anything is done.
+The rights of a user are in `beanpole.core.users`, the identity of a caller in `caller`. The machine
+checks calls that change queues or jobs again, in the order of the log; this check covers calls that
+only read, and refuses before anything is done.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -27,12 +27,12 @@ _PREFIX: Final = "/beanpole.v1."
 
 
 class Row(NamedTuple):
-    """What a method needs.
+    """The rights that a method needs.
 
     Attributes:
-        rights: one of these is enough.
-        queues: the queues of a request, by name; empty ones are every queue.
-        jobs: the jobs of a request, whose queues count, too.
+        rights: one of these is sufficient.
+        queues: the queues of a request, by name; an empty name means every queue.
+        jobs: the jobs of a request, whose queues are checked, too.
     """
 
     rights: int
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 def _of_filter(request: Any) -> list[str]:
-    """The queue of a filter, and the one that jobs are moved to; named jobs have their own."""
+    """Return the queue of a filter, and the target of a move; named jobs have their own."""
     named = getattr(request, "job_ids", ())
     found = [] if named else [request.filter.queue]
     to = getattr(request, "to_queue", "")
@@ -84,12 +84,12 @@ GUARDED: Final[dict[str, Row]] = {
     "Users/SetRules": _EVERYWHERE,
     "Users/ListRules": _EVERYWHERE,
 }
-# Methods by which a node tells of its program and machine, and of no job or client: they are also
-# for the time in which it cannot know its users.
+# Methods that report the program and the machine, but no jobs or clients: they also work while a
+# node cannot know its users.
 ALWAYS: Final = frozenset(
     {"Live/Read", "NodeAdmin/Examine", "NodeAdmin/ListSettings", "NodeAdmin/Reload"}
 )
-# Why a method needs no right.
+# The reason why a method needs no right.
 _OF_MEMBERS: Final = "its callers prove that they are members"
 FREE: Final = {
     "Admin/Status": "it tells of nodes, and of how many jobs there are; tools look for a leader",
@@ -101,10 +101,10 @@ FREE: Final = {
 
 
 class Guard(grpc.aio.ServerInterceptor):
-    """Refuses calls whose callers have not the right. Without users, it only looks who calls."""
+    """Refuses calls whose callers lack the right. Without users, it only identifies callers."""
 
     def __init__(self, node: Node, callers: Callers) -> None:
-        """Begin; `callers` makes the barrier behind which an unknown token is looked up again."""
+        """Create the guard; an unknown token is looked up again after a barrier of `callers`."""
         self._node = node
         self._callers = callers
 
@@ -144,9 +144,9 @@ class Guard(grpc.aio.ServerInterceptor):
         return self._node.context.machine
 
     async def _check_knows(self, context: Context) -> None:
-        """Refuse a call before any state is here: an empty machine has no users, and asks nothing.
+        """Refuse a call before any state is loaded: an empty machine has no users to check.
 
-        The disk has the events and the audit log of the time before the start.
+        The disk has the events and the audit log from before the start.
         """
         if not self._machine.index:
             message = f"{self._node.context.name} has no state yet, and cannot know its users"
@@ -158,7 +158,7 @@ class Guard(grpc.aio.ServerInterceptor):
         CALLER.set(caller._replace(name=name))
         where = _closed(row, user, request, self._machine)
         if where is not None and self._node.serving:
-            # What another node did a moment ago, a right or a job, may not be here yet.
+            # A right or a job that another node has just changed may not be known here yet.
             await self._callers.barrier(context)
             user = await self._user_of(caller, context)
             where = _closed(row, user, request, self._machine)
@@ -187,7 +187,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
 
 def _closed(row: Row, user: User, request: Any, machine: Machine) -> str | None:
-    """Return in words where the user has not one of the rights; None if it has it everywhere."""
+    """Return a name of where the user lacks the rights; None if it has one everywhere."""
     if user.everywhere & row.rights:
         return None
     if row.queues is None:
@@ -204,7 +204,8 @@ def _closed(row: Row, user: User, request: Any, machine: Machine) -> str | None:
             return text
     for job_id in () if row.jobs is None else row.jobs(request):
         job = machine.queue.jobs.get(job_id)
-        # Not even whether there is a job is told where the answer could be another one by then.
+        # A missing job is refused alike: its absence must not be revealed, and it may exist by the
+        # time of the call.
         if job is None or not user.on(job.tube.name) & row.rights:
             return f"the queue of job {job_id}"
     return None

@@ -1,7 +1,7 @@
-"""Changes of jobs by administrators: what a request asks for, and its commands, part by part.
+"""Changes of jobs by administrators: the parsed request, and its commands, part by part.
 
-Belongs here: the way from a request's words to CHANGE_JOB, and back from its results. The stream
-of messages is in `jobs`, what a change does in `beanpole.core.operations.administering`.
+This file converts requests to CHANGE_JOB, and its results to outcomes. The stream of messages is in
+`jobs`; the change itself is in `beanpole.core.operations.administering`.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from beanpoled.rpc.job_scan import Filter
 from beanpoled.rpc.queue_names import new_queue_name
 from beanpoled.rpc.server import CallRefused
 
-# One command of the log each, and one step of every node: half a millisecond of an entry.
+# Each is one command of the log and one step of every node: half a millisecond of an entry.
 PART_JOBS: Final = 256
 IDS_MAX: Final = 4096
-# Jobs of a filter that were not changed, and are named.
+# Unchanged jobs of a filter that are named in the reply.
 NAMED_MAX: Final = 100
 
 ACTIONS: Final = {
@@ -45,10 +45,10 @@ OUTCOMES: Final = {
     c.EXISTS: jobs_pb2.JOB_OUTCOME_ALREADY_THERE,
     c.FULL: jobs_pb2.JOB_OUTCOME_QUEUE_FULL,
     c.OUT_OF_MEMORY: jobs_pb2.JOB_OUTCOME_TOO_MANY_QUEUES,
-    # All else that could be wrong with a command was looked at in its request.
+    # All other errors of a command are excluded by checks of its request.
     c.BAD_COMMAND: jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL,
 }
-# After these no job of a filter would fare better.
+# Outcomes after which every other job of a filter would fail, too.
 STOPPING: Final = (
     jobs_pb2.JOB_OUTCOME_QUEUE_FULL,
     jobs_pb2.JOB_OUTCOME_TOO_MANY_QUEUES,
@@ -56,15 +56,15 @@ STOPPING: Final = (
 
 
 class Changes:
-    """One thing that is to be done to some jobs.
+    """One change to be applied to some jobs.
 
     Attributes:
-        job_ids: to these; empty if `wanted` says to which.
-        wanted: what is true of the jobs; only those in states from which it can be done.
+        job_ids: the jobs; empty if `wanted` selects them.
+        wanted: the filter of the jobs; restricted to states that allow the change.
     """
 
     def __init__(self, request: jobs_pb2.ChangeRequest, machine: Machine) -> None:
-        """Read a request.
+        """Parse a request.
 
         Raises:
             CallRefused: it is wrong, with the field.
@@ -118,7 +118,7 @@ class Changes:
             self.wanted.keep_to(space, request.to_queue)
 
     def give(self, job_ids: Sequence[int], call: Call) -> None:
-        """Give a call the commands for some jobs."""
+        """Submit the commands for some jobs to a call."""
         queue = self.wanted.queue
         for job_id in job_ids:
             call.submit(
@@ -126,7 +126,7 @@ class Changes:
             )
 
     def foretell(self, machine: Machine, job_id: int) -> jobs_pb2.JobOutcome:
-        """Return the outcome for a job if it were done now."""
+        """Return the outcome that the change would have for a job now."""
         job = machine.queue.jobs.get(job_id)
         if job is None or (self.wanted.queue and job.tube.name != self.wanted.queue):
             return outcome(machine, job_id, c.NOT_FOUND)
@@ -149,7 +149,7 @@ class Changes:
 
 
 def _check_chosen(request: jobs_pb2.ChangeRequest) -> None:
-    """Refuse a request that names no jobs, and one that names them in two ways."""
+    """Refuse a request that names no jobs, or names them in two ways."""
     chosen = request.filter.ByteSize() > 0
     if request.job_ids:
         if chosen:
@@ -163,7 +163,7 @@ def _check_chosen(request: jobs_pb2.ChangeRequest) -> None:
 
 
 def outcome(machine: Machine, job_id: int, result: int) -> jobs_pb2.JobOutcome:
-    """Return what became of a job from the machine's result."""
+    """Convert the machine's result for a job to its outcome."""
     if result == c.NOT_FOUND and job_id in machine.qless.by_id:
         return jobs_pb2.JOB_OUTCOME_QLESS
     return OUTCOMES.get(result, jobs_pb2.JOB_OUTCOME_UNSPECIFIED)

@@ -1,7 +1,6 @@
-"""Looking for jobs: what a filter of a request means, and a scan over all jobs in short slices.
+"""The search for jobs: filters of requests, and a scan over all jobs in short slices.
 
-Belongs here: nothing that changes a job. The calls are in `jobs`, how a job is told in
-`job_shapes`.
+Nothing here changes a job. The calls are in `jobs`, the messages of jobs in `job_shapes`.
 """
 
 import asyncio
@@ -18,17 +17,17 @@ from beanpoled.rpc.queue_names import NO_QLESS, queue_name
 from beanpoled.rpc.server import CallRefused
 from beanpoled.shared.context import Context
 
-# A call looks at so many ids at most: a second or two of a node's time, with bodies. Then its
-# caller says whether to go on.
+# A call visits at most this many ids: a second or two of a node's time, with bodies. Then its
+# caller decides whether to go on.
 SCAN_MAX: Final = 200_000
-# The loop is not kept from clients for longer, but for one look at the largest body. After it they
-# have as long: a scan takes half of a core at most.
+# A slice holds the loop no longer than this, except for a search of the largest body. Clients then
+# get the same time: a scan takes half of a core at most.
 SLICE_S: Final = 0.002
-# How often the clock is looked at: after so many bytes of bodies, which are searched at several
-# GB/s, or ids, most of which take no longer than 4 KiB of them, 1 us.
+# The clock is read after this many bytes of bodies, which are searched at several GB/s. An id
+# counts as ID_BYTES, because most ids take no longer than that many bytes: 1 us.
 LOOK_BYTES: Final = 512 * 1024
 ID_BYTES: Final = 4096
-# A longer text is looked for in no body faster, and stands in no help.
+# A longer text would not speed up the search.
 TEXT_MAX_BYTES: Final = 1024
 
 STATES: Final = {
@@ -42,16 +41,16 @@ STATES: Final = {
 
 
 class Filter:
-    """What must be true of a job.
+    """The conditions that a job must meet.
 
     Attributes:
-        queue: its queue's own name, with its prefix; empty for any.
-        states: a bit for each state that it may have (1 << state).
-        text: what its body has in it; empty for anything.
+        queue: the queue's own name, with its prefix; empty for any.
+        states: a bit for each accepted state (1 << state).
+        text: a text that the body must contain; empty for any body.
     """
 
     def __init__(self, request: jobs_pb2.JobFilter, machine: Machine) -> None:
-        """Read a filter.
+        """Parse a filter.
 
         Raises:
             CallRefused: it is wrong, with the field.
@@ -75,16 +74,16 @@ class Filter:
             words = "no job is older than age_min_us and younger than age_max_us, which is less"
             raise CallRefused("BAD_AGE", "filter.age_max_us", words)
         now_us = machine.queue.now_us
-        # Of the time when the call began, so that no job grows into a filter while it goes on.
+        # Ages are those at the beginning of the call, so that no job grows into a filter during it.
         self._until_us = now_us - request.age_min_us
         self._from_us = now_us - request.age_max_us if request.age_max_us else None
         self._space = _space(request.protocol)
 
     def keep_to(self, space: Space, to_queue: str) -> None:
-        """Ask for jobs in queues of a space alone, because others cannot go where they should.
+        """Accept only jobs of one space, because others cannot move to the given queue.
 
         Raises:
-            CallRefused: those of another one were asked for.
+            CallRefused: the filter asks for jobs of another space.
         """
         if self._space not in (0, space.number):
             words = f"{to_queue!r} is no queue of the protocol that is asked for"
@@ -92,7 +91,7 @@ class Filter:
         self._space = space.number
 
     def matches(self, job: Job) -> bool:
-        """Whether all of it is true of a job now."""
+        """Whether a job meets all conditions now."""
         return (
             (not self.queue or job.tube.name == self.queue)
             and bool(self.states >> job.state & 1)
@@ -118,12 +117,12 @@ def _space(protocol: str) -> int:
 
 
 class Scan:
-    """One walk over the jobs that are there now, in the order of their ids.
+    """A walk over the present jobs, in the order of their ids.
 
     Attributes:
-        at_id: all jobs up to this id were looked at.
-        scanned: how many jobs were.
-        complete: whether all were.
+        at_id: all jobs up to this id were visited.
+        scanned: the number of jobs visited.
+        complete: whether all jobs were visited.
     """
 
     def __init__(self, context: Context, after_id: int, up_to_id: int, ids_max: int) -> None:
@@ -135,7 +134,7 @@ class Scan:
         self.complete = False
 
     async def run(self, wanted: Filter, take: Callable[[Job], bool]) -> None:
-        """Hand over the jobs that a filter describes, as they are then, until `take` has enough."""
+        """Pass the jobs that match, in their present state, to `take` until it returns True."""
         jobs = self._context.machine.queue.jobs
         begun_s, looked = time.perf_counter(), 0
         for count, job_id in enumerate(jobs.ids_behind(self.at_id)):

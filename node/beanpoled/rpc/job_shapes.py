@@ -1,6 +1,6 @@
-"""A job and a queue as messages of the gRPC service `JobAdmin`.
+"""Messages of the gRPC service `JobAdmin` for a job and a queue.
 
-Belongs here: which of their attributes are told, and in which units. Nothing is looked for here.
+This file defines which attributes are shown, and in which units. It searches for nothing.
 """
 
 from typing import Final
@@ -14,14 +14,14 @@ from beanpole.pb import jobs_pb2
 from beanpoled.rpc.job_scan import STATES
 from beanpoled.shared.context import Context
 
-# How a reservation ended that its worker gave back: events have a kind for it, and no reason.
+# The end of a reservation by its worker's release: events have a kind for it, and no reason.
 RELEASED: Final = "released"
 _STATES: Final = {state: number for number, state in STATES.items()}
 assert _STATES.keys() == STATE_NAMES.keys(), "every state of a job has its number"
 
 
 def job(context: Context, one: Job, body_bytes: int, now_us: int) -> jobs_pb2.AdminJob:
-    """Return a job with as much of its body, at a time of the cluster."""
+    """Return the message of a job with up to `body_bytes` of its body, at a cluster time."""
     queue = context.machine.queue
     left_us = since_us = 0
     if one.state == RESERVED:
@@ -93,7 +93,7 @@ def _add_extension(found: jobs_pb2.AdminJob, one: Job, result_bytes: int, now_us
 
 
 def queue(context: Context, tube: Tube, now_us: int) -> jobs_pb2.AdminQueue:
-    """Return a queue of any space but qless's."""
+    """Return the message of a queue of any space but qless's."""
     its = context.machine.queue
     key = tube.first_ready()
     return jobs_pb2.AdminQueue(
@@ -116,13 +116,13 @@ def queue(context: Context, tube: Tube, now_us: int) -> jobs_pb2.AdminQueue:
 
 
 def has_jobs(tube: Tube) -> bool:
-    """Whether a job is in a queue, in whatever state."""
+    """Whether a queue has a job in any state."""
     waiting = tube.ready_count or tube.delayed_count or tube.buried
     return bool(waiting or tube.reserved_count or tube.finished_count)
 
 
 def qless_queue(one: QlessQueue) -> jobs_pb2.AdminQueue:
-    """Return a queue of qless: what waits for a time or for others is delayed."""
+    """Return the message of a qless queue: jobs that wait for a time or for others are delayed."""
     protocol = PROTOCOL_NAMES[QLESS]
     return jobs_pb2.AdminQueue(
         name=f"{protocol}{shown.SEPARATOR}{shown.text(one.name)}",

@@ -1,7 +1,7 @@
-"""The gRPC service `JobAdmin`: jobs and queues as administrators list, read and change them.
+"""The gRPC service `JobAdmin`: administrators list, read and change jobs and queues.
 
-Here are the calls, their limits and their refusals. What a filter means is in `job_scan`, what a
-change is in `job_changes`, how a job is told in `job_shapes`.
+This file has the calls, their limits and their refusals. Filters are in `job_scan`, changes in
+`job_changes`, the messages of jobs in `job_shapes`.
 """
 
 import time
@@ -28,23 +28,23 @@ from beanpoled.turn.node import Node
 
 SERVICE: Final = jobs_pb2.DESCRIPTOR.services_by_name["JobAdmin"].full_name
 LIMIT_DEFAULT: Final = 100
-# Jobs of one reply: each is made a message in some 15 us, within the slices of a scan.
+# Jobs in one reply: each takes some 15 us to convert, within the slices of a scan.
 LIMIT_MAX: Final = 1000
-# Queues of one reply, all made in one step, which takes some 3 ms.
+# Queues in one reply, all converted in one step, which takes some 3 ms.
 QUEUES_MAX: Final = 250
-# Those of qless, which come in one reply behind all others.
+# Queues of qless, which come in one reply after all others.
 QLESS_QUEUES_MAX: Final = 1000
-# Of the bodies (and results) of one reply: it stays far below gRPC's 4 MiB.
+# The size of bodies (and results) in one reply: it stays far below gRPC's 4 MiB.
 REPLY_BYTES_MAX: Final = 1024 * 1024
-# Of one body in a list; `GetJob` has all of it.
+# The size of one body in a list; `GetJob` returns all of it.
 BODY_MAX_BYTES: Final = 65_536
-# How many jobs are looked at for the oldest of each queue: some seconds, in slices.
+# Ids that the search for the oldest job of each queue visits: some seconds, in slices.
 OLDEST_SCAN_MAX: Final = 1_000_000
-# Each holds a machine's jobs for a scan of seconds, which takes a part of a core.
+# Each holds a machine's jobs for seconds, and takes a part of a core.
 SCANS_MAX: Final = 4
-# A message of a stream is taken in that time, or its reader is gone.
+# A reader that takes no message of a stream in this time is considered gone.
 WRITE_TIMEOUT_S: Final = 30.0
-# What the cluster has from machine version 4 on.
+# A feature of the cluster from machine version 4 on.
 CHANGES: Final = "changes by administrators"
 
 
@@ -55,10 +55,10 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         self._context = node.context
         self._callers = callers or Callers(node)
         self._scans = 0
-        self._oldest: OldestJobs | None = None  # of the list that was asked for last
+        self._oldest: OldestJobs | None = None  # of the most recent list
 
     def add_to(self, server: grpc.aio.Server) -> str:
-        """Join a server; returns the service's full name."""
+        """Add the service to a server; return its full name."""
         jobs_pb2_grpc.add_JobAdminServicer_to_server(self, server)
         return SERVICE
 
@@ -103,7 +103,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         found: list[jobs_pb2.AdminQueue],
         context: Context,
     ) -> bool:
-        """Say of each queue which of its jobs was put first; False if a scan did not get so far."""
+        """Add the oldest job of each queue; return False if a scan did not find all of them."""
         wanted = {
             tube.serial: one
             for tube, one in zip(tubes, found, strict=True)
@@ -233,7 +233,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
     async def _tell(
         self, change: Changes, job_ids: tuple[int, ...], dry_run: bool, context: Context
     ) -> list[jobs_pb2.JobResult]:
-        """Do it to some jobs, or say what would become of them."""
+        """Apply the change to some jobs, or predict the outcomes."""
         machine = self._context.machine
         if dry_run:
             outcomes = [change.foretell(machine, job_id) for job_id in job_ids]
@@ -256,7 +256,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         told = jobs_pb2.ChangeProgress(
             after_id=request.after_id, up_to_id=up_to_id, to_scan=len(machine.queue.jobs)
         )
-        # It tells its reader how to go on before it begins.
+        # The reader learns how to resume before anything is changed.
         await write(context, told, WRITE_TIMEOUT_S)
         scanned = 0
         while not told.complete and not told.stopped_by:
@@ -274,7 +274,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
     async def _part(
         self, scan: Scan, change: Changes, jobs_max: int, context: Context
     ) -> list[int]:
-        """The ids of the next jobs to which it is to be done."""
+        """Return the ids of the next jobs to change."""
         part: list[int] = []
 
         def take(job: Job) -> bool:
@@ -287,14 +287,14 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
     # --- conditions ------------------------------------------------------------------------------
 
     def _now_us(self) -> int:
-        """The cluster's time, as far as this node knows it."""
+        """Return the cluster's time, as far as this node knows it."""
         context = self._context
         now_us = context.clock.estimate_us(context.host.now_us())
         return max(now_us, context.machine.queue.now_us)
 
 
 def _add(told: jobs_pb2.ChangeProgress, results: list[jobs_pb2.JobResult]) -> None:
-    """Add what was done to some jobs to what a stream tells."""
+    """Add the results of some jobs to the progress of a stream."""
     told.matched += len(results)
     for one in results:
         if one.outcome == jobs_pb2.JOB_OUTCOME_DONE:

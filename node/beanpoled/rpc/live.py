@@ -1,4 +1,4 @@
-"""The gRPC service `Live`: the queues at this moment. It only reads the node's view."""
+"""The gRPC service `Live`: the current figures of queues. It only reads the node's view."""
 
 import asyncio
 from typing import Final
@@ -13,20 +13,20 @@ SERVICE: Final = live_pb2.DESCRIPTOR.services_by_name["Live"].full_name
 
 
 class LiveServicer(live_pb2_grpc.LiveServicer):
-    """Answers those who look on."""
+    """Answers viewers of live figures."""
 
     def __init__(self, view: NodeView) -> None:
         self._view = view
 
     def add_to(self, server: grpc.aio.Server) -> str:
-        """Join a server; returns the service's full name."""
+        """Add the service to a server; return its full name."""
         live_pb2_grpc.add_LiveServicer_to_server(self, server)
         return SERVICE
 
     async def Read(self, request: live_pb2.LiveRequest, context: Context) -> live_pb2.LiveReply:
         view = self._view
         largest = view.metrics().queues
-        # The loop turns in between: each of the two has the quantiles of a hundred queues.
+        # Yield to the loop: each of the two computes the quantiles of a hundred queues.
         await asyncio.sleep(0)
         found = {(queue.protocol, queue.name): queue for queue in (*largest, *view.busiest())}
         return live_pb2.LiveReply(

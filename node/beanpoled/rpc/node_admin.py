@@ -1,6 +1,6 @@
-"""The gRPC service `NodeAdmin`: one node as operators look at it and change it.
+"""The gRPC service `NodeAdmin`: operators inspect and change one node.
 
-What the calls show and change belongs to other modules; here are their words on the wire.
+This file only converts messages; other modules do the work.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from beanpoled.rpc.server import Context, fail
 from beanpoled.view import NodeView
 
 SERVICE: Final = node_admin_pb2.DESCRIPTOR.services_by_name["NodeAdmin"].full_name
-# Files of 16 MiB are read through for a page.
+# Reading a page may search files of 16 MiB.
 READ_TIMEOUT_S: Final = 10.0
 
 
@@ -28,17 +28,17 @@ class Settings(Protocol):
     """The settings of a running node: see `supervision`."""
 
     def settings(self) -> list[Shown]:
-        """Return all of them as they are in force."""
+        """Return all settings as they are in force."""
 
     def reload(self) -> Outcome:
-        """Read them again."""
+        """Reload the settings."""
 
     def examine(self, view: NodeView) -> list[Finding]:
-        """Look at the node: see `examining`."""
+        """Examine the node: see `examining`."""
 
 
 class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
-    """Answers operators about this node, and brings calls about others to them."""
+    """Answers operators about this node, and forwards calls about other nodes."""
 
     def __init__(
         self, view: NodeView, peers: PeerClient, audit: AuditLog, settings: Settings
@@ -49,7 +49,7 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
         self._settings = settings
 
     def add_to(self, server: grpc.aio.Server) -> str:
-        """Join a server; returns the service's full name."""
+        """Add the service to a server; return its full name."""
         node_admin_pb2_grpc.add_NodeAdminServicer_to_server(self, server)
         return SERVICE
 

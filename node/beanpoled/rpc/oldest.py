@@ -1,7 +1,7 @@
-"""Which job of each queue was put first: looked for once for all pages of a list of queues.
+"""The oldest job of each queue, searched for once for all pages of a list of queues.
 
-Belongs here: what one scan over the jobs found, by queues, and for how long it counts. The scan is
-in `job_scan`, the call in `jobs`.
+This file keeps the result of one scan over the jobs, by queue, and its lifetime. The scan is in
+`job_scan`, the call in `jobs`.
 """
 
 from collections.abc import Iterable
@@ -11,40 +11,40 @@ from typing import Final
 from beanpole.core.jobs.job import Job, Tube
 from beanpoled.rpc import job_shapes
 
-# A list of all queues is asked for page by page. For a page that comes later it begins anew.
+# A list of all queues is requested page by page; a page requested later than this starts over.
 KEPT_S: Final = 10.0
-# Queues of one scan: they are chosen in one step, which takes some 2 ms.
+# Queues in one scan: they are chosen in one step, which takes some 2 ms.
 QUEUES_MAX: Final = 10_000
 
 
 class OldestJobs:
-    """The oldest jobs of the queues behind one, as they were at some moment.
+    """The oldest jobs of the queues after a given one, at the time of the scan.
 
     Attributes:
-        at_id: all jobs up to this id were looked at.
-        jobs: by the serials of their queues, ids and when they were put.
+        at_id: all jobs up to this id were visited.
+        jobs: the id and the time of the put of the oldest job, by the serial of its queue.
     """
 
     def __init__(self, after: int, tubes: Iterable[Tube], now_s: float) -> None:
         """Choose the queues.
 
         Args:
-            after: the serial behind which they begin.
-            tubes: all there are, in the order of their serials.
+            after: the serial after which the queues begin.
+            tubes: all queues, in the order of their serials.
             now_s: the time, by a monotonic clock.
         """
         self._after = after
         self._until_s = now_s + KEPT_S
         behind = (tube for tube in tubes if tube.serial > after)
         chosen = list(islice(behind, QUEUES_MAX))
-        # Of those that come later, too, unless there are more than are looked at together.
+        # Queues created later are covered, too, unless the limit of one scan is reached.
         self._last = chosen[-1].serial if len(chosen) == QUEUES_MAX else None
         self._missing = {tube.serial for tube in chosen if job_shapes.has_jobs(tube)}
         self.at_id = 0
         self.jobs: dict[int, tuple[int, int]] = {}
 
     def covers(self, tubes: list[Tube], now_s: float) -> bool:
-        """Whether the queues of a page are among them, and it is not too long ago."""
+        """Whether the scan covers the queues of a page, and is not too old."""
         return (
             now_s < self._until_s
             and tubes[0].serial > self._after
@@ -54,13 +54,13 @@ class OldestJobs:
     def misses(self, serials: Iterable[int]) -> bool:
         """Whether the scan must go on for one of these queues, which have jobs.
 
-        One that had none when it was passed has jobs behind all that was looked at.
+        A queue that had no jobs when it was passed has jobs only after the visited ids.
         """
         self._missing.update(serial for serial in serials if serial not in self.jobs)
         return bool(self._missing)
 
     def take(self, job: Job) -> bool:
-        """Look at the next job; whether no queue is missing any more."""
+        """Visit the next job; return whether no queue is missing any more."""
         serial = job.tube.serial
         if serial in self._missing:
             self._missing.discard(serial)

@@ -1,6 +1,6 @@
-"""gRPC between nodes: describing themselves, handing over snapshots, asking the leader.
+"""gRPC between nodes: descriptions of nodes, transfer of snapshots, calls to the leader.
 
-Replicated entries and forwarded commands do not come this way but over the peer link.
+Replicated entries and forwarded commands do not use gRPC but the peer link.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
 from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView
 
-# One message of a snapshot that is not taken for so long has no receiver.
+# If a message of a snapshot is not taken for this long, its receiver is considered gone.
 CHUNK_TIMEOUT_S: Final = 30.0
-# The disk is behind the network by more than this: wait for it instead of filling the memory.
+# If the disk lags behind the network by more than this, wait instead of filling the memory.
 SINK_BACKLOG_BYTES_MAX: Final = 16 * 1024 * 1024
 SINK_POLL_S: Final = 0.005
 
@@ -70,18 +70,18 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
 
 
 class PeerClient:
-    """Calls the other members: `Peer`, and of `Admin` what only the leader can do."""
+    """Calls the other members: `Peer`, and the calls of `Admin` that only the leader can do."""
 
     def __init__(self, addresses: Mapping[str, str], trust: Trust) -> None:
         """Dial `addresses` (by member id) when they are first needed."""
         self._addresses = addresses
         self._trust = trust
         self._channels: dict[str, _Lent] = {}
-        self._generation = 0  # of the certificates that they show
-        self._replaced: set[_Lent] = set()  # and calls of theirs go on
+        self._generation = 0  # of the certificates that the channels show
+        self._replaced: set[_Lent] = set()  # with calls in progress
 
     def address(self, peer: str) -> str:
-        """Where a member's gRPC server is dialled; empty if it is no member."""
+        """Return the address of a member's gRPC server; empty if it is not a member."""
         return self._addresses.get(peer, "")
 
     async def node_info(self, peer: str, timeout_s: float) -> node_pb2.Node | None:
@@ -95,14 +95,14 @@ class PeerClient:
                 )
         except (grpc.aio.AioRpcError, Unproved, TimeoutError):
             return None
-        # The address may lead to another node; only the member itself counts.
+        # The address may lead to another node; only an answer of the member itself counts.
         return reply if reply.id == peer else None
 
     async def finalize(self, leader: str, to: int, timeout_s: float) -> admin_pb2.FinalizeReply:
-        """Bring an operator's `Finalize` to the leader.
+        """Forward an operator's `Finalize` to the leader.
 
         Raises:
-            grpc.aio.AioRpcError: what the leader says, or that it does not answer.
+            grpc.aio.AioRpcError: the leader's refusal, or that it does not answer.
         """
         request = admin_pb2.FinalizeRequest(to=to, at_leader=True)
         metadata = CALLER.get().metadata
@@ -116,10 +116,10 @@ class PeerClient:
     async def transfer_leader(
         self, leader: str, to: str, timeout_s: float
     ) -> admin_pb2.TransferLeaderReply:
-        """Bring an operator's `TransferLeader` to the leader.
+        """Forward an operator's `TransferLeader` to the leader.
 
         Raises:
-            grpc.aio.AioRpcError: what the leader says, or that it does not answer.
+            grpc.aio.AioRpcError: the leader's refusal, or that it does not answer.
         """
         request = admin_pb2.TransferLeaderRequest(to=to, at_leader=True)
         metadata = CALLER.get().metadata
@@ -131,10 +131,10 @@ class PeerClient:
         return reply
 
     async def ask(self, stub: Any, peer: str, method: str, request: Any, timeout_s: float) -> Any:
-        """Bring an operator's call to the member that it is about; `stub`: of its service.
+        """Forward an operator's call to the member it names; `stub` is the service's class.
 
         Raises:
-            grpc.aio.AioRpcError: what the member says, or that it does not answer.
+            grpc.aio.AioRpcError: the member's refusal, or that it does not answer.
         """
         async with self._channel(peer) as channel:
             ask = getattr(stub(channel), method)
@@ -144,7 +144,7 @@ class PeerClient:
         """Write a peer's snapshot at exactly `index` into `sink`, as fast as its disk takes it.
 
         Returns:
-            None when all of it was written, else why it failed.
+            None when all of it was written, else the reason of the failure.
         """
         async with self._channel(peer) as channel:
             return await self._fetch(peer_pb2_grpc.PeerStub(channel), peer, index, sink)
@@ -164,7 +164,7 @@ class PeerClient:
             while True:
                 async with asyncio.timeout(CHUNK_TIMEOUT_S):
                     message = await call.read()
-                    # The disk has no event to wait for: only what it has done can be looked at.
+                    # The disk signals no event: its backlog can only be polled.
                     while sink.backlog_bytes > SINK_BACKLOG_BYTES_MAX:  # noqa: ASYNC110
                         await asyncio.sleep(SINK_POLL_S)
                 if message is grpc.aio.EOF:
@@ -190,8 +190,8 @@ class PeerClient:
     async def _channel(self, peer: str) -> AsyncIterator[grpc.aio.Channel]:
         """Lend the channel to a member for a call.
 
-        After a change of certificates new calls have other channels, which show the new one. Calls
-        in flight go on, and the last one closes its channel.
+        After a change of certificates new calls use new channels, which show the new certificate.
+        Calls in flight go on, and the last one closes its channel.
         """
         certificates = self._trust.of_peers
         unused: list[_Lent] = []
@@ -217,7 +217,7 @@ class PeerClient:
 
 
 class _Lent:
-    """A channel, and how many calls use it."""
+    """A channel, and the number of calls that use it."""
 
     __slots__ = ("calls", "channel")
 

@@ -1,7 +1,7 @@
-"""The gRPC service `Policies`: the rules of some queues.
+"""The gRPC service `Policies`: rules that apply to queues.
 
-Here are the words of a request and what is refused; the commands go the way of every client's
-(`call`). What a policy does is said by `beanpole.core.jobs.policies`.
+This file parses and refuses requests; the commands take the path of every client's (`call`).
+Policies are explained in `beanpole.core.jobs.policies`.
 """
 
 from typing import Final
@@ -26,10 +26,10 @@ from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
 SERVICE: Final = policies_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
-# Names of other protocols begin before this byte in the machine.
+# In the machine, names of other protocols' queues begin with a byte below this one.
 _FIRST_BYTE: Final = bytes([PREFIX_END])
 _QLESS: Final = PROTOCOL_NAMES[QLESS]
-# Field, least and most; 0 is allowed for each.
+# Field, least and largest value; 0 is allowed for each.
 _NUMBERS: Final = (
     ("attempts_max", 1, U32_MAX),
     ("jobs_max", 1, U32_MAX),
@@ -52,7 +52,7 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         self._callers = callers
 
     def add_to(self, server: grpc.aio.Server) -> str:
-        """Join a server; returns the service's full name."""
+        """Add the service to a server; return its full name."""
         policies_pb2_grpc.add_PoliciesServicer_to_server(self, server)
         return SERVICE
 
@@ -94,7 +94,7 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
     async def _do(self, context: Context, operation: int, *fields: int | bytes) -> int:
         await self._callers.check_known(operation, "policies", context)
         result: int = c.AGAIN
-        while result == c.AGAIN:  # that entry had looked at enough queues
+        while result == c.AGAIN:  # the entry reached its limit of queues
             results = await self._callers.do(context, lambda call: call.submit(operation, *fields))
             result = results[0]
         assert result != c.BAD_COMMAND, "what the machine refuses was refused before"
@@ -102,10 +102,10 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
 
 
 def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
-    """Return a pattern and its policy as the machine has them.
+    """Return a pattern and its policy in the machine's form.
 
     Raises:
-        CallRefused: there cannot be such a policy.
+        CallRefused: the policy is invalid.
     """
     pattern = read_pattern(policy.pattern)
     if pattern[0] < PREFIX_END:
@@ -135,10 +135,10 @@ def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
 
 
 def read_pattern(text: str) -> bytes:
-    """Return a pattern as the machine has it.
+    """Return a pattern in the machine's form.
 
     Raises:
-        CallRefused: it is none.
+        CallRefused: it is not a pattern.
     """
     any_text = ANY.decode()
     stem = text.removesuffix(any_text)

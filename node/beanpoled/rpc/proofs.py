@@ -1,7 +1,7 @@
-"""The proof that goes with calls between nodes: asked for and checked at both ends of gRPC.
+"""Proof of membership in calls between nodes: requested and checked at both ends of gRPC.
 
-What is proved and compared is in `trust.proofs`. Nodes of releases up to 0.3.0 know a constant
-proof only, which whoever reads it can use again; it is taken and given during an upgrade alone.
+The proof itself is in `trust.proofs`. Nodes of releases up to 0.3.0 know only a constant proof,
+which any reader of it can replay; it is accepted and sent only during an upgrade.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ _WORDS: Final = {
 
 
 class Unproved(Exception):
-    """The member that was called does not prove that it knows the secret."""
+    """The called member does not prove that it knows the secret."""
 
 
 def old_proof(secret: bytes, cluster: str) -> str:
@@ -58,7 +58,7 @@ class ProofChecker:
         self._challenges = Challenges(os.urandom(32))
 
     def challenge(self, request: peer_pb2.ChallengeRequest) -> peer_pb2.ChallengeReply:
-        """Answer whoever asks: it costs two hashes, and nothing is remembered."""
+        """Answer any caller: it costs two hashes, and no state is kept."""
         challenge = self._challenges.make(_now_us(), os.urandom(NONCE_BYTES))
         view = self._view
         call = Call(view.cluster, request.caller, view.node_id, request.nonce, challenge)
@@ -67,7 +67,7 @@ class ProofChecker:
         return peer_pb2.ChallengeReply(node=view.node_id, challenge=challenge, proof=proof)
 
     async def check(self, context: Context) -> None:
-        """End a call that does not prove that its caller is a member, or knows the secret."""
+        """Refuse a call that does not prove that its caller is a member, or knows the secret."""
         if self._trust.of_peers is not None:
             await credentials.check_member(self._view, self._trust, context)
         if not self._trust.secret:
@@ -78,7 +78,7 @@ class ProofChecker:
             await fail(context, grpc.StatusCode.UNAUTHENTICATED, _WORDS[reason], reason)
 
     def _reason(self, context: Context) -> str:
-        """Why the call is refused; empty if it is not."""
+        """Return the reason to refuse the call; empty if it is accepted."""
         trust, view = self._trust, self._view
         given = dict(context.invocation_metadata() or ())
         packed, old = given.get(ANSWER_KEY), given.get(OLD_PROOF_KEY)

@@ -1,7 +1,7 @@
 """The gRPC service `Queue`: many jobs in one call, for programs such as the Spark pipeline.
 
-Here are the limits of a request, what is refused, and which status a failure has. The commands go
-the way of every client's (`call`).
+This file has the limits and refusals of requests, and the status of each failure. The commands take
+the path of every client's (`call`).
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
 SERVICE: Final = queue_pb2.DESCRIPTOR.services_by_name["Queue"].full_name
-# Both bound the time for which one call holds up the loop, and are what one batch takes.
+# Both bound the time for which one call occupies the loop, and equal the limits of one batch.
 JOBS_MAX: Final = BATCH_COMMANDS_MAX
 PUT_BYTES_MAX: Final = BATCH_MAX_BYTES
-# The usual choice of clients of beanstalkd.
+# The usual choice of beanstalkd clients.
 TTR_DEFAULT_S: Final = 60
 
-# (tube, priority, delay s, TTR s, body, key): what `Call.put` takes.
+# The arguments of `Call.put`: (tube, priority, delay s, TTR s, body, key).
 Put = tuple[bytes, int, int, int, bytes, bytes]
 
 
@@ -47,7 +47,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         self._callers = callers or Callers(node)
 
     def add_to(self, server: grpc.aio.Server) -> str:
-        """Join a server; returns the service's full name."""
+        """Add the service to a server; return its full name."""
         queue_pb2_grpc.add_QueueServicer_to_server(self, server)
         return SERVICE
 
@@ -114,12 +114,12 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
 def read_puts(
     request: queue_pb2.PutRequest, body_max: int, has_policies: bool = False
 ) -> list[Put]:
-    """Check a request and give what is to be put.
+    """Check a request and return its puts.
 
     Args:
         request: of a caller.
-        body_max: of bytes.
-        has_policies: whether the machine gives a put the priority and TTR that its tube has.
+        body_max: the largest body, in bytes.
+        has_policies: whether the machine supplies a put's priority and TTR from its tube.
 
     Raises:
         CallRefused: it breaks a limit or a rule.
@@ -145,7 +145,7 @@ def _read_put(place: int, job: queue_pb2.PutJob, body_max: int, has_policies: bo
         raise CallRefused("KEY_TOO_LONG", f"jobs[{place}].key", message)
     priority, ttr_s = job.priority, job.ttr_s or TTR_DEFAULT_S
     if has_policies:
-        # The policy of its tube may have other ones.
+        # The policy of the tube may set other values.
         if not job.HasField("priority"):
             priority = ruled.NO_PRIORITY
         if not job.ttr_s:
@@ -160,7 +160,7 @@ def _check_count(field: str, items: Sequence[Any]) -> None:
 
 
 def _result(result: Any) -> queue_pb2.PutResult:
-    """Say what became of one put: the machine gives an id, (id, duplicate) or an error."""
+    """Convert the machine's result of a put: an id, (id, duplicate) or an error."""
     if type(result) is tuple:
         job_id, duplicate = result
         outcome = queue_pb2.PUT_OUTCOME_DUPLICATE if duplicate else queue_pb2.PUT_OUTCOME_INSERTED

@@ -1,6 +1,6 @@
-"""Names of queues in requests: read, and refused where there can be no such queue.
+"""Names of queues in requests: parse them, and refuse names that no queue can have.
 
-What a name is in text is in `beanpole.core.jobs.shown`; which of them clients can say, in the
+The textual form of names is in `beanpole.core.jobs.shown`; the rules of valid names are in the
 protocols.
 """
 
@@ -13,7 +13,7 @@ from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpole.protocol.workq.requests import is_name
 from beanpoled.rpc.server import CallRefused
 
-# Behind the text of a wrong one.
+# Follows the text of a wrong name.
 NO_TUBE: Final = "is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
 NO_QLESS: Final = "jobs of qless are listed and changed in their own protocol"
 
@@ -33,10 +33,10 @@ def queue_name(text: str, field: str) -> bytes:
 
 
 def new_queue_name(text: str, field: str) -> bytes:
-    """Return the name of a queue that is made if it is not there.
+    """Return the name of a queue that may be created.
 
     Raises:
-        CallRefused: as `queue_name`, or its clients could not name it, and its jobs were lost.
+        CallRefused: as `queue_name`, or its clients could not name it: its jobs would be lost.
     """
     name = queue_name(text, field)
     can_be_said, words = _RULES[shown.space_of(name)]
@@ -45,7 +45,7 @@ def new_queue_name(text: str, field: str) -> bytes:
     return name
 
 
-# By the protocol of their space; of names with its prefix, which has one byte.
+# By the protocol of the space; the names include its prefix, which has one byte.
 _RULES: Final[Mapping[str, tuple[Callable[[bytes], bool], str]]] = {
     PROTOCOL_NAMES[BEANSTALK]: (is_tube_name, NO_TUBE),
     PROTOCOL_NAMES[WORKQ]: (

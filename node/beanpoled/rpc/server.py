@@ -1,6 +1,6 @@
-"""Conventions of all gRPC services: errors, how a node describes itself.
+"""Conventions of all gRPC services: errors, and the description of a node.
 
-The words are in proto/README.md. No service is implemented here.
+The messages are documented in proto/README.md. No service is implemented here.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from beanpole.client.rpc import ERROR_KEY
 from beanpole.pb import errors_pb2, node_pb2
 from beanpoled.view import ClientFigures, NodeView, SpaceFigures
 
-# Queues of qless that a status lists: a page for people.
+# Queues of qless that a status lists: one page for people.
 QLESS_QUEUES_SHOWN: Final = 10
 
 _ROLES: Final = {
@@ -25,12 +25,12 @@ _ROLES: Final = {
 }
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# What a method's handler does: with a request, or also with a stream of replies.
+# The behavior of a method's handler; its reply may also be a stream.
 Behavior = Callable[[Any, Context], Awaitable[Any]]
 
 
 class CallRefused(Exception):
-    """A request that is wrong: why, in a word for programs and for people, and where."""
+    """An invalid request: a reason for programs, a message for people, and the field."""
 
     def __init__(self, reason: str, field: str, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ async def fail(
 
 
 def around(handler: Any, wrap: Callable[[Behavior], Behavior]) -> Any:
-    """Return a method's handler with something around what it does; for interceptors."""
+    """Return a method's handler with its behavior wrapped; for interceptors."""
     make, behavior = (
         (grpc.unary_stream_rpc_method_handler, handler.unary_stream)
         if handler.response_streaming
@@ -58,13 +58,13 @@ def around(handler: Any, wrap: Callable[[Behavior], Behavior]) -> Any:
 
 
 async def refuse(context: Context, error: CallRefused) -> NoReturn:
-    """End a call whose request is wrong."""
+    """End a call whose request is invalid."""
     code = grpc.StatusCode.INVALID_ARGUMENT
     await fail(context, code, str(error), error.reason, field=error.field)
 
 
 async def write(context: Context, message: Any, timeout_s: float) -> None:
-    """Send a message of a stream; end the call if it is not taken in time."""
+    """Send a message of a stream; end the call if the reader does not take it in time."""
     try:
         async with asyncio.timeout(timeout_s):
             await context.write(message)
@@ -74,7 +74,7 @@ async def write(context: Context, message: Any, timeout_s: float) -> None:
 
 
 def describe(view: NodeView) -> node_pb2.Node:
-    """Return the node as it describes itself."""
+    """Return the node's description of itself."""
     jobs = view.jobs()
     digests = view.digests()
     return node_pb2.Node(

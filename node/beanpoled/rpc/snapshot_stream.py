@@ -1,6 +1,6 @@
-"""The stream of a peer's snapshot, without I/O: is each message what it should be?
+"""The stream of a peer's snapshot, without I/O: validation of each message.
 
-How the messages travel is in `peer`; what becomes of the chunks is the sink's business.
+`peer` transports the messages; the sink receives the chunks.
 """
 
 from typing import Protocol
@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 
 class Sink(Protocol):
-    """Where the chunks of a fetched snapshot go."""
+    """The receiver of the chunks of a fetched snapshot."""
 
     @property
     def backlog_bytes(self) -> int: ...
@@ -26,9 +26,9 @@ class SnapshotStream:
         self._begun = False
 
     def take(self, index: int, data: bytes, check: int) -> str | None:
-        """Take one message; returns why the stream must be given up, None while it is right.
+        """Process one message; return why the stream must be given up, None while it is right.
 
-        The first message says which snapshot it is, all others have data and its CRC-32C.
+        The first message identifies the snapshot; all others have data and its CRC-32C.
         """
         if not self._begun:
             self._begun = True
@@ -41,5 +41,5 @@ class SnapshotStream:
         return None
 
     def ended(self) -> str | None:
-        """The peer says that this was all; returns why that cannot be, None if it can."""
+        """Check the end of the stream; return why it cannot be complete, None if it can."""
         return None if self._begun else f"{self._peer} sent an empty stream"

@@ -1,6 +1,6 @@
-"""Waiting for a snapshot of this node, for the calls that need one.
+"""Wait for a snapshot of this node, for the calls that need one.
 
-How a snapshot is made, in slices, is the replica's business.
+The replica makes snapshots, in slices.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ SNAPSHOT_POLL_S: Final = 0.05
 
 
 async def snapshot_up_to(view: NodeView, wanted: int, context: Context) -> None:
-    """Come back when the newest snapshot covers the log up to an index; or end the call."""
+    """Wait until the newest snapshot covers the log up to an index, or end the call."""
     loop = asyncio.get_running_loop()
     until = loop.time() + SNAPSHOT_TIMEOUT_S
     while view.snapshot_index < wanted:
@@ -27,6 +27,6 @@ async def snapshot_up_to(view: NodeView, wanted: int, context: Context) -> None:
                 grpc.StatusCode.DEADLINE_EXCEEDED,
                 f"no snapshot up to index {wanted} in {SNAPSHOT_TIMEOUT_S:.0f} s; it goes on",
             )
-        # The one that is being made may be older than what is asked for.
+        # The snapshot in progress may be older than the wanted index.
         view.take_snapshot()
         await asyncio.sleep(SNAPSHOT_POLL_S)

@@ -1,6 +1,6 @@
-"""Users and rules as messages, and back: the texts of patterns, networks and rights.
+"""Conversion of users and rules from and to messages: the texts of patterns, networks and rights.
 
-The calls are in `users`, what a user is in `beanpole.core.users`.
+The calls are in `users`; users are explained in `beanpole.core.users`.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.server import CallRefused
 
 EVERYWHERE_TEXT: Final = "all:*"
-# Digits of a digest that name a token: 64 bits tell four of one user apart.
+# Digits of a digest that name a token: 64 bits distinguish the four tokens of a user.
 TOKEN_ID_DIGITS: Final = 16
 _BITS: Final = {
     users_pb2.RIGHT_PUT: PUT,
@@ -54,7 +54,7 @@ def read_name(text: str, field: str) -> bytes:
     """Return the name of a user.
 
     Raises:
-        CallRefused: it is none.
+        CallRefused: it is not a valid name.
     """
     name = text.encode(errors="replace")
     if not may_be_name(name):
@@ -64,10 +64,10 @@ def read_name(text: str, field: str) -> bytes:
 
 
 def read_rights(messages: Iterable[users_pb2.Rights]) -> bytes:
-    """Return rights as a command has them; those of one pattern are joined.
+    """Return rights as a command has them; the rights of equal patterns are joined.
 
     Raises:
-        CallRefused: a pattern or a right is none, or there are too many.
+        CallRefused: a pattern or a right is invalid, or there are too many.
     """
     found: dict[bytes, int] = {}
     for place, message in enumerate(messages):
@@ -90,10 +90,10 @@ def read_rights(messages: Iterable[users_pb2.Rights]) -> bytes:
 
 
 def read_pattern(text: str, field: str) -> bytes:
-    """Return a pattern as the machine has it.
+    """Return a pattern in the machine's form.
 
     Raises:
-        CallRefused: it is none.
+        CallRefused: it is not a pattern.
     """
     if text == EVERYWHERE_TEXT:
         return EVERYWHERE
@@ -147,7 +147,7 @@ def read_limits(message: users_pb2.Limits) -> Limits:
 
 
 def user(found: User, usage: Usage | None) -> users_pb2.User:
-    """Return a user as a message, with what it has of its quota."""
+    """Return a user as a message, with its usage of its quota."""
     return users_pb2.User(
         name=found.name.decode(),
         rights=rights(found.rights),
@@ -165,7 +165,7 @@ def read_rules(messages: Iterable[users_pb2.Rule]) -> bytes:
     """Return rules as a command has them.
 
     Raises:
-        CallRefused: one is none, or there are too many.
+        CallRefused: a rule is invalid, or there are too many.
     """
     found = [_read_rule(place, message) for place, message in enumerate(messages)]
     if len(found) > RULES_MAX:

@@ -1,7 +1,7 @@
 """The gRPC service `Users`: users, their tokens, and rules.
 
-Here is what is refused and in which words; messages are read and made in `user_shapes`. Which
-caller may do it is decided in `guarding`.
+This file has the refusals and their words; messages are converted in `user_shapes`. `guarding`
+decides which callers may use the service.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
 SERVICE: Final = users_pb2.DESCRIPTOR.services_by_name["Users"].full_name
-# Why a change is refused, whatever it was; the name of the user is put in.
+# The refusals of all changes; the name of the user is inserted.
 _REFUSALS: Final = {
     c.NOT_FOUND: (grpc.StatusCode.NOT_FOUND, "there is no user {!r}", "NO_USER"),
     c.BUSY: (
@@ -64,7 +64,7 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
         self._callers = callers
 
     def add_to(self, server: grpc.aio.Server) -> str:
-        """Join a server; returns the service's full name."""
+        """Add the service to a server; return its full name."""
         users_pb2_grpc.add_UsersServicer_to_server(self, server)
         return SERVICE
 

@@ -1,6 +1,6 @@
-"""The beanstalk protocol at its node: requests become commands, results become replies.
+"""The beanstalk protocol at a node: requests become commands, results become replies.
 
-The codec is `beanpole.protocol.beanstalk`; the life of a connection is in `requests`.
+The codec is `beanpole.protocol.beanstalk`; the life cycle of a connection is in `requests`.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
 
 # beanstalkd's margin: a worker is warned this long before its first TTR ends.
 SOON_US: Final = SECOND_US
-# A timer that would be due sooner is due now: the two clocks differ by more than that.
+# A timer due sooner than this is treated as due: the difference of the two clocks is larger.
 TIMER_MIN_US: Final = 1000
 
 
@@ -52,16 +52,16 @@ class BeanstalkConnection(TubesConnection):
     def __init__(
         self, clients: Clients, protocol: str, port: ClientPort, counts: list[int]
     ) -> None:
-        """Begin a connection; `counts` has how often each request was made at this node."""
+        """Begin a connection; `counts` counts each kind of request at this node."""
         super().__init__(clients, protocol, port)
         self._counts = counts
         self._parser = Parser(clients.config.max_job_size)
-        self._again: list[r.Request] = []  # were looked at and not acted on; the next one is last
-        self._takes: Takes | None = None  # reserves that take jobs together, while they do
+        self._again: list[r.Request] = []  # requests parsed but not acted on; the next one is last
+        self._takes: Takes | None = None  # reserves that take jobs together, while in progress
         self._request = 0  # the number of the last wait
         self._timeout_us = -1  # when the wait times out, by the node's clock; -1: never
-        self._ends_with = b""  # the reply to a wait that ends without a job; none: by the clock
-        self._held_back: r.Request | None = None  # a reserve that must not wait, perhaps
+        self._ends_with = b""  # the reply to a wait without a job; empty: the clock decides
+        self._held_back: r.Request | None = None  # a reserve that may have to be denied
         self._kicked = 0
         self._kick_left = 0
         self._kept = False  # the session may be resumed elsewhere
@@ -99,11 +99,11 @@ class BeanstalkConnection(TubesConnection):
             self._replies.reply(replies.DRAINING)
             return
         if self._clients.machine.puts_refused:
-            # At once: its body would stand in the log of a disk that has no room for it.
+            # Refuse it at once: its body would be logged on a disk that has no room for it.
             self._replies.reply(replies.OUT_OF_MEMORY)
             return
         if not ttr_s:
-            # The tube's policy may have another one.
+            # The tube's policy may set a TTR.
             known = self._clients.origin.knows(c.SET_POLICY)
             ttr_s = -r.TTR_MIN_S if known else r.TTR_MIN_S
         job = (session, self._used, priority, delay_s, ttr_s, body)
@@ -128,12 +128,12 @@ class BeanstalkConnection(TubesConnection):
         self._submit(kind, (kinds.OPERATIONS[kind], self._session(), self._used))
 
     def _stats(self, request: r.Request) -> None:
-        # Alone: this node's counters would count what stands behind it, too.
+        # Alone: otherwise this node's counters would include the requests behind it.
         connections = len(self._clients.connections)
         self._submit_alone(r.STATS, (c.STATS, self._session()), connections)
 
     def _stats_of_tube(self, request: r.Request) -> None:
-        # Alone: it counts the connections that wait, as they are when it is answered.
+        # Alone: it counts the waiting connections at the time of the answer.
         connections = len(self._clients.connections)
         self._submit_alone(r.STATS_TUBE, (c.STATS_TUBE, self._session(), request[1]), connections)
 
@@ -167,7 +167,7 @@ class BeanstalkConnection(TubesConnection):
         self._submit(r.KEEP, (c.KEEP, self._session(), secret, seconds * SECOND_US))
 
     def _resume(self, request: r.Request) -> None:
-        """Take over the session of a token. What stands behind that is about its jobs."""
+        """Take over the session of a token. The requests behind it are about its jobs."""
         if self._clients.machine.version < extensions.SESSIONS_SINCE:
             self._replies.reply(replies.UNKNOWN_COMMAND)
             return
@@ -180,8 +180,8 @@ class BeanstalkConnection(TubesConnection):
             return
         session = self._clients.session(self.number)
         if session is None:
-            # Another connection took it over in the same entry. That may be an earlier one of this
-            # client, given up with its request on the way: so nothing is said to be gone.
+            # Another connection took the session over in the same entry. It may be an earlier one
+            # of this client, given up with its request in flight: so do not reply that it is gone.
             self.abort()
             return
         self._kept = True
@@ -194,7 +194,7 @@ class BeanstalkConnection(TubesConnection):
         self._answer_alone(reply)
 
     def _auth(self, request: r.Request) -> None:
-        """Become a user. What stands behind that may be allowed then."""
+        """Become a user; the requests behind it may depend on the user's rights."""
         if not self._clients.origin.knows(c.AS_USER):
             self._replies.reply(replies.UNKNOWN_COMMAND)
             return
@@ -205,7 +205,7 @@ class BeanstalkConnection(TubesConnection):
         _, reply, counted = request
         if counted:
             self._counts[counted] += 1
-            # A put with a body that is too big, or with more arguments than it has, put nothing.
+            # A put with a body that is too big, or with too many arguments, put nothing.
             self.is_producer |= reply == replies.EXPECTED_CRLF
         self._replies.reply(reply)
 
@@ -222,14 +222,14 @@ class BeanstalkConnection(TubesConnection):
         if self._hold_back(request) or self._take_together(request):
             return
         clients = self._clients
-        clients.read_clock()  # a time-out must not be early by the length of a turn
+        clients.read_clock()  # a time-out must not fire early by the length of a turn
         since_us = request[2] if len(request) == takes.WAITS else clients.now_us
         self._begin_wait(since_us + request[1] * SECOND_US)
 
     def _hold_back(self, request: r.Request) -> bool:
-        """Refuse a reserve that would wait for what it may not have; it might wait for ever.
+        """Deny a reserve that would wait for a tube that the client may not work on.
 
-        This node may be behind: a command goes first, and then it looks again.
+        It might wait for ever. This node may be behind, so it checks again after a command.
         """
         self._session()
         before, self._held_back = self._held_back, None
@@ -273,7 +273,7 @@ class BeanstalkConnection(TubesConnection):
         return True
 
     def _taken(self, result: tuple[int, bytes] | int) -> None:
-        """A TAKE was applied: its job is for the oldest reserve; those that get none wait."""
+        """Give a TAKE's job to the oldest reserve; the reserves that get none wait."""
         run = self._takes
         assert run is not None
         owed = self._clients.config.max_job_size
@@ -306,9 +306,9 @@ class BeanstalkConnection(TubesConnection):
             self._arm()
 
     def _arm(self) -> None:
-        """Set the timer to what comes first: the time-out, or a reservation that ends soon.
+        """Set the timer to the next event: the time-out, or a reservation that ends soon.
 
-        Only when every request before the reserve is answered: they may reserve jobs.
+        Called only when every request before the reserve is answered: they may reserve jobs.
         """
         wait = self.wait
         clients = self._clients
@@ -316,7 +316,7 @@ class BeanstalkConnection(TubesConnection):
             return
         self._stop_timer()
         if clients.leaving and not clients.holds(self):
-            return  # the node stops, and closes this client, which has nothing to finish here
+            return  # the node stops and closes this client, which holds nothing here
         now_us = clients.now_us
         left_us = -1 if self._timeout_us < 0 else max(0, self._timeout_us - now_us)
         if self.ended:
@@ -340,7 +340,7 @@ class BeanstalkConnection(TubesConnection):
         self._arm()
 
     def rights_changed(self) -> int:
-        """See `Connection`. A job that the machine gives before the wait has ended is not lost."""
+        """See `Connection`. A job granted before the wait has ended is not lost."""
         wait = self.wait
         if wait is None or wait.ending or self.closed:
             return 0
@@ -362,11 +362,11 @@ class BeanstalkConnection(TubesConnection):
         elif self._ends_with:
             reply = self._ends_with
         else:
-            # The leader's clock decides which of the two came first, and not the guess of ours.
+            # The leader's clock decides which of the two came first, not this node's estimate.
             due_us = self._clients.first_deadline_us(self.number)
             soon = 0 <= due_us <= until_us + SOON_US
             reply = replies.DEADLINE_SOON if soon else replies.TIMED_OUT
-        # A reserve is a barrier, so nothing stands behind it; something may stand before it.
+        # A reserve is a barrier: nothing is pending behind it, but something may be before it.
         self._settled(self._replies.answer_newest(reply))
 
     # --- results --------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ class BeanstalkConnection(TubesConnection):
         if self.closed:
             return
         if self._kept and self._clients.session(self.number) is None:
-            # It goes on at another connection: this one has no client that could be told more.
+            # The session goes on at another connection: this one has no client to reply to.
             self.abort()
             return
         formatter = FORMATTERS.get(kind)
@@ -412,17 +412,17 @@ class BeanstalkConnection(TubesConnection):
             self._close()
 
     def _refused_later(self, result: int) -> None:
-        """The machine refused what the client was told is done: its session must not go on.
+        """End a session whose client was told that a refused command is done.
 
-        The error is named where it says nothing about a command that stands behind, and that may
-        be done: with no reply pending, or with a reserve, whose job comes back.
+        The error is sent only where it cannot be taken for the reply to a later command that may
+        be done: with no reply pending, or with a reserve pending, whose job comes back.
         """
         if self._replies.head != HELD:
             self._replies.push(refusal(result))
         self._close()
 
     def _kick_answered(self, result: tuple[int, int, int] | int) -> None:
-        """Go on with a kick of many jobs, or answer it."""
+        """Continue a kick of many jobs, or answer it."""
         if isinstance(result, int):
             refused = replies.DENIED if result == c.DENIED else replies.INTERNAL_ERROR
             self._answer_alone(refused)
@@ -453,14 +453,14 @@ class BeanstalkConnection(TubesConnection):
             self.drop()
             return
         if kind == r.RESERVE:
-            self._taken(c.NOT_FOUND)  # it waits, as it would have without a TAKE
+            self._taken(c.NOT_FOUND)  # it waits, as it would have without TAKE
             return
         if kind == KIND_WAIT:
             self.wait = None
             self._stop_timer()
         self._held_back = None
         if kind in kinds.ALONE:
-            self.blocked = False  # it was this one that held up what stands behind it
+            self.blocked = False  # this request blocked those behind it
         if kind in (r.PUT, r.PUT_UNIQUE):
             reply = replies.DRAINING
         elif kind == r.KICK and self._kicked:

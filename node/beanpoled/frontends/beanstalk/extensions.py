@@ -1,6 +1,6 @@
-"""What a node understands beyond the beanstalk protocol, and from which machine version on.
+"""Extensions of the beanstalk protocol, and the machine version that each needs.
 
-Nothing of it is sent to a client that did not ask for it. What the words do is in `connection`.
+None of them is ever sent to a client that did not ask for it. The commands are in `connection`.
 """
 
 from hashlib import sha256
@@ -9,7 +9,7 @@ from typing import Final
 from beanpole.core.users import USERS_SINCE
 from beanpole.protocol.beanstalk import requests as r
 
-# Below this version a node of an older release may be in the cluster, where nobody could resume.
+# Below this version the cluster may have nodes of an older release, which cannot resume sessions.
 SESSIONS_SINCE: Final = 4
 
 _ALWAYS: Final = (r.WORDS[r.PUT_UNIQUE].encode(),)
@@ -20,7 +20,7 @@ _USERS: Final = (r.WORDS[r.AUTH].encode(),)
 
 
 def names(version: int) -> tuple[bytes, ...]:
-    """Return the words that a node knows while its machine has this version."""
+    """Return the words of the extensions that a node of this machine version supports."""
     words: tuple[bytes, ...] = _ALWAYS
     if version >= SESSIONS_SINCE:
         words += _SESSIONS
@@ -30,9 +30,9 @@ def names(version: int) -> tuple[bytes, ...]:
 
 
 def secret_of(token: bytes) -> bytes:
-    """Return what the cluster keeps of a client's token, from which nobody can tell it.
+    """Return the digest of a client's token, which the cluster keeps in its place.
 
-    Logs, snapshots and backups have this in place of the token: whoever reads one of them cannot
-    take a session over.
+    Logs, snapshots and backups contain only the digest: a reader of one of them cannot take a
+    session over.
     """
     return sha256(token).digest()

@@ -1,7 +1,6 @@
-"""Kinds of requests: the operation and the reply of each, and those special to a connection.
+"""Kinds of requests: the operation and the reply of each, and sets of kinds with special handling.
 
-What is done with them is in `connection`, numbers, words and layouts in
-`protocol.beanstalk.requests`.
+`connection` handles them; their numbers, words and layouts are in `protocol.beanstalk.requests`.
 """
 
 from typing import Final, NamedTuple
@@ -25,8 +24,8 @@ class Row(NamedTuple):
 
     Attributes:
         request: its number.
-        operation: of the command, whose fields are the session and what is asked about.
-        reply: how the result is written; None if more follows from the result than a reply.
+        operation: of the command, whose fields are the session and the request's arguments.
+        reply: formats the result; None if the result needs more than a reply.
     """
 
     request: int
@@ -36,7 +35,7 @@ class Row(NamedTuple):
 
 _FOUND: Final = with_body(replies.found)
 
-# About what their arguments name.
+# About the job or tube that their arguments name.
 _ABOUT_JOB_ROWS: Final = (
     Row(r.DELETE, c.DELETE, done(replies.DELETED)),
     Row(r.RELEASE, c.RELEASE, done(replies.RELEASED)),
@@ -66,10 +65,10 @@ FORMATTERS: Final[dict[int, Formatter]] = {
     **{row.request: row.reply for row in _ROWS if row.reply is not None},
 }
 
-# Not of a client: a reserve comes behind it, once this node knows what the machine knows of users.
+# Not a client's request: a barrier before a reserve, so that this node knows the users.
 LOOK: Final = 64
 
-# Requests behind them are looked at when they are answered.
+# Requests that must be answered before those behind them are acted on.
 ALONE: Final = frozenset(
     (
         *(KIND_WAIT, r.KICK, r.STATS, r.STATS_TUBE),
@@ -77,7 +76,7 @@ ALONE: Final = frozenset(
     )
 )
 
-# Their replies hold a body.
+# Requests whose replies contain a body.
 WITH_BODY: Final = frozenset((r.PEEK, r.RESERVE_JOB))
 
 RESERVES: Final = frozenset((r.RESERVE, r.RESERVE_TIMEOUT))

@@ -1,7 +1,7 @@
-"""Results of the machine as replies of the beanstalk protocol. Pure: values in, bytes out.
+"""Format results of the machine as beanstalk replies. Pure: values in, bytes out.
 
-The reply of each request is named in `kinds`. `stats` is not here: most of its values are the
-node's own (see `server_stats`).
+`kinds` assigns the formatters to requests. `stats` is not here: most of its values are the node's
+own (see `server_stats`).
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any, Final
 from beanpole import commands as c
 from beanpole.protocol.beanstalk import replies, stats
 
-# The cluster or the tube has as much as it may.
+# A limit of the cluster or of the tube is reached.
 _NO_ROOM: Final = (c.OUT_OF_MEMORY, c.FULL)
 
 Formatter = Callable[[Any], bytes]
@@ -23,13 +23,13 @@ def _refusal(result: object) -> bytes:
 
 
 def not_shown(result: Any) -> bytes:
-    """The reply where statistics are not shown."""
+    """Return the reply to a request for statistics that is refused."""
     return replies.DENIED if result == c.DENIED else replies.NOT_FOUND
 
 
 def inserted(result: tuple[int, int] | int) -> bytes:
     if isinstance(result, tuple):
-        return replies.inserted(result[0])  # of an equal put, which a policy says is the same
+        return replies.inserted(result[0])  # the job of an equal put, by the tube's policy
     if result > 0:
         return b"INSERTED %d\r\n" % result
     return replies.OUT_OF_MEMORY if result in _NO_ROOM else _refusal(result)
@@ -66,5 +66,5 @@ def job_stats(result: tuple[Any, ...] | int) -> bytes:
     return replies.ok(stats.format_stats_job(result))
 
 
-# Of `reserve-job`: success also makes its client a worker.
+# For `reserve-job`, where success also makes the client a worker.
 format_reserve_job: Final = with_body(replies.reserved)

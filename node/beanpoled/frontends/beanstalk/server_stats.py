@@ -1,4 +1,4 @@
-"""The values of `stats` that are this node's own, joined with the cluster's."""
+"""The values of `stats`: this node's own, joined with the cluster's."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,22 +6,22 @@ from typing import Final
 from beanpole.protocol.beanstalk import requests as r
 from beanpoled.frontends.clients import Clients
 
-# The version of the protocol that is spoken. Clients compare it, so no word of ours stands in it.
+# The protocol version. Clients compare it, so it contains nothing of our own.
 VERSION_BYTES: Final = b"1.13"
-# There is no binlog: what beanstalkd says without `-b`. The log of the cluster is in the metrics.
+# There is no binlog: beanstalkd's values without `-b`. The metrics show the log of the cluster.
 BINLOG: Final = (0, 0, 0, 0, 10_485_760)
 
 
 def values(
     clients: Clients, protocol: str, counts: Sequence[int], cluster: tuple[int, ...]
 ) -> tuple[object, ...]:
-    """All values of `stats`, in the protocol's order.
+    """Return all values of `stats`, in the protocol's order.
 
     Args:
-        clients: of the node that is asked.
-        protocol: whose connections are counted.
-        counts: how often each request was made at this node.
-        cluster: what the machine answered (see `core.operations.reads.stats`).
+        clients: of this node.
+        protocol: the protocol whose connections are counted.
+        counts: the number of requests of each kind at this node.
+        cluster: the machine's answer (see `core.operations.reads.stats`).
     """
     urgent, ready, reserved, delayed, buried, timeouts, jobs_total, tubes = cluster
     connections = [item for item in clients.connections if item.protocol == protocol]

@@ -1,7 +1,7 @@
-"""Reserves that a client sent in a row: how many take jobs together, and which get none.
+"""Pipelined reserves that take jobs together: how many may, and which of them get none.
 
-A wait is a commit for each job. When several jobs are ready, the reserves of a pipeline take them
-in one batch instead. How they are submitted and answered is in `connection`.
+A wait costs a commit for each job. When several jobs are ready, the reserves of a pipeline take
+them in one batch instead. `connection` submits and answers them.
 """
 
 from collections.abc import Collection
@@ -15,24 +15,24 @@ from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.replies import ReplyQueue
 from beanpoled.origin.heavy import LIGHT_MAX
 
-# Reserves of one batch: 0.5 ms of every node, and bodies of the default size in what a client may
-# be owed by default.
+# Reserves in one batch: they cost 0.5 ms of every node, and their bodies at the default size fit
+# into the default limit of what a client may be owed.
 TAKES_MAX: Final = 128
 
-# The length of a reserve that got no job and waits now: (kind, seconds, since when, by the node's
-# clock). Others are shorter.
+# The length of a reserve that got no job and now waits: (kind, seconds, the time it was received by
+# the node's clock). Other reserves are shorter.
 WAITS: Final = 3
 
 
 def most(clients: Clients, watched: Collection[bytes], owed: ReplyQueue) -> int:
-    """How many reserves may take jobs together; below 2 it is not worth it.
+    """Return how many reserves may take jobs together; below 2 it is not worth it.
 
-    No more than jobs are ready here: a TAKE that finds none is a reserve that waits longer, and
-    where no job is ready, clients of other nodes may be waiting for the next.
+    At most as many as jobs are ready here: a TAKE that finds none only delays its reserve, and
+    if no job is ready, clients of other nodes may already wait for the next one.
     """
     if clients.leaving or not clients.origin.knows(c.TAKE):
         return 0
-    # Each of them looks at all watched tubes, and together they are one command of many.
+    # Each one checks all watched tubes, and together they count as one command of many steps.
     most = min(TAKES_MAX, LIGHT_MAX // len(watched), owed.room(clients.config.max_job_size))
     if most < 2:
         return 0
@@ -48,14 +48,14 @@ def most(clients: Clients, watched: Collection[bytes], owed: ReplyQueue) -> int:
 
 
 def row(first: r.Request, most: int, again: list[r.Request], parser: Parser) -> list[r.Request]:
-    """The reserve `first` and those right behind it, `most` at the most.
+    """Return the reserve `first` and those right behind it, at most `most`.
 
     Args:
-        first: is among them in any case.
-        most: how many may be in the row.
-        again: requests that come before the parser's, the next one last. The one that ends the row
-            is put there.
-        parser: has the others.
+        first: always included.
+        most: the largest number of requests to return.
+        again: requests that precede the parser's, the next one last. The request that ends the
+            row is pushed back here.
+        parser: the source of further requests.
     """
     requests = [first]
     while len(requests) < most:
@@ -71,10 +71,10 @@ def row(first: r.Request, most: int, again: list[r.Request], parser: Parser) -> 
 
 @final
 class Takes:
-    """Reserves whose TAKEs are on their way.
+    """Reserves whose TAKEs are in progress.
 
     Attributes:
-        without: those that have no job, the oldest last.
+        without: the reserves without a job, the oldest last.
     """
 
     __slots__ = ("_left", "_since_us", "without")
@@ -86,10 +86,10 @@ class Takes:
         self._since_us = now_us
 
     def answered(self, with_job: bool) -> bool:
-        """A TAKE has its result, in the order of the log; whether it was the last one.
+        """Record the result of a TAKE, in the order of the log; return whether it was the last.
 
-        The time-out of the first reserve that must wait counts from when it was received; those
-        behind it begin when it is answered, as all reserves in a row do.
+        The time-out of the first reserve that must wait counts from its receipt; those behind it
+        begin when it is answered, as all pipelined reserves do.
         """
         self._left -= 1
         if with_job:

@@ -1,6 +1,6 @@
-"""The tubes of a beanstalk client: what it uses and watches, and how its session is told.
+"""The tubes of a beanstalk client: those it uses and watches, and the binding of its session.
 
-What else a client may ask for is in `connection`, the life of a connection in `requests`.
+Other requests are in `connection`; the life cycle of a connection is in `requests`.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ class TubesConnection(RequestConnection):
         super().__init__(clients, protocol, port)
         self._used: bytes = DEFAULT_TUBE
         self._watched: dict[bytes, None] = {DEFAULT_TUBE: None}
-        self._binding = b""  # the tube that is used or watched once it exists
+        self._binding = b""  # the tube to be used or watched once it exists
 
     def watches(self, tube: bytes) -> bool:
         """See `Connection`."""
@@ -39,9 +39,9 @@ class TubesConnection(RequestConnection):
         self._clients.origin.submit(self, kind, command)
 
     def _submit_alone(self, kind: int, command: c.Command, weight: int = 0) -> None:
-        """Submit a request that must be answered before what stands behind it is looked at.
+        """Submit a request that must be answered before those behind it are acted on.
 
-        `weight` is how many jobs, tubes or connections it may look at.
+        `weight` is the number of jobs, tubes or connections that it may visit.
         """
         self.blocked = True
         self._replies.expect(kind)
@@ -81,11 +81,11 @@ class TubesConnection(RequestConnection):
         self._replies.reply(replies.watching(len(self._watched)))
 
     def _bind(self, kind: int, command: c.Command) -> bool:
-        """Bind the session to a tube; False if the answer is given already, or comes later.
+        """Bind the session to a tube; False if the request is answered already, or will be later.
 
-        A tube that exists is bound at once, and the machine will agree, or this session ends. One
-        that does not exist is made first: it must be committed when the client is told.
-        The machine is asked, too, where this node thinks that the client may not: it may know more.
+        A tube that exists is bound at once: the machine agrees, or this session ends. A tube that
+        does not exist is created first: that must be committed before the client is answered.
+        The machine also decides where this node finds no right: the machine may know more.
         """
         clients = self._clients
         tube = command[2]
@@ -102,10 +102,10 @@ class TubesConnection(RequestConnection):
 
     @property
     def _is_kept_out(self) -> bool:
-        """Whether the client watches what it may not work on, as far as this node knows.
+        """Whether the client watches a tube that it may not work on, as far as this node knows.
 
-        The default tube is watched by clients that never asked for it; it is passed over, as long
-        as there is another one.
+        Clients watch the default tube without asking for it, so it does not count if they watch
+        another one.
         """
         clients = self._clients
         if not clients.machine.users.rows:
@@ -135,7 +135,7 @@ class TubesConnection(RequestConnection):
         self._replies.reply(reply)
 
     def _bound(self, kind: int, result: int) -> None:
-        """A tube that did not exist is used or watched now, or it could not be made."""
+        """Answer a `use` or `watch` whose tube had to be created."""
         if result != c.OK:
             self._answer_alone(refusal(result))
         elif kind == r.USE:
@@ -147,5 +147,5 @@ class TubesConnection(RequestConnection):
 
 
 def refusal(result: int) -> bytes:
-    """The reply for a tube that cannot be used or watched."""
+    """Return the reply for a tube that cannot be used or watched."""
     return _REFUSALS.get(result, replies.INTERNAL_ERROR)

@@ -1,7 +1,7 @@
 """The administrator's side of a Gearman connection: lines of text.
 
-What a list shows is the cluster's, behind a barrier in the log: it has everything that was answered
-anywhere before it was asked for. The lists themselves are in `listings`.
+A list shows the state of the cluster, after a barrier in the log: it includes every command that
+was answered on any node before the request. The lists themselves are in `listings`.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.frontends.gearman.worker import WorkerSide
 from beanpoled.host.seam import ClientPort
 
-# Commands of which the audit log tells.
+# Commands that are recorded in the audit log.
 _CHANGES: Final = {
     admin.CANCEL_JOB: "cancel job",
     admin.CREATE_FUNCTION: "create function",
@@ -27,7 +27,7 @@ _CHANGES: Final = {
     admin.MAX_QUEUE: "maxqueue",
     admin.SHUTDOWN: "shutdown",
 }
-# The connection ended before there was an answer.
+# The outcome when the connection ends before the answer.
 _UNANSWERED: Final = b"UNKNOWN"
 
 
@@ -38,8 +38,8 @@ class AdminSide(ClientSide):
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
-        self._listing: Iterator[bytes] | None = None  # what is left of a list
-        # What the audit log is told when it is answered: command, line, when it came.
+        self._listing: Iterator[bytes] | None = None  # the rest of a list in progress
+        # For the audit log, once it is answered: the command, the line and the time it came.
         self._change: tuple[str, bytes, int] | None = None
 
     def _text(self, request: Request) -> None:
@@ -88,11 +88,11 @@ class AdminSide(ClientSide):
 
     @property
     def _sees_all(self) -> bool:
-        """Whether its user has a right in every function: a list is of all of them."""
+        """Whether the user has a right in every function: a list shows all of them."""
         return self._clients.may_in_all_of(self, ANY_RIGHT, PREFIX)
 
     def _auth(self, request: Request, token: bytes) -> None:
-        """Become a user. What stands behind that may be allowed then."""
+        """Become a user; the requests behind it may depend on the user's rights."""
         if self._clients.origin.knows(c.AS_USER):
             self._session()
             self._asked.append((admin.AUTH, b"", b""))
@@ -108,7 +108,7 @@ class AdminSide(ClientSide):
         self._answer_alone(reply)
 
     def _tell(self, reply: bytes) -> None:
-        """Tell the audit log of a change that has ended; nothing if there was none."""
+        """Record a change that has ended in the audit log, if there is one."""
         change, self._change = self._change, None
         if change is not None:
             command, line, begun_us = change
@@ -144,8 +144,8 @@ class AdminSide(ClientSide):
 
     def _why_not_cancelled(self, handle: bytes) -> bytes:
         job = self._clients.machine.queue.jobs.get(self._shared.job_of(handle))
-        # It ran when its DELETE was refused, although it may be back by now: in the same entry, its
-        # worker has gone.
+        # The job ran when its DELETE was refused, although it may be ready again: its worker may
+        # have left in the same entry.
         ran = job is not None and knows(self._clients.machine.queue, job)
         return admin.JOB_RUNS if ran else admin.NO_JOB
 
@@ -193,7 +193,7 @@ class AdminSide(ClientSide):
         self._list_on()
 
     def _list_on(self) -> None:
-        """Write the next piece, as long as the client reads; the list's end is its reply's."""
+        """Write the next piece while the client reads; an empty reply ends the request."""
         listing = self._listing
         if listing is None or self.closed or self._flow.stalled:
             return

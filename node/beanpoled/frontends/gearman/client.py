@@ -1,7 +1,7 @@
-"""The client's side of a Gearman connection: submissions, and what is heard of their jobs.
+"""The client's side of a Gearman connection: submissions, and notifications about their jobs.
 
-A client that submits in the foreground is attached to the job, in the replicated state, and hears
-of it from its own node. It hears as often as it has submitted the job.
+A client that submits in the foreground is attached to the job in the replicated state, and is
+notified by its own node. It gets each notification as often as it has submitted the job.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from beanpoled.host.seam import ClientPort
 
 RANK_HIGH: Final = 0
 RANK_LOW: Final = U32_MAX
-# (rank, whether in the foreground), by the types of packets.
+# (rank, whether in the foreground), by packet type.
 _SUBMITS: Final[dict[int, tuple[int, int]]] = {
     p.SUBMIT_JOB: (RANK_NORMAL, 1),
     p.SUBMIT_JOB_BG: (RANK_NORMAL, 0),
@@ -48,8 +48,8 @@ class ClientSide(WorkerSide):
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
-        self._exceptions = False  # whether it wants to hear of exceptions
-        self._awaited: dict[int, int] = {}  # how often it has submitted the jobs that it hears of
+        self._exceptions = False  # whether the client wants exceptions
+        self._awaited: dict[int, int] = {}  # how often it submitted each job that it hears of
 
     # --- submissions ----------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ class ClientSide(WorkerSide):
         if not _is_seconds(word):
             self._replies.reply(replies.BAD_TIME)
             return
-        # From here on the cluster's time counts, whatever the clocks of the nodes say.
+        # From here on only cluster time counts, whatever the clocks of the nodes show.
         delay_us = max(0, int(word) * SECOND_US - self._clients.host.wall_us())
         if delay_us > U32_MAX * SECOND_US:
             self._replies.reply(replies.BAD_TIME)
@@ -82,7 +82,7 @@ class ClientSide(WorkerSide):
             self._replies.reply(replies.DRAINING)
             return
         if clients.machine.puts_refused:
-            # At once: its body would stand in the log of a disk that has no room for it.
+            # Refuse it at once: its body would be logged on a disk that has no room for it.
             self._replies.reply(replies.NO_ROOM)
             return
         rank, foreground = _SUBMITS[kind]
@@ -112,13 +112,13 @@ class ClientSide(WorkerSide):
             if ended is not None:
                 self.job_told(*ended)
 
-    # --- what is heard of jobs ------------------------------------------------------------------
+    # --- notifications about jobs ---------------------------------------------------------------
 
     def job_told(self, job_id: int, kind: int, data: bytes) -> None:
         """See `Connection`."""
         times = self._awaited.get(job_id, 0)
         if kind == effects.GONE:
-            # This node has missed how it ended. A WORK_FAIL might not be true.
+            # This node has missed how the job ended; WORK_FAIL might be wrong.
             self.drop()
             return
         packet = self._news(job_id, kind, data)
@@ -132,13 +132,13 @@ class ClientSide(WorkerSide):
                 self._push(packet)
 
     def news_missed(self, job_id: int) -> None:
-        """See `Connection`. A result may come in pieces, and one of them may be lost."""
+        """See `Connection`. A result may come in pieces, and a piece may have been lost."""
         job = self._clients.machine.queue.jobs.get(job_id)
         if job is None or job.reserves:
             self.drop()
 
     def _news(self, job_id: int, kind: int, data: bytes) -> bytes:
-        """The packet that tells a client of an effect; empty if there is no word for it."""
+        """Return the packet that reports an effect; empty if the protocol has none for it."""
         news = self._shared.news
         if kind == effects.DONE:
             return news(p.WORK_COMPLETE, job_id, data)
@@ -152,7 +152,7 @@ class ClientSide(WorkerSide):
             return news(p.WORK_DATA, job_id, data)
         return news(p.WORK_WARNING, job_id, data) if kind == WARNING else b""
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     def _get_status(self, request: Request) -> None:
         handle = request[1][0]
@@ -172,7 +172,7 @@ class ClientSide(WorkerSide):
         )
 
     def _get_status_unique(self, request: Request) -> None:
-        """The unique is looked for among all functions, as gearmand does: see `listings`."""
+        """Look for the unique id among all functions, as gearmand does: see `listings`."""
         asked = (0, request[1][0], b"")
         self._ask_alone(p.GET_STATUS_UNIQUE, (c.STATS, self._session()), asked)
 
@@ -196,9 +196,9 @@ class ClientSide(WorkerSide):
 
 
 def external_id(function: bytes, unique: bytes, body: bytes) -> bytes:
-    """By what a submission is the same as an earlier one; empty if it is always another job."""
+    """Return the identity of a submission among equal ones; empty if it is always a new job."""
     if not unique:
         return b""
-    if unique == b"-":  # the body tells
+    if unique == b"-":  # the body is the identity
         return function + b"\0\0" + hashlib.sha256(body).digest()
     return function + b"\0" + unique

@@ -1,7 +1,7 @@
-"""The Gearman protocol at its node: which packet is for which side, and what every side shares.
+"""The Gearman protocol at a node: dispatch of packets to the sides, and handling common to all.
 
-The codec is `beanpole.protocol.gearman`; the sides are `worker`, `client` and `admin`, the life of
-a connection is in `requests`.
+The codec is `beanpole.protocol.gearman`; the sides are `worker`, `client` and `admin`; the life
+cycle of a connection is in `requests`.
 """
 
 from collections.abc import Callable
@@ -36,12 +36,12 @@ class GearmanConnection(AdminSide):
 
     def _bad(self, request: Request) -> None:
         reply = request[1][0]
-        if reply not in replies.ERRORS:  # else it is counted where it is written
+        if reply not in replies.ERRORS:  # otherwise it is counted where it is written
             self._shared.errors[replies.error_code(reply)] += 1
         self._replies.reply(reply)
 
     def _cannot_go_on(self, request: Request) -> None:
-        """Nothing that follows can be understood."""
+        """Close the connection: the input that follows cannot be parsed."""
         if request[1][0]:
             self._bad(request)
         self._quit()
@@ -56,7 +56,7 @@ class GearmanConnection(AdminSide):
         return True
 
     def _arm(self) -> None:
-        """No wait of this protocol has a time-out."""
+        """Do nothing: no wait of this protocol has a time-out."""
 
     def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
         """See `origin.Client`."""
@@ -67,7 +67,7 @@ class GearmanConnection(AdminSide):
         if self.closed:
             return
         if kind == KIND_OPEN:
-            if result != c.OK:  # so that nothing behind it is done
+            if result != c.OK:  # so that no request behind it is executed
                 self._replies.push(replies.NO_ROOM)
                 self._close()
         elif result == c.BAD_COMMAND:
@@ -95,7 +95,7 @@ class GearmanConnection(AdminSide):
         else:
             self._making -= kind in p.SUBMITS
             if kind == p.WORK_EXCEPTION:
-                self._excepted.pop(asked[0], None)  # it has not ended
+                self._excepted.pop(asked[0], None)  # the job has not ended
             self._answer(replies.NO_MAJORITY)
 
 

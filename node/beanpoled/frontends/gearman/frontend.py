@@ -1,6 +1,6 @@
-"""Gearman as a frontend: how its connections are made, and what its clients asked for.
+"""The frontend of the Gearman protocol: it makes connections and counts their requests.
 
-What clients say is in `connection`.
+The connection itself is in `connection`.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class GearmanFrontend(Frontend):
         }
 
     def errors(self) -> Mapping[str, int]:
-        """See `Frontend`; those whose text has a size or a count are among them."""
+        """See `Frontend`; includes the errors whose text has a size or a count."""
         found = Counter(super().errors())
         found.update(self._shared.errors)
         return found

@@ -1,7 +1,7 @@
-"""The lists of Gearman's text commands, in pieces: an entry of a long list must not stop the node.
+"""The lists of Gearman's text commands, in pieces: a long list must not stop the node.
 
-The names are those of one moment; numbers are read when their piece is made. Which command is
-answered by which list is in `admin`.
+Names are those of one moment; numbers are read when their piece is made. `admin` assigns the lists
+to commands.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,20 +17,20 @@ from beanpole.protocol.gearman.admin import END
 from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 
-# Functions or connections of one piece: a millisecond.
+# Functions or connections in one piece: a millisecond.
 PIECE_ROWS: Final = 1000
-# Ids of jobs that one piece looks at, most of which may be no jobs of this protocol.
+# Job ids that one piece visits; most of them may belong to other protocols.
 PIECE_JOBS: Final = 5000
-# A list up to this size leaves in one write, with its end: gearadmin takes 5 ms without a byte for
-# the end, and a busy node may need longer from one piece to the next. Beyond this size, each piece
-# leaves when it is made. Enough for the rows of 10,000 functions.
+# A list up to this size is written at once, with its end: gearadmin takes 5 ms without a byte for
+# the end, and a busy node may need longer between two pieces. Beyond this size, each piece is
+# written when it is made. Enough for the rows of 10,000 functions.
 WRITE_BYTES: Final = 256 * 1024
-# Names may hold what rows and columns end with: a name must not end the list.
+# Names may contain the separators of rows and columns: a name must not end the list.
 _in_row: Final = bytes.maketrans(b"\t\n\r", b"???")
 
 
 def _listed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join the rows of a list and add its end; yields for each piece what to write, if anything."""
+    """Join the rows of a list and add its end; yield the bytes to write for each piece, if any."""
     rows: list[bytes] = []
     size = 0  # of all pieces so far
     for piece in pieces:
@@ -45,9 +45,9 @@ def _listed(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def functions(machine: Machine) -> Iterator[list[tuple[bytes, Tube]]]:
-    """The queues of this protocol by their names, in the order of their creation, in pieces."""
+    """Yield the queues of this protocol by name, in the order of their creation, in pieces."""
     queue = machine.queue
-    # Of all protocols: to copy 100,000 names takes a millisecond, to look at each of them more.
+    # Of all protocols: copying 100,000 names takes a millisecond, visiting each takes longer.
     names = list(dict.fromkeys([*queue.tubes, *queue.aliases.queues]))
     for first in range(0, len(names), PIECE_ROWS):
         found = []
@@ -59,7 +59,7 @@ def functions(machine: Machine) -> Iterator[list[tuple[bytes, Tube]]]:
 
 
 def status(machine: Machine) -> Iterator[bytes]:
-    """FUNCTION, jobs, those of them that run, workers."""
+    """List FUNCTION, jobs, running jobs, workers."""
     return _listed(
         b"".join([_status_row(name, tube) for name, tube in piece]) for piece in functions(machine)
     )
@@ -72,7 +72,7 @@ def _status_row(name: bytes, tube: Tube) -> bytes:
 
 
 def priority_status(machine: Machine) -> Iterator[bytes]:
-    """FUNCTION, queued jobs of high, normal and low priority, workers."""
+    """List FUNCTION, queued jobs of high, normal and low priority, workers."""
     return _listed(
         b"".join([_priority_row(name, tube) for name, tube in piece])
         for piece in functions(machine)
@@ -82,14 +82,14 @@ def priority_status(machine: Machine) -> Iterator[bytes]:
 def _priority_row(name: bytes, tube: Tube) -> bytes:
     high = tube.ready.count_below(RANK_NORMAL << ID_BITS)
     low = tube.ready_count - tube.ready.count_below((RANK_NORMAL + 1) << ID_BITS)
-    # Those with a time to start at have no priority of their own.
+    # Jobs with a start time have no priority of their own.
     normal = tube.ready_count - high - low + tube.delayed_count
     row = (name.translate(_in_row), high, normal, low, tube.watchers)
     return b"%b\t%d\t%d\t%d\t%d\n" % row
 
 
 def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
-    """The connections of this node: number, host, client id, functions."""
+    """List the connections of this node: number, host, client id, functions."""
     rest = iter(connections)
     pieces = iter(lambda: list(islice(rest, PIECE_ROWS)), [])
     return _listed(b"".join([_worker_row(one) for one in piece]) for piece in pieces)
@@ -102,7 +102,7 @@ def _worker_row(connection: WorkerSide) -> bytes:
 
 
 def _jobs(machine: Machine) -> Iterator[list[Job]]:
-    """All jobs of this protocol, in pieces."""
+    """Yield all jobs of this protocol, in pieces."""
     jobs = machine.queue.jobs
     ids = jobs.ids_and_gaps()
     while piece := list(islice(ids, PIECE_JOBS)):
@@ -115,7 +115,7 @@ def _jobs(machine: Machine) -> Iterator[list[Job]]:
 
 
 def show_jobs(machine: Machine, shared: Shared) -> Iterator[bytes]:
-    """Handle, how often it came back, whether nobody wants it, whether it is in background."""
+    """List the handle, number of retries, abandoned flag and background flag of each job."""
     return _listed(b"".join([_job_row(job, shared) for job in piece]) for piece in _jobs(machine))
 
 
@@ -128,7 +128,7 @@ def _job_row(job: Job, shared: Shared) -> bytes:
 
 
 def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
-    """The unique of each job; an empty line for one without."""
+    """List the unique id of each job; an empty line for a job without one."""
     return _listed(
         b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
         for piece in _jobs(machine)
@@ -136,7 +136,7 @@ def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
 
 
 def status_of_unique(machine: Machine, unique: bytes) -> Iterator[bytes]:
-    """A STATUS_RES_UNIQUE. Any function may have the unique; the oldest one's job is told."""
+    """Yield a STATUS_RES_UNIQUE for the job of the oldest function that has this unique id."""
     external_ids = machine.queue.spaces[GEARMAN].external_ids
     for piece in functions(machine):
         for name, _ in piece:

@@ -1,8 +1,8 @@
-"""What all sides of a Gearman connection stand on: its codec, its session, and what it is owed.
+"""The base of all sides of a Gearman connection: its codec, its session and its owed replies.
 
 Most commands have a reply only if they fail, and some are answered here without the cluster. So
-each command that may have one is `expect`ed, and answered with nothing if all is well: replies
-leave in the order of the requests. What requests mean is in `worker`, `client` and `admin`.
+each command that may have a reply is `expect`ed, and answered with nothing on success: replies
+leave in the order of the requests. `worker`, `client` and `admin` interpret the requests.
 """
 
 from collections import deque
@@ -15,16 +15,16 @@ from beanpoled.frontends.gearman.shared import Shared
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
 
-# What is remembered of a command until its answer: a number, and two replies or names.
+# The context of a command until its answer: a number, and two replies or names.
 Asked = tuple[int, bytes, bytes]
 NOTHING: Asked = (0, b"", b"")
 
 
 class GearmanSession(RequestConnection):
-    """A connection that can ask the cluster.
+    """A connection that can submit commands to the cluster.
 
     Attributes:
-        client_id: how the client calls itself.
+        client_id: the name that the client gave itself.
         place: the connection's number at this node.
     """
 
@@ -48,24 +48,24 @@ class GearmanSession(RequestConnection):
         return self._parser.buffered_bytes
 
     def _session(self) -> int:
-        """The number of the session, which is opened with the first command that needs one."""
+        """Return the session's number; the first command that needs a session opens it."""
         if not self.number:
             self._clients.origin.open_session(self, GEARMAN)
         return self.number
 
     def _ask(self, kind: int, command: c.Command, asked: Asked = NOTHING) -> None:
-        """Submit a command whose answer is owed in its place."""
+        """Submit a command, and expect its reply in order."""
         self._replies.expect(kind)
         self._asked.append(asked)
         self._clients.origin.submit(self, kind, command)
 
     def _ask_alone(self, kind: int, command: c.Command, asked: Asked = NOTHING) -> None:
-        """The same, for one that must be answered before what stands behind it is looked at."""
+        """Do the same for a command that must be answered before those behind it are acted on."""
         self.blocked = True
         self._ask(kind, command, asked)
 
     def _ask_again(self, kind: int, command: c.Command, asked: Asked) -> None:
-        """Repeat a command that was asked alone, and is still owed."""
+        """Repeat a command submitted alone, whose reply is still owed."""
         self._asked.append(asked)
         self._clients.origin.submit(self, kind, command)
 

@@ -1,4 +1,4 @@
-"""What the Gearman connections of one node share: counters, handles, names of functions."""
+"""State shared by the Gearman connections of one node: counters, handles, names of functions."""
 
 from collections import Counter
 from typing import Final
@@ -10,32 +10,32 @@ from beanpole.events import GEARMAN
 from beanpole.protocol.gearman.parser import KINDS
 from beanpole.protocol.gearman.replies import reply
 
-# What names of functions begin with in the machine.
+# The prefix of names of functions in the machine.
 PREFIX: Final = SPACES[GEARMAN].prefix
-# gearmand's clients keep a handle in 64 bytes with its end; two of them are "H:", one is a colon,
-# 16 are a job's number.
+# gearmand's clients keep a handle in 64 bytes, including its terminator; "H:" takes two of them, a
+# colon one, and the number of a job 16.
 CLUSTER_IN_HANDLE_BYTES: Final = 64 - 1 - 2 - 1 - 16
 _JOB_DIGITS_MAX: Final = 16
 
 
 def name_of(queue: Queue, tube: Tube) -> bytes:
-    """The name by which this protocol knows a queue, with its prefix."""
+    """Return the name by which this protocol knows a queue, with its prefix."""
     return queue.name_in(queue.spaces[GEARMAN], tube)
 
 
 def knows(queue: Queue, job: Job) -> bool:
-    """Whether a job is one of this protocol: its clients made it, or its workers may have it."""
+    """Whether a job belongs to this protocol: made by its clients or visible to its workers."""
     space = queue.spaces[GEARMAN]
     return queue.sees(space, job.tube) or (job.ext is not None and job.ext.home is space)
 
 
 class Shared:
-    """Of one node.
+    """The shared state of one node.
 
     Attributes:
-        counts: how often each packet came, by its type.
-        errors: how often a request was malformed, by the code of the reply.
-        connections: how many there were; the last one's number.
+        counts: the number of packets received, by type.
+        errors: the number of malformed requests, by the code of the reply.
+        connections: the number of connections so far, which is the number of the newest.
     """
 
     def __init__(self, cluster: str) -> None:
@@ -48,11 +48,11 @@ class Shared:
         self._news_packet = b""
 
     def handle(self, job_id: int) -> bytes:
-        """Return what clients call a job."""
+        """Return the handle of a job."""
         return b"%b%d" % (self._handle_start, job_id)
 
     def news(self, kind: int, job_id: int, data: bytes) -> bytes:
-        """Write the packet that tells of a job. Thousands of clients of one share its bytes."""
+        """Return the packet about a job; it is cached, as thousands of clients may receive it."""
         asked = (kind, job_id, data)
         if asked != self._news:
             self._news = asked
@@ -60,11 +60,11 @@ class Shared:
         return self._news_packet
 
     def job_of(self, handle: bytes) -> int:
-        """Return the job of a handle; 0 if it is none of this cluster's."""
+        """Return the job of a handle; 0 if the handle is not of this cluster."""
         start = self._handle_start
         if not handle.startswith(start):
             return 0
-        # Some clients send a NUL behind it.
+        # Some clients send a trailing NUL.
         digits = handle[len(start) :].rstrip(b"\0")
         if not digits.isdigit() or len(digits) > _JOB_DIGITS_MAX:
             return 0

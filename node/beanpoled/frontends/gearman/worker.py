@@ -1,7 +1,7 @@
-"""The worker's side of a Gearman connection: functions, jobs, sleep, and what becomes of a job.
+"""The worker's side of a Gearman connection: functions, jobs, sleep, and the results of jobs.
 
-Jobs are taken by TAKE, which needs the log; whether that is worth while, and when a worker that
-sleeps is woken, the node sees in its own machine. So a worker that polls writes nothing.
+Jobs are taken by TAKE, which needs the log. The node reads from its own machine whether a TAKE is
+worthwhile and when to wake a sleeping worker, so a worker that polls writes nothing.
 """
 
 from typing import Any, Final
@@ -34,14 +34,14 @@ WARNING: Final = effects.NOTIFIED_MIN + 1
 # gearmand's shortest time-out of a function.
 TIMEOUT_MIN_MS: Final = 1000
 _TIMEOUT_MAX_MS: Final = U32_MAX * 1000
-# Handles that a worker may end a second time; it does so at once, or never.
+# Handles whose job a worker may end a second time; it does so at once, or never.
 EXCEPTIONS_KEPT_MAX: Final = 64
-# Behind a function in an external id: the unique, or this and a digest in place of "-".
+# In an external id, after the function: the unique id, or this and a digest in place of "-".
 _DIGEST_FOLLOWS: Final = b"\0"
 
 
 class WorkerSide(GearmanSession):
-    """A connection that does jobs."""
+    """A connection that works on jobs."""
 
     __slots__ = (
         "_excepted",
@@ -56,15 +56,15 @@ class WorkerSide(GearmanSession):
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
-        # By the names of queues, the newest last: how long a job may take, in us; 0 for ever.
+        # By queue name, the newest last: the time-out of a job, in us; 0 for none.
         self._functions: dict[bytes, int] = {}
         self._sleeping = False
         self._must_hear = False  # that it has lost the right to all its functions
-        self._lying_down = False  # it is about to wait, in the next turn of the loop
-        self._idle_at = -1  # the entry at which none of its functions had a job
-        self._given_back: set[int] = set()  # jobs whose RELEASE may not be applied here
-        self._making = 0  # submissions of this client that are not applied here
-        self._excepted: dict[int, None] = {}  # jobs that it has just ended by an exception
+        self._lying_down = False  # it will begin to wait in the next turn of the loop
+        self._idle_at = -1  # the index at which none of its functions had a job
+        self._given_back: set[int] = set()  # jobs whose RELEASE may not be applied here yet
+        self._making = 0  # submissions of this client that are not applied here yet
+        self._excepted: dict[int, None] = {}  # jobs that it has just ended with an exception
 
     @property
     def functions(self) -> list[bytes]:
@@ -131,14 +131,14 @@ class WorkerSide(GearmanSession):
         self._sleep_on()
 
     def _give_up(self, names: list[bytes]) -> None:
-        """Do functions no more: their jobs that this worker has go to others."""
+        """Unregister functions; release this worker's jobs of them for other workers."""
         clients = self._clients
         for name in names:
             del self._functions[name]
             clients.origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, name))
         queue = clients.machine.queue
         held, given_up = clients.reserved_by(self.number), set(names)
-        # A client may give up and take up a function a thousand times in one piece.
+        # A client may unregister and register a function a thousand times in one chunk.
         self._given_back.intersection_update(held)
         for job in held.values():
             if job.id not in self._given_back and name_of(queue, job.tube) in given_up:
@@ -153,10 +153,10 @@ class WorkerSide(GearmanSession):
         self._sleep_on()
 
     def _sleep_on(self) -> None:
-        """Wait for what the worker can do now, if it sleeps.
+        """Wait for a job, if the worker sleeps.
 
-        A thousand functions are waited for once for all that a turn of the loop brings: a client
-        may send thousands of PRE_SLEEPs, or CAN_DOs in its sleep, in one piece.
+        The wait is set up once for all input of a turn of the loop: it may cover a thousand
+        functions, and a client may send thousands of PRE_SLEEPs, or CAN_DOs while asleep, at once.
         """
         if self._sleeping and not self._lying_down:
             self._lying_down = True
@@ -168,7 +168,7 @@ class WorkerSide(GearmanSession):
             return
         allowed = self._allowed()
         if self._must_hear and not allowed:
-            # Once: a worker that takes no notice of it sleeps on, until there is a right again.
+            # Once: a worker that ignores the error sleeps on until it has a right again.
             self._must_hear = self._sleeping = False
             self._clients.listeners.stop_waiting(self)
             self._push(replies.DENIED)
@@ -177,16 +177,16 @@ class WorkerSide(GearmanSession):
             self._push(replies.NOOP)
 
     def rights_changed(self) -> int:
-        """See `Connection`. A worker that is awake hears of it when it sleeps."""
+        """See `Connection`. A worker that is awake is told when it sleeps."""
         if self._functions and not self.closed:
             self._must_hear = not self._allowed()
             self._sleep_on()
         return len(self._functions)
 
     def _allowed(self) -> dict[bytes, int]:
-        """The functions that its user may work on: a right may be gone since it said CAN_DO.
+        """Return the functions that the user may work on: a right may be lost after CAN_DO.
 
-        It would be woken for others again and again, and never get a job.
+        Without the right a worker would be woken again and again, and never get a job.
         """
         clients = self._clients
         if not clients.machine.users.rows:
@@ -194,7 +194,7 @@ class WorkerSide(GearmanSession):
         return {name: us for name, us in self._functions.items() if clients.may(self, WORK, name)}
 
     def queue_ready(self, queue: bytes) -> None:
-        """See `Connection`. It is woken once, until it sleeps again."""
+        """See `Connection`. The worker is woken once, until it sleeps again."""
         self._sleeping = False
         self._push(replies.NOOP)
 
@@ -205,7 +205,7 @@ class WorkerSide(GearmanSession):
         if self._sleeping:
             self._sleeping = False
             self._clients.listeners.stop_waiting(self)
-        # A node that stops hands out no job, and closes this client when it holds none.
+        # A node that stops hands out no jobs, and closes this client when it holds none.
         wanted = self._functions and not self._clients.leaving
         if wanted and (self._making or self._is_ready()):
             self._ask_alone(request[0], (c.TAKE, self._session()))
@@ -215,7 +215,7 @@ class WorkerSide(GearmanSession):
     def _is_ready(self) -> bool:
         """Whether a job is ready for this worker, as far as this node knows.
 
-        It looks once for each entry that is applied: GRAB_JOBs come by the thousand, too.
+        The state is checked once for each applied entry: GRAB_JOBs, too, come by the thousand.
         """
         machine = self._clients.machine
         if self._idle_at == machine.index:
@@ -238,21 +238,21 @@ class WorkerSide(GearmanSession):
             self._answer_alone(replies.NO_JOB)
             return
         self._given_back.discard(found.id)
-        self._excepted.pop(found.id, None)  # it came back: what is said now is about this attempt
+        self._excepted.pop(found.id, None)  # reserved again: reports are about this attempt
         queue = self._clients.machine.queue
         name = name_of(queue, found.tube)
         timeout_us = self._functions.get(name, 0)
-        # Without a time-out of the worker the job's own counts: one of another protocol has a TTR.
+        # If the worker set no time-out, the job's own holds: a job of another protocol has a TTR.
         if timeout_us and timeout_us != found.ttr_us:
             command = (c.SET_TTR, self.number, found.id, timeout_us)
             self._clients.origin.submit(self, KIND_QUIET, command)
         handle = self._shared.handle(found.id)
         self._answer_alone(assignment(kind, handle, name[len(PREFIX) :], found))
 
-    # --- what becomes of them -------------------------------------------------------------------
+    # --- results --------------------------------------------------------------------------------
 
     def _held(self, handle: bytes) -> int:
-        """The job of a handle, if this client may have one; 0 if not."""
+        """Return the job of a handle, if this client may hold one; 0 if not."""
         return self._shared.job_of(handle) if self.number else 0
 
     def _work_data(self, request: Request) -> None:
@@ -299,7 +299,7 @@ class WorkerSide(GearmanSession):
             self._finish(p.WORK_FAIL, job, jobs.FAILED, b"", replies.NO_JOB_OF_RESULT)
 
     def _work_exception(self, request: Request) -> None:
-        """An exception is the end of a job. Many libraries send a WORK_FAIL behind it."""
+        """End a job with an exception. Many libraries send a WORK_FAIL behind it."""
         handle, data = request[1]
         job = self._held(handle)
         if job:
@@ -312,9 +312,9 @@ class WorkerSide(GearmanSession):
             self._finish(p.WORK_EXCEPTION, job, jobs.FAILED, data, replies.NO_JOB_OF_EXCEPTION)
 
     def _finish_too_large(self, kind: int, job: int, not_found: bytes) -> None:
-        """The job fails, because nobody would ever get this result; its clients hear why.
+        """Fail a job whose result is too large for any client to get; its clients get the reason.
 
-        The worker is not told: most libraries take an ERROR for the end of all work.
+        The worker gets no error: most libraries stop all work at an ERROR.
         """
         self._finish(kind, job, jobs.FAILED, replies.RESULT_TOO_LARGE_TEXT, not_found)
 
@@ -326,13 +326,13 @@ class WorkerSide(GearmanSession):
             self._replies.reply(not_found)
 
     def _told(self, kind: int, result: Any, asked: Asked) -> None:
-        """What a worker said of a job was applied: nothing is answered if it has the job."""
+        """Answer a worker's applied report: with nothing, unless it did not hold the job."""
         denied = replies.DENIED if result == c.DENIED else asked[2]
         self._answer(b"" if result == c.OK else denied)
 
 
 def assignment(kind: int, handle: bytes, function: bytes, job: jobs.Job) -> bytes:
-    """The reply to a GRAB_JOB of some kind: a job that this worker has now."""
+    """Return the reply that assigns a job to a worker, by the kind of GRAB_JOB."""
     if kind == p.GRAB_JOB:
         return replies.reply(p.JOB_ASSIGN, handle, function, job.body)
     unique = unique_of(job)
@@ -343,7 +343,7 @@ def assignment(kind: int, handle: bytes, function: bytes, job: jobs.Job) -> byte
 
 
 def unique_of(job: jobs.Job) -> bytes:
-    """What its clients told apart the job by, as they gave it."""
+    """Return the unique id of a job, as its clients gave it."""
     ext = job.ext
     if ext is None:
         return b""

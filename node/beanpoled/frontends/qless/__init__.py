@@ -1,1 +1,1 @@
-"""The Redis protocol at a node, as far as clients of qless speak it."""
+"""The Redis protocol at a node, as far as qless clients need it."""

@@ -1,8 +1,8 @@
-"""The calls of a connection: scripts and what they mean, and the few keys that clients read.
+"""The calls of a connection: scripts, and the few keys that clients read.
 
-`protocol.qless` says what a script and its arguments mean; here the call becomes one command, and
-its result a reply. Every call goes through the log, those that only read too, so what is read has
-all that was answered anywhere before.
+`protocol.qless` interprets a script and its arguments; here the call becomes one command, and its
+result a reply. Every call goes through the log, even one that only reads, so that it sees every
+command that was answered on any node before.
 """
 
 import re
@@ -28,14 +28,14 @@ from beanpoled.frontends.qless.shared import Shared
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.heavy import LIGHT_MAX
 
-# The only kind of command: what was asked is remembered in the order of the log.
+# The kind of all calls: their context is kept in the order of the log.
 KIND_CALL: Final = 1
 KIND_AUTH: Final = 2
 
 SHA_BYTES: Final = 40
-# The result of a POP that finds none.
+# The result of a POP that finds no jobs.
 _NO_JOBS: Final = (q.OK, ())
-# Replies of these may have the data of a job.
+# Calls whose replies may contain the data of jobs.
 _LARGE: Final = (q.GET, q.MULTIGET, q.POP, q.PEEK, q.TRACKED, q.FAILED_JOBS, q.RECUR_GET)
 _MAKING: Final = (q.PUT, q.RECUR)
 
@@ -56,7 +56,7 @@ FLUSH_IS_OFF: Final = Error(
     b"ERR nothing was removed: qless_flush is off in the configuration of this node"
 )
 
-# What `beanpole import-qless` brings.
+# The objects that `beanpole import-qless` sends.
 _IMPORTS: Final = {
     b"job": q.IMPORT_JOB,
     b"recurring": q.IMPORT_RECURRING,
@@ -67,26 +67,26 @@ ITSELF: Final = Error(b"ERR nothing was done: the job would depend on itself")
 
 DEFAULT_USER: Final = b"default"
 WRONG_USER: Final = Error(b"WRONGPASS invalid username-password pair or user is disabled.")
-# In the words of Redis: of a client that has not said whose it is, and of one that has.
+# Redis's errors for a client that has not authenticated, and for a client that has.
 NO_AUTH: Final = Error(b"NOAUTH Authentication required.")
 NO_PERMISSION: Final = Error(b"NOPERM this user has no permissions to do that")
 
 _match_recurring = re.compile(rb"ql:q:(.*)-recur", re.DOTALL).fullmatch
-# What KEYS and DBSIZE count: clients ask them whether there is anything at all.
+# The key that KEYS and DBSIZE report if there is any data: clients only test for emptiness.
 ANYTHING: Final = b"ql:"
 _is_number = re.compile(rb"0|-?[1-9][0-9]{0,18}").fullmatch
 _MODES: Final = (b"sync", b"async")
 
 
 def number(word: bytes) -> int | None:
-    """A number of 64 bits, as Redis reads it; None if it is none."""
+    """Return a 64-bit number as Redis reads it; None if the word is not one."""
     found = int(word) if _is_number(word) else None
     return found if found is not None and -(2**63) <= found < 2**63 else None
 
 
 @final
 class Asked:
-    """A call that is on its way: who answers, and what is owed for it."""
+    """A call in progress: its formatter, and the size that is owed for it."""
 
     __slots__ = ("call", "formatter", "is_heavy", "owed_bytes", "script")
 
@@ -99,12 +99,12 @@ class Asked:
     ) -> None:
         self.script = script
         self.call = call
-        self.formatter = formatter  # of a command that is no script
+        self.formatter = formatter  # of a command that is not a script
         self.owed_bytes = owed_bytes
-        self.is_heavy = False  # what stands behind it waits
+        self.is_heavy = False  # the requests behind it wait
 
     def value(self, result: q.Result) -> Value:
-        """What is answered."""
+        """Return the reply to the call with this result."""
         if self.formatter is not None:
             return self.formatter(result)
         assert self.script is not None and self.call is not None
@@ -112,25 +112,25 @@ class Asked:
 
 
 class CallSide(QlessSession):
-    """A connection that calls qless."""
+    """A connection that makes qless calls."""
 
     __slots__ = ("_asked",)
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
-        self._asked: deque[Asked] = deque()  # in the order of the log, which is that of requests
+        self._asked: deque[Asked] = deque()  # in the order of the log, that of the requests
 
     # --- users ----------------------------------------------------------------------------------
 
     @property
     def has_users(self) -> bool:
-        """Whether the cluster has some; as long as it has none, Redis's `default` may come in."""
+        """Whether the cluster has users; without any, Redis's `default` user is accepted."""
         return bool(self._clients.machine.users.rows)
 
     def log_in(self, user: bytes, token: bytes, hello: tuple[int, bytes] | None = None) -> None:
-        """Become a user by its token; nothing is owed before this. `hello`: see `QlessSession`.
+        """Become a user by its token; no reply is pending before. `hello`: see `QlessSession`.
 
-        Clients that know a password only say `default`, or nothing, for the user.
+        Clients that are configured with only a password name no user, or `default`.
         """
         name = b"" if user == DEFAULT_USER else user
         if name and not may_be_name(name):
@@ -207,7 +207,7 @@ class CallSide(QlessSession):
         elif call.code == q.POP:
             self.is_worker = True
             if self._clients.leaving:
-                # The node stops and hands out no job; this connection is closed when it rests.
+                # The node is stopping and hands out no jobs; it closes this connection when idle.
                 self.say(answers.answer(script, call, _NO_JOBS))
                 return
         owed_bytes = q.DATA_MAX_BYTES if call.code in _LARGE else 0
@@ -217,7 +217,7 @@ class CallSide(QlessSession):
     # --- imports --------------------------------------------------------------------------------
 
     def import_one(self, arguments: list[bytes]) -> None:
-        """BEANPOLE.IMPORT what packed: a thing of another server, see `beanpole.qless`."""
+        """BEANPOLE.IMPORT kind packed: an object of another server, see `beanpole.qless`."""
         code = _IMPORTS.get(arguments[1].lower())
         packed = operations.unpacked(arguments[2])
         if code is None or packed is None or len(packed) != 2 or not is_number(packed[0]):
@@ -231,21 +231,21 @@ class CallSide(QlessSession):
             self._submit(Asked(None, None, _imported, 0), code, q.THROTTLES, now, args)
 
     def _may_make(self) -> bool:
-        """Whether jobs may be made at this node now; the client hears why not."""
+        """Whether this node accepts new jobs now; if not, the client is sent the reason."""
         self.is_producer = True
         if self._clients.draining:
             self.refuse(kinds.DRAINING, DRAINING)
         elif self._clients.machine.puts_refused:
-            # At once: its data would stand in the log of a disk that has no room for it.
+            # Refuse it at once: its data would be logged on a disk that has no room for it.
             self.refuse(q.REFUSALS[q.NO_ROOM], NO_ROOM)
         else:
             return True
         return False
 
-    # --- commands that are no scripts -----------------------------------------------------------
+    # --- commands that are not scripts ----------------------------------------------------------
 
     def zscore(self, arguments: list[bytes]) -> None:
-        """ZSCORE ql:q:QUEUE-recur jid: when a template makes its next job."""
+        """ZSCORE ql:q:QUEUE-recur jid: the time at which a template makes its next job."""
         found = _match_recurring(arguments[1])
         if found is None:
             self.say(OTHER_KEY)
@@ -272,7 +272,7 @@ class CallSide(QlessSession):
         elif self._clients.config.qless_flush != "on":
             self.say(FLUSH_IS_OFF)
         else:
-            # Before it is done: there is no way back.
+            # Recorded before it is done, because it cannot be undone.
             now_us = self._clients.host.now_us()
             self._clients.tell(self, "flushall", b" ".join(arguments), "BEGUN", now_us)
             self._ask(q.FLUSH, (), _flushed)
@@ -305,7 +305,7 @@ class CallSide(QlessSession):
             clients.origin.charge(clients.origin.submit(self, KIND_CALL, command), cost)
 
     def _called(self, result: Any) -> None:
-        """The oldest call has its result."""
+        """Answer the oldest call with its result."""
         asked = self._asked.popleft()
         if result[0] != q.OK:
             self._shared.errors[q.REFUSALS[result[0]]] += 1
@@ -317,12 +317,12 @@ class CallSide(QlessSession):
 
     @property
     def _denied(self) -> Error:
-        """What is said where a right is missing."""
+        """The error for a missing right; reading it counts the refusal."""
         self._clients.refused_client(NO_RIGHT if self.user else NO_TOKEN)
         return NO_PERMISSION if self.user else NO_AUTH
 
     def _not_called(self) -> None:
-        """The oldest call is certainly not done, and never will be."""
+        """Answer the oldest call as not done: it certainly is not, and never will be."""
         asked = self._asked.popleft()
         if asked.owed_bytes:
             self._replies.owe(-asked.owed_bytes)
@@ -340,11 +340,11 @@ class CallSide(QlessSession):
         self._asked.clear()
 
 
-# --- results of commands that are no scripts ------------------------------------------------------
+# --- results of commands that are not scripts -----------------------------------------------------
 
 
 def refused(result: q.Result) -> Error:
-    """What is answered when a command that is no script is refused."""
+    """Return the reply to a refused command that is not a script."""
     if result[0] == q.TOO_MUCH:
         name, most = result[1]
         return Error(b"ERR nothing was done: %b: %d at most" % (name, most))

@@ -1,7 +1,7 @@
-"""A connection of Redis clients: which command is which, and what every command has in common.
+"""The connection of a Redis client: the table of commands, and handling common to all of them.
 
-The codec is `beanpole.protocol.resp`; what commands do is in `calls`, `subscriptions` and `plain`,
-the life of a connection in `requests`.
+The codec is `beanpole.protocol.resp`; the commands are in `calls`, `subscriptions` and `plain`; the
+life cycle of a connection is in `requests`.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from beanpoled.frontends.qless.calls import KIND_AUTH, NO_ROOM, WRONG_USER
 from beanpoled.frontends.qless.patterns import PatternSide
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, NOT_DONE
 
-# As much of what a client has sent stands in the error of an unknown command.
+# The error of an unknown command quotes up to this much of the client's input.
 QUOTED_MAX_BYTES: Final = 128
 CROWDED: Final = Error(b"ERR max number of clients reached")
 
@@ -93,7 +93,7 @@ class QlessConnection(PatternSide):
     # --- users ----------------------------------------------------------------------------------
 
     def _logged_in(self, result: int) -> None:
-        """AUTH, or a HELLO with it, is answered: the second changes nothing before that."""
+        """Answer an AUTH, or a HELLO with AUTH, which changes nothing before it is answered."""
         hello, self._hello = self._hello, None
         accepted = encode(OK, self.version)
         refused = encode(WRONG_USER, self.version)
@@ -109,7 +109,7 @@ class QlessConnection(PatternSide):
         if self.closed:
             return
         if kind == KIND_OPEN:
-            if result != c.OK:  # so that nothing behind it is done
+            if result != c.OK:  # so that no request behind it is executed
                 self._replies.push(encode(NO_ROOM))
                 self._close()
         elif kind == KIND_QUIET:
@@ -134,7 +134,7 @@ class QlessConnection(PatternSide):
             self.drop()
 
     def _arm(self) -> None:
-        """No wait of this protocol has a time-out."""
+        """Do nothing: no wait of this protocol has a time-out."""
 
     def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
         """See `origin.Client`."""
@@ -155,11 +155,11 @@ class Command(NamedTuple):
     """A command of Redis.
 
     Attributes:
-        handler: does it, and answers.
-        least, most: how many words it has, with its own name.
-        is_always: whether a client of RESP2 that has subscribed may use it.
-        is_alone: whether it waits until all before it is answered, because it changes what the
-            client is told, or how.
+        handler: executes and answers it.
+        least, most: bounds of its number of words, including its own name.
+        is_always: whether a RESP2 client with subscriptions may use it.
+        is_alone: whether it waits until all requests before it are answered, because it changes
+            the replies or their format.
     """
 
     handler: _Handler
@@ -176,7 +176,7 @@ COMMANDS: Final[dict[bytes, Command]] = {
     b"script|load": Command(QlessConnection.script_load, 3, 3),
     b"script|exists": Command(QlessConnection.script_exists, 3, _ANY),
     b"script|flush": Command(QlessConnection.script_flush, 2, _ANY),
-    # What is published.
+    # Publications.
     b"subscribe": Command(QlessConnection.subscribe, 2, _ANY, True, True),
     b"unsubscribe": Command(QlessConnection.unsubscribe, 1, _ANY, True, True),
     b"psubscribe": Command(QlessConnection.psubscribe, 2, _ANY, True, True),
@@ -197,7 +197,7 @@ COMMANDS: Final[dict[bytes, Command]] = {
     b"multi": Command(QlessConnection.multi, 1, 1),
     b"exec": Command(QlessConnection.exec, 1, 1),
     b"discard": Command(QlessConnection.discard, 1, 1),
-    # Of Beanpole.
+    # Beanpole's own.
     b"beanpole.import": Command(QlessConnection.import_one, 3, 3),
     # The connection.
     b"hello": Command(plain.hello, 1, _ANY, False, True),
@@ -224,11 +224,11 @@ COMMANDS: Final[dict[bytes, Command]] = {
     b"command|docs": Command(plain.command_docs, 2, _ANY),
     b"command|info": Command(plain.command_info, 2, _ANY),
 }
-# Commands whose second word says what they do.
+# Commands whose second word is a subcommand.
 _CONTAINERS: Final = (b"client", b"command", b"config", b"script")
-# What does not wait for EXEC.
+# Commands that EXEC does not defer.
 _AT_ONCE: Final = (b"multi", b"exec", b"discard", b"quit", b"reset")
-# How a page of HTTP begins that a browser sends to this port: its body could be lines of commands.
+# The beginning of an HTTP request from a browser: its body could contain lines of commands.
 _HTTP: Final = (b"post", b"host:")
 _RESTRICTED: Final = (
     b"ERR Can't execute '%b': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
@@ -237,7 +237,7 @@ _RESTRICTED: Final = (
 
 
 def _name_of(arguments: list[bytes]) -> bytes:
-    """The name by which a command stands in the table."""
+    """Return the name of a command in the table."""
     name = arguments[0].lower()
     if name in _CONTAINERS and len(arguments) > 1:
         return b"%b|%b" % (name, arguments[1].lower())
@@ -245,7 +245,7 @@ def _name_of(arguments: list[bytes]) -> bytes:
 
 
 def _unknown(name: bytes, arguments: list[bytes]) -> Error:
-    """The error of a name that stands not in the table."""
+    """Return the error for a name that is not in the table."""
     if name in _CONTAINERS:
         return Error(b"ERR wrong number of arguments for '%b' command" % name)
     container = arguments[0].lower()

@@ -1,6 +1,6 @@
-"""qless as a frontend: how its connections are made, and what its clients asked for.
+"""The frontend of the qless protocol: it makes connections and counts their requests.
 
-What clients say is in `connection`.
+The connection itself is in `connection`.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""What calls cost every node, nearly: dear ones wait in a line, the others share a budget.
+"""The estimated cost of calls to every node: heavy calls wait in a line, light ones share a budget.
 
-Belongs here: the estimate, from the state of this node, which is a moment old. What is on its way
-can only be dearer by what other calls on their way bring, and those have their own cost. The line
-is in `origin.heavy`, the budget in `origin.outbox`; what calls do, and their limits, in
-`core.qless`. A unit is what a job costs that is popped or canceled: some 10 us.
+The estimate uses the state of this node, which is a moment old. Calls in progress can raise the
+cost of a call only by what they add, and those additions are charged to them. The line is in
+`origin.heavy`, the budget in `origin.outbox`; the calls and their limits are in `core.qless`. A
+unit is the cost of a job that is popped or canceled: some 10 us.
 """
 
 from collections.abc import Callable
@@ -23,18 +23,18 @@ from beanpole.core.qless.job import QlessJob
 from beanpole.core.qless.tables import QlessQueue, Tables
 from beanpoled.origin.heavy import LIGHT_MAX
 
-# More than any light call may cost: whatever the call touches, it waits in the line.
+# Above the cost of any light call: the call waits in the line, whatever it touches.
 DEAR: Final = LIGHT_MAX + 1
-# How many of these cost a unit: each as measured on a compiled node, rounded down.
+# How many of each cost one unit: as measured on a compiled node, rounded down.
 TAGS_A_UNIT: Final = 3
 THROTTLES_A_UNIT: Final = 6
-LINKS_A_UNIT: Final = 8  # dependencies that are only noted or let go
+LINKS_A_UNIT: Final = 8  # dependencies that are only added or removed
 COUNTED_A_UNIT: Final = 3  # queues and workers whose jobs are counted
 NAMES_A_UNIT: Final = 100  # jids of a list
 OPTIONS_A_UNIT: Final = 5
-# A complete job that is deleted costs more than one that is canceled at once.
+# A completed job that is deleted costs more than one that is canceled at once.
 PURGED_UNITS: Final = 3
-# The search for a circle, to its end.
+# A complete search for a cycle.
 SEARCH_UNITS: Final = dependencies.SEARCHED_MAX // 100
 
 # The units of a call: its tables, the time of the client's clock, its arguments.
@@ -42,7 +42,7 @@ Estimate = Callable[[Tables, float, tuple[Any, ...]], int]
 
 
 def cost_of(t: Tables, code: int, now: float, arguments: tuple[Any, ...]) -> int:
-    """The units that a call costs; above LIGHT_MAX it has to wait in the line."""
+    """Return the cost of a call in units; above LIGHT_MAX it must wait in the line."""
     estimate = _ESTIMATES.get(code)
     return 1 if estimate is None else estimate(t, now, arguments)
 
@@ -57,7 +57,7 @@ def _pop(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
 
 def _peek(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
     name, offset, count = arguments
-    # Those before the offset are made, or begin to wait, as well.
+    # Jobs before the offset are created, or begin to wait, as well.
     return _taken(t, t.queues.get(name), now, count + max(0, offset) if count > 0 else count)
 
 
@@ -70,11 +70,11 @@ def _taken(t: Tables, queue: QlessQueue | None, now: float, count: int) -> int:
     if t.config:
         common = config.number(t, b"max-pop-retry", popping.ROUNDS_DEFAULT)
         rounds = config.number(t, queue.name + b"-max-pop-retry", common)
-        if rounds > popping.ROUNDS_DEFAULT:  # those that throttles hold back do not count
+        if rounds > popping.ROUNDS_DEFAULT:  # jobs held back by throttles do not count
             looked = q.CALL_JOBS_MAX
     waiting = len(queue.work)
     units = 1 + min(looked, waiting + len(queue.locks) + len(queue.scheduled))
-    if len(t.throttles) > len(t.queues):  # not only those that each queue has
+    if len(t.throttles) > len(t.queues):  # there are more throttles than those of queues
         for jid in queue.work.highest(0, min(count, waiting)):
             units += len(t.jobs[jid].throttles) // THROTTLES_A_UNIT
     if len(queue.recurring):
@@ -147,12 +147,12 @@ def _of_jobs(
 
 
 def _removed(t: Tables, job: QlessJob) -> int:
-    """The units of a job that is canceled."""
+    """Return the cost of canceling a job."""
     return _moved(t, job) + len(job.dependents)
 
 
 def _moved(t: Tables, job: QlessJob) -> int:
-    """The units of a job that leaves all that it is in."""
+    """Return the cost of moving a job out of everything it is in."""
     return _released(t, job) + _links(job) + len(job.tags) // TAGS_A_UNIT
 
 
@@ -176,7 +176,7 @@ def _links(job: QlessJob) -> int:
 
 
 def _released(t: Tables, job: QlessJob) -> int:
-    """The units of a job whose locks are given back: others may wait in their queues then."""
+    """Return the cost of releasing a job's locks: other jobs may wait in their queues then."""
     names = job.throttles
     units = 1 + len(names) // THROTTLES_A_UNIT
     for name in names:
@@ -186,7 +186,7 @@ def _released(t: Tables, job: QlessJob) -> int:
     return min(units, 2 * q.CALL_JOBS_MAX)
 
 
-# --- what is beside it ----------------------------------------------------------------------------
+# --- other calls ----------------------------------------------------------------------------------
 
 
 def _tags(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
@@ -194,7 +194,7 @@ def _tags(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
 
 
 def _list(offset: int, count: int) -> int:
-    """A list goes to its end if the count is none, or if it begins before the end."""
+    """Return the cost of a list: without a count, or from a negative offset, it has no bound."""
     return 1 if 0 < count <= LIGHT_MAX and offset >= 0 else DEAR
 
 
@@ -233,7 +233,7 @@ def _queue_counts(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
 
 
 def _workers(t: Tables, now: float, _arguments: tuple[Any, ...]) -> int:
-    """They forget workers that were not seen for long, and those lose their jobs."""
+    """Return the cost of counting workers; expired ones are forgotten and lose their jobs."""
     oldest = now - config.number(t, b"max-worker-age", workers.AGE_DEFAULT)
     if len(t.workers) > LIGHT_MAX or t.workers.upto(oldest, 0, 1):
         return DEAR
@@ -275,7 +275,7 @@ def _flush(_t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
     return DEAR
 
 
-# All others cost one unit.
+# All other calls cost one unit.
 _ESTIMATES: Final[dict[int, Estimate]] = {
     q.PUT: _put,
     q.POP: _pop,

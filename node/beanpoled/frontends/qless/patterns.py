@@ -1,6 +1,6 @@
-"""The two keys in which clients of reqless keep patterns of queues, and transactions of these.
+"""The two keys in which reqless clients keep patterns of queues, and transactions on them.
 
-`qmore:dynamic` is a hash of lists of patterns, `qmore:priority` a list of JSON objects. They are
+`qmore:dynamic` is a hash of lists of patterns, `qmore:priority` a list of JSON objects. They hold
 the patterns of reqless-core, too. A transaction changes one of the two, so it is one command.
 """
 
@@ -19,12 +19,12 @@ KINDS: Final = {
     b"qmore:dynamic": q.PATTERNS_OF_QUEUES,
     b"qmore:priority": q.PATTERNS_OF_PRIORITIES,
 }
-# The commands that a transaction may have: those that change one of the keys.
+# The commands allowed in a transaction: those that change one of the keys.
 DELETE: Final = b"del"
 SET: Final = b"hset"
 PUSH: Final = b"rpush"
 EDITS: Final = (DELETE, SET, PUSH)
-# Which kind of key a command is for.
+# The kind of key that each command requires.
 _WANTED: Final = {
     SET: q.PATTERNS_OF_QUEUES,
     b"hgetall": q.PATTERNS_OF_QUEUES,
@@ -52,8 +52,8 @@ class PatternSide(SubscriberSide):
     """A connection that reads and writes patterns.
 
     Attributes:
-        queued: what stands behind MULTI, None without one.
-        is_spoiled: whether something of it was wrong, so that EXEC does nothing.
+        queued: the commands after MULTI; None without MULTI.
+        is_spoiled: whether a command among them was wrong, so that EXEC does nothing.
     """
 
     __slots__ = ("is_spoiled", "queued")
@@ -116,7 +116,7 @@ class PatternSide(SubscriberSide):
             self._edit(queued, _each)
 
     def queue(self, arguments: list[bytes]) -> None:
-        """Remember a command that stands behind MULTI."""
+        """Queue a command that follows MULTI."""
         assert self.queued is not None
         wrong = _wrong_edit(arguments) if arguments[0].lower() in EDITS else NOT_IN_TRANSACTION
         if wrong is None and self.queued and self.queued[0][1] != arguments[1]:
@@ -165,7 +165,7 @@ def _wrong_edit(arguments: list[bytes]) -> Error | None:
 
 
 def _replies(edits: list[list[bytes]], names: dict[bytes, None]) -> list[Value]:
-    """What each of some edits says, by the names that were there before all of them."""
+    """Return the reply to each edit, given the names that existed before all of them."""
     replies: list[Value] = []
     for words in edits:
         name = words[0].lower()

@@ -1,6 +1,6 @@
-"""Commands of Redis that need no cluster: greetings, names, and what clients ask about the server.
+"""Redis commands that do not need the cluster: greetings, names and facts about the server.
 
-There is no password: the replies are those of a Redis that has none.
+In a cluster without users, AUTH is answered as by a Redis that has no password.
 """
 
 import re
@@ -20,10 +20,10 @@ from beanpole.protocol.resp.values import (
 from beanpoled.frontends.qless.calls import DEFAULT_USER, NO_NUMBER, SYNTAX, WRONG_USER, number
 from beanpoled.frontends.qless.subscriptions import SubscriberSide
 
-# Clients compare it to know what a server can do, so it is a version of Redis: one that has every
-# form of reply that is given here.
+# Clients derive a server's features from it, so it is a version of Redis: one that has every form
+# of reply that is used here.
 REDIS_VERSION: Final = b"7.0.15"
-# Of a client's name, and of what it says about its library.
+# Of a client's name, and of its values about its library.
 CLIENT_NAME_MAX_BYTES: Final = 4096
 
 NO_PASSWORD: Final = Error(
@@ -81,7 +81,7 @@ def hello(client: SubscriberSide, arguments: list[bytes]) -> None:
 
 
 def facts_of(client: SubscriberSide, version: int) -> Value:
-    """The answer to HELLO."""
+    """Return the answer to HELLO."""
     facts: list[tuple[bytes, Value]] = [
         (b"server", b"redis"),
         (b"version", REDIS_VERSION),
@@ -135,7 +135,7 @@ def select(client: SubscriberSide, arguments: list[bytes]) -> None:
 
 
 def reset(client: SubscriberSide, arguments: list[bytes]) -> None:
-    """RESET: as if it had just connected."""
+    """RESET: return to the state of a new connection."""
     client.clients.publications.forget(client)
     client.version = RESP2
     client.name = b""
@@ -172,7 +172,7 @@ def client_setname(client: SubscriberSide, arguments: list[bytes]) -> None:
 
 
 def client_setinfo(client: SubscriberSide, arguments: list[bytes]) -> None:
-    """CLIENT SETINFO attribute value: it is accepted, and shown nowhere."""
+    """CLIENT SETINFO attribute value: accepted, but not shown anywhere."""
     if arguments[2].lower() not in (b"lib-name", b"lib-ver"):
         client.say(Error(b"ERR Unrecognized option '%b'" % arguments[2][:128]))
     else:
@@ -180,7 +180,7 @@ def client_setinfo(client: SubscriberSide, arguments: list[bytes]) -> None:
 
 
 def client_switch(client: SubscriberSide, arguments: list[bytes]) -> None:
-    """CLIENT NO-EVICT and NO-TOUCH ON|OFF: nothing is evicted here, whatever they say."""
+    """CLIENT NO-EVICT and NO-TOUCH ON|OFF: accepted without effect, as nothing is evicted."""
     client.say(OK if arguments[2].lower() in (b"on", b"off") else SYNTAX)
 
 
@@ -205,22 +205,22 @@ def client_info(client: SubscriberSide, arguments: list[bytes]) -> None:
 
 
 def config_get(client: SubscriberSide, arguments: list[bytes]) -> None:
-    """CONFIG GET pattern...: none of Redis's settings is here."""
+    """CONFIG GET pattern...: empty, as none of Redis's settings exists here."""
     client.say(Map([]))
 
 
 def command_docs(client: SubscriberSide, arguments: list[bytes]) -> None:
-    """COMMAND DOCS [command...]: none are given."""
+    """COMMAND DOCS [command...]: empty."""
     client.say(Map([]))
 
 
 def command_info(client: SubscriberSide, arguments: list[bytes]) -> None:
-    """COMMAND, and COMMAND INFO [command...]: nothing is told about them."""
+    """COMMAND, and COMMAND INFO [command...]: nil for each command."""
     client.say([None] * (len(arguments) - 2))
 
 
 def info(client: SubscriberSide, arguments: list[bytes]) -> None:
-    """INFO [section...]: what libraries look at."""
+    """INFO [section...]: the values that libraries read."""
     asked = {word.lower() for word in arguments[1:]} or {b"default"}
     every = not asked.isdisjoint({b"default", b"all", b"everything"})
     texts = [

@@ -1,8 +1,7 @@
 """The scripts that clients have loaded at one node, by their SHA-1.
 
-No script is run: what a script means is recognised when it is loaded. A client whose node has
-forgotten a script, or has started anew, loads it again when it hears NOSCRIPT, so other nodes need
-not know of it.
+No script is run: its meaning is recognised when it is loaded. A client whose node has forgotten a
+script or has restarted gets NOSCRIPT and loads it again, so other nodes need not know it.
 """
 
 import hashlib
@@ -10,23 +9,23 @@ from typing import Final
 
 from beanpole.protocol.qless.recognition import Script, recognise
 
-# A script's text is not kept, only what it means: of each version of each dialect there are 21
-# scripts at most. The one that was loaded first makes room.
+# Only the meaning of a script is kept, not its text: each version of each dialect has 21 scripts
+# at most. The oldest one makes room.
 SCRIPTS_MAX: Final = 1024
 
 
 class Scripts:
-    """Of one node."""
+    """The scripts of one node."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Script] = {}
 
     def find(self, sha: bytes) -> Script | None:
-        """A script that was loaded, by 40 hexadecimal digits."""
+        """Return a loaded script by the 40 hexadecimal digits of its SHA-1."""
         return self._known.get(sha.lower())
 
     def load(self, text: bytes) -> tuple[bytes, Script | None]:
-        """Its SHA-1, and what a script means; None if it is of no dialect that is known."""
+        """Return a script's SHA-1 and its meaning; None if it is of no known dialect."""
         sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
         script = self._known.get(sha)
         if script is None:

@@ -1,7 +1,7 @@
-"""What all sides of a connection stand on: its codec, its version of the protocol, its replies.
+"""The base of all sides of a qless connection: its codec, its version of RESP and its replies.
 
-A reply is written in the version that the client had asked for when it made the request: what
-changes the version, or what is unasked for, waits until nothing is owed.
+A reply is written in the version that was in force when its request was made: commands that change
+the version, or subscribe to messages, wait until no reply is owed.
 """
 
 from beanpole.events import QLESS
@@ -15,11 +15,11 @@ from beanpoled.host.seam import ClientPort
 
 
 class QlessSession(RequestConnection):
-    """A connection that can reply.
+    """A connection that can reply to its client.
 
     Attributes:
-        version: of RESP.
-        name: how the client calls itself.
+        version: the version of RESP.
+        name: the name that the client gave itself.
         place: the connection's number at this node.
     """
 
@@ -29,8 +29,8 @@ class QlessSession(RequestConnection):
         super().__init__(clients, protocol, port)
         self._parser = Parser()
         self._shared = shared
-        self._deferred: list[bytes] = []  # a command that waits until nothing is owed
-        # Version and name of a HELLO that is answered when its AUTH is.
+        self._deferred: list[bytes] = []  # a command that waits until no reply is owed
+        # The version and name of a HELLO, which is answered when its AUTH is.
         self._hello: tuple[int, bytes] | None = None
         self.version = RESP2
         self.name = b""
@@ -39,12 +39,12 @@ class QlessSession(RequestConnection):
 
     @property
     def clients(self) -> Clients:
-        """Of its node."""
+        """The clients of the node."""
         return self._clients
 
     @property
     def shared(self) -> Shared:
-        """Of its node."""
+        """The shared state of the node."""
         return self._shared
 
     def _feed(self, data: bytes) -> None:
@@ -55,24 +55,24 @@ class QlessSession(RequestConnection):
         return self._parser.buffered_bytes
 
     def _session(self) -> int:
-        """The number of the session, which is opened with the first command that needs one."""
+        """Return the session's number; the first command that needs a session opens it."""
         if not self.number:
             self._clients.origin.open_session(self, QLESS)
         return self.number
 
     def say(self, value: Value) -> None:
-        """Answer the newest request, behind those that are owed a reply."""
+        """Answer the newest request, after the replies that are owed."""
         if type(value) is Error:
             self._shared.errors[COMMAND] += 1
         self._replies.reply(encode(value, self.version))
 
     def refuse(self, kind: str, value: Error) -> None:
-        """The same with an error of a kind, for the metrics."""
+        """Answer with an error, and count it by its kind for the metrics."""
         self._shared.errors[kind] += 1
         self._replies.reply(encode(value, self.version))
 
     def _answer_call(self, reply: bytes) -> None:
-        """The oldest request that is owed a reply has it."""
+        """Answer the oldest request that is owed a reply."""
         head = self._replies.answer(reply)
         if head == EMPTY and (self._deferred or self.ended or not self._flow.reading):
             self._go_on()

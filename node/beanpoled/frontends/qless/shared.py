@@ -1,4 +1,4 @@
-"""What the connections of one node share: counters, scripts, the bytes of what is published."""
+"""State shared by the connections of one node: counters, scripts, the bytes of publications."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from beanpole.protocol.resp.values import Push, encode
 from beanpole.qless import CALL_NAMES, REFUSALS, Message
 from beanpoled.frontends.qless.scripts import Scripts
 
-# Kinds of errors of requests that become no call. What is no call of a script is a command.
+# Kinds of errors of requests that do not become a call. COMMAND is for those without a script.
 NO_SCRIPT: Final = "no_script"
 UNSUPPORTED_SCRIPT: Final = "unsupported_script"
 ARGUMENTS: Final = "arguments"
@@ -18,15 +18,15 @@ ERRORS: Final = (NO_SCRIPT, UNSUPPORTED_SCRIPT, ARGUMENTS, COMMAND, DRAINING, NO
 
 
 class Shared:
-    """Of one node.
+    """The shared state of one node.
 
     Attributes:
-        counts: how often each command came, by its name.
-        calls: how often each call came, by its code.
-        errors: how often a request was refused, by the kind of error.
-        scripts: what clients have loaded.
-        connections: how many there were; the last one's number.
-        started_us: the wall time at which this began.
+        counts: the number of requests of each command, by name.
+        calls: the number of calls, by code.
+        errors: the number of refused requests, by the kind of error.
+        scripts: the scripts that clients have loaded.
+        connections: the number of connections so far, which is the number of the newest.
+        started_us: the wall time at which the node started.
     """
 
     def __init__(self, started_us: int) -> None:
@@ -40,7 +40,7 @@ class Shared:
         self._encoded: dict[tuple[int, bytes], bytes] = {}
 
     def published(self, version: int, pattern: bytes, channel: bytes, message: Message) -> bytes:
-        """Write what is published. Thousands of clients that hear of it share its bytes."""
+        """Return the bytes of a message, cached, as thousands of clients may be subscribed."""
         if message is not self._message:
             self._message = message
             self._encoded.clear()

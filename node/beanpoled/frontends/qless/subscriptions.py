@@ -1,7 +1,8 @@
-"""What a connection subscribes to, and what it hears; which clients hear what is in `publications`.
+"""The subscriptions of a connection, and the delivery of messages to it.
 
-A client of RESP2 that has subscribed may do little else, as in Redis: what is published could not
-be told from a reply. One of RESP3 hears of it between its replies.
+The index of all subscriptions is in `publications`. A RESP2 client with subscriptions may do little
+else, as in Redis: its messages could not be told from replies. A RESP3 client gets messages between
+its replies.
 """
 
 from typing import Final
@@ -22,13 +23,13 @@ NOT_PUBLISHED: Final = Error(b"ERR only the cluster publishes: nobody was told")
 
 
 class SubscriberSide(CallSide):
-    """A connection that hears what is published."""
+    """A connection that can subscribe to publications."""
 
     __slots__ = ()
 
     @property
     def is_restricted(self) -> bool:
-        """Whether it may only change its subscriptions, as long as it has some."""
+        """Whether the client may only change its subscriptions, because it has some."""
         return self.version == RESP2 and self._clients.publications.count_of(self) > 0
 
     def subscribe(self, arguments: list[bytes]) -> None:
@@ -60,11 +61,11 @@ class SubscriberSide(CallSide):
                 self.say(TOO_MANY_PATTERNS)
 
     def _may_listen(self) -> bool:
-        """Whether its user has a right somewhere: what is published names jobs and queues."""
+        """Whether the user has a right on anything: messages name jobs and queues."""
         users = self._clients.machine.users
         if not users.rows:
             return True
-        self._session()  # a rule may say who it is
+        self._session()  # the rights may depend on the session's user
         return bool(users.of(self.user, self.token).rights)
 
     def unsubscribe(self, arguments: list[bytes]) -> None:
@@ -88,7 +89,7 @@ class SubscriberSide(CallSide):
             self._confirm(b"punsubscribe", None)
 
     def publish(self, arguments: list[bytes]) -> None:
-        """PUBLISH is refused: what is published follows from the log."""
+        """PUBLISH: refused, as publications follow from the log."""
         self.say(NOT_PUBLISHED)
 
     def published(self, pattern: bytes, channel: bytes, message: Message) -> None:

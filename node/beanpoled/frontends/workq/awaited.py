@@ -1,13 +1,13 @@
-"""A job whose end a Workq client waits for, by `run` or by `result`.
+"""The wait of a Workq client for the end of a job, by `run` or by `result`.
 
-Belongs here: what the connection knows of such a wait. The steps of the wait are in `connection`.
+This file has the state of such a wait; its steps are in `connection`.
 """
 
 from typing import Final, final
 
 from beanpole.core.jobs.job import RESERVED, Job
 
-# The end of a reservation by cluster time may be a little later than this node thinks.
+# The end of a reservation by cluster time may be a little later than this node estimates.
 TIMER_MIN_US: Final = 1000
 
 
@@ -16,12 +16,12 @@ class Awaited:
     """A wait for the end of one job.
 
     Attributes:
-        job: its external id.
-        job_id: its number, once that is known.
-        is_run: whether the client has made the job, which goes with the reply.
-        until_us: when the wait ends, by the node's clock.
-        is_due: a barrier is on its way, because the wait has ended.
-        is_deleting: so is the deletion of the job.
+        job: the external id of the job.
+        job_id: the number of the job, once it is known.
+        is_run: whether the client has made the job, which is deleted with the reply.
+        until_us: the time at which the wait ends, by the node's clock.
+        is_due: whether the wait has ended and its barrier is in progress.
+        is_deleting: whether the deletion of the job is in progress.
     """
 
     __slots__ = ("_extended", "is_deleting", "is_due", "is_run", "job", "job_id", "until_us")
@@ -33,12 +33,12 @@ class Awaited:
         self.until_us = until_us
         self.is_due = False
         self.is_deleting = False
-        self._extended = 0  # the reservation, counted, for whose end a run waits
+        self._extended = 0  # the number of the reservation for whose end a run waits
 
     def extends(self, job: Job) -> bool:
         """Whether a run whose time is up must wait for the end of a reservation.
 
-        It does for the one that there was at that time, and for none that follows.
+        It waits for the reservation that existed at that time, and for no later one.
         """
         if not self.is_run or job.state != RESERVED:
             return False

@@ -1,10 +1,10 @@
-"""The Workq protocol at its node: requests become commands, results become replies.
+"""The Workq protocol at a node: requests become commands, results become replies.
 
-The codec is `beanpole.protocol.workq`; the life of a connection is in `requests`; what `inspect`
-shows is in `inspection`.
+The codec is `beanpole.protocol.workq`; the life cycle of a connection is in `requests`; the replies
+to `inspect` are in `inspection`.
 
-Requests take effect one after the other, in the order of the log. One that waits, or that reads,
-holds up what stands behind it; the others travel together and are answered in their order.
+Requests take effect one after the other, in the order of the log. A request that waits or reads
+blocks those behind it; all others are pipelined and answered in order.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,11 +31,11 @@ from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
 from beanpoled.origin.heavy import LIGHT_MAX
 
-# Commands of `run` and `result` beside their first one. No reply is owed for them.
-KIND_LOOK: Final = r.AUTH + 1  # a barrier: what did the job do until its wait ended?
+# Commands of `run` and `result` after their first one. No reply is owed for them.
+KIND_LOOK: Final = r.AUTH + 1  # a barrier: what happened to the job until its wait ended?
 KIND_DELETE: Final = r.AUTH + 2
 
-# A job of `run` is known for so long beyond its wait and its TTR: a client that lost its node asks
+# A job of `run` is kept for this long beyond its wait and its TTR: a client that lost its node asks
 # another one for the result, and after a change of leader reservations last two seconds longer.
 RUN_GRACE_US: Final = 60_000_000
 
@@ -60,7 +60,7 @@ class WorkqConnection(RequestConnection):
         super().__init__(clients, protocol, port)
         self._shared = shared
         self._parser = Parser()
-        self._asked: r.Request = ()  # the inspect that is on its way
+        self._asked: r.Request = ()  # the inspect in progress
         self._awaited: Awaited | None = None
         self._names: tuple[bytes, ...] = ()  # of the last lease
         self._watched: dict[bytes, None] = {}  # their queues
@@ -107,14 +107,14 @@ class WorkqConnection(RequestConnection):
     # --- jobs -----------------------------------------------------------------------------------
 
     def _may_put(self) -> bool:
-        """Whether a job may be made at this node; if not, the client is told."""
+        """Whether a job may be made at this node; if not, the client is sent the reason."""
         self.is_producer = True
         clients = self._clients
         if clients.draining:
             self._replies.reply(replies.DRAINING)
             return False
         if clients.machine.puts_refused:
-            # At once: its payload would stand in the log of a disk that has no room for it.
+            # Refuse it at once: its payload would be logged on a disk that has no room for it.
             self._replies.reply(replies.OUT_OF_MEMORY)
             return False
         return True
@@ -166,7 +166,7 @@ class WorkqConnection(RequestConnection):
             clients.origin.submit(self, kind, command)
 
     def _auth(self, request: r.Request) -> None:
-        """Become a user. What stands behind that may be allowed then."""
+        """Become a user; the requests behind it may depend on the user's rights."""
         if self._clients.origin.knows(c.AS_USER):
             self._session()
             self._authenticate(r.AUTH, request[1])
@@ -200,7 +200,7 @@ class WorkqConnection(RequestConnection):
         if not (wait_ms or clients.leaving):
             self._submit(r.LEASE, (c.TAKE, session))
             return
-        clients.read_clock()  # a time-out must not be early by the length of a turn
+        clients.read_clock()  # a time-out must not fire early by the length of a turn
         self._timeout_us = clients.now_us + wait_ms * MS_US
         self._ends_with = replies.TIMEOUT
         self._request += 1
@@ -214,7 +214,7 @@ class WorkqConnection(RequestConnection):
         return all(self._clients.may(self, WORK, jobs.PREFIX + name) for name in names)
 
     def _watch(self, session: int, names: tuple[bytes, ...]) -> bool:
-        """Watch these queues and no others, as most leases of a client do anyway."""
+        """Watch these queues and no others; most leases of a client name the same ones."""
         if names == self._names:
             return True
         clients = self._clients
@@ -236,7 +236,7 @@ class WorkqConnection(RequestConnection):
     def _arm(self) -> None:
         wait = self.wait
         if wait is None or wait.ending or self._clients.leaving:
-            return  # a node that stops closes this client: leases belong to no session
+            return  # a stopping node closes this client: leases belong to no session
         self._stop_timer()
         left_us = 0 if self.ended else self._timeout_us - self._clients.now_us
         if left_us <= 0:
@@ -245,7 +245,7 @@ class WorkqConnection(RequestConnection):
             self._timer = self._clients.call_later(left_us, self._time_is_up)
 
     def rights_changed(self) -> int:
-        """See `Connection`. A job that the machine gives before the wait has ended is not lost."""
+        """See `Connection`. A job granted before the wait has ended is not lost."""
         wait = self.wait
         if wait is None or wait.ending or self.closed:
             return 0
@@ -267,7 +267,7 @@ class WorkqConnection(RequestConnection):
             self._settled(self._replies.answer_newest(reply))
 
     def _taken(self, result: tuple[int, bytes] | int) -> None:
-        """A lease that does not wait has its answer, or asks once more."""
+        """Answer a lease that does not wait, or repeat its command."""
         job: Job | None = None
         if not isinstance(result, int):
             job = self._clients.machine.queue.jobs.get(result[0])
@@ -278,7 +278,7 @@ class WorkqConnection(RequestConnection):
         elif isinstance(result, int) and result != c.AGAIN:
             self._answer_alone(refusal(result))
         else:
-            # The entry did as much as it may, or it deleted the job behind the lease.
+            # The entry reached its limit of work, or it deleted the job after the lease.
             self._clients.origin.submit(self, r.LEASE, (c.TAKE, self.number))
 
     # --- run and result -------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class WorkqConnection(RequestConnection):
             self._listen(result)
 
     def _listen(self, job_id: int) -> None:
-        """The job is known at this node: wait until it ends, if it has not yet."""
+        """Wait for the end of a job that this node knows; answer if it has ended."""
         awaited = self._awaited
         assert awaited is not None
         awaited.job_id = job_id
@@ -333,7 +333,7 @@ class WorkqConnection(RequestConnection):
         if left_us > 0:
             self._timer = self._clients.call_later(left_us, self._time_is_up)
         else:
-            # What is true at this node may be old: the answer of a barrier is not.
+            # This node's state may be old; it is current once the barrier is answered.
             awaited.is_due = True
             self._clients.origin.submit(self, KIND_LOOK, (c.STATS, self.number))
 
@@ -346,32 +346,32 @@ class WorkqConnection(RequestConnection):
             self._arm()
 
     def _looked(self) -> None:
-        """A barrier is answered. If its wait ended meanwhile, it is nothing to the next one."""
+        """Handle an answered barrier; if its wait has ended meanwhile, a later wait ignores it."""
         awaited = self._awaited
         if awaited is not None and awaited.is_due:
             awaited.is_due = False
             self._judge(awaited)
 
     def _not_deleted(self, result: int) -> None:
-        """A client that may put and not work leaves the job of its run where it is."""
+        """Answer a run whose job stays, because its client may put but not work."""
         awaited = self._awaited
         if result == c.DENIED and awaited is not None and awaited.is_deleting:
             self._clients.listeners.stop_listening(self, awaited.job_id)
             self._stop_awaiting(replies.TIMEOUT)
 
     def _judge(self, awaited: Awaited) -> None:
-        """A wait has ended, and this node knows all that happened before that."""
+        """Decide a wait that is over; this node knows everything that happened before its end."""
         clients = self._clients
         queue = clients.machine.queue
         job = queue.jobs.get(awaited.job_id)
         if job is None or job.state in (DONE, FAILED):
-            return  # in this very entry: the effects are told behind its results
+            return  # it ended in this entry: effects follow the results
         if awaited.extends(job):
             left_us = queue.deadline_us(job) - clients.clock.estimate_us(clients.now_us)
             awaited.until_us = clients.now_us + max(left_us, TIMER_MIN_US)
             self._arm_awaited(awaited)
         elif awaited.is_run:
-            # Not yet "no": what comes first, its end or this, is told to who listens.
+            # Do not answer yet: the first of its end and this deletion is reported as an effect.
             awaited.is_deleting = True
             command = (c.DELETE, self.number, awaited.job_id)
             clients.origin.submit(self, KIND_DELETE, command)
@@ -393,7 +393,7 @@ class WorkqConnection(RequestConnection):
         elif not awaited.is_deleting:
             self._stop_awaiting(replies.NOT_FOUND)
         elif kind == effects.GONE:
-            self.drop()  # a snapshot does not say whether it had a result
+            self.drop()  # a snapshot does not say whether the job had a result
         else:
             self._stop_awaiting(replies.TIMEOUT)
 
@@ -428,8 +428,8 @@ class WorkqConnection(RequestConnection):
             answer = inspection.answer(self._asked, self._clients, self._shared, self)
             self._answer_alone(answer)
         elif kind in (KIND_OPEN, KIND_QUIET) and result != c.OK:
-            # The machine refused what everything behind it stands on. It is said where it says
-            # nothing about a request that may be done.
+            # The machine refused a command that later ones depend on. The error is sent only where
+            # it cannot be taken for the reply to a request that may be done.
             if kind == KIND_OPEN or self._replies.head != HELD:
                 self._replies.push(refusal(result))
             self._close()
@@ -452,16 +452,16 @@ class WorkqConnection(RequestConnection):
             self._settled(self._replies.answer_kind(kind, replies.NO_MAJORITY))
 
     def _failed_awaiting(self, kind: int) -> None:
-        """A command of a run or a result is not done."""
+        """Handle the failure of a command of a run or a result."""
         awaited = self._awaited
         if (
             awaited is None
             or (kind == KIND_LOOK and not awaited.is_due)
             or (kind == KIND_DELETE and not awaited.is_deleting)
         ):
-            return  # it was of a wait that has ended
+            return  # it belonged to a wait that has ended
         if awaited.is_run and kind != r.RUN:
-            self.drop()  # its job is there, and may be done yet: no answer would be true
+            self.drop()  # its job exists and may still be done: no answer would be true
             return
         if awaited.job_id:
             self._clients.listeners.stop_listening(self, awaited.job_id)

@@ -1,6 +1,6 @@
-"""Workq as a frontend: how its connections are made, and what its clients asked for.
+"""The frontend of the Workq protocol: it makes connections and counts their requests.
 
-What clients say is in `connection`.
+The connection itself is in `connection`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from beanpoled.frontends.workq.connection import WorkqConnection
 from beanpoled.frontends.workq.shared import Shared
 from beanpoled.host.seam import ClientPort
 
-# The machine version that has its space and all operations.
+# The first machine version that has the space of Workq and all its operations.
 SINCE: Final = 4
 
 

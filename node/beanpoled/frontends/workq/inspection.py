@@ -1,7 +1,7 @@
-"""What `inspect` shows, read from the machine of this node.
+"""The replies to `inspect`, read from the machine of this node.
 
-It is called when a barrier is answered: then the machine holds all that was answered anywhere
-before it was sent. When that is, is in `connection`.
+They are made when a barrier is answered: the machine then includes every command that was answered
+on any node before the barrier was sent. `connection` sends the barrier.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ from beanpoled.frontends.workq import jobs
 from beanpoled.frontends.workq.shared import Shared
 from beanpoled.origin.batches import Client
 
-# One reply with jobs: it is made in one step of the node. The first job is there in any case; the
-# client asks for those behind the last with the next offset.
+# The limit of a reply with jobs, which is made in one step of the node. The first job is always
+# included; the client requests those after the last one with the next offset.
 BODIES_MAX_BYTES: Final = 4 * 1024 * 1024
 
 
 def weight(request: r.Request, clients: Clients) -> int:
-    """How many queues, jobs or connections an inspect looks at."""
+    """Return how many queues, jobs or connections an inspect visits."""
     kind = request[0]
     tubes = clients.machine.queue.tubes
     if kind == r.INSPECT_SERVER:
@@ -45,7 +45,7 @@ def weight(request: r.Request, clients: Clients) -> int:
 
 
 def answer(request: r.Request, clients: Clients, shared: Shared, client: Client) -> bytes:
-    """The reply to an inspect."""
+    """Return the reply to an inspect."""
     if not _may(request, clients, client):
         clients.refused_client(NO_RIGHT)
         return replies.DENIED
@@ -53,7 +53,7 @@ def answer(request: r.Request, clients: Clients, shared: Shared, client: Client)
 
 
 def _may(request: r.Request, clients: Clients, client: Client) -> bool:
-    """Whether a client has a right in what it wants to see; what is not there needs none."""
+    """Whether a client has a right on the inspected object; a missing object needs none."""
     kind = request[0]
     if kind == r.INSPECT_SERVER:
         return True
@@ -66,7 +66,7 @@ def _may(request: r.Request, clients: Clients, client: Client) -> bool:
 
 
 def _server(request: r.Request, clients: Clients, shared: Shared) -> bytes:
-    # The real server says that two keys follow, and writes three.
+    # The real server announces two keys and writes three.
     active = sum([item.protocol == PROTOCOL_NAMES[WORKQ] for item in clients.connections])
     keys = (
         (b"active-clients", b"%d" % active),
@@ -79,7 +79,7 @@ def _server(request: r.Request, clients: Clients, shared: Shared) -> bytes:
 def _queues(request: r.Request, clients: Clients, shared: Shared) -> bytes:
     _, offset, limit = request
     queue = clients.machine.queue
-    # There may be 100,000 names: to make pairs of them and their queues takes longer than to sort.
+    # There may be 100,000 names: pairing them with their queues takes longer than sorting.
     names = [name for name in queue.tubes if name.startswith(jobs.PREFIX)]
     aliases = [name for name in queue.aliases.queues if name.startswith(jobs.PREFIX)]
     names += [name for name in aliases if queue.find(name) is not None]
@@ -111,7 +111,7 @@ def _job(request: r.Request, clients: Clients, shared: Shared) -> bytes:
 
 
 def _ready_jobs(request: r.Request, clients: Clients, shared: Shared) -> bytes:
-    """The ready jobs of a queue, in the order in which they would be leased."""
+    """List the ready jobs of a queue, in the order in which they would be leased."""
     tube = clients.machine.queue.find(jobs.PREFIX + request[1])
     return replies.NOT_FOUND if tube is None else _page(request, clients, shared, tube.ready)
 
@@ -122,7 +122,7 @@ def _scheduled_jobs(request: r.Request, clients: Clients, shared: Shared) -> byt
 
 
 def _page(request: r.Request, clients: Clients, shared: Shared, order: Order) -> bytes:
-    """Some jobs of an order: both have keys that end in an id, or in what leads to one."""
+    """List a page of an order, whose keys end in a job's id or in a key of `queue.moved`."""
     _, _, offset, limit = request
     queue = clients.machine.queue
     offset_us = shared.offset_us(clients.machine)
@@ -141,8 +141,8 @@ def _page(request: r.Request, clients: Clients, shared: Shared, order: Order) ->
 
 
 def _job_block(queue: Queue, job: Job, offset_us: int) -> bytes:
-    """A job; `offset_us` makes wall time of cluster time."""
-    ext = job.ext or Extension(0, b"", 0, 0, 0, job.tube.space)  # as one of beanstalk would have
+    """Format a job; `offset_us` converts cluster time to wall time."""
+    ext = job.ext or Extension(0, b"", 0, 0, 0, job.tube.space)  # of a beanstalk job: defaults
     begun_us = job.created_us + job.delay_us  # when its TTL began
     keys = [
         (b"name", jobs.name_of(queue, job.tube)),

@@ -1,6 +1,6 @@
-"""Workq's words for jobs and queues: their fields as commands have them, and as clients see them.
+"""Conversion between Workq's fields of jobs and queues and those of the machine.
 
-Belongs here: the arithmetic between the two. Who asks and when is in `connection` and `inspection`.
+Only the conversion is here; `connection` and `inspection` use it.
 """
 
 from typing import Final
@@ -18,10 +18,10 @@ PREFIX: Final = SPACES[WORKQ].prefix
 MS_US: Final = 1000
 
 # --- states, by the numbers that clients see -----------------------------------------------------
-STATE_NEW: Final = 0  # never leased; a scheduled job, too
+STATE_NEW: Final = 0  # never leased; also a scheduled job
 STATE_COMPLETED: Final = 1
 STATE_FAILED: Final = 2
-STATE_PENDING: Final = 3  # to be leased once more
+STATE_PENDING: Final = 3  # to be leased again
 STATE_LEASED: Final = 4
 
 
@@ -37,14 +37,14 @@ def add_command(
     fails_max: int,
     payload: bytes,
 ) -> c.Command:
-    """The command that makes a job. A higher priority is a lower rank."""
+    """Return the command that makes a job. A higher priority is a lower rank."""
     queue, rank = PREFIX + name, RANK_NORMAL - priority
     limits = (attempts_max, fails_max)
     return (c.ADD, session, queue, rank, delay_us, ttr_ms * MS_US, ttl_us, job, *limits, payload)
 
 
 def external_id(job: Job) -> bytes:
-    """The id that its client gave a job; one that another protocol made has a derived one."""
+    """Return the id that the client gave a job; a derived one for a job of another protocol."""
     ext = job.ext
     if ext is None or ext.home.number != WORKQ:
         return shown.derived(job.id)
@@ -52,23 +52,23 @@ def external_id(job: Job) -> bytes:
 
 
 def name_of(queue: Queue, tube: Tube) -> bytes:
-    """The name by which clients of this protocol know a queue."""
+    """Return the name by which clients of this protocol know a queue."""
     return queue.name_in(queue.spaces[WORKQ], tube)[len(PREFIX) :]
 
 
 def leased(queue: Queue, job: Job) -> bytes:
-    """Answer a lease with a job."""
+    """Return the reply that leases a job."""
     ttr_us = job.ttr_us or NOBODYS_TTR_US
     return replies.leased(external_id(job), name_of(queue, job.tube), ttr_us // MS_US, job.body)
 
 
 def priority(job: Job) -> int:
-    """The priority that its client gave a job."""
+    """Return the priority that the client gave a job."""
     return RANK_NORMAL - job.rank
 
 
 def state(job: Job) -> int:
-    """The state of a job, as clients see it."""
+    """Return the state of a job as a number that clients see."""
     if job.state == DONE:
         return STATE_COMPLETED
     if job.state in (FAILED, BURIED):

@@ -1,6 +1,6 @@
-"""What the Workq connections of one node share: counters, wall time, the reply of a result.
+"""State shared by the Workq connections of one node: counters, wall time, the reply of a result.
 
-Belongs here: what is neither one client's nor the cluster's.
+The state here belongs neither to one client nor to the cluster.
 """
 
 from typing import Final, final
@@ -11,18 +11,18 @@ from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 
 # The wall clock and cluster time are read one after the other for each entry, and clocks are
-# slewed: the offset between them is kept until it is wrong by this, so that the times that people
-# see do not change by a second between two looks.
+# slewed: the offset between them is kept until its error exceeds this, so that displayed times do
+# not change by a second between two requests.
 OFFSET_SLACK_US: Final = SECOND_US // 2
 
 
 @final
 class Shared:
-    """What the connections of one node share.
+    """The shared state of one node.
 
     Attributes:
-        counts: how often each request was made, by its number.
-        started_us: the wall time at which this began.
+        counts: the number of requests of each kind.
+        started_us: the wall time at which the node started.
     """
 
     __slots__ = ("_offset_us", "_reply", "_reply_of", "counts", "started_us")
@@ -35,14 +35,14 @@ class Shared:
         self._reply_of: tuple[bytes, bool, bytes] = (b"", False, b"")
 
     def offset_us(self, machine: Machine) -> int:
-        """What is added to cluster time to show it as wall time."""
+        """Return the offset that converts cluster time to wall time."""
         offset_us = machine.wall_us - machine.queue.now_us
         if abs(offset_us - self._offset_us) > OFFSET_SLACK_US:
             self._offset_us = offset_us
         return self._offset_us
 
     def finished(self, job: bytes, success: bool, result: bytes) -> bytes:
-        """The reply with a result. Thousands of clients that wait for one share its bytes."""
+        """Return the reply with a result; it is cached, as thousands of clients may wait for it."""
         asked = (job, success, result)
         if asked != self._reply_of:
             self._reply_of = asked
