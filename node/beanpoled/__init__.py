@@ -1,1 +1,1 @@
-"""The Beanpole daemon: one process per node. Wiring, frontends, admin, metrics."""
+"""The Beanpole daemon, one process per node: wiring, frontends, administration, metrics."""

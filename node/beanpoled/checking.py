@@ -1,7 +1,7 @@
-"""`beanpoled --check`: what a start would meet on this machine, told without starting anything.
+"""`beanpoled --check`: report the problems of a start on this machine, without starting anything.
 
-Nothing is written, made or removed, and no other machine is asked for anything but names. What a
-configuration may hold is for `config`; this is about the configuration and its machine.
+Nothing is written, made or removed, and the only requests to other machines are look-ups of names.
+`config` decides what a configuration may contain; this module compares it with its machine.
 """
 
 import errno
@@ -22,32 +22,32 @@ from beanpoled.disk.disks import read_own
 from beanpoled.disk.identity import FOUNDING, short
 
 GOOD: Final = "ok"
-# A start goes on with it.
+# A start goes on despite it.
 WARNING: Final = "warning"
-# A start would end, or not lead to a node that serves; it may be mended on the machine.
+# A start would end, or not lead to a node that serves; the machine can be repaired.
 WRONG: Final = "wrong"
-# As WRONG, and nothing but another configuration mends it.
+# Like WRONG, but only another configuration helps.
 MISCONFIGURED: Final = "wrong configuration"
-# What the log and the first snapshots take, docs/operating.md, "Disk": three segments and this.
+# The log and the first snapshots take three segments and this (docs/operating.md, "Disk").
 DISK_BASE_BYTES: Final = 7 * MIB
-# Of many files that cannot be used the first few tell enough.
+# If many files cannot be used, the first few are enough to name.
 CLOSED_NAMED_MAX: Final = 3
-# Whether a server listens on this machine is known at once, unless a firewall drops the question.
+# A server on this machine answers at once, unless a firewall drops the packets.
 CONNECT_TIMEOUT_S: Final = 0.2
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     weight: str
     words: str
 
 
 def findings(config: NodeConfig, descriptors_spare: int) -> Iterator[Finding]:
-    """Look at everything that the configuration names on this machine.
+    """Check everything that the configuration names on this machine.
 
     Args:
-        config: which has been read and checked.
+        config: parsed and checked.
         descriptors_spare: file descriptors that a node needs beside its clients'.
     """
     members = ", ".join(config.members)
@@ -70,14 +70,14 @@ def findings(config: NodeConfig, descriptors_spare: int) -> Iterator[Finding]:
 
 
 def _is_held(directory: str) -> bool:
-    """Whether a running node has the data directory."""
+    """Whether a running node holds the data directory."""
     try:
         with open(os.path.join(directory, "lock"), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        return False  # no node was ever started on it, or its state is told below
+        return False  # no node was ever started on it, or its state is reported below
     return False
 
 
@@ -126,7 +126,7 @@ def _directory(config: NodeConfig) -> Iterator[Finding]:
 
 
 def _closed_files(place: str) -> list[str]:
-    """The files and folders in a directory that this user cannot read and write."""
+    """The files and folders in a directory that this user cannot both read and write."""
     found = []
     for folder, folders, files in os.walk(place):
         for name in (*folders, *files):
@@ -137,13 +137,13 @@ def _closed_files(place: str) -> list[str]:
 
 
 def _addresses(config: NodeConfig) -> Iterator[Finding]:
-    """Try to bind what a start binds."""
+    """Try to bind the addresses that a start binds."""
     servers = {
         name: getattr(config, name) for name in ("peer_listen", "grpc_listen", "http_listen")
     }
     wanted = [(name, address, WRONG) for name, address in servers.items()]
     for protocol, addresses in config.client_addresses.items():
-        # A default that is taken is passed over by a start, too.
+        # A start, too, goes on without a default address that is taken.
         weight = WARNING if protocol in config.unconfigured else WRONG
         plain = (address.removeprefix(TLS_PREFIX) for address in addresses)
         wanted += [(f"clients of {protocol}", address, weight) for address in plain]
@@ -153,7 +153,7 @@ def _addresses(config: NodeConfig) -> Iterator[Finding]:
         if found is None:
             good += 1
         else:
-            # One that is only in use may be free tomorrow.
+            # An address that is only in use may be free later.
             yield Finding(
                 weight if found.weight == WRONG else found.weight, f"{name}: {found.words}"
             )
@@ -161,10 +161,10 @@ def _addresses(config: NodeConfig) -> Iterator[Finding]:
 
 
 def refusal(address: str) -> Finding | None:
-    """Say why no server can listen at HOST:PORT of this machine; None if one can.
+    """Return why no server can listen at HOST:PORT of this machine; None if one can.
 
-    The probe never listens: a client that came meanwhile would take the node for one that serves,
-    and its connection would be reset.
+    The probe never listens: a client that connected meanwhile would take the node for a serving
+    one, and its connection would be reset.
     """
     host, port = split_address(address)
     try:
@@ -172,7 +172,7 @@ def refusal(address: str) -> Finding | None:
         with socket.socket(family, kind) as probe, socket.socket(family, kind) as client:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
-            # Some systems let it bind beside a listening server.
+            # Some systems allow a bind next to a listening server.
             client.settimeout(CONNECT_TIMEOUT_S)
             if client.connect_ex(place) == 0:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -200,7 +200,7 @@ def _unix(address: str) -> Finding | None:
 
 
 def _members(config: NodeConfig) -> Iterator[Finding]:
-    """Look whether the others have addresses, and whether this node listens at its own."""
+    """Check that the other members have addresses, and that this node listens at its own."""
     wrong = [
         Finding(WRONG, f"members.{name}: {words}")
         for name in config.peers
@@ -226,14 +226,14 @@ def _unknown(address: str) -> str:
 
 
 def _may_be(told: str, listens: str) -> bool:
-    """Whether a server that listens there can be reached at what others are told."""
+    """Whether a server that listens at one address can be reached at the advertised one."""
     (host, port), (own_host, own_port) = split_address(told), split_address(listens)
     if port != own_port:
         return False
     try:
         return own_host in ("0.0.0.0", "::") or bool(_places(host) & _places(own_host))
     except socket.gaierror:
-        return True  # told elsewhere
+        return True  # reported elsewhere
 
 
 def _places(host: str) -> set[str]:

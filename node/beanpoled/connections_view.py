@@ -1,6 +1,6 @@
 """The connections of clients as operators see them: listed, and closed one by one.
 
-How many there are, by protocol, is in the metrics; what a connection does is in `frontends`.
+Their numbers by protocol are in the metrics; the connections themselves are in `frontends`.
 """
 
 from itertools import islice

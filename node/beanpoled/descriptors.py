@@ -1,4 +1,4 @@
-"""The file descriptors of the process: how many clients they are enough for."""
+"""The limit of file descriptors of the process, and the number of clients that it allows."""
 
 import dataclasses
 import resource
@@ -8,15 +8,15 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.host.log import LogLines
 from beanpoled.host.seam import WARNING
 
-# Beside clients' connections: files, peers, gRPC, HTTP.
+# Descriptors beside clients' connections: files, peers, gRPC, HTTP.
 SPARE: Final = 256
 
 
 def fitting(config: NodeConfig, lines: LogLines) -> NodeConfig:
-    """Raise the limit of the process to what a configuration needs, as far as the system lets it.
+    """Raise the limit of the process to the configuration's need, as far as the system allows.
 
     Returns:
-        The configuration, with `connections_max` lowered to what there are descriptors for.
+        The configuration, with `connections_max` lowered to the available descriptors.
     """
     wanted = config.connections_max + SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,6 +1,7 @@
-"""What a running node finds wrong with itself, for `beanpole doctor`. It changes nothing.
+"""Problems that a running node finds in itself, for `beanpole doctor`. It changes nothing.
 
-What a start would meet is in `checking`; what only all nodes together can tell is for the command.
+Problems of a start are in `checking`; problems that only all nodes together can show are found by
+the command.
 """
 
 import base64
@@ -19,24 +20,24 @@ ERROR: Final = "error"
 
 DAY_S: Final = 86_400.0
 CERTIFICATE_DAYS_MIN: Final = 30
-# Every change waits for a sync of a majority.
+# Every change waits for a sync on a majority.
 SYNC_MEAN_MAX_S: Final = 0.05
-# As the alert BeanpoleOldReadyJob.
+# Like the alert BeanpoleOldReadyJob.
 READY_MAX_S: Final = 3600.0
-# As the alert BeanpoleConnectionsNearLimit.
+# Like the alert BeanpoleConnectionsNearLimit.
 CONNECTIONS_SHARE_MAX: Final = 0.8
-# As the alert BeanpoleSnapshotStale.
+# Like the alert BeanpoleSnapshotStale.
 SNAPSHOT_BEHIND: Final = 2
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
         level: OK, WARNING or ERROR.
-        name: of the thing, for programs.
-        words: what was found.
-        remedy: what to do; empty where nothing is wrong.
+        name: of the check, for programs.
+        words: the result, in words.
+        remedy: what to do; empty if nothing is wrong.
     """
 
     level: str
@@ -46,12 +47,12 @@ class Finding(NamedTuple):
 
 
 def examine(view: NodeView, config: NodeConfig, users: int, now_s: float) -> Iterator[Finding]:
-    """Look at a node.
+    """Check a node.
 
     Args:
-        view: of it.
-        config: that it works with.
-        users: how many the cluster has.
+        view: of the node.
+        config: in force at the node.
+        users: the number of users of the cluster.
         now_s: wall clock.
     """
     now = view.metrics()
@@ -139,7 +140,7 @@ def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
 
 
 def _doors(config: NodeConfig, users: int) -> Iterator[Finding]:
-    """Ports that others than this machine reach, and what they ask for."""
+    """Ports that other machines can reach, and their authentication."""
     if not is_loopback(config.grpc_listen) and not config.has_peer_tls:
         words = f"grpc_listen = {config.grpc_listen} takes admin calls without a certificate"
         yield Finding(WARNING, "gRPC", words, "use peer_tls_*, or keep others out by a firewall")
@@ -160,16 +161,16 @@ _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 _VERSION_TAG: Final = 0xA0
 _UTC_TIME_TAG: Final = 0x17
-# Of the fields of a certificate (RFC 5280, 4.1), behind its version.
+# Position among the fields of a certificate (RFC 5280, 4.1), after its version.
 _VALIDITY: Final = 3
 
 
 def ends_s(path: str) -> float:
-    """Return when the first certificate of a file in PEM ends, in seconds since 1970.
+    """Return when the first certificate of a PEM file expires, in seconds since 1970.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError, IndexError: it is no certificate.
+        OSError: the file cannot be read.
+        ValueError, IndexError: the file is no certificate.
     """
     with open(path, encoding="ascii", errors="replace") as file:
         text = file.read()
@@ -200,7 +201,7 @@ def _fields(raw: bytes) -> Sequence[tuple[int, bytes]]:
 
 
 def _seconds(tag: int, told: str) -> float:
-    """Read a time such as 261231235959Z, or with four digits of the year."""
+    """Parse a time such as 261231235959Z, or one with a four-digit year."""
     if tag == _UTC_TIME_TAG:
         told = ("19" if told[:2] >= "50" else "20") + told
     return float(calendar.timegm(time.strptime(told, "%Y%m%d%H%M%SZ")))

@@ -1,7 +1,7 @@
-"""Which queues have most jobs, looked for a piece at a time.
+"""The queues with the most jobs, found incrementally.
 
-A cluster may have 100,000 queues, and looking at all of them would hold the loop for 40 ms at each
-page of metrics. Each call looks at some of them and at those that were the largest before.
+A cluster may have 100,000 queues, and a scan of all of them would hold the loop for 40 ms at each
+page of metrics. Each call scans some of them, and those that were the largest before.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +13,13 @@ from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import Tube
 from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX, Lately, QueueFigures
 
-# Some 4 ms of processor time (of 100,000 queues with jobs, from sources). A larger cluster's list
+# Some 4 ms of processor time (of 100,000 queues with jobs, not compiled). A larger cluster's list
 # is complete after a few pages.
 LOOK_MAX: Final = 10_000
 
 
 class LargestQueues:
-    """The largest queues that were found so far."""
+    """The largest queues found so far."""
 
     def __init__(self, look_max: int = LOOK_MAX) -> None:
         self._look_max = look_max
@@ -32,12 +32,12 @@ class LargestQueues:
         ready_s: Callable[[Tube], float],
         lately: Callable[[int], Lately],
     ) -> list[QueueFigures]:
-        """Look at the next queues; return those with most jobs, `QUEUES_MAX` at most.
+        """Scan the next queues; return those with the most jobs, `QUEUES_MAX` at most.
 
         Args:
             tubes: all queues.
-            ready_s: for how long the next job of a queue has been ready.
-            lately: what a queue did lately, by its number.
+            ready_s: returns for how long the next job of a queue has been ready.
+            lately: returns the recent figures of a queue, by its number.
         """
         if self._begin >= len(tubes):
             self._begin = 0

@@ -1,4 +1,4 @@
-"""The daemon: configuration to objects to a running loop. Wiring only, no logic."""
+"""The daemon: build the objects of a node from its configuration and run the loop. Wiring only."""
 
 import argparse
 import asyncio
@@ -50,19 +50,19 @@ from beanpoled.rpc.users import UsersServicer
 from beanpoled.supervision import Supervision
 from beanpoled.turn.node import Node
 
-# A collection of the oldest generation looks at every job: half a second for a million of them.
-# Jobs hold no cycles, and what ends (connections, batches) breaks its own, so it never runs. One of
-# the others looks at 25,000 objects at most: with 100,000, a growing queue stood still for 15 to
-# 47 ms at every 100,000th job, on all nodes at the same entry of the log.
+# A collection of the oldest generation traverses every job: half a second for a million jobs. Jobs
+# hold no cycles, and objects that end (connections, batches) break their own, so it never runs. A
+# collection of a younger generation traverses at most 25,000 objects: with 100,000, a growing queue
+# stood still for 15 to 47 ms at every 100,000th job, on all nodes at the same entry of the log.
 COLLECT_AFTER: Final = (5_000, 3, 1_000_000_000)
-# Numbers of malloc.h, and what they are set to: blocks from this size on are the system's own, and
-# the few threads beside the loop share one heap. msgpack takes 256 KiB for each message, which must
-# not be a call of the system.
+# Constants of malloc.h, and their values here: blocks from this size on are mapped separately, and
+# the few threads beside the loop share one heap. msgpack allocates 256 KiB for each message, which
+# must not cost a system call.
 M_MMAP_THRESHOLD: Final = -3
 M_ARENA_MAX: Final = -8
 MMAP_THRESHOLD_BYTES: Final = 1024 * 1024
 ARENAS_MAX: Final = 2
-# EX_CONFIG of sysexits.h: started again with the same configuration, a node would only end again.
+# EX_CONFIG of sysexits.h: after a restart with the same configuration, a node would only end again.
 EXIT_CONFIGURATION: Final = 78
 EXIT_WORDS: Final = (
     f"Exit status: 0 stopped as told; {EXIT_CONFIGURATION} the configuration is wrong, or the disk "
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def _check(config: NodeConfig) -> int:
-    """Print what `checking` finds; return the exit status: the worst of it."""
+    """Print the findings of `checking`, and return the exit status of the worst."""
     weights = set()
     for weight, words in checking.findings(config, descriptors.SPARE):
         weights.add(weight)
@@ -126,14 +126,14 @@ def _check(config: NodeConfig) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Flags are configuration: a wrong one ends with that status."""
+    """A parser that treats a wrong flag as a configuration error."""
 
     def error(self, message: str) -> NoReturn:
-        """End with what is wrong alone: the usage is of forty lines, which would hide it."""
+        """Exit with the error alone: the usage has forty lines, which would hide it."""
         self.exit(EXIT_CONFIGURATION, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def parse_args(self) -> argparse.Namespace:  # type: ignore[override]  # as it is used here
-        """Read the command line; a flag that is none is told with the one that is nearest."""
+        """Parse the command line; report an unknown flag together with the nearest known one."""
         arguments, unknown = self.parse_known_args()
         if unknown:
             self.error(_unknown(unknown[0], self._option_string_actions))
@@ -149,16 +149,16 @@ def _unknown(word: str, flags: Iterable[str]) -> str:
 
 
 def _exit_status(error: Exception) -> int:
-    """Tell a supervisor whether it is of any use to start the node again."""
+    """Return the exit status that tells a supervisor whether a restart may help."""
     return EXIT_CONFIGURATION if isinstance(error, ConfigurationError | WrongIdentity) else 1
 
 
 def bound_heap() -> None:
-    """Let the C library give large blocks back to the system; must be called before threads start.
+    """Let the C library return large blocks to the system; must be called before threads start.
 
-    It raises its threshold to the largest block that was freed, up to 32 MiB. From then on growing
-    tables and buffers are moved about in its heap and leave holes: with a million jobs in one dict
-    a node took 636 bytes for each instead of 565.
+    By default it raises its threshold to the largest block that was freed, up to 32 MiB. From then
+    on growing tables and buffers are moved within its heap and leave holes: with a million jobs in
+    one dict a node took 636 bytes for each instead of 565.
     """
     with contextlib.suppress(OSError, AttributeError):  # not glibc: nothing to set
         mallopt = ctypes.CDLL(None).mallopt
@@ -173,7 +173,7 @@ def prepare_process(config: NodeConfig, lines: LogLines) -> NodeConfig:
     (p99 at 64 connections 9.9 ms in both), and every operation cost a tenth more.
 
     Returns:
-        The configuration, with `connections_max` lowered to what the system has descriptors for.
+        The configuration, with `connections_max` lowered to the available file descriptors.
     """
     gc.set_threshold(*COLLECT_AFTER)
     bound_heap()
@@ -207,12 +207,12 @@ def replica_config(config: NodeConfig, disks: Disks) -> ReplicaConfig:
 async def run(
     config: NodeConfig, frontends: Table = FRONTENDS, reading: Reading | None = None
 ) -> None:
-    """Run one node until it is told to stop.
+    """Run one node until it is stopped.
 
     Args:
-        config: what it was told.
+        config: of the node.
         frontends: the protocols that it speaks.
-        reading: how the configuration is read again, for SIGHUP.
+        reading: reloads the configuration, for SIGHUP.
 
     Raises:
         StorageError: the data directory cannot be used.
@@ -270,7 +270,7 @@ async def run(
 
 
 def _tell(config: NodeConfig, host: AioHost) -> None:
-    """Say what starts here, and what an operator has to know of its configuration."""
+    """Log what starts here, and what an operator must know of its configuration."""
     host.log(f"starting {program.words()}")
     host.log(reach.words(config))
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
@@ -284,7 +284,7 @@ def _tell(config: NodeConfig, host: AioHost) -> None:
 def _rpc_server(
     host: AioHost, node: Node, view: LocalNodeView, audit: AuditLog, supervision: Supervision
 ) -> RpcServer:
-    """Return the gRPC server with all services, and what looks at each call."""
+    """Return the gRPC server with all services and the interceptors of each call."""
     callers = Callers(node)
     servicers = (
         EventsServicer(node.context.config, host, node.events),
@@ -297,20 +297,23 @@ def _rpc_server(
         NodeAdminServicer(view, host.peer_client, audit, supervision),
     )
     services: list[Service] = [servicer.add_to for servicer in servicers]
-    # Refused calls are told of, too.
+    # Refused calls are logged, too.
     interceptors = (Auditor(audit.add, lambda _: CALLER.get().name), Guard(node, callers))
     return RpcServer(view, host.peer_client, host.trust, services, interceptors)
 
 
 def start_replica(node: Node) -> None:
-    """Let a node whose disk knows its cluster take part in it. Raises what `Node.start` raises."""
+    """Start the replica of a node whose disk knows its cluster.
+
+    Raises whatever `Node.start` raises.
+    """
     context = node.context
     config = replica_config(context.config, context.disks)
     node.start(PySyncObjReplica(config, node.callbacks, context.host.files))
 
 
 def _begin(node: Node, host: AioHost) -> None:
-    """The disk of a node that runs already knows its cluster now."""
+    """Start the replica of a running node, now that its disk knows its cluster."""
     try:
         start_replica(node)
     except (BeanpoleError, OSError) as error:
@@ -319,7 +322,7 @@ def _begin(node: Node, host: AioHost) -> None:
 
 
 def _stop_on_bug(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """An exception in a callback is a bug: the node stops instead of guessing what it has done."""
+    """Stop on an exception in a callback: it is a bug, and its effects are unknown."""
     exception = context.get("exception")
     if isinstance(exception, ConnectionError | TimeoutError):
         return  # a socket that broke while it was being closed

@@ -27,7 +27,7 @@ from beanpoled.view import (
     SpaceFigures,
 )
 
-# Settings that bound something which grows. Of those of the whole cluster the leader's count.
+# Settings that limit something that grows. For limits of the whole cluster, the leader's count.
 LIMITS: Final = (
     *("connections_max", "connections_per_address_max", "commands_per_second_max"),
     *("sessions_max", "tubes_max", "jobs_max", "queue_bytes_max"),
@@ -36,14 +36,14 @@ LIMITS: Final = (
 
 
 class LocalNodeView:
-    """Implements `NodeView`."""
+    """The `NodeView` of a node in this process."""
 
     def __init__(self, node: Node, trust: Trust) -> None:
         self._trust = trust
         self._node = node
         self._context = node.context
         self._largest = LargestQueues()
-        # How many lines the audit log has lost; set by the program, which has that.
+        # The number of lines that the audit log has lost; set by the program, which owns the log.
         self.audit_lost: Callable[[], int] = lambda: 0
 
     @property

@@ -1,6 +1,6 @@
-"""Which program this is: its version, whether it is compiled, and the compiled tree of a clone.
+"""The identity of this program: its version, its kind, and the compiled tree of a clone.
 
-How a tree is built belongs to `deploy/compile.py`, which writes the mark when it has everything.
+`deploy/compile.py` builds a tree, and writes the mark when the tree is complete.
 """
 
 import filecmp
@@ -19,7 +19,7 @@ PACKAGES: Final = (beanpole, beanpoled)
 
 
 def is_compiled() -> bool:
-    """Whether the modules on the way of a command are extension modules."""
+    """Whether the modules on the path of a command are extension modules."""
     return not machine.__file__.endswith(".py")
 
 
@@ -32,8 +32,8 @@ def compiled_tree() -> tuple[Path | None, str]:
     """Find a compiled copy of this very program, which nodes can run in its place.
 
     Returns:
-        The folder for PYTHONPATH, and what to say about it: nothing where none can be expected,
-        because this program is compiled or is not a clone.
+        The folder for PYTHONPATH, and a message about it: empty if no tree can be expected, because
+        this program is compiled or is not a clone.
     """
     clone = Path(beanpoled.__file__).parents[2]
     if is_compiled() or not (clone / COMPILER).exists():
@@ -51,9 +51,9 @@ def _sources(package: Path) -> Iterator[Path]:
 
 
 def _is_fresh(tree: Path, clone: Path) -> bool:
-    """Whether a tree was built for this interpreter, of the sources as they are now.
+    """Whether a tree was built for this interpreter from the present sources.
 
-    The mark is a copy of the program that built it, which has the list of what is compiled.
+    The mark is a copy of the build program, which contains the list of compiled modules.
     """
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     if not (tree / "beanpole" / "core" / f"machine{suffix}").exists():

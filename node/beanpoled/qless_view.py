@@ -15,7 +15,7 @@ from beanpoled.view import (
 
 
 def figures(t: Tables, publications: Publications | None = None) -> QlessFigures:
-    """Return what is known of all queues, and of those with most jobs by themselves."""
+    """Return the figures of all queues together, and of the queues with the most jobs."""
     counts = [(_counts(queue), queue) for queue in t.queues.values()]
     shown = [one for one in counts if len(one[1].name) <= QUEUE_NAME_MAX_BYTES]
     largest = nlargest(QUEUES_MAX, shown, key=lambda one: (sum(one[0]), one[1].name))
@@ -37,7 +37,7 @@ def figures(t: Tables, publications: Publications | None = None) -> QlessFigures
 
 
 def as_space(qless: QlessFigures) -> SpaceFigures:
-    """The same in the words of the other protocols: what waits for a time or others is delayed."""
+    """Convert to the common terms: jobs that wait for a time or for other jobs are delayed."""
     jobs = qless.jobs
     return SpaceFigures(
         ready=jobs.waiting,

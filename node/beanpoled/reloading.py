@@ -1,8 +1,8 @@
-"""What a running node takes from a configuration that is read again, and what its settings are.
+"""Reload the configuration of a running node, and show the settings in force.
 
-Those limits are taken that one part compares when it needs them. What is built into parts, compared
-with other nodes or with other settings needs a restart, and is named: a node that half follows its
-file is worse than one that is restarted.
+Only limits that a single part compares when needed are reloaded. Settings that are built into
+parts, or compared with other nodes or settings, need a restart, and are named: a node that follows
+its file only in part is worse than one that is restarted.
 """
 
 import json
@@ -25,16 +25,16 @@ LIMITS: Final = (
     *("event_retain_bytes", "event_retain_age_s"),
     *("upgrade_finalize", "gearman_shutdown", "qless_flush"),
 )
-# Files of certificates are looked at again and again; their names need a restart.
+# The contents of certificate files are reloaded regularly; their paths need a restart.
 RELOADED: Final = frozenset({"log_level", "peer_secret", "peer_secret_file", *LIMITS})
 
 
 class Reading(NamedTuple):
-    """How a configuration is read.
+    """The source of a configuration.
 
     Attributes:
         first: as it was read for the start, before the system's limits changed it.
-        again: reads it from the same places; None if it was read from none.
+        again: reads it from the same sources; None if it has none.
     """
 
     first: NodeConfig
@@ -42,12 +42,12 @@ class Reading(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of reading it again.
+    """The result of a reload.
 
     Attributes:
-        changed: what is another one now, in words; never a secret.
-        waiting: the settings whose other values need a restart.
-        wrong: why nothing was taken; empty if it was.
+        changed: what has changed, in words; never a secret.
+        waiting: the settings whose new values need a restart.
+        wrong: why the reload was rejected; empty if it was not.
     """
 
     changed: tuple[str, ...] = ()
@@ -60,11 +60,11 @@ class Shown(NamedTuple):
 
     Attributes:
         name: as in the configuration.
-        value: as JSON; of a secret, whether there is one.
+        value: as JSON; for a secret, whether it is set.
         source: see `config.node.load`.
         is_live: whether it changes without a restart.
-        is_secret: whether `value` is only whether there is one.
-        is_waiting: whether its source had another value when it was read last.
+        is_secret: whether `value` only says whether it is set.
+        is_waiting: whether its source had another value at the last reload.
     """
 
     name: str
@@ -76,18 +76,18 @@ class Shown(NamedTuple):
 
 
 class Reloader:
-    """Reads a node's configuration again, compares it with what it was started with, says so.
+    """Rereads a node's configuration, compares it with that of the start, and logs the result.
 
     Attributes:
-        config: what the node works with.
-        take: gives parts of the node another configuration.
+        config: in force at the node.
+        take: applies another configuration to parts of the node.
     """
 
     def __init__(self, reading: Reading, config: NodeConfig, lines: LogLines, trust: Trust) -> None:
         """Begin.
 
         Args:
-            reading: how it is read.
+            reading: the source of the configuration.
             config: `reading.first` as the system's limits have changed it.
             lines: of the log.
             trust: of the node.
@@ -100,7 +100,7 @@ class Reloader:
         self._waiting: tuple[str, ...] = ()
 
     def settings(self) -> list[Shown]:
-        """Return all settings as they are in force."""
+        """Return all settings that are in force."""
         return [
             Shown(
                 setting.name,
@@ -114,7 +114,7 @@ class Reloader:
         ]
 
     def reload(self) -> Outcome:
-        """Take what can be taken; what cannot is named, and what is wrong changes nothing."""
+        """Apply what can be reloaded, name the rest; an invalid configuration changes nothing."""
         lines = self._lines
         if self._read is None:
             return self._refused("this program reads no configuration again")
@@ -135,7 +135,7 @@ class Reloader:
         before = self.config.log_level
         if before != fresh.log_level:
             changed.append(f"log_level is {fresh.log_level}, was {before}")
-            # The line is for whoever sees the log before or after it.
+            # The line must be visible at either of the two levels.
             lines.level = min(lines.level, LEVELS[fresh.log_level])
             lines.write(f"reloaded: {changed[-1]}")
             lines.level = LEVELS[fresh.log_level]
@@ -150,10 +150,10 @@ class Reloader:
         return Outcome(wrong=words)
 
     def _take_secret(self, fresh: NodeConfig) -> str | None:
-        """Prove another secret from now on; links that are up stay as they are.
+        """Use another secret from now on; established links stay.
 
         Returns:
-            What to say; nothing if it is the same, None if it needs a restart.
+            A message; empty if the secret is the same, None if it needs a restart.
         """
         if fresh.peer_secret.encode() == self._trust.secret.value:
             return ""
@@ -186,7 +186,7 @@ class Reloader:
         self.config = replace(self.config, **values, sources={**self.config.sources, **told})
 
     def _differing(self, fresh: NodeConfig, among: Callable[[str], bool]) -> list[str]:
-        """The settings that differ from what was asked for before."""
+        """The settings that differ from those requested before."""
         return [
             setting.name
             for setting in SETTINGS
@@ -199,7 +199,7 @@ def _value(value: Any, is_secret: bool) -> str:
     if is_secret:
         return json.dumps(bool(value))
     if isinstance(value, Mapping):
-        # Addresses of members are pairs with names.
+        # Addresses of members are named pairs.
         value = {
             name: inner._asdict() if hasattr(inner, "_asdict") else inner
             for name, inner in value.items()

@@ -1,6 +1,6 @@
-"""When a node says how it is: each change of its state, and again and again what it waits for.
+"""Log the condition of a node: each change of its state, and regularly what it waits for.
 
-The words are those of `turn.condition`; the clock is the caller's.
+The words are those of `turn.condition`; the caller provides the clock.
 """
 
 from collections.abc import Callable
@@ -9,19 +9,19 @@ from typing import Final, Protocol
 from beanpoled.host.seam import WARNING, Log
 from beanpoled.turn.condition import SERVING, STARTING
 
-# A node that is looked at so often shows a wait within the time that an operator looks at a log.
+# At this period, a wait is logged within the time that an operator needs to look at the log.
 LOOK_PERIOD_S: Final = 0.5
-# An election, or the start of all nodes at once, is no wait worth a line. Longer than the time
-# after which a member that is dialed has timed out.
+# An election, or a simultaneous start of all nodes, is not worth a line. Longer than the time-out
+# of a dialed member.
 WAIT_FIRST_S: Final = 3.0
 WAIT_PERIOD_S: Final = 10.0
-# A member that is away while the others serve: soon once, then so that any day's log has it.
+# An absent member while the others serve: logged soon, and then so often that any day's log has it.
 ABSENCE_FIRST_S: Final = 10.0
 ABSENCE_PERIOD_S: Final = 300.0
 
 
 class Told(Protocol):
-    """What is told, see `Condition`."""
+    """The condition that is reported, see `Condition`."""
 
     @property
     def state(self) -> str: ...
@@ -30,7 +30,7 @@ class Told(Protocol):
 
 
 class Pace:
-    """Lets a line out `first_s` after its cause began, then once in `period_s` while it lasts."""
+    """Allows a line `first_s` after its cause began, then once in `period_s` while it lasts."""
 
     def __init__(self, first_s: float, period_s: float) -> None:
         self._first_s = first_s
@@ -39,7 +39,7 @@ class Pace:
         self.said = False
 
     def is_due(self, now_s: float) -> bool:
-        """Whether the line is due; the cause lasts."""
+        """Whether the line is due, given that the cause lasts."""
         if self._due_s is None:
             self._due_s = now_s + self._first_s
         if now_s < self._due_s:
@@ -49,16 +49,16 @@ class Pace:
         return True
 
     def end(self) -> None:
-        """The cause is gone."""
+        """Note that the cause is gone."""
         self._due_s = None
         self.said = False
 
 
 class Reporter:
-    """Looks at one node and logs."""
+    """Observes one node and logs its condition."""
 
     def __init__(self, told: Told, log: Log, show: Callable[[str], None]) -> None:
-        """Look at `told`; `log` lines, and `show` what is true now, each time that changes."""
+        """Observe `told`; `log` lines, and `show` the condition each time it changes."""
         self._told = told
         self._log = log
         self._show = show
@@ -68,7 +68,7 @@ class Reporter:
         self._absence = Pace(ABSENCE_FIRST_S, ABSENCE_PERIOD_S)
 
     def look(self, now_s: float) -> None:
-        """Log what is due at this moment of a monotonic clock."""
+        """Log what is due at this time of a monotonic clock."""
         state = self._told.state
         if state != self._state:
             self._log(f"state: {state}, was {self._state}")

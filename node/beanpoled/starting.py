@@ -1,7 +1,7 @@
-"""What the system refuses a node at its start, in words that name the setting.
+"""Report errors of the system at a node's start in words that name the setting.
 
-Errors of the system name a file or an address at best. `checking` looks at the same things without
-a start, and has the words for addresses.
+The system's errors name a file or an address at best. `checking` performs the same checks without a
+start, and has the messages for addresses.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from beanpole.errors import ConfigurationError, StorageError
 from beanpoled import checking
 from beanpoled.config.node import NodeConfig
 
-# Errors of a file that may come right without another configuration, and what mends them.
+# Errors of a file that can be repaired without another configuration, and their remedies.
 _REMEDIES: Final = {
     errno.EACCES: "make it readable and writable, with all in it, for user {user}",
     errno.EPERM: "make it readable and writable, with all in it, for user {user}",
@@ -31,7 +31,7 @@ def data_directory(config: NodeConfig) -> Iterator[None]:
 
     Raises:
         ConfigurationError: the path is no directory and cannot be one.
-        StorageError: all else that the system refuses; the message has a remedy if one is known.
+        StorageError: any other error of the system; the message has a remedy if one is known.
     """
     try:
         yield
@@ -50,8 +50,8 @@ def refuse_taken_addresses(config: NodeConfig) -> None:
     """End a start that cannot listen, before the node takes part in anything.
 
     Raises:
-        OSError: the message names all settings whose addresses cannot be had. It is no error of the
-            configuration, because an address of this machine may come later than the node.
+        OSError: the message names all settings whose addresses cannot be used. It is no
+            configuration error, because an address of this machine may come up later than the node.
     """
     found = [
         f"{name}: {refusal.words}"

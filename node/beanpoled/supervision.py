@@ -1,7 +1,7 @@
-"""The operator's and the service manager's side of a running node: signals, watchdog, what is told.
+"""The connection of a running node to its operator and service manager: signals, watchdog, status.
 
-Wiring and a clock: words are in `turn.condition`, when they are due is in `reporting`, the bytes
-that systemd gets are in `host.notify`.
+Wiring and a clock: the words are in `turn.condition`, their schedule in `reporting`, systemd's
+messages in `host.notify`.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from beanpoled.reporting import LOOK_PERIOD_S, Reporter
 from beanpoled.turn.node import Node
 from beanpoled.view import NodeView
 
-# How often the files of certificates are looked at. They are replaced days before they expire.
+# The period of checks for changed certificate files. They are replaced days before they expire.
 CERTIFICATES_PERIOD_S: Final = 10.0
 
 
 class Supervision:
-    """Runs beside one node, as long as that runs."""
+    """Runs beside one node during its life."""
 
     def __init__(self, node: Node, host: AioHost, reloader: Reloader) -> None:
         self._node = node
@@ -34,10 +34,10 @@ class Supervision:
         node.clients.stop = self._stop
 
     def begin(self) -> None:
-        """The node has read its disk and its ports are open: say so, and listen to signals.
+        """Report readiness and handle signals, after the disk is read and the ports are open.
 
-        It serves clients when it has a majority, which no start waits for: the other members may be
-        started by the same hand, one after the other.
+        The node serves clients when it has a majority, which no start waits for: the other members
+        may be started one after the other by the same operator.
         """
         self._host.handle_signals(self._stop, self._node.lifecycle.drain, self.reload)
         self._host.spawn(self._watch())
@@ -48,7 +48,7 @@ class Supervision:
         self._node.stopping.stop()
 
     def reload(self) -> Outcome:
-        """Read the configuration and the certificates again."""
+        """Reload the configuration and the certificates."""
         self._notifier.reloading()
         certificates = self._host.trust.refresh()
         outcome = self._reloader.reload()
@@ -56,16 +56,16 @@ class Supervision:
         return outcome._replace(changed=(*certificates, *outcome.changed))
 
     def settings(self) -> list[Shown]:
-        """Return all settings as they are in force."""
+        """Return all settings that are in force."""
         return self._reloader.settings()
 
     def examine(self, view: NodeView) -> list[Finding]:
-        """Look at the node: see `examining`."""
+        """Check the node: see `examining`."""
         users = len(self._node.context.machine.users.rows)
         return list(examining.examine(view, self._reloader.config, users, time.time()))
 
     async def _watch(self) -> None:
-        """Look at the node again and again. The watchdog hears of a loop that turns, no more."""
+        """Observe the node periodically. The watchdog only learns that the loop is turning."""
         loop = asyncio.get_running_loop()
         watchdog_s = self._notifier.watchdog_s
         period_s = min(LOOK_PERIOD_S, watchdog_s or LOOK_PERIOD_S)

@@ -1,31 +1,31 @@
-"""A running node as its operators see it: the border to admin, health and metrics.
+"""A running node as its operators see it: the interface to administration, health and metrics.
 
-The node implements `NodeView`; `admin`, `http` and `metrics` only read it. Everything is called in
-the node's loop and answers at once from memory.
+The node implements `NodeView`; `rpc` and `http` use it. All methods are called in the node's loop
+and return at once from memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
-# Queues that have figures of their own: a cluster may have thousands, a page of metrics
-# should not.
+# The limit of queues with their own figures: a cluster may have thousands, a page of metrics should
+# not.
 QUEUES_MAX: Final = 100
-# The name of one that has is not longer: it is a label.
+# The limit of the names of such queues, which become labels.
 QUEUE_NAME_MAX_BYTES: Final = 256
 
 Role = Literal["leader", "follower", "candidate"]
 
 
 class Digests(NamedTuple):
-    """What nodes with the same log have the same of, at the same index.
+    """Values that are equal on nodes with the same log, at the same index.
 
     Attributes:
         state_index: the last entry that the machine applied.
-        state_hash: of all that it did until then.
+        state_hash: of all transitions up to it.
         image_index: the last index at which the log asked for the digest of its image; 0: none yet.
         image_digest: that digest.
-        image_version: the machine's version; others have other bytes.
+        image_version: the machine's version; the bytes differ between versions.
     """
 
     state_index: int = 0
@@ -47,7 +47,7 @@ class JobCounts(NamedTuple):
 class SpaceFigures(NamedTuple):
     """The queues and jobs of one protocol in the whole cluster, as applied at this node.
 
-    `kept` are done or failed, with a result; `expired_total` ended by their TTL before that.
+    `kept` jobs are done or failed, with a result; `expired_total` ended by their TTL before that.
     """
 
     ready: int = 0
@@ -62,7 +62,7 @@ class SpaceFigures(NamedTuple):
 
 
 class Quantiles(NamedTuple):
-    """Durations in seconds below which half, nine of ten and 99 of 100 are; of how many."""
+    """The durations in seconds below which 50, 90 and 99 % lie; `durations` is their number."""
 
     p50_s: float = 0.0
     p90_s: float = 0.0
@@ -71,7 +71,7 @@ class Quantiles(NamedTuple):
 
 
 class Lately(NamedTuple):
-    """Events of the last one to two minutes, as far as this node was there.
+    """Rates and durations of the last one to two minutes, as far as this node was running.
 
     `wait` is from ready to reserved, `run` from there to the end of the reservation. Jobs end when
     they are deleted, done or expired.
@@ -85,9 +85,9 @@ class Lately(NamedTuple):
 
 
 class QueueFigures(NamedTuple):
-    """One queue by its own name, with its jobs as those of `SpaceFigures`.
+    """One queue by its own name, with its jobs like those of `SpaceFigures`.
 
-    `ready_s` is for how long the job that comes next has been ready, 0 if none is.
+    `ready_s` is the time for which the next job has been ready, 0 if none is.
     """
 
     protocol: str
@@ -110,26 +110,26 @@ class ClientFigures(NamedTuple):
     waiting: int = 0
     # By kind: the protocol's own words, such as "put" and "reserve-with-timeout".
     commands_total: Mapping[str, int] = {}
-    # Closed because they did not read what they were sent.
+    # Closed because they did not read their replies.
     slow_total: int = 0
     # Calls of scripts, which are not among the commands; qless alone.
     calls_total: Mapping[str, int] = {}
-    # Replies that say that something was not done, by the protocol's word for it.
+    # Error replies, by the protocol's word for the error.
     errors_total: Mapping[str, int] = {}
-    # Above what one address may have; not in `refused_total`.
+    # Refused by the limit of one address; not in `refused_total`.
     refused_of_address_total: int = 0
 
 
 class ConnectionFigures(NamedTuple):
-    """A client's connection at a node; `id` counts them since the start of the node.
+    """A client's connection at a node; `id` counts connections since the start of the node.
 
-    Queues and jobs are as applied there, the first few of each beside how many there are. Jobs that
-    a named worker holds, as those of qless, are of no connection.
+    Queues and jobs are as applied there: the first few of each, and their total. Jobs held by a
+    named worker, as in qless, belong to no connection.
     """
 
     id: int
     protocol: str
-    host: str  # empty if nobody knows it
+    host: str  # empty if unknown
     age_s: float
     is_waiting: bool  # for a job, or for the result of one
     queue_used: str = ""
@@ -140,7 +140,7 @@ class ConnectionFigures(NamedTuple):
 
 
 class QlessCounts(NamedTuple):
-    """Jobs of qless in its own words, of one queue or of the cluster. `recurring` are templates."""
+    """Jobs of qless in its own terms, of one queue or of the cluster. `recurring` are templates."""
 
     waiting: int = 0
     running: int = 0
@@ -159,16 +159,16 @@ class QlessQueueFigures(NamedTuple):
 
 
 class QlessFigures(NamedTuple):
-    """qless in the whole cluster, as applied at this node, beside what other protocols have, too.
+    """Figures of qless in the whole cluster that other protocols lack, as applied at this node.
 
-    The last two are of this node alone, since its start: clients that have subscribed now, and
-    messages to them.
+    The last two are of this node alone: clients that are subscribed now, and messages to them since
+    its start.
     """
 
     jobs: QlessCounts = QlessCounts()
     failed: int = 0
     complete: int = 0
-    queues: Sequence[QlessQueueFigures] = ()  # those with most jobs, QUEUES_MAX at most
+    queues: Sequence[QlessQueueFigures] = ()  # those with the most jobs, QUEUES_MAX at most
     workers: int = 0
     throttles: int = 0
     throttle_locks: int = 0
@@ -182,17 +182,17 @@ class QlessFigures(NamedTuple):
 
 @dataclass(slots=True)
 class Metrics:
-    """The numbers of a node since its start, beside those that `NodeView` has anyway.
+    """The metrics of a node since its start, beside the properties of `NodeView`.
 
-    Times are in seconds, sizes in bytes; names that end in `_total` only grow.
+    Times are in seconds, sizes in bytes; values whose names end in `_total` only grow.
     """
 
     fsyncs_total: int = 0
     fsync_seconds_total: float = 0.0
     fsync_seconds_last: float = 0.0
-    # How many took less than 1, 2, 4 us and so on, each counted once; the last: all others.
+    # The number of syncs below 1, 2, 4 us and so on, each counted once; the last: all others.
     fsync_counts: tuple[int, ...] = ()
-    # Entries of this node as leader, from proposal to commit; counts as those of syncs.
+    # Entries of this node as leader, from proposal to commit; counts like those of syncs.
     commits_total: int = 0
     commit_seconds_total: float = 0.0
     commit_counts: tuple[int, ...] = ()
@@ -214,29 +214,29 @@ class Metrics:
     events_total: int = 0
     events_lost_total: int = 0
     events_bytes: int = 0
-    audit_lost_total: int = 0  # lines that are not in the audit log
+    audit_lost_total: int = 0  # lines that the audit log has lost
     peer_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
     peer_old_proofs_total: int = 0
     tls_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
     tls_handshakes: int = 0  # in progress
     auth_refusals: Mapping[str, int] = field(default_factory=dict)  # of clients, by reason
-    throttled_total: int = 0  # how often a client was not read because of a rate
-    connections_of_address_max: int = 0  # of the address that has most
+    throttled_total: int = 0  # how often reading from a client paused because of a rate
+    connections_of_address_max: int = 0  # of the address with the most
     clients: Mapping[str, ClientFigures] = field(default_factory=dict)  # by protocol
-    # By the protocol that a space is called by.
+    # By the protocol that names a space.
     spaces: Mapping[str, SpaceFigures] = field(default_factory=dict)
     qless: QlessFigures = field(default_factory=QlessFigures)
-    # The queues with most jobs, of all protocols but qless.
+    # The queues with the most jobs, of all protocols but qless.
     queues: Sequence[QueueFigures] = ()
-    # Settings that bound something, by their names.
+    # Settings that limit something, by their names.
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class SnapshotStream:
-    """A snapshot on its way to a peer: what it covers, its chunks of at most 4 MiB, its size.
+    """A snapshot in transit to a peer: its index and term, its chunks of at most 4 MiB, its size.
 
-    The chunks are taken one at a time, each on a thread, never two at once.
+    The chunks are read one at a time, each on a thread, never two at once.
     """
 
     index: int
@@ -260,11 +260,11 @@ class NodeView(Protocol):
     def config_hash(self) -> str: ...
     @property
     def birth(self) -> str:
-        """The life of the cluster, in hexadecimal digits; empty while it is not known."""
+        """The birth id of the cluster, in hexadecimal digits; empty while it is unknown."""
 
     @property
     def version(self) -> str:
-        """Of the program."""
+        """The version of the program."""
 
     @property
     def machine_version(self) -> int:
@@ -272,11 +272,11 @@ class NodeView(Protocol):
 
     @property
     def machine_version_known(self) -> int:
-        """The newest that the program knows."""
+        """The newest machine version that the program knows."""
 
     @property
     def upgrade_finalize(self) -> str:
-        """How the version is raised while this node leads: "auto" or "manual" (an operator)."""
+        """How the version is raised while this node leads: "auto" or "manual" (by an operator)."""
 
     @property
     def durability(self) -> str: ...
@@ -284,7 +284,7 @@ class NodeView(Protocol):
     def role(self) -> Role: ...
     @property
     def leader(self) -> str | None:
-        """The leader this node follows now, itself included; None while it knows none."""
+        """The leader that this node follows now, itself included; None while it knows none."""
 
     @property
     def term(self) -> int: ...
@@ -298,11 +298,11 @@ class NodeView(Protocol):
     def last_index(self) -> int: ...
     @property
     def caught_up(self) -> bool:
-        """It has applied (nearly) all that it knows to be committed since it found its leader."""
+        """Whether it has applied (nearly) all known committed entries since it found its leader."""
 
     @property
     def serving(self) -> bool:
-        """Client ports are open."""
+        """Whether client ports are open."""
 
     @property
     def draining(self) -> bool: ...
@@ -311,78 +311,78 @@ class NodeView(Protocol):
 
     @property
     def state(self) -> str:
-        """In a word: "starting", "rejoining", "serving", "cut off" or "stopping"."""
+        """In one word: "starting", "rejoining", "serving", "cut off" or "stopping"."""
 
     def waits(self) -> str:
-        """What has to happen before it serves, in words; empty if nothing is missing."""
+        """The obstacle that keeps the node from serving, in words; empty if there is none."""
 
     @property
     def rejoining(self) -> bool: ...
     @property
     def failure(self) -> str | None:
-        """Why the node cannot go on, if so: a failed disk, a diverged replica."""
+        """Why the node cannot go on: a failed disk, a diverged replica; None if it can."""
 
     @property
     def loop_lag_s(self) -> float:
-        """How late the loop's last timer was, in seconds."""
+        """The delay of the loop's last timer, in seconds."""
 
     @property
     def disk_lag_s(self) -> float:
-        """For how long the disk has finished nothing of what it was given."""
+        """For how long the disk has finished no pending write."""
 
     @property
     def disk_hangs(self) -> bool:
         """Whether that is too long: the node leads no more and stands for no election."""
 
     def links(self) -> tuple[str, ...]:
-        """Return the members with which there is a live peer link."""
+        """Return the members with a live peer link."""
 
     def digests(self) -> Digests:
-        """Return what other nodes must have the same of."""
+        """Return the values that must be equal on other nodes."""
 
     def jobs(self) -> JobCounts: ...
     def metrics(self) -> Metrics: ...
     def lately(self) -> Lately:
-        """Return what all queues together did lately."""
+        """Return the recent figures of all queues together."""
 
     def lately_s(self) -> float:
-        """Of which time such figures are, in seconds; 0 where the node keeps no events."""
+        """The time that such figures cover, in seconds; 0 if the node keeps no events."""
 
     def busiest(self) -> Sequence[QueueFigures]:
-        """Return the queues with most events lately, QUEUES_MAX at most, of all but qless."""
+        """Return the queues with the most recent events, QUEUES_MAX at most, of all but qless."""
 
     def connections(self, after: int, limit: int) -> Sequence[ConnectionFigures]:
         """Return clients' connections with ids above `after`, the oldest first."""
 
     def close_connection(self, connection_id: int) -> bool:
-        """Close one, as if its network were lost; False if there is none with this id."""
+        """Close a connection as if its network were lost; False if there is none with this id."""
 
     def transfer_leader(self, to: str | None) -> bool:
-        """Begin to hand leadership over; False if that is not possible at this moment."""
+        """Begin to hand leadership over; False if that is not possible at present."""
 
     def finalize(self, to: int) -> tuple[int, str]:
-        """Begin to raise the machine's version: the version meant, and why not now, if so."""
+        """Begin to raise the machine's version; return that version, and why not now, if so."""
 
     @property
     def snapshot_index(self) -> int:
         """The last index that the newest snapshot covers; 0 without one."""
 
     def take_snapshot(self) -> None:
-        """Begin a snapshot, if none is being made and something was applied since the last."""
+        """Begin a snapshot, if none is in progress and something was applied since the last."""
 
     def snapshot_source(self) -> SnapshotStream | None:
         """Open the newest snapshot on the disk."""
 
 
 class Check(NamedTuple):
-    """One condition of readiness."""
+    """One condition of liveness or readiness."""
 
     name: str
     passed: bool
     words: str
 
 
-# A loop that is later than this cannot be said to work; elections are decided in less.
+# A loop with a longer delay does not work; elections are decided in less.
 LOOP_LAG_MAX_S: Final = 10.0
 
 
@@ -396,7 +396,7 @@ def liveness(view: NodeView) -> list[Check]:
 
 
 def waiting_words(members: Iterable[str], rejoining: bool) -> str:
-    """Say what a node waits for whose disk does not know its cluster."""
+    """Describe what a node waits for whose disk does not know its cluster."""
     names = ", ".join(members)
     return f"waiting for {names}" if rejoining else f"waiting for {names} to found the cluster"
 

@@ -1,1 +1,1 @@
-"""What administrators did at this node: one line a call, in files of its own."""
+"""The audit log: administrators' calls at this node, one line each, in separate files."""

@@ -1,4 +1,4 @@
-"""One call of an administrator as the audit log tells it. Files are in `log`."""
+"""The format of an audit log line: one call of an administrator. Files are in `log`."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 Value = str | int | bool | list[str] | list[int]
 
-# A name of a queue in whole, and the beginning of what is no name.
+# A name of a queue fits completely; longer values are truncated.
 TEXT_MAX_CHARS: Final = 256
 _BEGIN: Final = b'{"id": '
 
@@ -16,15 +16,15 @@ class Entry(NamedTuple):
     """A call that has ended.
 
     Attributes:
-        wall_us: when it began.
-        caller: the address without a port; empty if nobody knows it.
-        certificate: the name in the certificate that the caller has shown; empty for none.
-        user: as whom the caller is known; empty for nobody.
+        wall_us: the time at which it began.
+        caller: the address without a port; empty if unknown.
+        certificate: the name in the caller's certificate; empty for none.
+        user: the caller's user; empty for none.
         method: "Service/Method" of gRPC, or the protocol and the command.
         arguments: never a job's body, a token or a secret.
         outcome: a status code of gRPC, or the protocol's own word.
-        duration_us: how long it took.
-        alike: how many calls like this were not told of since the last that was.
+        duration_us: its duration.
+        alike: the number of similar calls that were left out since the last logged one.
     """
 
     wall_us: int
@@ -42,9 +42,9 @@ def line(entry: Entry, number: int, node: str) -> bytes:
     """Return the line of a file.
 
     Args:
-        entry: what happened.
-        number: grows from line to line; it comes first, so that readers find their place.
-        node: where it was called.
+        entry: the call.
+        number: grows from line to line; it comes first, so that readers find their position.
+        node: the node that was called.
     """
     told: dict[str, object] = {
         "id": number,
@@ -64,7 +64,7 @@ def line(entry: Entry, number: int, node: str) -> bytes:
 
 
 def number_of(raw: bytes) -> int:
-    """Return the number of a line; 0 for what is none."""
+    """Return the number of a line; 0 if the line has none."""
     if not raw.startswith(_BEGIN):
         return 0
     digits = raw[len(_BEGIN) :].partition(b",")[0]

@@ -1,7 +1,7 @@
-"""The files of the audit log: written by a thread of its own, bounded, read in pages.
+"""The files of the audit log: written by a separate thread, bounded, read in pages.
 
-A call never waits for them: what cannot be written is counted, and said once in a while. Which
-calls are told of is decided in `rpc.auditing`, what a line says in `entry`.
+A call never waits for them: lines that cannot be written are counted, and logged at a limited rate.
+`rpc.auditing` decides which calls are logged, `entry` formats the lines.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 from beanpoled.audit.entry import Entry, line, number_of
 
 NAME: Final = "audit.jsonl"
-# Lines have 300 bytes: a file has some 50,000 calls. What a busy reader of events does takes one
+# A line has about 300 bytes, so a file holds some 50,000 calls. A busy reader of events causes one
 # line a minute.
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
-# The newest has no number, the oldest the highest: 128 MiB in all.
+# The newest file has no number, the oldest has the highest: 128 MiB in all.
 FILES_MAX: Final = 8
-# Entries that wait for a disk that does not answer; more are lost.
+# The limit of entries that wait for a disk that hangs; further entries are lost.
 WAITING_MAX: Final = 10_000
-# What is written is synced after this much quiet, or this late. The log tells what happened; it
-# promises nothing to a caller, so that none waits for it.
+# Lines are synced after this much quiet, or this late. The log records what happened; it promises
+# nothing to a caller, so no caller waits for it.
 SYNC_AFTER_S: Final = 1.0
 COMPLAINT_PERIOD_S: Final = 60.0
 FLUSH_TIMEOUT_S: Final = 2.0
@@ -34,7 +34,7 @@ _Item = Entry | threading.Event | None
 
 
 class Page(NamedTuple):
-    """Lines without their ends, the oldest first; whether there are no others."""
+    """Lines without their line ends, the oldest first; and whether these are all."""
 
     lines: list[bytes]
     complete: bool
@@ -44,16 +44,16 @@ class AuditLog:
     """The audit log of one node.
 
     Attributes:
-        lost: how many entries were not written.
+        lost: the number of entries that were not written.
     """
 
     def __init__(self, directory: str, node: str, complain: Callable[[str], None]) -> None:
-        """Begin; no file is opened before there is an entry.
+        """Begin; no file is opened before the first entry.
 
         Args:
             directory: of the node's data.
             node: its name.
-            complain: says why entries are lost, for the operator. Called from another thread.
+            complain: logs why entries are lost. Called from another thread.
         """
         self.lost = 0
         self._path = os.path.join(directory, NAME)
@@ -62,16 +62,16 @@ class AuditLog:
         self._complained_s = -COMPLAINT_PERIOD_S
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        # Of the thread alone:
+        # Used by the thread only:
         self._file: int | None = None
         self._bytes = 0
         self._number = 0
-        self._is_torn = False  # the end of the file may be a piece of a line
+        self._is_torn = False  # the file may end within a line
 
     # --- any thread -----------------------------------------------------------------------------
 
     def add(self, entry: Entry) -> None:
-        """Tell of a call. Never blocks, and never fails."""
+        """Log a call. Never blocks, and never fails."""
         if self._queue.qsize() >= WAITING_MAX:
             self.lost += 1
             return
@@ -81,7 +81,7 @@ class AuditLog:
         self._queue.put(entry)
 
     def flush(self) -> bool:
-        """Wait until what was added before is in the file; False if that takes too long."""
+        """Wait until earlier entries are in the file; return False if that takes too long."""
         if self._thread is None:
             return True
         written = threading.Event()
@@ -89,13 +89,13 @@ class AuditLog:
         return written.wait(FLUSH_TIMEOUT_S)
 
     def close(self) -> None:
-        """Write what waits, and end the thread; a disk that does not answer is not waited for."""
+        """Write the pending entries, and end the thread; gives up on a disk that hangs."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def page(self, after: int, bytes_max: int = PAGE_BYTES_MAX) -> Page:
-        """Return lines with higher numbers. Blocks; at least one line, if there is one.
+        """Return lines with higher numbers. Blocks; returns at least one line, if there is one.
 
         Raises:
             OSError: a file cannot be read.
@@ -112,7 +112,7 @@ class AuditLog:
 
     def _lines(self, after: int) -> Iterator[bytes]:
         with contextlib.ExitStack() as stack:
-            # All at once: renaming them meanwhile moves no open file.
+            # All at once: a rename in the meantime does not affect open files.
             files = []
             for place in reversed(range(FILES_MAX)):
                 with contextlib.suppress(FileNotFoundError):
@@ -123,7 +123,7 @@ class AuditLog:
                     continue
                 for raw in file:
                     number = number_of(raw)
-                    # A line without an end is being written, or its disk was full.
+                    # A line without an end is still being written, or its disk was full.
                     if number > last and raw.endswith(b"}\n"):
                         last = number
                         yield raw[:-1]
@@ -203,7 +203,7 @@ class AuditLog:
         return f"{self._path}.{place}" if place else self._path
 
     def _sync(self) -> bool:
-        """Make durable what was written; returns that nothing is left to be synced."""
+        """Sync written lines. Returns False, the new dirty flag, even if the sync failed."""
         if self._file is not None:
             try:
                 os.fdatasync(self._file)
@@ -220,12 +220,12 @@ class AuditLog:
             self._complain(f"{self._path}: {words}")
 
 
-# Longer than a line can be.
+# Longer than any line.
 _TAIL_BYTES: Final = 64 * 1024
 
 
 def _last_number(descriptor: int) -> int:
-    """Return the number of the last whole line of a file; 0 if it has none."""
+    """Return the number of the last complete line of a file; 0 if it has none."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     found = [number_of(raw) for raw in tail.split(b"\n")[:-1]]

@@ -1,1 +1,1 @@
-"""The configuration of a node: its settings, and whether they fit the machine."""
+"""The configuration of a node: its settings, and their check against the machine."""

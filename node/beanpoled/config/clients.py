@@ -1,4 +1,4 @@
-"""The limits of clients at one node. What a limit does is told in docs/operating.md."""
+"""The limits of clients at one node. The effects of a limit are described in docs/operating.md."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +9,7 @@ from beanpoled.config.tls import TlsConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig(TlsConfig):
-    """What a node's configuration says of its clients; 0 is without limit."""
+    """The settings of a node that concern its clients; 0 means no limit."""
 
     connections_max: int
     connections_per_address_max: int
@@ -17,17 +17,17 @@ class ClientConfig(TlsConfig):
 
 
 SETTINGS: Final = (
-    # One node is measured with ten thousand waiting workers; more than this few systems allow.
+    # Measurements use one node with ten thousand waiting workers; few systems allow more than this.
     Setting("connections_max", Integer(1, 1_000_000), 16_000, "client connections of this node"),
-    # Behind a load balancer, or a network address translation, all clients have one address. Where
-    # they do not, an operator knows how many one machine needs; no number is right for all.
+    # Behind a load balancer or network address translation, all clients have one address. Elsewhere
+    # the operator knows how many connections one machine needs; no default suits all.
     Setting(
         "connections_per_address_max",
         Integer(0, 1_000_000),
         0,
         "client connections of one address at this node; 0: connections_max alone counts",
     ),
-    # More than a node can do: what is above it needs no limit.
+    # Above the throughput of a node: a higher limit would have no effect.
     Setting(
         "commands_per_second_max",
         Integer(0, 1_000_000),

@@ -1,7 +1,7 @@
-"""The memory that this process may use, and the limit of the queue where none is set.
+"""The memory that this process may use, and the default limit of the queue.
 
-The queue counts what its jobs take by itself (`core.accounts`). Whether what is configured fits
-into the memory is in `memory_budget`.
+The queue counts only the memory of its jobs (`core.accounts`). `memory_budget` checks whether the
+configuration fits into the memory.
 """
 
 import os
@@ -9,18 +9,19 @@ from typing import Final, NamedTuple
 
 from beanpoled.config.settings import GIB, MIB
 
-# Half of it for the queue. The other half is for what stands beside jobs: the log's newest part,
-# buffers of clients and peers, an image in progress (16 MiB, and jobs that change meanwhile), the
-# process that makes columns of events, holes in the heap, and the system's cache of the log.
+# Half of the memory is for the queue. The other half is for everything beside jobs: the log's
+# newest part, buffers of clients and peers, an image in progress (16 MiB, and jobs that change
+# meanwhile), the process that converts events, holes in the heap, and the system's cache of the
+# log.
 QUEUE_SHARE: Final = 2
-# Assumed where the system does not say: a small machine.
+# Assumed if the system does not report its memory: a small machine.
 UNKNOWN_BYTES: Final = 2 * GIB
-# A cgroup "without a limit" of version 1 is a number just below 2**63.
+# cgroup version 1 represents "no limit" by a number just below 2**63.
 UNLIMITED_BYTES: Final = 2**60
 
 
 class Memory(NamedTuple):
-    """How much there is, and the source of that figure."""
+    """An amount of memory, and the source of that figure."""
 
     bytes: int
     source: str
@@ -30,7 +31,7 @@ def found(root: str = "/") -> Memory:
     """Return the smallest limit of this process: its cgroups', or the machine's memory.
 
     Args:
-        root: where /proc and /sys are, for tests.
+        root: the folder of /proc and /sys, for tests.
     """
     limits = [Memory(UNKNOWN_BYTES, "assumed")]
     machine = _machine(root)
@@ -41,7 +42,7 @@ def found(root: str = "/") -> Memory:
 
 
 def queue_bytes_default(memory: Memory, nodes: int = 1) -> int:
-    """Return `queue_bytes_max` where none is set, for each of the nodes of one machine."""
+    """Return the default of `queue_bytes_max`, for each of the nodes of one machine."""
     return max(MIB, memory.bytes // QUEUE_SHARE // nodes)
 
 
@@ -58,7 +59,7 @@ def _machine(root: str) -> int:
 
 
 def _cgroups(root: str) -> list[int]:
-    """The limits of this process's cgroups and of all above them, of both versions."""
+    """The limits of this process's cgroups and of all their parents, in both versions."""
     limits: list[int] = []
     try:
         with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
@@ -75,7 +76,7 @@ def _cgroups(root: str) -> list[int]:
         else:
             continue
         folders = [folder for folder in path.split("/") if folder]
-        # Inside a container the path may be of the outside; then only the top is there.
+        # In a container the path may be that of the host; then only the top folder exists.
         for depth in range(len(folders), -1, -1):
             limit = _limit(os.path.join(root, top, *folders[:depth], name))
             if limit:
@@ -84,7 +85,7 @@ def _cgroups(root: str) -> list[int]:
 
 
 def _limit(path: str) -> int:
-    """The number in a file; 0 if there is none, or if it means that there is no limit."""
+    """The number in a file; 0 if there is none, or if it means no limit."""
     try:
         with open(path, encoding="ascii") as file:
             value = int(file.read())

@@ -1,6 +1,6 @@
-"""Whether the limits of a configuration fit into the memory, and the line that says so if not.
+"""Check whether the limits of a configuration fit into the memory.
 
-How much memory there is, is found in `memory`.
+The amount of memory is determined in `memory`.
 """
 
 from typing import Final
@@ -9,16 +9,16 @@ from beanpoled.config.memory import Memory
 from beanpoled.config.node import NodeConfig
 from beanpoled.config.settings import MIB
 
-# The memory of a node without a job, compiled or not, with its events' process.
+# The memory of a node without a job, compiled or not, including the process of its events.
 BASE_BYTES: Final = 256 * MIB
 
 
 def warning(config: NodeConfig, queue_bytes_max: int, memory: Memory) -> str | None:
-    """Say that limits exceed the memory; None if they do not.
+    """Return a warning if the limits exceed the memory, else None.
 
     Args:
         config: of this node.
-        queue_bytes_max: what counts: the leader's, once it is known.
+        queue_bytes_max: the limit in force: the leader's, once it is known.
         memory: of this machine.
     """
     parts = {

@@ -1,7 +1,7 @@
 """A node's configuration: TOML file, then environment, then flags; the later one wins.
 
-Every message names the setting, where its value came from, the value, and what is allowed. How
-single values are read is in `settings`; what a setting does is told in docs/operating.md.
+Every error message names the setting, the source of its value, the value, and what is allowed.
+Single values are parsed in `settings`; the effects of a setting are described in docs/operating.md.
 """
 
 import argparse
@@ -44,21 +44,22 @@ from beanpoled.config.settings import (
 from beanpoled.trust.secret_file import read_secret
 
 ENVIRONMENT_PREFIX: Final = "BEANPOLE_"
-# Ours, but not settings of a node: the file's path, and the addresses the command line tools use.
+# Variables of ours that are no node settings: the file's path, and the command line tools'
+# addresses.
 ENVIRONMENT_OTHERS: Final = where.VARIABLES | {"BEANPOLE_CONFIG"}
-# Kubernetes sets these in every container beside a service whose name begins with "beanpole".
+# Kubernetes sets these in every container next to a service whose name begins with "beanpole".
 _SERVICE_LINK: Final = re.compile(r"BEANPOLE_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT.*)|PORT(_.*)?)")
 
-# An hour: a longer silence is not a timeout but a wish for none, which the protocol rules out.
+# An hour: a longer value means no time-out at all, which the protocol rules out.
 MILLISECONDS_MAX: Final = 3_600_000
 BYTES_MAX: Final = 1024 * GIB
-# Ten years: more is a wish for ever, which disks rule out.
+# Ten years: a longer value means for ever, which disks rule out.
 SECONDS_MAX: Final = 10 * 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig(ClientConfig):
-    """The configuration of one node. Made by `load`; every value is checked."""
+    """The configuration of one node. `load` makes it and checks every value."""
 
     cluster: str
     node_id: str
@@ -104,9 +105,9 @@ class NodeConfig(ClientConfig):
     log_level: str
     log_format: str
     rejoin: bool = False
-    # The protocols whose addresses nobody gave: another program may have those.
+    # The protocols with default addresses: another program may use these.
     unconfigured: frozenset[str] = frozenset()
-    # Where the value of each setting came from: see `load`.
+    # The source of each setting's value: see `load`.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -115,16 +116,16 @@ class NodeConfig(ClientConfig):
         return tuple(name for name in self.members if name != self.node_id)
 
     def peer_address(self, member: str) -> str:
-        """Where to dial the peer link of a member."""
+        """The address at which to dial the peer link of a member."""
         return self.dial.get(member, {}).get("peer", self.members[member].peer)
 
     def grpc_address(self, member: str) -> str:
-        """Where to dial the gRPC server of a member."""
+        """The address at which to dial the gRPC server of a member."""
         return self.dial.get(member, {}).get("grpc", self.members[member].grpc)
 
     @property
     def client_addresses(self) -> Mapping[str, tuple[str, ...]]:
-        """Where clients connect, by protocol."""
+        """The addresses at which clients connect, by protocol."""
         return {FIRST: self.listen, **self.listeners}
 
     def own_addresses(self) -> Iterator[tuple[str, str]]:
@@ -140,9 +141,9 @@ class NodeConfig(ClientConfig):
     def config_hash(self) -> str:
         """A hash of the settings that all nodes share: 16 hexadecimal digits for the handshake.
 
-        The cluster's name, the members' ids, and the durability: one node in memory would weaken
-        what all the others promise. Not the addresses, since each node may see the others at
-        different ones, and not limits and timeouts, which can change node by node.
+        It covers the cluster's name, the members' ids, and the durability: one node in memory would
+        weaken the guarantee of all others. It excludes addresses, since each node may reach the
+        others at different ones, and limits and time-outs, which can change node by node.
         """
         agreed = [1, self.cluster, sorted(self.members), self.durability]
         return hashlib.sha256(json.dumps(agreed).encode()).hexdigest()[:16]
@@ -236,7 +237,7 @@ assert {item.name for item in fields(NodeConfig)} == {
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Give a parser one flag per setting, --config and --rejoin."""
+    """Add one flag per setting, --config and --rejoin to a parser."""
     parser.add_argument("--config", metavar="FILE", help="TOML file (BEANPOLE_CONFIG)")
     for setting in SETTINGS:
         flag = "--" + setting.name.replace("_", "-")
@@ -254,7 +255,7 @@ def from_arguments(
     environment: Mapping[str, str],
     protocols: Sequence[Protocol] = PROTOCOLS,
 ) -> NodeConfig:
-    """Load the configuration that a command line (see `add_flags`) and an environment ask for.
+    """Load the configuration from a command line (see `add_flags`) and an environment.
 
     Raises:
         ConfigurationError: see `load`.
@@ -276,14 +277,14 @@ def load(
 
     Args:
         path: the TOML file, None for none.
-        environment: all variables of the process; those that begin with BEANPOLE_ count.
+        environment: all variables of the process; only those that begin with BEANPOLE_ are used.
         flags: text by setting name.
-        rejoin: comes from the command line only, because it is meant for one start.
-        protocols: which protocols the program speaks.
+        rejoin: comes from the command line only, because it applies to one start.
+        protocols: the protocols of the program.
 
     Returns:
-        It, with a source of each setting: "default", "file", "environment", "flag", and of a secret
-        that was read from a file of its own "peer_secret_file".
+        The configuration, with the source of each setting: "default", "file", "environment",
+        "flag", and "peer_secret_file" for a secret that was read from that file.
 
     Raises:
         ConfigurationError: the message names the setting, its source, its value, what is allowed.
@@ -322,7 +323,7 @@ def load(
 
 
 def _read_secret_file(values: dict[str, Any]) -> bool:
-    """Take the shared secret from its file, if it has one; it is read at each loading."""
+    """Read the shared secret from its file, if one is set; repeated at each load."""
     path = values["peer_secret_file"]
     if not path:
         return False
@@ -338,7 +339,7 @@ def _read_secret_file(values: dict[str, Any]) -> bool:
 
 
 def _read_file(path: str) -> dict[str, object]:
-    """Read a TOML file and refuse keys that are not settings."""
+    """Read a TOML file and reject keys that are not settings."""
     try:
         with open(path, "rb") as file:
             found: dict[str, object] = tomllib.load(file)
@@ -353,7 +354,7 @@ def _read_file(path: str) -> dict[str, object]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Pick our variables; one of ours that is no setting is an error, not a wish ignored."""
+    """Select our variables; one of ours that is no setting is an error, and not ignored."""
     found: dict[str, str] = {}
     for variable, text in environment.items():
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_OTHERS:
@@ -385,7 +386,7 @@ def _checked(name: str, value: object, source: str, text: bool = False) -> objec
 def _all_listeners(
     given: Mapping[str, tuple[str, ...]], protocols: Sequence[Protocol]
 ) -> dict[str, tuple[str, ...]]:
-    """Add the protocols that are not configured; refuse a name that is none."""
+    """Add the protocols that are not configured; reject unknown names."""
     others = {protocol.name: protocol.listen for protocol in protocols if protocol.name != FIRST}
     if FIRST in given:
         raise ConfigurationError(
@@ -403,7 +404,7 @@ def _all_listeners(
 
 
 def _check_relations(config: NodeConfig) -> None:
-    """Check what the settings mean together."""
+    """Check the settings against each other."""
     if config.node_id not in config.members:
         raise ConfigurationError(
             f"node_id = {config.node_id!r} is not one of the members: {', '.join(config.members)}"
@@ -459,9 +460,9 @@ def _check_addresses(config: NodeConfig) -> None:
 
 
 def _same_place(one: str, two: str) -> bool:
-    """Whether two sockets cannot listen at these: the same, or one of them is all of the machine.
+    """Whether two sockets cannot listen at these addresses: they are equal, or one is a wildcard.
 
-    Port 0 is another one each time.
+    Port 0 stands for a new port each time.
     """
     if one.startswith(UNIX_PREFIX) or two.startswith(UNIX_PREFIX):
         return one == two
@@ -474,13 +475,14 @@ def _same_place(one: str, two: str) -> bool:
 
 
 def _check_times(config: NodeConfig) -> None:
-    """Check that a leader is missed late enough and a node declared down last of all."""
+    """Check that an election is late enough, and that a node is declared down last of all."""
     told_ms = config.command_timeout_ms + config.raft_max_ms
     ordered = (
         ("3 x heartbeat_ms", 3 * config.heartbeat_ms, "<", "raft_min_ms"),
         ("raft_min_ms", config.raft_min_ms, "<", "raft_max_ms"),
         ("3 x raft_max_ms", 3 * config.raft_max_ms, "<=", "command_timeout_ms"),
-        # A command that came while the old leader was still believed in is told first.
+        # A command that came while the old leader was still trusted fails before the node is
+        # fenced.
         ("command_timeout_ms + raft_max_ms", told_ms, "<=", "fence_timeout_ms"),
         ("fence_timeout_ms", config.fence_timeout_ms, "<", "node_timeout_ms"),
     )

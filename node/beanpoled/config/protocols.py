@@ -1,11 +1,12 @@
-"""Which protocols have listeners: one row for each.
+"""The protocols that have listeners: one row for each.
 
-What a protocol says is in `beanpoled.frontends`, whose table has the same names.
+The protocols themselves are in `beanpoled.frontends`, whose table has the same names.
 """
 
 from typing import Final, NamedTuple
 
-# Its addresses are the setting `listen`, as before there were others; theirs are in `listeners`.
+# Its addresses are in the setting `listen`, for compatibility; those of other protocols in
+# `listeners`.
 FIRST: Final = "beanstalk"
 
 
@@ -14,8 +15,8 @@ class Protocol(NamedTuple):
 
     Attributes:
         name: in the configuration, the metrics and cluster.json.
-        listen: where its clients connect if nothing is configured; empty: nowhere.
-        port_offset: `beanpole up` gives it this port and the next ones, counted from the base port.
+        listen: the default addresses for its clients; empty: none.
+        port_offset: `beanpole up` assigns ports beginning with this offset from the base port.
     """
 
     name: str

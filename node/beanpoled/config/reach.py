@@ -1,6 +1,6 @@
-"""Which machines can reach a node, in the words of its log.
+"""Describe for the log which machines can reach a node.
 
-Which addresses are allowed without a secret or certificates is checked in `node`.
+`node` checks which addresses are allowed without a secret or certificates.
 """
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback
@@ -8,7 +8,7 @@ from beanpoled.config.node import NodeConfig
 
 
 def words(config: NodeConfig) -> str:
-    """Return where the node listens: for this machine alone, and for others."""
+    """Return the addresses at which the node listens: for this machine alone, and for others."""
     places = [
         (address, protocol)
         for protocol, addresses in config.client_addresses.items()

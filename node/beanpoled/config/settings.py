@@ -1,6 +1,6 @@
-"""Kinds of settings: how one value is read from text or TOML, and what is allowed for it.
+"""Kinds of settings: the parsing of a value from text or TOML, and its allowed range.
 
-Which settings a node has, and how they relate to each other, is in `config`.
+The settings of a node, and their relations, are in `config.node`.
 """
 
 import re
@@ -16,7 +16,7 @@ GIB: Final = 1024 * MIB
 
 # sun_path of Linux holds 108 bytes including the final NUL.
 UNIX_PATH_MAX_BYTES: Final = 107
-# Raft's majorities gain nothing from more, and every member pays for each.
+# Raft's majorities gain nothing from more members, and every member adds cost.
 MEMBERS_MAX: Final = 9
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -25,27 +25,27 @@ _SUFFIXES: Final = {None: 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 
 
 class Addresses(NamedTuple):
-    """Where a member is reached: host:port of its peer link and of its gRPC server."""
+    """The addresses of a member: host:port of its peer link and of its gRPC server."""
 
     peer: str
     grpc: str
 
 
 class Kind(Protocol):
-    """Reads and checks one value. Everything wrong is a ValueError that says what is allowed."""
+    """Parses and checks one value. Every error is a ValueError that states what is allowed."""
 
     @property
     def allowed(self) -> str: ...
 
     def from_text(self, text: str) -> object:
-        """Read the value from an environment variable or a flag."""
+        """Parse the value from an environment variable or a flag."""
 
     def check(self, value: object) -> object:
-        """Check a value as TOML gives it, or as `from_text` made it."""
+        """Check a value from TOML, or one that `from_text` has parsed."""
 
 
 class Name:
-    """A cluster's or node's name: it stands in file headers, URLs and metrics."""
+    """A cluster's or node's name, as used in file headers, URLs and metrics."""
 
     allowed = "1 to 63 letters, digits, '_', '.' or '-', beginning with a letter or digit"
 
@@ -88,7 +88,7 @@ class Integer:
         return self.check(int(text))
 
     def check(self, value: object) -> object:
-        # In Python, and only there, true is a whole number.
+        # In Python a bool is an int.
         if type(value) is not int or not self.low <= value <= self.high:
             raise ValueError(self.allowed)
         return value
@@ -135,7 +135,7 @@ class OptionalPath(Path):
 
 
 class Secret:
-    """A secret, which no message ever repeats."""
+    """A secret; no message ever repeats it."""
 
     allowed = "text of 16 to 1024 characters, or nothing for no secret"
 
@@ -207,7 +207,7 @@ class Listen:
 
 
 class Listeners:
-    """A table of protocols and their client addresses; in text: NAME=ADDRESS, again for more."""
+    """A table of protocols and their client addresses; in text NAME=ADDRESS, repeated for more."""
 
     allowed = (
         "a table [listeners] in which NAME is a list of HOST:PORT or unix:PATH, "
@@ -250,7 +250,7 @@ class Members:
         found = addresses_table(value, self.allowed, complete=True)
         if not 0 < len(found) <= MEMBERS_MAX:
             raise ValueError(self.allowed)
-        # By these numbers Raft tells them apart (`replication/pysyncobj/library.Member`).
+        # Raft distinguishes members by these numbers (`replication/pysyncobj/library.Member`).
         numbers: dict[int, str] = {}
         for name in found:
             other = numbers.setdefault(crc32(name.encode()), name)
@@ -262,7 +262,7 @@ class Members:
 
 
 class Dial:
-    """Addresses to dial in place of the members' own: any of peer and grpc for any of the ids."""
+    """Addresses to dial in place of the members' own: peer, grpc or both for any of the ids."""
 
     allowed = (
         'entries [dial.ID] with peer = "HOST:PORT" or grpc = "HOST:PORT" or both, '
@@ -277,7 +277,7 @@ class Dial:
 
 
 def table_from_text(text: str, allowed: str) -> dict[str, dict[str, str]]:
-    """Read ID=PEER/GRPC,... into the table that TOML would give."""
+    """Parse ID=PEER/GRPC,... into a table like that of TOML."""
     table: dict[str, dict[str, str]] = {}
     for part in text.split(","):
         name, equals, both = part.strip().partition("=")
@@ -291,7 +291,7 @@ def table_from_text(text: str, allowed: str) -> dict[str, dict[str, str]]:
 
 
 def addresses_table(value: object, allowed: str, complete: bool) -> dict[str, dict[str, str]]:
-    """Check a table of id -> {peer, grpc}; `complete`: both must be there."""
+    """Check a table of id -> {peer, grpc}; `complete`: whether both are required."""
     if not isinstance(value, Mapping):
         raise ValueError(allowed)
     address = Address()
@@ -318,7 +318,7 @@ def addresses_table(value: object, allowed: str, complete: bool) -> dict[str, di
 
 
 class Setting(NamedTuple):
-    """One key of the configuration; `default` None: it must be given."""
+    """One key of the configuration; without a `default` (None) it is required."""
 
     name: str
     kind: Kind

@@ -1,4 +1,4 @@
-"""The settings of TLS, and what they mean together. How certificates are read is in `trust`."""
+"""The settings of TLS, and their relations. Certificates are read in `trust`."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,19 +6,20 @@ from typing import Final
 from beanpole.errors import ConfigurationError
 from beanpoled.config.settings import Integer, OptionalPath, Setting
 
-# Each that is in progress takes some 60 KiB and a millisecond of processor time; a thousand workers
-# that come back together are through in seconds.
+# A handshake in progress takes some 60 KiB and a millisecond of processor time; a thousand workers
+# that reconnect together are done in seconds.
 HANDSHAKES_MAX_DEFAULT: Final = 200
-# Half of them: one address alone keeps no others out.
+# Half of them: one address alone cannot keep others out.
 HANDSHAKES_PER_ADDRESS_MAX_DEFAULT: Final = 100
-# A failed handshake costs as much as a good one. A few workers that retry every second with a wrong
-# certificate stay below this limit; ten failures a second cost a node less than 1 % of a core.
+# A failed handshake costs as much as a successful one. A few workers that retry every second with a
+# wrong certificate stay below this limit; ten failures a second cost a node less than 1 % of a
+# core.
 FAILED_HANDSHAKES_DEFAULT: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """What a node's configuration says of TLS. Paths are empty where there is no file."""
+    """The settings of a node that concern TLS. An empty path means no file."""
 
     tls_certificate_file: str
     tls_key_file: str
@@ -34,12 +35,12 @@ class TlsConfig:
 
     @property
     def has_client_tls(self) -> bool:
-        """Whether clients may come by TLS."""
+        """Whether clients may use TLS."""
         return bool(self.tls_certificate_file)
 
     @property
     def has_peer_tls(self) -> bool:
-        """Whether nodes talk to each other by TLS, also by gRPC."""
+        """Whether nodes use TLS between each other, including gRPC."""
         return bool(self.peer_tls_certificate_file)
 
 
@@ -74,11 +75,11 @@ SETTINGS: Final = (
 
 
 def check(config: TlsConfig, tls_addresses: list[str]) -> None:
-    """Check what the settings mean together.
+    """Check the settings against each other.
 
     Args:
         config: of a node.
-        tls_addresses: where its clients come by TLS.
+        tls_addresses: the addresses for clients with TLS.
 
     Raises:
         ConfigurationError: the message names the setting that is missing or wrong.

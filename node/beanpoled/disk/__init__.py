@@ -1,1 +1,1 @@
-"""The identity of a node's disk, and the contents of a stopped node's disk. No queue words."""
+"""The identity of a node's disk, and the contents of a stopped node's disk."""

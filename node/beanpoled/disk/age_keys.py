@@ -1,7 +1,7 @@
-"""Keys of encrypted backups: recipients and identities in the texts and files of the `age` program.
+"""Keys of encrypted backups: recipients and identities in the text and file formats of `age`.
 
-Belongs here: reading them, by the library that does the cryptography (pyrage, an optional extra of
-this package), with errors that never show a secret. Streams are in `age_streams`.
+This module reads keys with the library that does the cryptography (pyrage, an optional extra of
+this package). Its errors never show a secret. Streams are in `age_streams`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     Recipient: TypeAlias = pyrage.x25519.Recipient | pyrage.ssh.Recipient
     Identity: TypeAlias = pyrage.x25519.Identity | pyrage.ssh.Identity
 
-# Each adds 100 to 800 bytes to a file's header, and a public-key operation to each backup.
+# Each recipient adds 100 to 800 bytes to a file's header, and a public-key operation to each
+# backup.
 RECIPIENTS_MAX: Final = 64
 # A file of recipients or identities has a line of 60 to 800 bytes for each, and comments.
 KEY_FILE_BYTES_MAX: Final = 64 * 1024
 MAGIC: Final = b"age-encryption.org/v1\n"
 ARMOR: Final = b"-----BEGIN AGE ENCRYPTED FILE-----"
-# The header of a file that a passphrase opens, and no key.
+# The header of a file that only a passphrase opens.
 SCRYPT: Final = MAGIC + b"-> scrypt "
 _SSH_PRIVATE: Final = (b"-----BEGIN OPENSSH PRIVATE KEY-----", b"-----BEGIN RSA PRIVATE KEY-----")
 _X25519_PREFIX: Final = "age1"
@@ -33,7 +34,7 @@ def library() -> Any:
     """Return the module that encrypts.
 
     Raises:
-        ConfigurationError: it is not installed; the message says how it is.
+        ConfigurationError: it is not installed; the message says how to install it.
     """
     try:
         import pyrage
@@ -46,14 +47,14 @@ def library() -> Any:
 
 
 def recipients(texts: Sequence[str], files: Sequence[str]) -> "list[Recipient]":
-    """Return the keys to which a backup is encrypted; none for no text and no file.
+    """Return the keys to which a backup is encrypted; empty without texts and files.
 
     Args:
         texts: public keys, `age1...` or `ssh-ed25519 ...` or `ssh-rsa ...`.
-        files: files with one on each line; empty lines and those that begin with # do not count.
+        files: files with one key on each line; empty lines and lines that begin with # are ignored.
 
     Raises:
-        ConfigurationError: one is not such a key, or there are more than RECIPIENTS_MAX.
+        ConfigurationError: a text is no such key, or there are more than RECIPIENTS_MAX.
     """
     if not texts and not files:
         return []
@@ -74,15 +75,15 @@ def recipients(texts: Sequence[str], files: Sequence[str]) -> "list[Recipient]":
 
 
 def identities(files: Sequence[str], passphrase: str) -> "list[Identity]":
-    """Return the keys by which backups are decrypted.
+    """Return the keys that decrypt backups.
 
     Args:
-        files: identity files as `age-keygen` writes them, those encrypted with a passphrase
-            (`age -p`), or private keys of SSH without one.
-        passphrase: of those that are encrypted; empty if there is none.
+        files: identity files as `age-keygen` writes them, plain or encrypted with a passphrase
+            (`age -p`), or private keys of SSH without a passphrase.
+        passphrase: for the encrypted files; empty if there is none.
 
     Raises:
-        ConfigurationError: one cannot be read, or is not such a file. No key is shown.
+        ConfigurationError: a file cannot be read, or holds no identity. The message shows no key.
     """
     found: list[Identity] = []
     for path in files:
@@ -95,10 +96,10 @@ def identities(files: Sequence[str], passphrase: str) -> "list[Identity]":
 
 
 def check_pair(to: "list[Recipient]", by: "list[Identity]") -> None:
-    """See that what is encrypted to these recipients is decrypted by these identities.
+    """Check that a backup for these recipients can be decrypted with these identities.
 
     Raises:
-        ConfigurationError: it is not.
+        ConfigurationError: it cannot.
     """
     pyrage = library()
     try:

@@ -1,9 +1,9 @@
-"""Streams that encrypt or decrypt a backup on its way, in the format of `age`, by pyrage.
+"""Streams that encrypt or decrypt a backup in transit, in the format of `age`, by pyrage.
 
-The library pulls from a reader and pushes into a writer until all is through; writers and readers
-of backups do the same at the other ends. So each stream has a thread that runs the library, and a
-pipe of the kernel to it: plain bytes are in memory only, and a slow side holds up the other.
-Keys are in `age_keys`, what is encrypted is the callers' business.
+The library pulls from a reader and pushes into a writer until all data is through; the writers and
+readers of backups do the same at the other ends. So each stream has a thread that runs the library,
+connected by a kernel pipe: plain bytes stay in memory, and a slow side exerts backpressure on the
+other. Keys are in `age_keys`; the callers decide what is encrypted.
 """
 
 import hashlib
@@ -19,19 +19,19 @@ from beanpoled.disk.age_keys import library
 if TYPE_CHECKING:
     from beanpoled.disk.age_keys import Identity, Recipient
 
-# The words of the library for a file of other recipients; it has no type of its own for that.
+# The library's message for a file with other recipients; it has no error type for that.
 _OF_OTHERS: Final = "No matching keys"
 
 
 class _GivenUp(Exception):
-    """The plain side ended early: what was encrypted so far must not look whole."""
+    """The plain side ended early: the output so far must not look complete."""
 
 
 class Encrypting:
-    """Encrypts what is written to it, and is whole when its block ends without an error.
+    """A sink that encrypts what is written to it; complete when its block ends without an error.
 
     Attributes:
-        written: bytes that reached the target so far.
+        written: bytes that have reached the target so far.
         digest: SHA-256 over them, after the block.
     """
 
@@ -40,7 +40,7 @@ class Encrypting:
 
         Args:
             target: takes the encrypted bytes, in a thread of this object, until the block ends.
-            recipients: whose identities decrypt it; at least one.
+            recipients: whose identities decrypt the stream; at least one.
 
         Raises:
             ConfigurationError: the library is not installed.
@@ -75,7 +75,7 @@ class Encrypting:
         """Encrypt these bytes.
 
         Raises:
-            OSError: the target takes no more.
+            OSError: the target accepts no more bytes.
         """
         left = memoryview(data)
         try:
@@ -92,20 +92,20 @@ class Encrypting:
         try:
             self._library.encrypt_io(_Pulled(self), _Pushed(self), self._recipients)
         except BaseException as error:
-            # A failure of the target is known already, and the library's error only quotes it.
+            # An error of the target is stored already, and the library's error only quotes it.
             self._error = self._error or error
         finally:
             os.close(self._from)
 
     def pull(self, size: int) -> bytes:
-        """Give the library plain bytes; an end that came too early is none."""
+        """Return plain bytes to the library; raise if the input ended too early."""
         data = os.read(self._from, size)
         if not data and not self._whole:
             raise _GivenUp
         return data
 
     def push(self, data: bytes) -> None:
-        """Take encrypted bytes from the library."""
+        """Send encrypted bytes of the library to the target."""
         try:
             self._target.write(data)
         except BaseException as error:
@@ -116,15 +116,15 @@ class Encrypting:
 
 
 class Decrypting:
-    """Reads what another stream has encrypted; each byte was authenticated before it is given."""
+    """A source that decrypts an encrypted stream; it returns only authenticated bytes."""
 
     def __init__(self, source: Source, name: str, identities: "list[Identity]") -> None:
         """Begin.
 
         Args:
-            source: gives the encrypted bytes, in a thread of this object, until the block ends.
+            source: yields the encrypted bytes, in a thread of this object, until the block ends.
             name: of the file, for messages.
-            identities: one of them has to be a recipient.
+            identities: one of them must be a recipient.
 
         Raises:
             ConfigurationError: the library is not installed.
@@ -148,11 +148,11 @@ class Decrypting:
         self._thread.join()
 
     def read(self, size: int, /) -> bytes:
-        """Return this many plain bytes, or fewer at the end.
+        """Return exactly `size` plain bytes, or fewer at the end.
 
         Raises:
             ConfigurationError: no identity is a recipient.
-            Damaged: the file is not as it was encrypted.
+            Damaged: the file is corrupt.
             OSError: the source cannot be read.
         """
         data = self._from.read(size)
@@ -162,7 +162,7 @@ class Decrypting:
         return data
 
     def _end(self) -> None:
-        """See that the end was one."""
+        """Raise if the stream ended by an error."""
         if self._failed is not None:
             raise self._failed
         if self._error is None:
@@ -184,7 +184,7 @@ class Decrypting:
             os.close(self._to)
 
     def pull(self, size: int) -> bytes:
-        """Give the library encrypted bytes."""
+        """Return encrypted bytes to the library."""
         try:
             return self._source.read(size)
         except OSError as error:
@@ -192,14 +192,14 @@ class Decrypting:
             raise
 
     def push(self, data: bytes) -> None:
-        """Take plain bytes from the library."""
+        """Write plain bytes of the library into the pipe."""
         left = memoryview(data)
         while left:
             left = left[os.write(self._to, left) :]
 
 
 class _Pulled:
-    """What the library reads."""
+    """The library's input."""
 
     def __init__(self, side: Encrypting | Decrypting) -> None:
         self._side = side
@@ -209,7 +209,7 @@ class _Pulled:
 
 
 class _Pushed:
-    """What the library writes to."""
+    """The library's output."""
 
     def __init__(self, side: Encrypting | Decrypting) -> None:
         self._side = side

@@ -1,7 +1,7 @@
-"""Backups without a cluster: reading one as a whole, and data directories made from it.
+"""Backups without a cluster: verify a whole backup, and make data directories from it.
 
-Behind `beanpole backup` and `beanpole restore`. The bytes of the file are in `storage.backups`, the
-rule by which an image becomes one of a new cluster in `core.image.contents`, words for people in
+This is behind `beanpole backup` and `beanpole restore`. The file format is in `storage.backups`,
+the conversion of an image into that of a new cluster in `core.image.contents`, texts for people in
 `cli`.
 """
 
@@ -19,17 +19,18 @@ from beanpole.storage.backups import Reader, Source
 from beanpole.storage.files import InlineFiles
 from beanpoled.disk import identity as identities
 
-# What a file system puts into an empty volume; anything else makes a directory one in use.
+# Entries that a file system creates in an empty volume; any other entry means the directory is in
+# use.
 IGNORED: Final = frozenset({"lost+found"})
 
 
 class Backup(NamedTuple):
-    """What a backup says of itself, and what was found in it.
+    """The metadata of a backup, and the contents that were found in it.
 
     Attributes:
         about: the header.
         end: the footer.
-        contents: what its chunks hold.
+        contents: of its chunks.
     """
 
     about: dict[str, Any]
@@ -38,7 +39,7 @@ class Backup(NamedTuple):
 
 
 def summary(contents: Contents) -> dict[str, Any]:
-    """Return what the footer of a backup says of its image, which was taken as a whole."""
+    """Return the summary of a complete image that the footer of a backup holds."""
     return {
         "digest": contents.digest(),
         "jobs": contents.jobs,
@@ -52,15 +53,15 @@ def summary(contents: Contents) -> dict[str, Any]:
 
 
 def read_whole(stream: Source, name: str, moved: Callable[[int], None]) -> Backup:
-    """Read a backup from its first to its last byte, and see that its contents have its digest.
+    """Read a backup from its first to its last byte, and verify the digest of its contents.
 
     Args:
-        stream: where from; it may be a pipe.
+        stream: the source; it may be a pipe.
         name: of the file, for messages.
-        moved: is told how many bytes were read.
+        moved: called with the number of bytes read so far.
 
     Raises:
-        Damaged: it is not as it was written.
+        Damaged: the file is corrupt.
         UnknownVersion: another program wrote it.
         OSError: it cannot be read.
     """
@@ -79,15 +80,15 @@ def read_whole(stream: Source, name: str, moved: Callable[[int], None]) -> Backu
 
 
 def restored(stream: Source, name: str, backup: Backup) -> Iterator[bytes]:
-    """Yield the image that a new cluster begins with.
+    """Yield the image with which a new cluster begins.
 
     Args:
         stream: the same file again, from its beginning.
         name: of the file, for messages.
-        backup: what `read_whole` found.
+        backup: the result of `read_whole`.
 
     Raises:
-        Damaged: it is not the same, or not as it was written.
+        Damaged: the file is another one, or corrupt.
     """
     restoring = Restoring(backup.contents.busy, backup.contents.dropped)
     for chunk in Reader(stream, name).chunks():
@@ -99,20 +100,20 @@ def restored(stream: Source, name: str, backup: Backup) -> Iterator[bytes]:
 
 
 def load(stream: Source, name: str, backup: Backup) -> Machine:
-    """Return the machine that a node of the new cluster begins with, as its start would make it.
+    """Return the machine with which a node of the new cluster begins, built as its start would.
 
     Raises:
-        Damaged: no machine can be made of it.
+        Damaged: no machine can be built from the backup.
         UnknownVersion: it needs a newer program.
     """
     return restore.load(restored(stream, name, backup))
 
 
 def is_free(directory: str) -> bool:
-    """Whether a data directory may be made here: nothing is there, or an empty folder.
+    """Whether a data directory may be made here: the path is missing, or an empty folder.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: the path cannot be examined.
     """
     if not os.path.lexists(directory):
         return True
@@ -123,7 +124,7 @@ def header_of(backup: Backup, birth: bytes) -> SnapshotHeader:
     """Return the header of the first snapshot of a new cluster.
 
     Raises:
-        Damaged: the backup says what cannot be.
+        Damaged: the backup's index or term is impossible.
     """
     index, term = backup.about["index"], backup.about["term"]
     if type(index) is not int or type(term) is not int or index < 2 or term < 0:
@@ -137,14 +138,14 @@ def make_directory(
     header: SnapshotHeader,
     image: Iterator[bytes],
 ) -> None:
-    """Make the data directory of one member, which is a voter of a cluster that has `header`.
+    """Make the data directory of one member, a voter of the cluster of `header`.
 
     Raises:
         Damaged: from `image`.
-        OSError: the disk refuses; what was written is of no use.
+        OSError: a write failed; the directory is unusable.
     """
     files = InlineFiles()
     files.make_directory(directory)
     base = begin_replica(files, directory, identity.owner, header, image)
-    # Last, because a directory counts only with it.
+    # The identity is written last, because a directory counts only with it.
     identities.write(files, directory, identity._replace(log_base=base))

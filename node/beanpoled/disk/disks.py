@@ -1,7 +1,7 @@
-"""The identity of this node's disk, and which disks of the other members it has met.
+"""The identity of this node's disk, and the disks of the other members that it has met.
 
-Belongs here: reading both at the start, refusing a start that contradicts the disk, and replacing
-them. The consequence for a peer is decided in `admission`.
+This module reads both at the start, rejects a start that contradicts the disk, and replaces both.
+`admission` decides the consequences for a peer.
 """
 
 import os
@@ -19,20 +19,21 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.disk import identity as record
 from beanpoled.disk.identity import DISK_ID_BYTES, FOUNDING, REJOINING, VOTER, DiskIdentity
 
-# So many disks of a member are remembered; an older one would be met as if it were new.
+# This many disks of a member are remembered; a still older one would be taken for a new disk.
 DISKS_MAX: Final = 100
-# Only disks of members are remembered: at most 9 of 63 bytes, so that the file stays small.
+# Only disks of members are remembered: at most 9 members with names of 63 bytes, so that the file
+# stays small.
 assert 9 * (DISKS_MAX * DISK_ID_BYTES + 63 + 8) < PAYLOAD_BYTES_MAX
 OTHERS_FILE: Final = "peers"
-# Files that only a disk has that has run consensus.
+# Parts that exist only on a disk that has run consensus.
 PARTS: Final = ("log", "snapshots", "events")
 
 
 class Disks:
-    """This node's disk, and the disks of the others that it knows.
+    """This node's disk, and the disks of the other members that it knows.
 
     Attributes:
-        own: what this disk is, as it stands on it.
+        own: the identity of this disk, as stored on it.
     """
 
     def __init__(self, files: Files, config: NodeConfig, fresh_id: bytes) -> None:
@@ -52,14 +53,14 @@ class Disks:
         files.make_directory(config.data_dir)
         self.own = self._begin(config, fresh_id)
         others = read_checked(files, self._others_path, self._owner) if self.own.runs else None
-        # The present disk of each member, and behind it those that it replaced.
+        # The present disk of each member, followed by the disks that it replaced.
         self._others: dict[str, bytes] = {} if others is None else msgpack.unpackb(others)
 
     def change(self, **changes: Any) -> None:
-        """Replace what this disk is, durably at return; may be called from any thread.
+        """Change the identity of this disk, durably at return; may be called from any thread.
 
         Raises:
-            OSError: it is what it was.
+            OSError: the change failed, and nothing has changed.
         """
         with self._lock:
             changed = self.own._replace(**changes)
@@ -67,7 +68,7 @@ class Disks:
             self.own = changed
 
     def note_log(self, base: int) -> None:
-        """Remember that there is a segment of the log with this base."""
+        """Record that a segment of the log with this base exists."""
         self.change(log_base=base)
 
     def known(self, node: str) -> tuple[bytes, ...]:
@@ -78,10 +79,10 @@ class Disks:
         return tuple(disks[at : at + DISK_ID_BYTES] for at in range(0, len(disks), DISK_ID_BYTES))
 
     def remember(self, node: str, disk_id: bytes) -> None:
-        """Take a disk of a member for its present one, durably at return.
+        """Record a disk of a member as its present one, durably at return.
 
         Raises:
-            OSError: it cannot be remembered.
+            OSError: the disk cannot be recorded.
         """
         known = self.known(node)
         if known[:1] == (disk_id,):
@@ -96,7 +97,7 @@ class Disks:
         found = read_own(self._files, config)
         if found is not None and found.runs:
             return found
-        # Nothing was ever promised on this disk: it may become whatever the start says.
+        # Nothing was ever promised on this disk: it may become whatever the start requires.
         wanted = self._fresh(found, config, tuple(sorted(config.members)), fresh_id)
         if wanted != found:
             record.write(self._files, config.data_dir, wanted)
@@ -113,7 +114,7 @@ class Disks:
             found = DiskIdentity(*self._owner, fresh, members)
         found = found._replace(members=members)
         if found.standing == FOUNDING and len(members) == 1:
-            # No other member to wait for.
+            # There is no other member to wait for.
             founders = ((found.node, found.disk_id),)
             birth = record.birth_of(found.cluster, founders)
             found = found._replace(standing=VOTER, birth=birth, founders=founders)
@@ -121,7 +122,7 @@ class Disks:
 
 
 def read_own(files: Files, config: NodeConfig) -> DiskIdentity | None:
-    """Read what this disk is, and judge it as a start does; None if it is empty.
+    """Read the identity of this disk, and check it as a start does; None if the disk is empty.
 
     Raises:
         StorageError: the directory contradicts itself or the configuration.

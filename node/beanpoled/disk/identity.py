@@ -1,7 +1,7 @@
-"""The one file that decides what a disk is: `identity` in the data directory.
+"""The file that decides the identity of a disk: `identity` in the data directory.
 
-Belongs here: the record, its bytes, reading and replacing it. It needs no node, so tools for
-operators read it, too. Which nodes may talk to each other is decided from it in `admission`.
+This module defines the record and its bytes, and reads and replaces it. It needs no node, so
+operators' tools use it, too. `admission` decides from it which nodes may talk to each other.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ DISK_ID_BYTES: Final = 16
 BIRTH_BYTES: Final = 16
 # Operators compare the beginning of a birth id: messages and tables show this many digits.
 BIRTH_DIGITS: Final = 8
-# Programs before 0.2.0 wrote a disk id and at most one byte behind it, which is shorter than every
+# Programs before 0.2.0 wrote a disk id and at most one byte after it, which is shorter than every
 # record of this format.
 OLD_BYTES_MAX: Final = DISK_ID_BYTES + 1
 
-# The standing of a disk. A founding disk has never run consensus; a rejoining one does not count.
+# The standing of a disk. A founding disk has never run consensus; a rejoining disk has no vote.
 FOUNDING: Final = "founding"
 VOTER: Final = "voter"
 REJOINING: Final = "rejoining"
@@ -43,13 +43,13 @@ class DiskIdentity(NamedTuple):
         cluster: name of the cluster.
         node: name of the node.
         disk_id: 16 random bytes of this disk.
-        members: sorted names of the members that the disk was last part of.
+        members: sorted names of the members of the cluster that the disk was last part of.
         standing: FOUNDING, VOTER or REJOINING.
-        birth: 16 bytes that name the life of the cluster; empty before it is known.
-        founders: sorted (node, disk id) of the disks that founded that life; may be empty when the
-            life began in another way.
+        birth: the birth id of the cluster, 16 bytes; empty before it is known.
+        founders: sorted (node, disk id) of the disks that founded the cluster; may be empty if it
+            began in another way.
         incarnation: the last one that the node began on this disk; 0 for none.
-        replacement: the disk was begun with `--rejoin`, lately or long ago.
+        replacement: whether the disk was ever begun with `--rejoin`.
         log_base: position at which the newest segment of the log begins; NO_LOG before the first.
     """
 
@@ -66,39 +66,39 @@ class DiskIdentity(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Whether this disk may run consensus: it knows the life of the cluster."""
+        """Whether this disk may run consensus: it knows the birth id of the cluster."""
         return bool(self.birth)
 
     @property
     def owner(self) -> Identity:
-        """The cluster and node that stand in the header of every file."""
+        """The cluster and node in the header of every file."""
         return Identity(self.cluster, self.node)
 
 
 def birth_of(cluster: str, founders: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return the birth id of a cluster that these (node, disk id) found.
+    """Return the birth id of the cluster that these (node, disk id) pairs found.
 
-    A node that is told a birth id and its founders can see that they belong together.
+    A node that receives a birth id and its founders can verify that they belong together.
     """
     agreed: bytes = msgpack.packb((cluster, sorted(founders)))
     return hashlib.sha256(agreed).digest()[:BIRTH_BYTES]
 
 
 def short(birth: bytes) -> str:
-    """Return the birth id as messages show it."""
+    """Return the abbreviated birth id that messages show."""
     return birth.hex()[:BIRTH_DIGITS] or "none"
 
 
 def path_of(directory: str) -> str:
-    """Return where the record of a data directory is."""
+    """Return the path of the record of a data directory."""
     return os.path.join(directory, IDENTITY_FILE)
 
 
 def write(files: Files, directory: str, identity: DiskIdentity) -> None:
-    """Replace the record, durably at return. The directory exists.
+    """Replace the record, durably at return. The directory must exist.
 
     Raises:
-        OSError: the old record is still there.
+        OSError: the old record is still in place.
     """
     write_atomic(files, path_of(directory), identity.owner, encode(identity))
 
@@ -107,7 +107,7 @@ def read(files: Files, directory: str) -> DiskIdentity | None:
     """Return the record of a data directory, None if there is none.
 
     Raises:
-        Damaged: it is not as it was written.
+        Damaged: the file is corrupt.
         StorageError: a program before 0.2.0 wrote it.
         UnknownVersion: a newer program wrote it.
         OSError: the disk refuses.
@@ -124,7 +124,7 @@ def read_stopped(files: Files, directory: str) -> DiskIdentity:
     """Return the record of a data directory that must have one, for tools.
 
     Raises:
-        StorageError: there is none; otherwise see `read`.
+        StorageError: there is none; for other errors see `read`.
     """
     identity = read(files, directory)
     if identity is None:
@@ -135,7 +135,7 @@ def read_stopped(files: Files, directory: str) -> DiskIdentity:
 def found_offline(
     cluster: str, members: Iterable[str], new_disk_id: Callable[[], bytes]
 ) -> list[DiskIdentity]:
-    """Return the records of a new cluster all of whose disks are made by one tool.
+    """Return the records of a new cluster whose disks are all made by one tool.
 
     Args:
         cluster: name of the cluster.
@@ -152,7 +152,7 @@ def found_offline(
 
 
 def encode(identity: DiskIdentity) -> bytes:
-    """Return the content of the file. Cluster and node stand in its header."""
+    """Return the content of the file. Cluster and node are in its header."""
     packed: bytes = msgpack.packb(
         {
             "format": FORMAT,
@@ -170,10 +170,10 @@ def encode(identity: DiskIdentity) -> bytes:
 
 
 def decode(payload: bytes, owner: Identity, path: str) -> DiskIdentity:
-    """Read the content of the file; keys that this program does not know are passed over.
+    """Decode the content of the file; keys that this program does not know are ignored.
 
     Raises:
-        Damaged: it makes no sense.
+        Damaged: the content is no valid record.
         StorageError: a program before 0.2.0 wrote it.
         UnknownVersion: a newer program wrote it.
     """

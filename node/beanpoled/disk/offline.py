@@ -1,7 +1,7 @@
-"""The data directory of a stopped node: what it holds, and new directories made from it.
+"""The data directory of a stopped node: read its contents, and make new directories from them.
 
-Behind `beanpole inspect` and `beanpole recover`; nothing of it is used by a running node. The
-words that people read are in `cli`.
+This is behind `beanpole inspect` and `beanpole recover`; a running node uses none of it. Texts for
+people are in `cli`.
 """
 
 import os
@@ -20,7 +20,7 @@ from beanpoled.disk.identity import NO_LOG, DiskIdentity
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.store import DIRECTORY as EVENTS_DIRECTORY
 
-# The entries that are made here refuse no puts.
+# Entries that are made here refuse no puts.
 NO_FLAGS: Final = 0
 
 
@@ -31,8 +31,8 @@ class Holdings:
     Attributes:
         replica: the log and the newest snapshot; None if they cannot be read.
         machine: the queue as of the last entry; None if it cannot be built.
-        committed: an index that is known to be committed: a snapshot or a file of events has it.
-        damage: why something cannot be read, a line each; empty if all is well.
+        committed: an index that is known to be committed, from a snapshot or a file of events.
+        damage: the reasons why parts cannot be read, one line each; empty if all can be read.
     """
 
     replica: StoppedReplica | None
@@ -42,17 +42,17 @@ class Holdings:
 
 
 def look(files: Files, directory: str, record: DiskIdentity) -> Holdings:
-    """Read all of a directory and judge it as a start would. Damage is told, not raised.
+    """Read a whole directory and judge it as a start would. Damage is reported, not raised.
 
     Args:
-        files: behind which nothing is written.
+        files: the disk; nothing is written.
         directory: the data directory.
-        record: what its `identity` says.
+        record: its `identity`.
     """
     found = Holdings(None, None, 0, [])
     identity = record.owner
     if record.log_base == NO_LOG and not files.list(os.path.join(directory, "log")):
-        return found  # it never ran
+        return found  # the node has never run
     try:
         replica = StoppedReplica(files, directory, identity, record.birth, record.log_base)
         found.replica = replica
@@ -69,11 +69,11 @@ def look(files: Files, directory: str, record: DiskIdentity) -> Holdings:
 
 
 def machine_of(stopped: StoppedReplica) -> Machine:
-    """Build the queue from the snapshot and all entries behind it, committed or not.
+    """Build the queue from the snapshot and all entries after it, committed or not.
 
     Raises:
         Damaged: the snapshot or an entry cannot be read.
-        UnknownVersion: they are of another version.
+        UnknownVersion: the snapshot or an entry is of another version.
     """
     chunks = stopped.image()
     machine = Machine() if chunks is None else restore.load(chunks)
@@ -90,16 +90,16 @@ def machine_of(stopped: StoppedReplica) -> Machine:
 
 
 def begin_anew(machine: Machine, last: int) -> int:
-    """End every session of the old cluster, so that jobs that were reserved are ready again.
+    """End every session of the old cluster, so that reserved jobs are ready again.
 
-    The members of the new cluster may be others, so nothing is kept of the old ones as origins.
+    The members of the new cluster may be others, so no old member is kept as an origin.
 
     Args:
-        machine: all that the old cluster is known to have done.
+        machine: the state with all known commands of the old cluster.
         last: index of the last entry of its log.
 
     Returns:
-        The index that the machine stands for now.
+        The index of the machine afterwards.
     """
     now_us, wall_us = machine.queue.now_us, machine.wall_us
     downs = tuple(
@@ -120,7 +120,7 @@ def begin_anew(machine: Machine, last: int) -> int:
 def write_replica(
     directory: str, identity: Identity, machine: Machine, header: SnapshotHeader
 ) -> int:
-    """Make log and snapshot of a member of the new cluster; returns the base of its log.
+    """Make log and snapshot of a member of the new cluster, and return the base of its log.
 
     Raises:
         OSError: the disk refuses.
@@ -134,7 +134,7 @@ def write_replica(
 
 
 def _last_with_events(files: Files, directory: str, identity: Identity) -> int:
-    """The log index of the newest event that is in a file: events are of committed entries."""
+    """The log index of the newest event in a file: events are of committed entries only."""
     folder = os.path.join(directory, EVENTS_DIRECTORY)
     names = [name for name in files.list(folder) if name.endswith(segments.SUFFIX)]
     if not names:
@@ -144,7 +144,7 @@ def _last_with_events(files: Files, directory: str, identity: Identity) -> int:
 
 
 def _forget_events(machine: Machine) -> None:
-    """Events go nowhere here; a long log would fill the memory with them."""
+    """Drop all events: nothing reads them here, and those of a long log would fill the memory."""
     machine.queue.events = bytearray()
     machine.queue.externals.clear()
     machine.queue.details.clear()

@@ -1,7 +1,8 @@
-"""The columns of events: what they are called and hold, and how records become them.
+"""The columns of events: their names and types, and the conversion of records into them.
 
-This is the only place that defines them; docs/pipeline.md explains them. Arrow and NumPy are
-imported late, because a node never needs them itself: `converter` runs this beside it.
+This is the only place that defines the columns; docs/pipeline.md explains them. Arrow and NumPy are
+imported late, because a node never needs them itself: `converter` runs this code in a process of
+its own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,14 +17,14 @@ from beanpoled.eventlog.events import NOTE, EventBatch, Events
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Rows of a batch: enough that the cost of a batch does not show, and a message stays small.
+# Rows of a batch: enough to make the cost per batch negligible, and few enough for a small message.
 BATCH_ROWS: Final = 16_384
-# gRPC clients take 4 MiB unless they are told otherwise, the message around it included.
+# The default limit of gRPC clients is 4 MiB, including the message around the batch.
 BATCH_BYTES_MAX: Final = 3_500_000
 
 STAMP: Final = "timestamp"
-# Since machine version 4. Before, batches do not have them: readers of release 0.3.0 refuse columns
-# that they do not know, and a cluster may go back to that release.
+# Columns since machine version 4. Batches of earlier versions lack them: readers of release 0.3.0
+# reject columns that they do not know, and a cluster may go back to that release.
 HOST: Final = "host"
 CLIENT_TIME: Final = "client_time_us"
 NEWER: Final = (HOST, CLIENT_TIME)
@@ -70,10 +71,10 @@ STATES: Final = {
 
 
 def schema(with_newer: bool = True) -> "pa.Schema":
-    """Return the columns as Arrow knows them; all of them may be null.
+    """Return the columns as an Arrow schema; every column may be null.
 
     Args:
-        with_newer: those of machine version 4, too.
+        with_newer: whether to include the columns of machine version 4.
     """
     import pyarrow as pa
 
@@ -90,11 +91,10 @@ def schema(with_newer: bool = True) -> "pa.Schema":
 def conformed(batch: "pa.RecordBatch") -> "pa.RecordBatch":
     """Return a batch of any node with exactly the columns of `schema`.
 
-    A column that it lacks is null: an older node sent it, or a file is older. What it has more is
-    left out.
+    A missing column, from an older node or file, becomes null. Additional columns are dropped.
 
     Raises:
-        UnknownVersion: a column is of another type than here.
+        UnknownVersion: a column has another type than here.
     """
     import pyarrow as pa
 
@@ -114,7 +114,7 @@ def conformed(batch: "pa.RecordBatch") -> "pa.RecordBatch":
 
 
 def encode(events: Events) -> list[EventBatch]:
-    """Turn events into batches, each a complete Arrow IPC stream compressed with LZ4."""
+    """Convert events into batches, each a complete Arrow IPC stream compressed with LZ4."""
     return [batch for part in events.parts(BATCH_ROWS) for batch in _batches(part)]
 
 
@@ -134,7 +134,7 @@ def to_stream(batch: "pa.RecordBatch") -> bytes:
     """Return a complete Arrow IPC stream of one batch."""
     import pyarrow as pa
 
-    # The threads that Arrow would compress with are those that the node's loop needs.
+    # Arrow would compress in threads, which would compete with the node's loop.
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -144,7 +144,7 @@ def to_stream(batch: "pa.RecordBatch") -> bytes:
 
 
 def from_stream(payload: bytes) -> "pa.RecordBatch":
-    """Read what `to_stream` made."""
+    """Decode the output of `to_stream`."""
     import pyarrow as pa
 
     options = pa.ipc.IpcReadOptions(use_threads=False)
@@ -163,7 +163,7 @@ def first_at_wall(payload: bytes, wall_us: int) -> int | None:
 
 
 def to_arrow(events: Events) -> "pa.RecordBatch":
-    """Return the columns of events."""
+    """Return events as columns."""
     import numpy as np
     import pyarrow as pa
 
@@ -209,12 +209,12 @@ def to_arrow(events: Events) -> "pa.RecordBatch":
 
 
 def _number(kind: "pa.DataType") -> str:
-    """Return the integer that NumPy has for a column: a timestamp is one, too."""
+    """Return the NumPy integer type for a column; timestamps are integers, too."""
     return "int32" if kind == "int32" else "int64"
 
 
 def _dtype(fields: tuple[str, ...], layout: str, size: int) -> Any:
-    """Return the record type that NumPy needs to see a struct's fields in place."""
+    """Return the NumPy record type that reads a struct's fields in place."""
     import numpy as np
 
     codes = layout.lstrip("<").rstrip("4x")
@@ -224,7 +224,7 @@ def _dtype(fields: tuple[str, ...], layout: str, size: int) -> Any:
 
 
 def _texts(codes: Any, names: "dict[int, str]") -> "pa.Array":
-    """Return the names of small numbers; null for one that has none."""
+    """Return the names of small numbers; null for a number without a name."""
     import pyarrow as pa
 
     table = pa.array([names.get(code) for code in range(max(names) + 1)], pa.string())
@@ -248,7 +248,7 @@ def _externals(events: Events) -> "pa.Array":
 
 
 def _detailed(events: Events, workers: "pa.Array", reasons: "pa.Array") -> dict[str, "pa.Array"]:
-    """Return the columns that are of details where there are some: the words of clients.
+    """Return the columns that details override where present: values that clients sent.
 
     Args:
         events: some have details.
@@ -273,7 +273,7 @@ def _detailed(events: Events, workers: "pa.Array", reasons: "pa.Array") -> dict[
 
 
 def _hosts(numbers: Any, names: Mapping[int, bytes]) -> "pa.Array":
-    """Return the names of hosts; null where none is known."""
+    """Return the names of hosts; null for unknown hosts."""
     return _named(
         numbers,
         lambda number: names[number].decode(errors="replace") if number in names else None,

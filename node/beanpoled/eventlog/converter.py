@@ -1,10 +1,10 @@
-"""A process beside the node that turns events into columns.
+"""A process beside the node that converts events into columns.
 
-Arrow's work takes neither the node's interpreter nor its memory, and the system runs it when no
-process that serves clients wants the processor. It is started when it is first needed and ends with
-its node, however that ends. `python -m beanpoled.eventlog.converter` is its side. A message is a
-head of msgpack behind its length, and then large bytes as they are, which are sent without holding
-the interpreter.
+Arrow's work takes neither the node's interpreter nor its memory, and the operating system runs it
+when no process that serves clients needs the processor. The process starts when it is first needed
+and ends with its node, however the node ends. `python -m beanpoled.eventlog.converter` is the
+process. A message is a length, a header in msgpack, and then large blobs as they are, which are
+sent without holding the interpreter.
 """
 
 import os
@@ -26,22 +26,22 @@ from beanpole.events import RECORD
 from beanpoled.eventlog import columns
 from beanpoled.eventlog.events import NOTE, Bytes, EventBatch, Events
 
-# To be scheduled behind the node, and early enough that segments do not pile up.
+# To be scheduled behind the node, but early enough that segments do not pile up.
 NICENESS: Final = 10
-# A batch takes ten milliseconds, where no other process wants the processor. A process that takes
-# this long was stopped, and snapshots wait behind it.
+# A batch takes ten milliseconds if no other process needs the processor. A process that takes this
+# long was stopped, and snapshots wait behind it.
 EXCHANGE_MAX_S: Final = 60.0
 ENCODE: Final = 0
 FIRST_AT_WALL: Final = 1
 
 _LENGTH: Final = Struct("<I")
 
-# (head, large bytes)
+# (header, large blobs)
 Message = tuple[Any, list[bytes]]
 
 
 class Converter:
-    """The node's side. Its methods run in threads, and take turns."""
+    """The node's side. Its methods run in threads, one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,16 +50,16 @@ class Converter:
         self._closed = False
 
     def encode(self, events: Events, within_s: float = 0.0) -> list[EventBatch]:
-        """Turn events into batches.
+        """Convert events into batches.
 
         Args:
-            events: as many as there are.
-            within_s: over how long the work is spread, in pieces of one batch. Nodes that share
-                processors seal at the same entry of the log: all at once, their columns held up
-                the clients for a tenth of a second.
+            events: any number of them.
+            within_s: the time over which the work is spread, in pieces of one batch. Nodes that
+                share processors seal at the same entry of the log: without the spread, their
+                conversions held up the clients for a tenth of a second.
 
         Raises:
-            OSError: they cannot be converted; or the process does not start, or died twice.
+            OSError: the events cannot be converted, or the process does not start or died twice.
         """
         begun_s = time.monotonic()
         batches: list[EventBatch] = []
@@ -86,25 +86,25 @@ class Converter:
         return batches
 
     def warm_up(self) -> None:
-        """Start the process and convert one event for nothing: the first one costs the most."""
-        with suppress(OSError):  # sealing will say what is wrong
+        """Start the process and convert one event: the first conversion costs the most."""
+        with suppress(OSError):  # sealing will report the error
             self.encode(Events(0, bytes(RECORD.size), bytes(NOTE.size), {0: b""}, ("",)))
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
         """Return the first offset of a batch at or after a wall time; None if all are older.
 
         Raises:
-            OSError: as `encode`.
+            OSError: like `encode`.
         """
         found: int | None = self._ask((FIRST_AT_WALL, wall_us), payload)[0]
         return found
 
     def hurry(self) -> None:
-        """Spread nothing from now on: the node stops."""
+        """Stop spreading work: the node stops."""
         self._hurried.set()
 
     def close(self) -> None:
-        """End the process for good; what it is asked from now on fails."""
+        """End the process for good; later requests fail."""
         self._closed = True
         self.hurry()
         process = self._process
@@ -121,7 +121,7 @@ class Converter:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # there may be bytes that will not be read
+                with suppress(OSError):  # unread bytes may remain
                     pipe.close()
 
     def _ask(self, head: tuple[int, Any], *blobs: Bytes) -> Message:
@@ -129,7 +129,8 @@ class Converter:
             try:
                 (result, error), payloads = self._exchange(head, blobs)
             except (BrokenPipeError, EOFError):
-                # The system killed it, for want of memory say. A second time it is for a reason.
+                # The system killed the process, for example for lack of memory. A second death has
+                # another reason.
                 try:
                     (result, error), payloads = self._exchange(head, blobs)
                 except (BrokenPipeError, EOFError):
@@ -155,14 +156,14 @@ class Converter:
             _send(process.stdin, head, blobs)
             return _receive(process.stdout)
         except BaseException:
-            self._end()  # the next one would read what is left of this answer
+            self._end()  # the next exchange would read the rest of this answer
             raise
         finally:
             deadline.cancel()
 
 
 def _start() -> subprocess.Popen[bytes]:
-    # The same packages as the node, wherever the node found them.
+    # Use the same packages as the node, wherever the node found them.
     paths = [str(Path(beanpoled.__file__).parent.parent), *filter(None, sys.path)]
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "beanpoled.eventlog.converter"],
@@ -215,19 +216,19 @@ def _answer(requests: IO[bytes], replies: IO[bytes]) -> None:
         else:
             result = columns.first_at_wall(blobs[0], about)
     except Exception as problem:
-        error = repr(problem)  # the node decides what becomes of it
+        error = repr(problem)  # the node decides how to handle the error
     _send(replies, (result, error), payloads)
 
 
 def main() -> None:
     """Serve the node on stdin and stdout."""
-    # What stops the node stops this, by the end of its input; a key pressed on its terminal, or a
-    # signal to all of its group, comes too early.
+    # The process ends with its input, when the node ends. A key pressed on the node's terminal, or
+    # a signal to its whole process group, must not end it earlier.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICENESS)
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output that a library prints is no answer
     serve(sys.stdin.buffer, replies)
 
 

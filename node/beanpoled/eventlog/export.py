@@ -1,7 +1,7 @@
-"""The export of a cluster's events to a directory of Parquet files, which Spark and others read.
+"""The export of a cluster's events to a directory of Parquet files, for Spark and other tools.
 
-What is in such a directory, and how it is changed so that a process that is killed at any moment
-leaves neither a part nor a second copy of an event, is in `beanpole.exporting`.
+`beanpole.exporting` defines the contents of such a directory, and changes it so that a process
+killed at any moment leaves neither a partial file nor a second copy of an event.
 """
 
 from typing import TYPE_CHECKING
@@ -22,28 +22,28 @@ class Export:
     """An export directory, held by this process until `close`."""
 
     def __init__(self, directory: Directory) -> None:
-        """Use `open_export` or `begin_export`."""
+        """Internal: use `open_export` or `begin_export`."""
         self._directory = directory
         self._writer = Writer(directory.place, directory.manifest.cluster)
 
     @property
     def name(self) -> str:
-        """The directory, for people."""
+        """The name of the directory, for messages."""
         return self._directory.place.name
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The ranges of offsets that are here."""
+        """The ranges of offsets that are exported."""
         return self._directory.manifest.spans
 
     @property
     def end(self) -> int:
-        """The offset behind everything that is here; 0 if there is nothing."""
+        """The offset after the last exported event; 0 if there is none."""
         return self._directory.manifest.end
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What was lost of the events that were exported before, in a line each."""
+        """Reports of exported events that were lost, one line each."""
         return self._directory.lost
 
     def write(self, batch: "pa.RecordBatch") -> None:
@@ -51,43 +51,44 @@ class Export:
         self._directory.add(self._writer.write(batch))
 
     def flush(self) -> None:
-        """Finish the file that is being written, so that readers see it."""
+        """Finish the open file, so that readers see it."""
         self._directory.add(self._writer.finish())
 
     def tidy(self) -> None:
-        """Merge small files if it is worth it, at most one group of them.
+        """Merge at most one group of small files, if that pays off.
 
         Raises:
-            BadExport: one of them is not as it was written. The export can go on.
-            OSError: there is no room for the large file, say. The export can go on.
+            BadExport: a file is corrupt. The export can go on.
+            OSError: for example, there is no room for the merged file. The export can go on.
         """
         self._directory.clean()
         if group := compaction.due(self._directory.manifest.files):
             compaction.merge(self._directory, group, compaction.GRACE_S)
 
     def touch(self) -> None:
-        """Say now and then that this process has the directory, where there are no locks."""
+        """Renew this process's claim to a directory without locks; call it regularly."""
         self._directory.touch()
 
     def close(self) -> None:
-        """Let others have the directory; what was not flushed is forgotten."""
+        """Release the directory; unflushed events are dropped."""
         self._writer.drop()
         self._directory.close()
 
 
 def open_export(directory: str, cluster: str) -> Export | None:
-    """Take an export directory; None if there is none yet (see `begin_export`).
+    """Open an export directory; None if there is none yet (see `begin_export`).
 
     Raises:
-        ConfigurationError: it is another cluster's, another process has it, or it is no export.
-        BadExport: it has the same events twice, or a new file that is not whole.
+        ConfigurationError: it belongs to another cluster, another process holds it, or it is no
+            export.
+        BadExport: it has the same events twice, or a new file that is incomplete.
     """
     found = held(resolved(directory), cluster)
     return None if found is None else Export(found)
 
 
 def begin_export(directory: str, cluster: str, jobs_before: JobCounts) -> Export:
-    """Make an export directory. `jobs_before`: the counts before the first event to come."""
+    """Make an export directory. `jobs_before`: the counts before its first event."""
     return Export(begun(resolved(directory), cluster, jobs_before._asdict()))
 
 
@@ -96,14 +97,14 @@ def compact(directory: str, before_date: str) -> tuple[int, int]:
 
     Args:
         directory: a path or URI.
-        before_date: only files of earlier dates, YYYY-MM-DD; empty: of all.
+        before_date: merge only files of earlier dates, YYYY-MM-DD; empty: all files.
 
     Returns:
-        How many files there were, and how many there are.
+        The number of files before and after.
 
     Raises:
-        ConfigurationError: as `open_export`; or there is no export.
-        BadExport: a file is lost, or one to be merged is not as it was written.
+        ConfigurationError: like `open_export`; or there is no export.
+        BadExport: a file is lost, or a file to be merged is corrupt.
     """
     place = resolved(directory)
     found = held(place)
@@ -117,6 +118,6 @@ def compact(directory: str, before_date: str) -> tuple[int, int]:
         before = len(found.manifest.files)
         for group in compaction.groups(found.manifest.files, before_date):
             compaction.merge(found, group)
-        # At once, also what an export that ran here has kept for its readers.
+        # Removes at once also the files that an export that ran here has kept for its readers.
         found.clean(everything=True)
         return before, len(found.manifest.files)

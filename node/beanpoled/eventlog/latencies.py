@@ -1,9 +1,9 @@
-"""How long jobs of each queue waited and ran lately, and how many came and went, from events.
+"""Recent wait times, run times and rates of jobs by queue, computed from events.
 
-Every node sees the events of the whole cluster, so each has the figures of all of it, but for the
-time before its start. Nothing of it is replicated or written. Every second a bounded number of the
-events that are new is looked at, spread evenly over them: each stands for as many as were passed
-over. A node that keeps no events has no figures.
+Every node sees the events of the whole cluster, so each has figures for all of it, except for the
+time before its own start. Nothing here is replicated or written. Every second a bounded number of
+the new events is sampled, spread evenly over them; each sample stands for the events that were
+skipped. A node that keeps no events has no figures.
 """
 
 from collections.abc import Iterable
@@ -18,35 +18,35 @@ from beanpoled.eventlog.events import Bytes
 from beanpoled.eventlog.sketch import Sketch
 from beanpoled.view import Lately, Quantiles
 
-# Some 4 ms of processor time each second at most, whatever the load.
+# At most about 4 ms of processor time each second, whatever the load.
 LOOK_RECORDS_MAX: Final = 1_024
 LOOK_PERIOD_US: Final = 1_000_000
-# Figures are of the last one to two of these: long enough for a quantile of a slow queue, short
-# enough to show what is going on.
+# Figures cover the last one to two of these periods: long enough for a quantile of a slow queue,
+# short enough to be current.
 GENERATION_US: Final = 60_000_000
-# Queues that have figures: those that had events in the last two minutes. A queue with 100
+# The limit of queues with figures: queues that had events in the last two minutes. A queue with 100
 # different durations takes some 20 KiB.
 QUEUES_TRACKED_MAX: Final = 1_000
 
-# Of a record: kind, state before, the tube's number, wait and run in microseconds.
+# Fields of a record: kind, state before, the tube's number, wait and run in microseconds.
 _SHORT: Final = Struct("<BxB5xI56xqq12x")
 assert _SHORT.size == e.RECORD.size
 _STEP: Final[int] = e.RECORD.size
-# The golden ratio, of 32 bits: the parts behind the point of its multiples are spread evenly.
+# The golden ratio in 32 bits: the fractional parts of its multiples are spread evenly.
 _GOLDEN: Final = 0x9E3779B1
-# Kinds by which a job ends: it has gone, or has a result.
+# Kinds of events that end a job: it is gone, or has a result.
 _ENDS: Final = frozenset({e.DELETED, e.DONE, e.EXPIRED})
 
 
 class Figures:
-    """The events of one queue, or of all.
+    """The events of one queue, or of all queues.
 
     Attributes:
         puts: jobs that were put.
         reserved: reservations.
         ended: jobs that were deleted, done or expired.
-        waits: from ready to reserved.
-        runs: from reserved to the end of the reservation.
+        waits: times from ready to reserved.
+        runs: times from reserved to the end of the reservation.
     """
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ class Figures:
 
     @property
     def events(self) -> int:
-        """How much was going on."""
+        """The activity: puts, reservations and ends."""
         return self.puts + self.reserved + self.ended
 
     def add(self, event: tuple[int, ...], weight: int) -> None:
-        """Count an event, as `_SHORT` unpacks it, that stands for `weight` ones."""
+        """Count an event, as `_SHORT` unpacks it, that stands for `weight` events."""
         kind, before, _, wait_us, run_us = event
         if kind == e.PUT:
             self.puts += weight
@@ -76,7 +76,7 @@ class Figures:
             self.ended += weight
 
     def add_all(self, other: "Figures") -> None:
-        """Count what others have counted."""
+        """Add the counts of other figures."""
         self.puts += other.puts
         self.reserved += other.reserved
         self.ended += other.ended
@@ -88,26 +88,26 @@ class Latencies:
     """The figures of a node, by queue."""
 
     def __init__(self) -> None:
-        # The offset up to which events were looked at; -1: none of those that there are counts,
-        # because a log that is read again after a start brings events of earlier times.
+        # The offset up to which events were examined; -1: no present event counts, because the log
+        # that is read again after a start contains events of earlier times.
         self._seen = -1
         self._now_us = 0
         self._look_us = 0
-        self._begun_us = -1  # of the first event that counts
+        self._begun_us = -1  # loop time of the first event that counts
         self._turned_us = 0
-        # The older generation and the one that is being filled, by the tubes' numbers; and of all
-        # tubes, because adding up a thousand would keep the loop for 60 ms.
+        # The older generation and the one in progress, by the tubes' numbers; and the sums over all
+        # tubes, because adding up a thousand tubes would keep the loop busy for 60 ms.
         self._older: dict[int, Figures] = {}
         self._newer: dict[int, Figures] = {}
         self._older_all = Figures()
         self._newer_all = Figures()
 
     def is_due(self, loop_us: int) -> bool:
-        """Whether it is time to look again."""
+        """Whether the next sampling is due."""
         return self._seen < 0 or loop_us - self._look_us >= LOOK_PERIOD_US
 
     def look(self, records: Bytes, first: int, loop_us: int) -> None:
-        """Look at what is new among the events of the open segment.
+        """Sample the new events of the open segment.
 
         Args:
             records: of the segment, `RECORD.size` bytes each.
@@ -127,11 +127,11 @@ class Latencies:
             self._count(records, end - first - new, stride)
 
     def forget(self) -> None:
-        """The log goes on elsewhere: events may come again, or are left out."""
+        """Skip present events: the log continues elsewhere, so events may repeat or be missing."""
         self._seen = -1
 
     def _turn(self, loop_us: int) -> None:
-        # A node that stood still for long has nothing of the last generation.
+        # A node that was stopped for long has no events of the last generation.
         is_stale = loop_us - self._turned_us >= 2 * GENERATION_US
         self._older, self._older_all = self._newer, self._newer_all
         if is_stale:
@@ -145,8 +145,8 @@ class Latencies:
         queues, every = self._newer, self._newer_all
         end = len(records) // _STEP
         for number, first in enumerate(range(start, end, stride)):
-            # One of the next `stride`, and not always the first: a client that puts, takes and
-            # deletes one job after the other would show nothing but its puts.
+            # One of the next `stride` events, but not always the first: of a client that puts,
+            # takes and deletes one job after the other, only the puts would be counted.
             at = min(first + ((number * _GOLDEN & U32_MAX) * stride >> 32), end - 1)
             event = unpack(records, at * _STEP)
             every.add(event, stride)
@@ -165,11 +165,11 @@ class Latencies:
         )
 
     def of_all(self) -> Lately:
-        """Return the figures of all queues together, also of those that have none themselves."""
+        """Return the figures of all queues together, including queues without their own figures."""
         return self._lately((self._older_all, self._newer_all))
 
     def busiest(self, count: int) -> list[int]:
-        """Return the numbers of the queues with most puts, reservations and ends."""
+        """Return the numbers of the queues with the most puts, reservations and ends."""
         sums: dict[int, int] = {}
         for generation in (self._older, self._newer):
             for number, figures in generation.items():
@@ -178,7 +178,7 @@ class Latencies:
 
     @property
     def seconds(self) -> float:
-        """Of which time the figures are."""
+        """The length of time that the figures cover."""
         return (self._now_us - self._begun_us) / 1e6 if self._begun_us >= 0 else 0.0
 
     def _lately(self, parts: Iterable[Figures]) -> Lately:

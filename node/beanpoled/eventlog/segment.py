@@ -1,7 +1,7 @@
-"""One file of events: batches as readers get them, and what is known about them.
+"""One file of events: batches in the form for readers, and their description.
 
-Written once, complete or absent. The bytes are drawn in docs/storage.md. What a batch's bytes mean
-is the encoder's business.
+A file is written once, and is complete or absent. The layout is in docs/storage.md. The bytes of a
+batch are opaque here; the encoder defines them.
 """
 
 import json
@@ -27,18 +27,19 @@ from beanpoled.view import JobCounts
 
 SUFFIX: Final = ".events"
 TEMPORARY: Final = ".tmp"
-# Of the columns inside: with hosts, and without them. Records are only in memory, and need none.
+# Versions of the columns inside: with hosts, and without. Records exist only in memory, and have no
+# version.
 COLUMNS_VERSION: Final = 2
 WITHOUT_HOSTS: Final = 1
 
-# bytes of the index before it, CRC32C of the index
+# length of the index before it, CRC32C of the index
 _FOOTER: Final = Struct("<II")
-# Far above the index of the largest segment; below what a flipped bit in its length could ask for.
+# Far above the index of the largest segment; below the length that a flipped bit could produce.
 _INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Place(NamedTuple):
-    """Where a batch stands in a segment's file."""
+    """The place of a batch in a segment's file."""
 
     at: int
     size: int
@@ -103,7 +104,7 @@ def write(
     about: About,
     batches: list[EventBatch],
 ) -> EventSegment:
-    """Write a segment and make it durable; an OSError leaves none."""
+    """Write a segment durably; after an OSError there is none."""
     path = os.path.join(directory, name_of(first, end))
     temporary = path + TEMPORARY
     places: list[Place] = []
@@ -123,7 +124,7 @@ def write(
         handle.sync()
     except OSError:
         with suppress(OSError):
-            files.remove(temporary)  # the disk is full, as a rule: give back what it took
+            files.remove(temporary)  # usually the disk is full: release the space
         raise
     finally:
         handle.close()
@@ -133,11 +134,11 @@ def write(
 
 
 def inspect(files: Files, path: str, identity: Identity) -> EventSegment:
-    """Read what a segment says about itself; its batches are verified when they are read.
+    """Read the description of a segment; its batches are verified when they are read.
 
     Raises:
-        Damaged: it is not a whole segment.
-        WrongIdentity: it is another cluster's or node's.
+        Damaged: it is no complete segment.
+        WrongIdentity: it belongs to another cluster or node.
         UnknownVersion: it was written by another version.
         OSError: the disk refuses.
     """

@@ -1,7 +1,7 @@
-"""Quantiles of durations, as counts in bins: pure, small, and two of them add up to one.
+"""Quantiles of durations, as counts in bins: pure, small and mergeable.
 
-A bin is 1/16 as wide as its durations are long, so that a quantile is within 3.1 % of the truth;
-below 32 us a bin is one microsecond. What is counted, and for how long, is for `latencies`.
+The width of a bin is 1/16 of its durations, so that a quantile is within 3.1 % of the truth; below
+32 us a bin is one microsecond. `latencies` decides what is counted, and for how long.
 """
 
 from bisect import bisect_right
@@ -12,7 +12,7 @@ from typing import Final
 # 16 bins for each power of two.
 _STEP_BITS: Final = 4
 _EXACT_US: Final = 1 << (_STEP_BITS + 1)
-# Longer ones count as this (12 days), so that a sketch has at most 600 bins: some 60 KiB.
+# Longer durations count as this (12 days), so that a sketch has at most 600 bins: some 60 KiB.
 DURATION_MAX_US: Final = (1 << 40) - 1
 
 
@@ -26,7 +26,7 @@ def bin_of(duration_us: int) -> int:
 
 
 def middle_us(number: int) -> float:
-    """Return the duration that stands for those of a bin."""
+    """Return the duration that represents a bin."""
     if number < _EXACT_US:
         return number
     power = (number >> _STEP_BITS) - 1
@@ -35,11 +35,11 @@ def middle_us(number: int) -> float:
 
 
 class Sketch:
-    """Durations of one kind. Memory: one dict entry for each bin that was met.
+    """Durations of one kind. Memory: one dict entry for each bin in use.
 
     Attributes:
-        count: how many durations, by their weights.
-        total_us: their sum.
+        count: the sum of the weights of the durations.
+        total_us: their weighted sum.
     """
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ class Sketch:
         self._bins: dict[int, int] = {}
 
     def add(self, duration_us: int, weight: int) -> None:
-        """Count a duration that stands for `weight` ones."""
+        """Count a duration that stands for `weight` durations."""
         self.count += weight
         self.total_us += max(0, duration_us) * weight
         number = bin_of(duration_us)
         self._bins[number] = self._bins.get(number, 0) + weight
 
     def add_all(self, other: "Sketch") -> None:
-        """Count what another sketch has counted."""
+        """Add the counts of another sketch."""
         self.count += other.count
         self.total_us += other.total_us
         bins = self._bins
@@ -66,9 +66,9 @@ class Sketch:
             bins[number] = bins.get(number, 0) + count
 
     def quantiles_us(self, quantiles: Iterable[float]) -> list[float]:
-        """Return the durations below which these parts (0 to 1) of all are.
+        """Return the durations below which these parts (0 to 1) of all durations lie.
 
-        An empty sketch has 0.0 for each.
+        An empty sketch returns 0.0 for each.
         """
         if not self.count:
             return [0.0 for _ in quantiles]

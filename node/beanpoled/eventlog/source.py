@@ -1,6 +1,6 @@
 """The events of a cluster as Arrow batches, from whichever node has them, for tools.
 
-Which node is asked, and what happens when it dies, is in `beanpole.client.events`.
+`beanpole.client.events` chooses the node to ask, and another one when it dies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """The event stream of one cluster. Close it, or use it in a `with`."""
+    """The event stream of one cluster. Close it, or use it in a `with` statement."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
-        """Remember the gRPC addresses, HOST:PORT; nothing is dialled yet."""
-        # The caller of an export sees that a node does not answer, and may ask again.
+        """Store the gRPC addresses, HOST:PORT; nothing is dialed yet."""
+        # The caller of an export sees that a node does not answer, and may retry.
         self._events = Events(tuple(addresses), patience_s=0)
 
     def __enter__(self) -> "Source":
@@ -41,21 +41,22 @@ class Source:
         return self._events.failures
 
     def ranges(self) -> Replies:
-        """Ask every node what it has.
+        """Ask every node for its ranges of events.
 
         Raises:
-            ClientError: none answers, or they are not of one cluster.
+            ClientError: no node answers, or the nodes belong to different clusters.
         """
         return self._events.ranges()
 
     def extent(self, ranges: Replies) -> Extent:
-        """Return what those nodes hold together."""
+        """Return the combined ranges of those nodes."""
         return joined(ranges, self.failures)
 
     def jobs_at(self, offset: int, ranges: Replies) -> JobCounts:
         """Return the job counts after all events before an offset.
 
-        Counted from what is nearest: the beginning, a node's first event, or a node's end.
+        Counting starts from the nearest known counts: the beginning, a node's first event, or a
+        node's end.
         """
         known = {0: JobCounts()}
         for reply in ranges.values():
@@ -68,11 +69,11 @@ class Source:
         return counts
 
     def read(self, start: int, end: int) -> Iterator["pa.RecordBatch"]:
-        """Yield the events of [start, end) in order, every one once.
+        """Yield the events of [start, end) in order, each exactly once.
 
         Raises:
-            EventsLost: no node that answers has the next one.
-            ClientError: no node answers, or one sends what is not the event stream.
+            EventsLost: no answering node has the next event.
+            ClientError: no node answers, or a node sends an invalid event stream.
         """
         for piece in self._events.read(start, end):
             try:
@@ -90,7 +91,7 @@ def _counts(jobs: Any) -> JobCounts:
 
 
 def _tally(counts: JobCounts, batch: "pa.RecordBatch") -> JobCounts:
-    """Move the counts on by a batch: every event takes a job from one state to another."""
+    """Advance the counts by a batch: every event moves a job from one state to another."""
     import pyarrow.compute as pc
 
     counted = pc.invert(pc.starts_with(batch.column("tube"), UNCOUNTED))

@@ -1,11 +1,13 @@
-"""The events that this node keeps: the open segment in memory, the sealed ones in files.
+"""The events that this node keeps: the open segment in memory, the sealed segments in files.
 
 All of it is called in the node's loop. The machine appends records to its queue's buffer; after
-each entry `applied` adds one note. A segment is sealed by handing that buffer over: it becomes
-columns and a file away from the loop. Events never stop the queue: what cannot be kept is a gap.
+each entry `applied` adds one note. Sealing a segment hands that buffer over to another thread,
+which converts it into columns and a file. Events never stop the queue: what cannot be kept is a
+gap.
 
-Exactly once: what the log is cut behind is sealed before (see `Callbacks.begin_image`), and what a
-restart emits again is dropped up to the end of the newest file.
+Exactly once: before the log is truncated, the events of the truncated entries are sealed (see
+`Callbacks.begin_image`); events that a restart emits again are dropped up to the end of the newest
+file.
 """
 
 import os
@@ -29,28 +31,32 @@ from beanpoled.host.seam import WARNING, Host
 from beanpoled.view import JobCounts
 
 DIRECTORY: Final = "events"
-# Sealed and not written yet, in memory: a disk that is so far behind gets no more.
+# The limit of sealed events in memory that are not written yet: a disk that is further behind gets
+# no more.
 WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
-# Making columns of a segment is spread over a fourth of the time in which its events came, so that
-# it neither holds up the clients nor falls behind; and over no more than this: snapshots wait.
+# The conversion of a segment is spread over a fourth of the time in which its events came, so that
+# it neither holds up the clients nor falls behind; but over no more than this, because snapshots
+# wait.
 SPREAD_DIVISOR: Final = 4
 SPREAD_US_MAX: Final = 5_000_000
-# A larger segment is not spread: what is sealed behind it may find no room in the meantime.
+# The conversion of a larger segment is not spread: the next sealed segment might find no room
+# meanwhile.
 SPREAD_BYTES_MAX: Final = WAITING_BYTES_MAX // 4
-# How often what must go is looked for.
+# The period of checks for segments to remove.
 RETAIN_PERIOD_US: Final = 1_000_000
-# Events are removed below this multiple of the disk's reserve: before puts are refused for it.
+# Events are removed when less than this multiple of the disk's reserve is free: before puts are
+# refused.
 EVENT_RESERVES: Final = 2
-# Names of tubes that are gone are forgotten when they outnumber the others by more than this.
+# Names of deleted tubes are forgotten when they outnumber the living tubes by more than this.
 STALE_NAMES: Final = 1024
-# One reader's slice of what is in memory: copying it takes a tenth of a millisecond.
+# The size of a reader's slice of the events in memory: copying it takes a tenth of a millisecond.
 SLICE_ROWS: Final = 16_384
 
 Span = tuple[int, int]
 
 
 class EventLog:
-    """A node's events. `kept` is False where the configuration says that there are none."""
+    """A node's events. `kept` is False if the configuration turns events off."""
 
     def __init__(self, config: NodeConfig, host: Host, machine: Machine) -> None:
         self.kept = config.events == "on"
@@ -61,26 +67,31 @@ class EventLog:
         self._members = tuple(sorted(config.members))
         self._segments: list[EventSegment] = []
         self.bytes = 0  # of the segments' files
-        # Files that are not offered, and their bytes: they are the first to go.
+        # Files that are not offered, and their sizes: they are removed first.
         self._left_out: dict[str, int] = {}
         self.lost = 0  # events that could not be kept
         self.reserve_bytes = config.disk_reserve_bytes  # of the disk, as it is now
         self._waiting: list[tuple[Events, About]] = []
-        # What the log emits below this is here already; and what stands there, if a file said so.
+        # Events of the log below this offset are kept already; and the description of the last
+        # file that was found, if any.
         self._sealed_end = 0
         self._sealed_about: About | None = None
         self._notes = bytearray()
-        self._loop_us = 0  # when the house was kept last
+        self._loop_us = 0  # loop time of the last `run_periodic`
         self._since_us = -1  # loop time at which the open segment was first seen with events
         self._next_retain_us = 0
         self.latencies = Latencies()
-        self._removing = 0  # works in progress
+        self._removing = 0  # removals in progress
         self._spans: list[Span] | None = None  # of the segments, joined
         self._machine = machine
         self._follow(machine)
 
     def open(self) -> None:
-        """Find the segments of an earlier life. Raises OSError if there can be no directory."""
+        """Find the segments of an earlier process.
+
+        Raises:
+            OSError: the directory cannot be made.
+        """
         if not self.kept:
             return
         files = self._host.files
@@ -97,7 +108,7 @@ class EventLog:
         try:
             found = segments.inspect(self._host.files, path, self._identity)
         except (WrongIdentity, OSError) as doubt:
-            # Another's, or perhaps good: what becomes of it is for people to say.
+            # A segment of another node, or perhaps a good one: operators must decide about it.
             self._host.log(f"events left out: {doubt}", WARNING)
             return
         except BeanpoleError as error:
@@ -111,7 +122,7 @@ class EventLog:
         self._sealed_end, self._sealed_about = found.end, found.about
 
     def _leave_out(self, path: str, size: int, reason: str) -> None:
-        """Do not offer a file, and remove it when its room is needed."""
+        """Stop offering a file, and remove it when its space is needed."""
         self._left_out[path] = size
         self._host.log(f"events left out: {reason}", WARNING)
 
@@ -123,7 +134,7 @@ class EventLog:
     # --- what the machine did -------------------------------------------------------------------
 
     def attach(self, machine: Machine) -> None:
-        """The node goes on with another machine: what is open belongs to the old one."""
+        """Continue with another machine: the open segment belongs to the old one."""
         self.seal()
         self._follow(machine)
 
@@ -134,7 +145,7 @@ class EventLog:
         self._names = self._living_names()
         queue.tubes_named.clear()
         self._end = queue.events_total
-        # Events that the log brings again are not kept a second time.
+        # Events that the log emits again are not kept a second time.
         queue.events_kept = self.kept and self._sealed_end <= self._end
         self._begin()
 
@@ -151,10 +162,10 @@ class EventLog:
         self._forget_names()
 
     def _forget_names(self) -> None:
-        """Called while the open segment is empty, and so needs none of the names."""
+        """Forget names of deleted tubes; called while the open segment is empty."""
         living = len(self._queue.tubes) + len(self._machine.qless.queues)
         if len(self._names) > 2 * living + STALE_NAMES:
-            # A new dictionary: those that were sealed go on with the old one.
+            # A new dictionary: sealed segments keep the old one.
             self._names = self._living_names()
 
     def _living_names(self) -> dict[int, bytes]:
@@ -163,7 +174,7 @@ class EventLog:
         return names
 
     def applied(self, index: int, wall_us: int) -> None:
-        """An entry was applied. This is on the way of every command: a few steps per entry."""
+        """Note an applied entry. This is on the path of every command: a few steps per entry."""
         queue = self._queue
         if queue.tubes_named:
             self._names.update(queue.tubes_named)
@@ -180,20 +191,20 @@ class EventLog:
             self._reach_sealed(index)
 
     def _reach_sealed(self, index: int) -> None:
-        """The log has brought again what is in files; from here on its events are new."""
+        """Keep events from here on: the log has emitted all events again that are in files."""
         about = self._sealed_about
         assert about is not None, "only files make a node drop events"
         expected = (about.log_index[1], self._sealed_end, about.state_hash)
         if expected != (index, self._end, self._machine.state_hash):
             self._distrust()
         self._queue.events_kept = True
-        self._names = self._living_names()  # none was told meanwhile
+        self._names = self._living_names()  # names were not tracked meanwhile
         self._begin()
 
     def _distrust(self) -> None:
         """Drop files that do not belong to this log: with durability "memory" it can lose its end.
 
-        Which of them do belong is known only of what a snapshot covers.
+        Only files that a snapshot covers are known to belong to the log.
         """
         wrong = [found for found in self._segments if found.end > self._first]
         self._host.log(
@@ -204,10 +215,10 @@ class EventLog:
         self._drop(len(self._segments) - len(wrong), len(self._segments))
 
     def seal(self) -> None:
-        """Hand what is open to the disk, and begin anew; costs the same whatever its size."""
+        """Hand the open segment to the disk, and begin a new one; the cost is constant."""
         if not self._notes:
             return
-        self._look()  # at what came since the last time: it is gone from here
+        self._look()  # sample the latest events before they leave
         events = self._open_events()
         about = segments.about(events, self._jobs)
         self._sealed_end = events.end
@@ -218,7 +229,8 @@ class EventLog:
             self._lost(events, f"{behind} bytes of older ones wait for the disk")
             return
         self._waiting.append((events, about))
-        # After a damaged file, the log may bring its events again: the name is a good one's now.
+        # After a damaged file, the log may emit its events again: the name now belongs to a good
+        # file.
         name = segments.name_of(events.first, events.end)
         self._left_out.pop(os.path.join(self.directory, name), None)
         written: list[EventSegment] = []
@@ -235,28 +247,28 @@ class EventLog:
             self.bytes += written[0].size
             self._spans = None
 
-        # The lane of snapshots: one that is begun after this is complete only after this.
+        # The lane of snapshots: a snapshot that begins after this is complete only after this.
         self._host.files.submit(work, done, LANE_BULK)
 
     def _open_bytes(self) -> int:
-        """What the open segment takes in memory."""
+        """The memory that the open segment takes."""
         queue = self._queue
         return open_bytes(queue.events, queue.externals, queue.details)
 
     def _spread_us(self) -> int:
-        """Return over how long to make columns of the open segment."""
+        """Return the time over which to spread the conversion of the open segment."""
         if self._waiting or self._since_us < 0:
-            return 0  # it is behind already, or came in a moment
+            return 0  # the disk is behind already, or all events came in a moment
         if self._open_bytes() > SPREAD_BYTES_MAX:
             return 0
         return min((self._loop_us - self._since_us) // SPREAD_DIVISOR, SPREAD_US_MAX)
 
     def _write(self, events: Events, about: About, within_us: int) -> EventSegment:
-        """Runs in a thread."""
+        """Convert and write a segment; runs in a thread."""
         try:
             batches = self._host.encode_events(events, within_us)
         except Exception as error:
-            # Whatever it is, the queue goes on without these events.
+            # Whatever the error is, the queue continues without these events.
             raise OSError(f"cannot be made columns: {error!r}") from error
         files = self._host.files
         return segments.write(
@@ -271,7 +283,7 @@ class EventLog:
     # --- time -----------------------------------------------------------------------------------
 
     def run_periodic(self, loop_us: int) -> None:
-        """Called every 100 ms of the loop's time."""
+        """Sample, seal and remove segments when due; called every 100 ms of the loop's time."""
         self._loop_us = loop_us
         if self.latencies.is_due(loop_us):
             self._look()
@@ -284,7 +296,7 @@ class EventLog:
             self._forget_names()  # tubes come and go without events, too
         if (self._segments or self._left_out) and loop_us >= self._next_retain_us:
             self._next_retain_us = loop_us + RETAIN_PERIOD_US
-            if not self._removing:  # else the room that this makes would be counted twice
+            if not self._removing:  # otherwise the space being freed would be counted twice
                 self._retain()
 
     def _look(self) -> None:
@@ -292,16 +304,16 @@ class EventLog:
             self.latencies.look(self._queue.events, self._first, self._loop_us)
 
     def take_limits(self, config: NodeConfig) -> None:
-        """Take other limits of what is kept."""
+        """Apply other limits for retention."""
         self._config = config
 
     def _retain(self) -> None:
-        """Remove the oldest segments that are too much, too old, or in the way of the queue."""
+        """Remove the oldest segments that exceed the limits of size or age, or fill the disk."""
         config = self._config
-        # The earlier of two clocks, so that one that is set ahead removes nothing.
+        # The earlier of two clocks, so that a clock set ahead removes nothing.
         wall_us = min(self._host.wall_us(), self._machine.wall_us)
         oldest_us = wall_us - config.event_retain_age_s * 1_000_000
-        # From twice the reserve on, so that events go before puts are refused.
+        # From twice the reserve on, so that events are removed before puts are refused.
         wanted = EVENT_RESERVES * self.reserve_bytes
         missing = wanted - self._host.files.free_bytes(self.directory)
         kept = self.bytes + sum(self._left_out.values())
@@ -326,7 +338,7 @@ class EventLog:
         self._drop(0, count)
 
     def _drop(self, start: int, end: int) -> None:
-        """Forget segments by their places, and remove their files; readers of one go on."""
+        """Forget segments by position, and remove their files; a reader of one goes on."""
         gone = self._segments[start:end]
         if not gone:
             return
@@ -350,7 +362,7 @@ class EventLog:
         self._host.files.submit(work, done, LANE_BULK)
 
     def busiest(self, count: int) -> Iterator[bytes]:
-        """Return the names of the queues with most events lately, as far as they are known."""
+        """Return the names of the queues with the most recent events, as far as they are known."""
         numbers = self.latencies.busiest(count)
         return (self._names[number] for number in numbers if number in self._names)
 
@@ -358,7 +370,7 @@ class EventLog:
 
     @property
     def end(self) -> int:
-        """The offset that the next event will have; while the log is brought again, an older."""
+        """The offset of the next event; while the log emits old events again, an older offset."""
         return self._end if self._queue.events_kept else self._first
 
     def jobs(self) -> JobCounts:
@@ -370,7 +382,7 @@ class EventLog:
 
     @property
     def applied_index(self) -> int:
-        """The last entry whose events are here, or could be."""
+        """The last entry whose events are in this log, or could be."""
         return self._machine.index
 
     def jobs_before(self) -> JobCounts:
@@ -389,7 +401,7 @@ class EventLog:
         return [(first, min(end, limit)) for first, end in found if first < min(end, limit)]
 
     def part(self, offset: int) -> EventSegment | Events | None:
-        """Return where an offset is: a file, or a copy of at most SLICE_ROWS from memory."""
+        """Return the part with an offset: a file, or a copy of at most SLICE_ROWS from memory."""
         if offset >= self.end:
             return None
         place = bisect_right(self._segments, offset, key=lambda found: found.first) - 1
@@ -401,7 +413,7 @@ class EventLog:
         return None
 
     def walls(self) -> tuple[list[EventSegment], list[Events]]:
-        """Return the files, and behind them the notes of what is in memory, without its records."""
+        """Return the files, and the notes of the events in memory, without their records."""
         memory = [events for events, _ in self._waiting] + [self._open_events()]
         return list(self._segments), [
             events._replace(records=b"", notes=bytes(events.notes), externals=(), details=())
@@ -409,7 +421,7 @@ class EventLog:
         ]
 
     def leave_out(self, damaged: EventSegment, reason: str) -> None:
-        """A segment cannot be read: say so once, and do not offer it any more."""
+        """Stop offering a segment that cannot be read, and log it once."""
         if damaged in self._segments:
             self._segments.remove(damaged)
             self.bytes -= damaged.size
@@ -418,7 +430,7 @@ class EventLog:
 
     def _open_events(self) -> Events:
         machine = self._machine
-        # None of them is forgotten or renamed, so that those who read it later may have all.
+        # Hosts are never forgotten or renamed, so the whole mapping is safe for later readers.
         hosts = machine.hosts.names if machine.version >= HOSTS_SINCE else None
         return Events(
             self._first,
@@ -433,7 +445,7 @@ class EventLog:
 
 
 def _joined(spans: list[Span]) -> list[Span]:
-    """Join what touches; empty ones vanish."""
+    """Join adjacent spans, and drop empty ones."""
     found: list[Span] = []
     for first, end in spans:
         if found and found[-1][1] == first:

@@ -1,1 +1,1 @@
-"""The seam to the world, and its asyncio side. All I/O of a node but gRPC and HTTP."""
+"""The seam to the outside world, and its asyncio side. All I/O of a node but gRPC and HTTP."""

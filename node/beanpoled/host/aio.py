@@ -1,6 +1,7 @@
-"""The real world for a node: asyncio with uvloop, the disk thread, sockets, gRPC, signals.
+"""The real host of a node: asyncio with uvloop, the disk threads, sockets, gRPC, signals.
 
-It is the first implementation of `host.Host`. No decision of the queue or of Raft is made here.
+It is the production implementation of `seam.Host`. No decision of the queue or of Raft is made
+here.
 """
 
 import asyncio
@@ -27,10 +28,10 @@ from beanpoled.host.seam import ERROR, INFO, ProcessStats, Timer
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.trust.trust import trust_of
 
-# A node has caught up by then, or is about to.
+# By then a node has caught up, or nearly so.
 WARM_UP_AFTER_S: Final = 5.0
-# A stop waits this long for files that are written beside the log: a segment of events takes half a
-# second. The files that are given up are made again after the next start.
+# A stop waits this long for files that are written beside the log; a segment of events takes half a
+# second. Files that are abandoned are made again after the next start.
 BULK_AT_STOP_MAX_S: Final = 3.0
 
 
@@ -53,11 +54,11 @@ class AioHost:
         self.peer_client = PeerClient(addresses, self.trust)
 
     def close_files(self, within_s: float = BULK_AT_STOP_MAX_S) -> None:
-        """Finish what was given to the disk, and end the process that makes columns.
+        """Finish pending writes, and end the process that converts events.
 
-        What takes longer than `within_s` beside the log is given up with all that waits behind it,
-        as if the node had died then: a snapshot never gets its name before the events that it
-        covers are in files, so the next start brings them again from the log.
+        Work beside the log that takes longer than `within_s` is abandoned together with all work
+        behind it, as if the node had died then. A snapshot never gets its name before the events
+        that it covers are in files, so the next start emits them again from the log.
         """
 
         def give_up() -> None:
@@ -133,7 +134,7 @@ class AioHost:
         return self.converter.first_at_wall(payload, wall_us)
 
     def warm_up(self) -> None:
-        """Soon after the start, so that the first events under load are sealed like all others."""
+        """Warm the converter up soon after the start, so that the first seal is not slow."""
 
         def begin() -> None:
             if not self.files.closed:  # the node may have stopped meanwhile
@@ -142,7 +143,7 @@ class AioHost:
         self._loop.call_later(WARM_UP_AFTER_S, begin)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the node; a failure of it is a bug and stops the node."""
+        """Run a coroutine beside the node; its failure is a bug and stops the node."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -183,7 +184,7 @@ class AioHost:
     def fatal(self, reason: str) -> None:
         """See `Host`."""
         self.log(reason, ERROR)
-        os._exit(1)  # not even handlers at exit may write anything any more
+        os._exit(1)  # not even exit handlers may write anything any more
 
     # --- signals --------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class AioHost:
         drain: Callable[[bool], None],
         reload: Callable[[], object],
     ) -> None:
-        """SIGTERM and SIGINT stop in order, SIGUSR1 drains, SIGUSR2 ends that, SIGHUP reloads."""
+        """SIGTERM and SIGINT stop gracefully, SIGUSR1 drains, SIGUSR2 ends that, SIGHUP reloads."""
         add = self._loop.add_signal_handler
         add(signal.SIGTERM, stop)
         add(signal.SIGINT, stop)

@@ -18,8 +18,8 @@ from beanpoled.host.tls import SafeAcceptor
 from beanpoled.trust.certificates import names_in
 from beanpoled.trust.trust import Trust
 
-# A vanished client is found after 60 s idle and five probes, or when its output is not
-# acknowledged for so long.
+# A vanished client is detected after 60 s of silence and five probes, or when its output is not
+# acknowledged for USER_TIMEOUT_MS.
 KEEPALIVE_IDLE_S: Final = 60
 KEEPALIVE_INTERVAL_S: Final = 10
 KEEPALIVE_PROBES: Final = 5
@@ -27,13 +27,13 @@ USER_TIMEOUT_MS: Final = 120_000
 
 
 class ClientProtocol:
-    """One client; it is the connection's `ClientPort`.
+    """One client's socket; it is the connection's `ClientPort`.
 
-    An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
+    An `asyncio.Protocol` in all but name: a compiled class cannot inherit from it.
     """
 
     def __init__(self, frontend: Frontend, is_safe: bool = False) -> None:
-        """Begin; `is_safe`: the client has come by TLS."""
+        """Begin; `is_safe`: whether the client uses TLS."""
         self._frontend = frontend
         self._is_safe = is_safe
         self._transport: asyncio.Transport | None = None
@@ -60,13 +60,13 @@ class ClientProtocol:
     def eof_received(self) -> bool:
         if self._connection is not None:
             self._connection.half_closed()
-        # What was sent before is still answered; the connection closes itself. TLS knows no half.
+        # Earlier requests are still answered; the connection closes itself. TLS has no half-close.
         return not self._is_safe
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
             self._connection.lost()
-            self._connection = None  # it holds this protocol as its port: a cycle
+            self._connection = None  # it holds this protocol as its port: breaks a reference cycle
 
     def pause_writing(self) -> None:
         if self._connection is not None:
@@ -106,7 +106,7 @@ class ClientProtocol:
 
 
 def _host_of(transport: asyncio.Transport) -> bytes:
-    """The client's host; its name is not looked up."""
+    """The client's host, by its address; its name is not looked up."""
     raw = transport.get_extra_info("socket")
     if raw is not None and raw.family == socket.AF_UNIX:
         return host_name(UNIX)
@@ -115,7 +115,7 @@ def _host_of(transport: asyncio.Transport) -> bytes:
 
 
 def _names_of(transport: asyncio.Transport) -> tuple[bytes, ...]:
-    """The names in the certificate that the client had to show; none where it had not."""
+    """The names in the client's certificate, if one was required; empty otherwise."""
     certificate = transport.get_extra_info("peercert") or {}
     return tuple(sorted(name.encode(errors="replace") for name in names_in(certificate)))
 
@@ -133,7 +133,7 @@ def _keep_alive(transport: asyncio.Transport) -> None:
 
 
 class ClientServer:
-    """The sockets on which clients connect, of all protocols."""
+    """The sockets for clients, of all protocols."""
 
     def __init__(
         self,
@@ -152,9 +152,9 @@ class ClientServer:
         self._open: dict[str, _Acceptor] = {}  # by protocol
 
     def check(self) -> None:
-        """Bind and release every address once, so that a taken one is told at the start.
+        """Bind and release every address once, so that a taken address is reported at the start.
 
-        Those that nobody configured are tried when they are opened.
+        Default addresses that are not in the configuration are tried when they are opened.
         """
         for protocol, addresses in self._config.client_addresses.items():
             for address in () if protocol in self._config.unconfigured else addresses:
@@ -165,8 +165,8 @@ class ClientServer:
     def open(self, protocol: str) -> None:
         """Accept clients of a protocol.
 
-        An address of the configuration that is taken stops the node. One that nobody gave does not:
-        a newer program brings protocols that the machine may have another server for.
+        A configured address that is taken stops the node. A default address does not: a newer
+        program adds protocols for which the machine may run another server.
         """
         if protocol in self._open:
             return
@@ -189,14 +189,14 @@ class ClientServer:
         self._open[protocol] = acceptor
 
     def close(self) -> None:
-        """Accept no more clients; those that are connected stay."""
+        """Accept no more clients; existing connections stay open."""
         for acceptor in self._open.values():
             acceptor.close()
         self._open.clear()
 
 
 class _Acceptor:
-    """The open sockets of one protocol."""
+    """The listening sockets of one protocol."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Peer links on asyncio: dialing, reconnecting, and the sockets under `link`.
 
-Of two members the one with the smaller id dials, so there is one connection a pair. A link on
-which nothing arrives for too long, or no whole frame, is closed and dialed again.
+Of two members the one with the smaller id dials, so there is one connection for each pair. A link
+on which nothing arrives for too long, or no complete frame, is closed and dialed again.
 """
 
 import asyncio
@@ -28,39 +28,40 @@ from beanpoled.trust.trust import Trust
 from beanpoled.turn.introductions import Introductions
 from beanpoled.turn.routing import Router
 
-# Bytes that may wait in a link's output: above it, `send` says no and the sender tries again later.
+# The limit of bytes in a link's output: above it `send` returns False, and the sender retries
+# later.
 OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
 # A link without a byte for this long is dead: heartbeats come every 50 ms.
 IDLE_MAX_S: Final = 3.0
-# The same without a whole frame: one whose length was falsified on its way swallows all that
-# follows. The largest frame, 16 MiB, takes longer only below 14 Mbit/s.
+# The same for complete frames: one with a corrupted length swallows everything that follows. The
+# largest frame, 16 MiB, takes longer only below 14 Mbit/s.
 FRAME_MAX_S: Final = 10.0
 DIAL_TIMEOUT_S: Final = 2.0
-# A peer that does not answer or refuses is tried again soon at first, then less often.
+# A peer that does not answer or refuses is retried soon at first, then less often.
 DIAL_PAUSE_S: Final = 0.05
 DIAL_PAUSE_MAX_S: Final = 0.5
-# The same complaint is logged once in this time, and no more different ones than the limit.
+# The same complaint is logged once in this time, and at most this many different complaints.
 COMPLAINT_PERIOD_S: Final = 30.0
 COMPLAINTS_MAX: Final = 100
-# An introduction that takes longer is not one of a member.
+# No member's introduction takes longer than this.
 HELLO_TIMEOUT_S: Final = 5.0
 
 
 class DialPauses:
-    """How long to wait before a peer is dialed again."""
+    """The pauses before a peer is dialed again: an exponential backoff."""
 
     def __init__(self) -> None:
         self._pause_s = DIAL_PAUSE_S
 
     def after(self, lasted_s: float) -> float:
-        """Return the pause behind an attempt that lasted so long, the connection included."""
+        """Return the pause after an attempt that lasted this long, including its connection."""
         lasted = lasted_s > DIAL_PAUSE_MAX_S
         self._pause_s = DIAL_PAUSE_S if lasted else min(2 * self._pause_s, DIAL_PAUSE_MAX_S)
         return self._pause_s
 
 
 def _why(error: OSError) -> str:
-    """Say in few words why a member could not be dialed."""
+    """Describe briefly why a member could not be dialed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"shows a certificate that is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -77,7 +78,7 @@ def _why(error: OSError) -> str:
 class PeerProtocol:
     """One connection to or from another member.
 
-    An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
+    An `asyncio.Protocol` in all but name: a compiled class cannot inherit from it.
     """
 
     def __init__(self, links: "PeerLinks", expected: str | None) -> None:
@@ -88,9 +89,9 @@ class PeerProtocol:
         self._timer: asyncio.TimerHandle | None = None
         self._out: list[bytes] = []
         self.peer: str | None = None  # once it has proved its identity
-        self.waiting: link.Hello | None = None  # of a peer that is not talked to yet
-        self.received_at_s = 0.0  # anything
-        self.framed_at_s = 0.0  # the end of a frame
+        self.waiting: link.Hello | None = None  # of a peer that was answered with WAIT
+        self.received_at_s = 0.0  # loop time of the last byte
+        self.framed_at_s = 0.0  # loop time of the last complete frame
         self.closed: asyncio.Future[None] = links.loop.create_future()
         self.failure = "closed the link"  # why it ended, in words that follow the address
 
@@ -109,7 +110,7 @@ class PeerProtocol:
                 is_framed = True
                 kind, payload = frame
                 if kind == link.REFUSE:
-                    # Perhaps we believe the link to be up already: the other side decides later.
+                    # This side may believe the link to be up already: the other side decides later.
                     cause, reason = self._handshake.refusal(frame)
                     assert self._handshake.done is not None
                     self._links.refused(self._handshake.done.node, cause, reason)
@@ -128,7 +129,7 @@ class PeerProtocol:
             self.failure = f"answers, but {error}"
             self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
             self.close()
-        except OSError as failure:  # a new disk of a member cannot be remembered: it dials again
+        except OSError as failure:  # a member's disk id cannot be stored: it dials again
             self._links.complain(f"a link cannot be made: {failure.strerror}")
             self.close()
         else:
@@ -158,13 +159,14 @@ class PeerProtocol:
         own = self._handshake.own
         verdict = introductions.meet(hello) if introductions.is_current(own) else None
         if verdict is None or not introductions.is_current(own):
-            self.close()  # what this disk is has changed meanwhile: say hello anew
+            self.close()  # this disk's identity has changed meanwhile: redo the hello
             return
         if verdict.kind == REFUSE:
             self.close(verdict.cause, verdict.reason)
             return
         if verdict.kind == WAIT:
-            # The timer ends it, so that it is never long believed to be there when it is gone.
+            # The timer ends the link, so that a peer that is gone is not considered present for
+            # long.
             self.waiting = hello
             self._links.waits(self)
             return
@@ -176,7 +178,7 @@ class PeerProtocol:
         self._links.established(self)
 
     def eof_received(self) -> bool:
-        return False  # a link that is closed by half is of no use: its transport closes
+        return False  # a half-closed link is useless: its transport closes
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -186,10 +188,10 @@ class PeerProtocol:
         self._links.ended(self)
 
     def send(self, kind: int, payload: bytes) -> bool:
-        """Send a frame; False if the output is full or the link is closing.
+        """Send a frame; return False if the output is full or the link is closing.
 
-        All frames of one turn leave in one write: a packet costs each side ten times what a frame
-        costs.
+        All frames of one turn leave in one write: to each side, a packet costs ten times as much as
+        a frame.
         """
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -202,13 +204,13 @@ class PeerProtocol:
         return True
 
     def flush(self) -> None:
-        """Write the frames that were sent since the last write."""
+        """Write the frames that were sent since the last flush."""
         out, self._out = self._out, []
         if out and self._transport is not None and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def close(self, cause: int = 0, reason: str = "") -> None:
-        """End the link, telling the other side why if there is a reason."""
+        """End the link, and send the reason to the other side if there is one."""
         if self._transport is not None:
             if reason and self.peer is None:
                 self._transport.write(link.encode_refusal(cause, reason))
@@ -221,7 +223,7 @@ class PeerLinks:
     """All links of this node.
 
     Attributes:
-        in_turn: whether a turn is taken, at whose end frames leave.
+        in_turn: whether a turn is running, at whose end frames leave.
     """
 
     def __init__(
@@ -239,18 +241,20 @@ class PeerLinks:
         self.introductions: Introductions
         self._config = config
         self._links: dict[str, PeerProtocol] = {}
-        self._waiting: dict[PeerProtocol, None] = {}  # introduced, and not talked to yet
+        self._waiting: dict[PeerProtocol, None] = {}  # answered with WAIT
         self._server: asyncio.Server | SafeAcceptor | None = None
-        self._socket: socket.socket | None = None  # at which nodes come by TLS
+        self._socket: socket.socket | None = None  # of the listener for nodes, with TLS
         self._tasks: list[asyncio.Task[None]] = []
         self._lookups: dict[str, asyncio.Task[list[str] | OSError]] = {}  # of the members' names
         self._complained: dict[str, float] = {}  # line -> when it was logged
-        self._failures: dict[
-            str, str
-        ] = {}  # why the last attempt to reach a member came to nothing
+        self._failures: dict[str, str] = {}  # why the last attempt to reach a member failed
 
     async def start(self, router: Router, introductions: Introductions) -> None:
-        """Listen, and dial the members that this node dials. OSError if the port is taken."""
+        """Listen, and dial the members that this node dials.
+
+        Raises:
+            OSError: the port is taken.
+        """
         self.router = router
         self.introductions = introductions
         host, port = split_address(self._config.peer_listen)
@@ -273,7 +277,7 @@ class PeerLinks:
         return cast(asyncio.Protocol, PeerProtocol(self, None))
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Close all links and the listener."""
         for lookup in self._lookups.values():
             lookup.cancel()
         for task in self._tasks:
@@ -292,7 +296,7 @@ class PeerLinks:
         return link.Handshake(own, self.trust.secret.value, expected, self.trust.takes_old)
 
     def renew(self) -> None:
-        """Say hello anew to all that were not talked to: this disk is another one than before."""
+        """Redo the introductions that ended with WAIT: this disk's identity has changed."""
         for protocol in list(self._waiting):
             protocol.close()
 
@@ -302,7 +306,7 @@ class PeerLinks:
         return protocol is not None and protocol.send(kind, payload)
 
     def words(self, peer: str) -> str:
-        """Why there is no link to a member, or that there is one."""
+        """Describe why there is no link to a member, or that there is one."""
         if peer in self._links or any(
             protocol.waiting is not None and protocol.waiting.node == peer
             for protocol in self._waiting
@@ -314,21 +318,21 @@ class PeerLinks:
         return f"{address} {self._failures.get(peer, 'has not answered yet')}"
 
     def take_turn(self, turn: Callable[[], None]) -> None:
-        """Call now; the frames that are sent meanwhile need no step of the loop to leave."""
+        """Run a turn now; its frames leave at its end, without another step of the loop."""
         self.in_turn = True
         try:
             turn()
         finally:
             self.in_turn = False
-        self.flush()  # not of a turn that failed: most such ends stop the node
+        self.flush()  # not for a turn that failed: most such failures stop the node
 
     def flush(self) -> None:
-        """Let the frames of all links leave now."""
+        """Write the pending frames of all links now."""
         for protocol in self._links.values():
             protocol.flush()
 
     def established(self, protocol: PeerProtocol) -> None:
-        """A member proved itself: this connection replaces the one before."""
+        """Register the link of a member that proved itself, in place of the previous link."""
         assert protocol.peer is not None
         previous = self._links.pop(protocol.peer, None)
         if previous is not None:
@@ -339,11 +343,11 @@ class PeerLinks:
         self.log(f"link to {protocol.peer} is up", DEBUG)
 
     def waits(self, protocol: PeerProtocol) -> None:
-        """A member proved itself, and one of the two does not know its cluster yet."""
+        """Register the connection of a member that was answered with WAIT."""
         self._waiting[protocol] = None
 
     def ended(self, protocol: PeerProtocol) -> None:
-        """A connection is gone."""
+        """Handle the end of a connection."""
         if protocol.waiting is not None:
             self._waiting.pop(protocol, None)
             self.introductions.parted(protocol.waiting)
@@ -353,14 +357,14 @@ class PeerLinks:
             self.log(f"link to {protocol.peer} is gone", DEBUG)
 
     def refused(self, peer: str, cause: int, reason: str) -> None:
-        """We and another member do not belong together."""
+        """Handle a refusal between this node and another member, by either side."""
         if peer in self._config.members:
             self.introductions.refused(peer, cause, reason)
         else:
             self.complain(f"refused a link: {reason}")
 
     def complain(self, line: str) -> None:
-        """Log what may happen at every attempt, but not at every attempt."""
+        """Log a complaint that every attempt may cause, but not every time."""
         now_s = self.loop.time()
         self._complained = {
             known: at_s
@@ -372,7 +376,7 @@ class PeerLinks:
             self.log(line, WARNING)
 
     async def _dial(self, peer: str) -> None:
-        """Keep a link to a peer."""
+        """Keep a link to a peer up."""
         host, port = split_address(self._config.peer_address(peer))
         pauses = DialPauses()
         while True:
@@ -395,9 +399,9 @@ class PeerLinks:
         addresses: Sequence[str],
         port: int,
     ) -> None:
-        """Connect to the first address that answers; OSError if none does.
+        """Connect to the first address that answers; raise OSError if none does.
 
-        By TLS, the certificate there has to be of this very member, whatever its address.
+        With TLS, the certificate must belong to this very member, whatever its address.
         """
         failure = OSError("has no address")
         certificates = self.trust.of_peers
@@ -429,12 +433,12 @@ class PeerLinks:
             stream.give_up()
 
     async def _find(self, peer: str, host: str, port: int) -> Sequence[str]:
-        """Return the addresses that the name of a member has now; OSError if it is not found.
+        """Return the present addresses of a member's name; raise OSError if it is not found.
 
-        The system's look-up cannot be interrupted, takes longer than a dial may where no server of
-        names answers, and holds one of a few threads. So it is not begun again while it goes on,
-        and its error is taken even if the dial that asked for it is over: left to the loop, it
-        would end the node.
+        The system's look-up cannot be interrupted, takes longer than a dial may if no name server
+        answers, and occupies one of a few threads. So no second look-up begins while one is
+        running, and its error is consumed even if the dial that began it is over: an unconsumed
+        error would end the node.
         """
         lookup = self._lookups.get(peer)
         if lookup is None or lookup.done():
@@ -454,16 +458,16 @@ class PeerLinks:
         return [str(entry[4][0]) for entry in found]
 
     async def _watch(self) -> None:
-        """Close links on which nothing arrives; half-open connections are found so."""
+        """Close links on which nothing arrives; this detects half-open connections."""
         while True:
             before_s = self.loop.time()
             await asyncio.sleep(IDLE_MAX_S / 3)
             self.close_silent(self.loop.time() - before_s)
 
     def close_silent(self, passed_s: float) -> None:
-        """Close links on which nothing arrives; it was asked for `passed_s` ago."""
+        """Close links on which nothing arrives; the caller has slept for `passed_s`."""
         if passed_s > IDLE_MAX_S / 2:
-            return  # this loop stood still: input may be waiting
+            return  # this loop was stopped: input may be waiting
         now_s = self.loop.time()
         for protocol in list(self._links.values()):
             if now_s - protocol.received_at_s > IDLE_MAX_S:

@@ -1,6 +1,6 @@
-"""The lines of a node's log: their levels, and their form for people or as JSON.
+"""The lines of a node's log: their levels, and their format as text or JSON.
 
-When a line is due, and its words, is for those who log it.
+The callers decide when to log, and choose the words.
 """
 
 import json
@@ -13,7 +13,7 @@ from beanpoled.host.seam import DEBUG, ERROR, INFO, WARNING
 
 LEVELS: Final = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
 _NAMES: Final = {level: name for name, level in LEVELS.items()}
-# For people, an ordinary line is the words alone.
+# In the text format, an ordinary line has no prefix.
 _PREFIXES: Final = {DEBUG: "debug: ", INFO: "", WARNING: "warning: ", ERROR: "fatal: "}
 
 

@@ -1,7 +1,7 @@
-"""What a node tells its service manager: systemd's protocol of datagrams (sd_notify).
+"""Notifications to the service manager: systemd's datagram protocol (sd_notify).
 
-Without NOTIFY_SOCKET in the environment everything here does nothing. What is told, and when, is
-for the caller.
+Without NOTIFY_SOCKET in the environment all functions do nothing. The caller decides what to send,
+and when.
 """
 
 import os
@@ -10,20 +10,20 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-# A status is one line that people read; systemd keeps what it gets.
+# A status is one line for people; systemd stores what it receives.
 STATUS_BYTES_MAX: Final = 500
 
 
 class Notifier:
-    """Sends to the service manager, if there is one; what cannot be sent is lost.
+    """Sends to the service manager, if there is one; a message that cannot be sent is lost.
 
     Attributes:
-        watchdog_s: how often `alive` has to be called at least; 0 if nobody waits for it.
+        watchdog_s: the longest period between calls of `alive`; 0 if there is no watchdog.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         path = environment.get("NOTIFY_SOCKET", "")
-        # Only these two kinds of addresses are datagrams on this machine ("@": an abstract one).
+        # Only these two kinds of addresses are local datagram sockets ("@": an abstract one).
         self._address = "\0" + path[1:] if path.startswith("@") else path
         self._socket: socket.socket | None = None
         if path.startswith(("/", "@")):
@@ -32,7 +32,7 @@ class Notifier:
         self.watchdog_s = self._watchdog(environment)
 
     def _watchdog(self, environment: Mapping[str, str]) -> float:
-        """Half of what the manager allows, as it recommends."""
+        """Half of the manager's limit, as its documentation recommends."""
         period = environment.get("WATCHDOG_USEC", "")
         whose = environment.get("WATCHDOG_PID", str(os.getpid()))
         if self._socket is None or not period.isdecimal() or whose != str(os.getpid()):
@@ -40,23 +40,23 @@ class Notifier:
         return int(period) / 2e6
 
     def ready(self) -> None:
-        """The start is over, or the configuration has been read again."""
+        """Report that the start or the reload of the configuration is complete."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """The configuration is being read again; `ready` ends that."""
+        """Report that the configuration is being reloaded; `ready` ends that."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The stop has begun."""
+        """Report that the stop has begun."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """The loop turns."""
+        """Report that the loop is turning."""
         self._send("WATCHDOG=1")
 
     def status(self, words: str) -> None:
-        """How the node is, in one line."""
+        """Report the state of the node, in one line."""
         line = words.replace("\n", " ").encode()[:STATUS_BYTES_MAX].decode(errors="ignore")
         self._send(f"STATUS={line}")
 
@@ -66,4 +66,4 @@ class Notifier:
         try:
             self._socket.sendto(message.encode(), self._address)
         except OSError:
-            return  # a manager that restarts, or does not read: it asks nobody to wait for it
+            return  # the manager is restarting or does not read, and must not block the node

@@ -1,4 +1,4 @@
-"""Sockets at which a node listens: bound, and stale ones of UNIX removed. No loop is known here."""
+"""Bind the sockets on which a node listens, and remove stale UNIX sockets. No event loop here."""
 
 import os
 import socket
@@ -8,18 +8,18 @@ from typing import Final
 from beanpole.addresses import TLS_PREFIX, split_address
 from beanpole.errors import ConfigurationError
 
-# Ten thousand workers that connect at once after a restart.
+# Ten thousand workers may connect at once after a restart.
 BACKLOG: Final = 8192
 
 
 def bind(address: str, listen: bool = False) -> socket.socket:
     """Return a bound socket of an address of the configuration.
 
-    Binding alone does not show that another server is about to listen there.
+    Binding alone does not detect another server that is about to listen there.
 
     Raises:
-        OSError: the address is taken or not ours.
-        ConfigurationError: the path of a UNIX socket is something else.
+        OSError: the address is taken or not of this machine.
+        ConfigurationError: the path of a UNIX socket is another kind of file.
     """
     if address.startswith("unix:"):
         path = address.removeprefix("unix:")

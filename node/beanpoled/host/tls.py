@@ -1,7 +1,7 @@
-"""Connections that come by TLS: accepted here, so that each refused handshake has a reason.
+"""Accept TLS connections, with a reason for each refused handshake.
 
-A server of asyncio forgets why a handshake failed, and has no limit for those in progress. Reasons
-and limits are in `trust.handshakes`.
+An asyncio server drops the reason of a failed handshake, and has no limit for handshakes in
+progress. Reasons and limits are in `trust.handshakes`.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ class SafeAcceptor:
 
         Args:
             loop: of the node.
-            listening: not blocking; it stays its owner's.
+            listening: not blocking; the caller still owns it.
             certificates: this node's.
             handshakes: of this node.
-            room: of `handshakes`, for those whom this socket is for.
+            room: of `handshakes`, for the kind of clients of this socket.
             make: makes the protocol behind a handshake.
-            whom: who is expected, in words.
+            whom: the expected kind of client, in words.
         """
         self._loop = loop
         self._listening = listening
@@ -59,7 +59,7 @@ class SafeAcceptor:
         self._accepting = loop.create_task(self._accept())
 
     def close(self) -> None:
-        """Accept no more; handshakes in progress end, connections behind one stay."""
+        """Accept no more; handshakes in progress end, finished connections stay."""
         self._accepting.cancel()
         for task in self._shaking:
             task.cancel()
@@ -69,7 +69,7 @@ class SafeAcceptor:
             try:
                 raw, address = await self._loop.sock_accept(self._listening)
             except OSError:
-                # The other side has gone again, or descriptors are short for a moment.
+                # The client is gone already, or file descriptors are short for a moment.
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             host = host_name(address[0])
@@ -96,10 +96,10 @@ class SafeAcceptor:
                 await self._loop.connect_accepted_socket(lambda: below, raw)
                 await stream.shaken
         except Exception as error:
-            # Whatever the other side has sent: an exception that nobody takes would end the node.
+            # Whatever the other side has sent: an unhandled exception would end the node.
             reason, now_s = reason_of(error), self._loop.time()
             self._handshakes.refused(reason, self._whom, now_s)
-            # A load balancer's check sends nothing, and costs nothing.
+            # A load balancer's check sends nothing and costs nothing, so it is no failure.
             if stream.heard and reason != TIMED_OUT:
                 self._room.failures.failed(host, now_s)
             raw.close()

@@ -1,9 +1,9 @@
 """TLS on one connection, between its socket and an ordinary protocol.
 
-In place of the event loop's own: a command of a client is one small record each way, and for that
-the loop's costs more than the cipher does. It asks for more after each record, until OpenSSL says
-no by an exception, and reads into 256 KiB. Who may connect, and how long a handshake may take, is
-in `tls` and `trust`.
+It replaces the event loop's TLS: a client's command is one small record each way, and for that the
+loop's implementation costs more than the cipher. It tries to read more after each record, until
+OpenSSL raises an exception, and reads into 256 KiB. Who may connect, and how long a handshake may
+take, is decided in `tls` and `trust`.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-# A record has at most as many bytes.
+# The maximum of plain bytes in a record.
 RECORD_BYTES_MAX: Final = 16 * 1024
 
 
 class SafeTransport:
-    """What the protocol above writes to: an `asyncio.Transport` in all but name."""
+    """The transport of the protocol above: an `asyncio.Transport` in all but name."""
 
     def __init__(self, stream: "SafeStream", below: asyncio.Transport) -> None:
         self._stream = stream
@@ -29,7 +29,7 @@ class SafeTransport:
             self._stream.send(data)
 
     def close(self) -> None:
-        """Say that nothing follows, and close when all is sent."""
+        """Send the end of the stream, and close when everything is sent."""
         self._stream.close()
 
     def abort(self) -> None:
@@ -37,33 +37,33 @@ class SafeTransport:
         self._below.abort()
 
     def is_closing(self) -> bool:
-        """Whether it closes or is closed."""
+        """Whether the connection is closing or closed."""
         return self._below.is_closing()
 
     def is_reading(self) -> bool:
-        """Whether data is handed on."""
+        """Whether data is passed on."""
         return not self._stream.paused and not self._below.is_closing()
 
     def pause_reading(self) -> None:
-        """Hand on nothing more, nor take it from the socket."""
+        """Stop passing data on, and stop reading from the socket."""
         self._stream.paused = True
         self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Hand on again, what has come already first."""
+        """Pass data on again, beginning with data that has already arrived."""
         self._below.resume_reading()
         self._stream.resume()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Of the encrypted bytes."""
+        """Set the limits of the encrypted output buffer."""
         self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """Of the encrypted bytes."""
+        """Return the size of the encrypted output buffer."""
         return self._below.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the socket, or `peercert`."""
+        """Return a property of the socket, or `peercert`."""
         if name == "peercert":
             return self._stream.peer_certificate()
         return self._below.get_extra_info(name, default)
@@ -73,9 +73,9 @@ class SafeStream:
     """The protocol of the socket: an `asyncio.Protocol` in all but name.
 
     Attributes:
-        shaken: done when the handshake is over, with the error of one that failed.
-        heard: whether the other side has said anything.
-        paused: whether the protocol above takes nothing just now.
+        shaken: done when the handshake is over, with the error if it failed.
+        heard: whether the other side has sent anything.
+        paused: whether the protocol above accepts no data now.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class SafeStream:
             loop: of the node.
             context: of a server, or of a client if there is a name.
             make: makes the protocol behind the handshake.
-            name: the one that the other side's certificate must have; None: this is the server.
+            name: the name that the other side's certificate must have; None: this is the server.
         """
         self.shaken: asyncio.Future[None] = loop.create_future()
         self.heard = False
@@ -103,7 +103,8 @@ class SafeStream:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
-        # Each is called for every record; the lookups of their names are a part of what it costs.
+        # Each is called for every record, and the attribute lookups would be a noticeable part of
+        # the cost.
         self._feed = self._incoming.write
         self._drain = self._outgoing.read
         self._decrypt = self._tls.read
@@ -135,7 +136,7 @@ class SafeStream:
     def connection_lost(self, exc: Exception | None) -> None:
         if self._above is not None:
             self._above.connection_lost(exc)
-            self._above = None  # a cycle
+            self._above = None  # breaks a reference cycle
         elif not self.shaken.done():
             self._fail(exc or ConnectionResetError("closed in the handshake"))
 
@@ -162,26 +163,26 @@ class SafeStream:
         below.write(self._drain())
 
     def resume(self) -> None:
-        """Hand on what has come while it was paused."""
+        """Pass on data that arrived during the pause."""
         self.paused = False
         self._loop.call_soon(self._read_more)
 
     def close(self) -> None:
-        """Say that nothing follows, and close when all is sent."""
+        """Send the end of the stream, and close when everything is sent."""
         below = self._below
         if below is None or below.is_closing():
             return
-        with suppress(ssl.SSLError):  # that the other side has not said it, too
+        with suppress(ssl.SSLError):  # the other side has not sent its own end yet
             self._tls.unwrap()
         self._flush()
         below.close()
 
     def peer_certificate(self) -> Any:
-        """Return what the other side has shown, as `ssl` does."""
+        """Return the other side's certificate, as `ssl` does."""
         return self._tls.getpeercert()
 
     def give_up(self) -> None:
-        """End a handshake that takes too long; without effect on one that is over."""
+        """Abort a handshake that takes too long; no effect on a finished one."""
         if self._above is None:
             self._abort()
 
@@ -196,7 +197,7 @@ class SafeStream:
             self._flush()
             return
         except Exception as error:  # whatever the other side has sent must not end the node
-            self._flush()  # the alert
+            self._flush()  # sends the alert
             self._fail(error)
             if self._below is not None:
                 self._below.close()
@@ -209,35 +210,35 @@ class SafeStream:
 
     def _fail(self, error: Exception) -> None:
         self.shaken.set_exception(error)
-        self.shaken.exception()  # the loop does not mind if it is asked for no more
+        self.shaken.exception()  # marks the error as handled, even if nothing awaits it any more
 
     def _read_more(self) -> None:
         if self._above is not None:
             self._read(self._above)
 
     def _read(self, above: asyncio.Protocol) -> None:
-        """Hand on every record that is whole; where nothing is left, OpenSSL is not asked.
+        """Pass on every complete record; without input, OpenSSL is not called.
 
-        Each is read as a whole, so that OpenSSL keeps nothing that was decrypted.
+        Each is read as a whole, so that OpenSSL keeps no decrypted bytes.
         """
         below = self._below
         assert below is not None
         while self._incoming.pending and not self.paused:
             try:
                 data = self._decrypt(RECORD_BYTES_MAX)
-            except ssl.SSLWantReadError:  # a part of a record
+            except ssl.SSLWantReadError:  # an incomplete record
                 break
             except ssl.SSLError:
                 self._abort()
                 return
-            if not data:  # the other side has said that nothing follows
+            if not data:  # the other side has sent the end of its stream
                 above.eof_received()
                 self.close()
                 return
             above.data_received(data)
             if below.is_closing():
                 return
-        if self._outgoing.pending:  # an answer of TLS itself, as to new keys
+        if self._outgoing.pending:  # an answer of TLS itself, such as to new keys
             self._flush()
 
     def _flush(self) -> None:

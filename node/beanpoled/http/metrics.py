@@ -1,7 +1,7 @@
 """Metrics of a node in the Prometheus text format (version 0.0.4).
 
-Names begin with `beanpole_`, counters end in `_total`, units are seconds and bytes. What the
-numbers are is in `view.Metrics`; nothing is counted here.
+Names begin with `beanpole_`, counters end in `_total`, units are seconds and bytes. The values come
+from `view.Metrics`; nothing is counted here.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,8 @@ Sample = tuple[str, float]
 Family = tuple[str, str, str, Iterable[Sample]]
 # `kept`: done or failed, with a result.
 JOB_STATES: Final = ("ready", "reserved", "delayed", "buried", "kept")
-# What every node says alike, and the words for it: the sum over nodes counts it as often.
+# The label of values that every node reports alike, and their help text: a sum over nodes would
+# count them once per node.
 SCOPE: Final = 'scope="cluster"'
 SAME: Final = "Of the whole cluster, the same at all nodes: not to be summed over nodes."
 # The first bucket of a sync or a commit: less than 64 us.
@@ -27,7 +28,7 @@ _ROLES: Final = ("follower", "candidate", "leader")
 
 def render(view: NodeView) -> str:
     """Return all metrics of a node as text."""
-    now = view.metrics()  # once: it looks at many queues, and each look may find other ones
+    now = view.metrics()  # once: it examines many queues, and each call may find other ones
     lines: list[str] = []
     for name, kind, words, samples in (
         *_raft(view, now),
@@ -36,7 +37,8 @@ def render(view: NodeView) -> str:
         *_qless_here(now),
     ):
         _write(lines, f"beanpole_{name}", kind, words, samples)
-    # A node that has just started has the queue of its last snapshot, and would look like growth.
+    # A node that has just started has the queue of its last snapshot, whose replay would look like
+    # growth.
     shared = (*_queue(view, now), *_spaces(now), *_qless(now)) if view.caught_up else ()
     for name, kind, words, samples in shared:
         marked = ((_add(labels, SCOPE), value) for labels, value in samples)
@@ -51,7 +53,7 @@ def _write(lines: list[str], name: str, kind: str, words: str, samples: Iterable
     lines.append(f"# TYPE {name} {kind}")
     before = f"{name}_bucket" if kind == "histogram" else name
     for labels, value in samples:
-        # The sum and the count of a histogram have names of their own.
+        # The sum and the count of a histogram have their own names.
         full = name if labels.startswith("_") else before
         lines.append(f"{full}{labels} {_number(value)}")
 
@@ -152,7 +154,7 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
 def _buckets(counts: Sequence[int], count: int, total_s: float) -> list[Sample]:
     """Return the samples of a histogram whose classes end at 1, 2, 4 us and so on.
 
-    Pages have no need of the times that no disk has.
+    Classes below 64 us are merged into one bucket, because no disk is that fast.
     """
     found: list[Sample] = []
     below = sum(counts[:CLASS_MIN])
@@ -180,7 +182,7 @@ def _process() -> list[Family]:
 
 
 def _clients(now: Metrics) -> list[Family]:
-    """The figures of each protocol by itself."""
+    """The metrics of each protocol."""
     found = now.clients.items()
     commands = [
         (label(protocol=protocol, command=word), n)
@@ -240,7 +242,7 @@ def _queue(view: NodeView, now: Metrics) -> list[Family]:
 
 
 def _spaces(now: Metrics) -> list[Family]:
-    """The queues and jobs of each protocol by itself; no client uses those of another one."""
+    """The queues and jobs of each protocol; no client uses those of another protocol."""
     found = now.spaces.items()
     jobs = [
         (label(protocol=protocol, state=state), getattr(its, state))
@@ -274,7 +276,7 @@ def _spaces(now: Metrics) -> list[Family]:
 
 
 def _lately(now: Metrics) -> list[Family]:
-    """Quantiles of the same queues, of the last one to two minutes; none of a queue at rest."""
+    """Quantiles of the same queues over the last one to two minutes; none for an idle queue."""
 
     def each(name: str, words: str, values: Callable[[Lately], Quantiles], at: int) -> Family:
         samples = [
@@ -301,7 +303,7 @@ def _lately(now: Metrics) -> list[Family]:
 
 
 def _others(now: Metrics) -> list[Sample]:
-    """What is missing in the sums over the largest queues; qless has figures of its own."""
+    """The rest of the sums beyond the largest queues; qless has its own figures."""
     return [
         (
             label(protocol=protocol, state=state),
@@ -315,7 +317,7 @@ def _others(now: Metrics) -> list[Sample]:
 
 
 def _qless(now: Metrics) -> list[Family]:
-    """qless in its own words: its states, and what only it has."""
+    """qless in its own terms: its states, and the values that only it has."""
     its = now.qless
     states = {**its.jobs._asdict(), "failed": its.failed, "complete": its.complete}
     queues = [
@@ -336,7 +338,7 @@ def _qless(now: Metrics) -> list[Family]:
 
 
 def _qless_here(now: Metrics) -> list[Family]:
-    """What qless's clients at this node ask for."""
+    """The requests of qless clients at this node."""
     its, clients = now.qless, now.clients.get("qless", ClientFigures())
 
     def counts(name: str, words: str, key: str, values: Mapping[str, int]) -> Family:
@@ -368,7 +370,7 @@ def _number(value: float) -> str:
 
 
 def label(**values: str) -> str:
-    """Return labels as the text format wants them."""
+    """Return labels in the text format."""
     escaped = (
         (name, value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n"))
         for name, value in values.items()

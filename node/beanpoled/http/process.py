@@ -1,6 +1,6 @@
-"""What the system says of this process, in the standard names of Prometheus' clients.
+"""Figures of this process from the system, under the standard names of Prometheus' clients.
 
-The process that makes columns of events is another one and not counted.
+The process that converts events is separate and not counted.
 """
 
 import os
@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc/self")
-# Places in /proc/self/stat behind the name of the program (proc(5) counts from 1, and from the id).
+# Positions in /proc/self/stat after the program name (proc(5) counts from 1, beginning with the
+# id).
 _UTIME, _STIME, _START, _VSIZE, _RSS = 11, 12, 19, 20, 21
 
 
@@ -28,7 +29,7 @@ class Figures(NamedTuple):
 
 def read() -> Figures:
     """Read /proc; some 50 us."""
-    # The program's name may have spaces and parentheses.
+    # The program's name may contain spaces and parentheses.
     words = (_PROC / "stat").read_text().rpartition(")")[2].split()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Figures(

@@ -1,7 +1,7 @@
 """The operators' HTTP port: /livez, /readyz, /metrics. HTTP/1.1, GET and HEAD, no bodies.
 
-It is as small as a load balancer and a metrics collector need, and shows no secrets, because it
-has no authentication. It does not belong on the way of any command.
+It offers only what a load balancer and a metrics collector need, and shows no secrets, because it
+has no authentication. It is on the path of no command.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from beanpoled.view import Check, NodeView, liveness, readiness
 
 # No probe or browser sends more than this before the empty line.
 REQUEST_BYTES_MAX: Final = 8192
-# A client that has not sent its request by then is closed; the same for an idle kept connection.
+# A client that has not sent its request by then is closed; so is an idle kept-alive connection.
 REQUEST_TIMEOUT_S: Final = 10.0
-# Probes come from a few places; more connections than this are a mistake, and the oldest
-# is closed: idle connections must not keep the probes away.
+# Probes come from a few places; more connections than this are a mistake, and the oldest is closed:
+# idle connections must not keep the probes out.
 CONNECTIONS_MAX: Final = 64
 
 _REASONS: Final = {
@@ -44,7 +44,11 @@ class HttpServer:
         self._tasks: dict[asyncio.Task[None], None] = {}  # the oldest first
 
     async def start(self, address: str) -> int:
-        """Listen on "host:port" and return the port. OSError if it is taken."""
+        """Listen on "host:port" and return the port.
+
+        Raises:
+            OSError: the port is taken.
+        """
         host, port = split_address(address)
         self._server = await asyncio.start_server(
             self._connected, host, port, limit=REQUEST_BYTES_MAX
@@ -74,7 +78,7 @@ class HttpServer:
             while await self._serve_one(reader, writer):
                 pass
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # The client is gone or too slow, or the server stops: nothing to tell anyone.
+            pass  # The client is gone or too slow, or the server stops: there is nothing to report.
         finally:
             self._tasks.pop(task, None)
             writer.close()
@@ -109,7 +113,7 @@ class HttpServer:
             if not colon:
                 return method, (400, _TEXT, "bad header\n"), False
             headers[name.lower()] = value.strip().lower()
-        # A body would be taken for the next request: such a connection is not used again.
+        # A body would be parsed as the next request: such a connection is not used again.
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         kept = version == "HTTP/1.1" and headers.get("connection") != "close" and not has_body
         return method, self._route(method, target), kept

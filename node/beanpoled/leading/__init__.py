@@ -1,1 +1,1 @@
-"""The work of a node while it leads: entries, time, and which client gets which job."""
+"""The work of a leader: entries, time, and the assignment of jobs to waiting clients."""

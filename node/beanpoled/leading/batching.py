@@ -1,40 +1,39 @@
 """Adaptive batching: the leader's next entry waits a moment for clients that were just answered.
 
-Here is only how long, and for how many; what is proposed is in `proposing`. No I/O, no clock.
-An entry has costs of its own, whatever is in it (ADR 0013). Most clients send their next command
-as soon as they have an answer, so after a commit a little patience makes one entry of what would
-be two. Whether it is so is seen from each try: clients that come when they like, and not when they
-are answered, are hardly ever waited for.
+This module decides only how long to wait, and for how many clients; `proposing` decides what is
+proposed. No I/O, no clock. An entry has a fixed cost, whatever it carries (ADR 0013). Most clients
+send their next command as soon as they have an answer, so a short wait after a commit makes one
+entry of what would be two. Each attempt measures whether the wait pays off: clients that send at
+their own pace, and not upon an answer, are hardly ever waited for.
 """
 
 from typing import Final
 
-# Of the clients that were answered or are there already, all but one in this many are waited for:
-# among many, a few will have gone to work on their jobs.
+# All clients that were answered or are waiting already are expected, except one in this many: among
+# many clients, a few start to work on their jobs.
 EXPECTED_BUT: Final = 16
-# An entry waits at most this many times half as long as the one before was in flight.
+# An entry waits at most this many halves of the flight time of the previous entry.
 PATIENCE_HALVES: Final = 5
-# ... and at most this, however slow a disk is: deadlines and idle clients have to go on.
+# ... and at most this long, however slow a disk is: deadlines and idle clients must not stall.
 PATIENCE_MAX_US: Final = 10_000
-# After so many tries that were of use it waits twice as long. Clients that use TLS need longer to
-# come back: an entry in three left with a part of them, and each costs the same.
+# After this many successful waits the next wait is twice as long. Clients that use TLS need longer
+# to come back: one entry in three left with only part of them, and each entry costs the same.
 USEFUL_MIN: Final = 4
-# The count of those tries ends here, and one that was no use takes half of it away: one failure
+# The upper limit of the count of successful waits. A failed wait halves the count: one failure
 # among many does not end the longer wait, two in a row do.
 USEFUL_MAX: Final = 8
 # If more than one in this many of the clients that an entry answers have sent something else before
-# it is committed, they do not wait for answers: the wait was no use.
+# the entry is committed, clients do not wait for answers, and the wait counts as failed.
 EARLY_SHARE: Final = 4
-# After tries that were no use, at most this many entries leave at once before the next try: 1, 3,
-# 7, ...
+# After failed waits, at most this many entries leave at once before the next attempt: 1, 3, 7, ...
 SKIPPED_MAX: Final = 127
 
 
 class AdaptiveBatching:
-    """How the clients of a leader come back. All times are of one clock.
+    """Predict when the clients of a leader come back. All times are of one clock.
 
     Attributes:
-        expected: how many clients are waited for; 0 if the next entry may leave at once.
+        expected: the number of clients to wait for; 0 if the next entry may leave at once.
     """
 
     __slots__ = (
@@ -60,27 +59,27 @@ class AdaptiveBatching:
         self._last = 0  # clients that the last entry answers
         self._left_at_us = 0
         self._batched = False  # whether the last entry was waited for, with success
-        self._skipped = 0  # entries that leave at once before the next try
-        self._pause = 0  # how many those were the last time
-        self._useful = 0  # tries that were of use of late
+        self._skipped = 0  # entries that leave at once before the next attempt
+        self._pause = 0  # the number of such entries after the last failed wait
+        self._useful = 0  # recent successful waits
 
     def proposed(self, clients: int, now_us: int) -> None:
-        """An entry leaves that will answer this many clients."""
+        """Note that an entry leaves that will answer this many clients."""
         self._away = True
         self._last = clients
         self._left_at_us = now_us
         self.expected = 0
 
     def committed(self, waiting: int, early: int, now_us: int) -> bool:
-        """Nothing is in flight any more.
+        """Note that no entry is in flight any more.
 
         Args:
-            waiting: how many wait for the next entry.
-            early: how many of them came by themselves while the last one was in flight.
-            now_us: the time.
+            waiting: how many clients wait for the next entry.
+            early: how many of them sent something unprompted while the last entry was in flight.
+            now_us: the present time.
 
         Returns:
-            Whether that is news: False if no entry was proposed since the last call.
+            Whether an entry was proposed since the last call.
         """
         if not self._away:
             return False
@@ -105,7 +104,7 @@ class AdaptiveBatching:
         return True
 
     def left_us(self, waiting: int, now_us: int) -> int:
-        """For how long the next entry may still wait, in microseconds; 0 if it is to leave now."""
+        """The time the next entry may still wait, in microseconds; 0 if it must leave now."""
         if not self.expected:
             return 0
         if waiting >= self.expected:

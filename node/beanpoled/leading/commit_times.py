@@ -1,6 +1,6 @@
-"""How long entries take from proposal to commit: a histogram, by the times of the leader's turns.
+"""A histogram of the time from proposal to commit, by the times of the leader's turns.
 
-What is done about it is not here: `batching` has its own measure.
+It serves reporting only: `batching` has its own measure.
 """
 
 from collections import deque
@@ -15,8 +15,8 @@ class CommitTimes:
     """The entries of this node's terms since its start.
 
     Attributes:
-        count: how many were committed.
-        total_us: how long they took together.
+        count: the number of committed entries.
+        total_us: the sum of their commit times.
         counts: how many took less than 1, 2, 4 us and so on, each counted once.
     """
 
@@ -30,7 +30,7 @@ class CommitTimes:
         self._in_flight.append((index, now_us))
 
     def committed(self, index: int, now_us: int) -> None:
-        """Everything up to an index is committed."""
+        """Count the entries up to an index as committed."""
         in_flight = self._in_flight
         while in_flight and in_flight[0][0] <= index:
             took_us = now_us - in_flight.popleft()[1]
@@ -39,5 +39,5 @@ class CommitTimes:
             self.counts[min(took_us.bit_length(), COMMIT_CLASSES - 1)] += 1
 
     def forget(self) -> None:
-        """Leadership is lost: what is in flight may never be committed."""
+        """Drop the entries in flight: leadership is lost, and they may never be committed."""
         self._in_flight.clear()

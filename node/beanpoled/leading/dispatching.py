@@ -1,7 +1,8 @@
-"""Dispatching: which waiting client is granted which job, as the leader proposes it.
+"""Dispatching: the leader's choice of the waiting client that is granted each job.
 
-Here the clients' waits begin, stand in line and are met by jobs that are ready or about to be. A
-GRANT only proposes: the machine decides what is granted. How waits end without a job is in `ends`.
+Clients' waits begin here, stand in line and are matched with jobs that are ready or about to be. A
+GRANT is only a proposal: the machine decides what is granted. Waits that end without a job are in
+`ends`.
 """
 
 from collections import deque
@@ -27,7 +28,7 @@ class Dispatcher:
 
     Attributes:
         line: the clients that wait.
-        early: waits that came before the batch that they stand behind was applied.
+        early: waits that arrived before the batch that they stand behind was applied.
         placed: waits that found no job since the last commit, and stand in line.
     """
 
@@ -38,19 +39,19 @@ class Dispatcher:
         self.line = line
         self.early = EarlyWaits()
         self.placed = 0
-        # GRANTs in flight: for a job of which tube, and whether the job is ready already, or is
-        # put in the same entry.
+        # GRANTs in flight: the tube of the job, and whether the job is ready already or is put in
+        # the same entry.
         self._grants: dict[tuple[Key, int], tuple[bytes, bool]] = {}
-        # Tube -> jobs that are ready already and that GRANTs in flight are for.
+        # Tube -> number of ready jobs that GRANTs in flight have claimed.
         self._claimed: dict[bytes, int] = {}
-        self._back: deque[Waiter] = deque()  # parked ones whose origin sends again
-        # The users by whose rights the waiters stand in their lines, and those that are to be
-        # looked at again because there are others now.
+        self._back: deque[Waiter] = deque()  # parked waiters whose origin sends again
+        # The users whose rights determine the waiters' lines, and the waiters to check again after
+        # the users changed.
         self._users: dict[bytes, User] = {}
         self._changed: deque[Waiter] = deque()
 
     def clear(self) -> None:
-        """Leadership is lost: nothing of an earlier term survives."""
+        """Forget everything of an earlier term: leadership is lost."""
         self.line.clear()
         self.early.clear()
         self.placed = 0
@@ -62,20 +63,20 @@ class Dispatcher:
     # --- from origins ---------------------------------------------------------------------------
 
     def receive_waits(self, origin: int, frame: bytes) -> None:
-        """Take WAITs; each is registered once the batch that it stands behind is applied.
+        """Accept WAITs; each is registered once the batch that it stands behind is applied.
 
         Raises:
-            ProtocolError: no correct origin sends this.
+            ProtocolError: a correct origin never sends this.
         """
         term, incarnation, items = frames.decode_items(frame, 3)
         if term == self._term.number and not self.early.add(origin, incarnation, items):
             raise ProtocolError(f"origin {origin} has too many clients that wait")
 
     def receive_unwaits(self, origin: int, frame: bytes) -> None:
-        """Take UNWAITs; they follow the WAITs they end.
+        """Accept UNWAITs; they follow the WAITs they end.
 
         Raises:
-            ProtocolError: no correct origin sends this.
+            ProtocolError: a correct origin never sends this.
         """
         term, incarnation, items = frames.decode_items(frame, 2)
         if term != self._term.number:
@@ -89,25 +90,25 @@ class Dispatcher:
                 self.early.end(key, request)
 
     def forget_link(self, origin: int) -> None:
-        """The link to an origin ended: its waits come again on the next one."""
+        """Forget the waits of an origin whose link ended: they come again on the next link."""
         self.early.forget(origin)
         for waiter in self.line.of_origin(origin):
             self._drop(waiter)
 
     def incarnation_ended(self, origin: int, incarnation: int) -> None:
-        """An incarnation of an origin is dead: its clients wait no more. The link may live on."""
+        """Drop the waiters of an incarnation that is dead. The link may live on."""
         for waiter in self.line.of_origin(origin):
             if waiter.key[1] <= incarnation:
                 self._drop(waiter)
 
     def park(self, origin: int) -> None:
-        """An origin is silent: its clients are passed over until it sends again."""
+        """Pass over the clients of a silent origin until it sends again."""
         for waiter in self.line.of_origin(origin):
             waiter.parked = True
         self._back = deque(waiter for waiter in self._back if waiter.key[0] != origin)
 
     def unpark(self, origin: int) -> None:
-        """A silent origin sends again: its clients go back to their places, a few in a turn."""
+        """Return the clients of an origin that sends again to their places, a few per turn."""
         self._back.extend(waiter for waiter in self.line.of_origin(origin) if waiter.parked)
         self._unpark_some()
 
@@ -160,7 +161,7 @@ class Dispatcher:
         return {name: tube for name, tube in session.watched.items() if user.on(tube.name) & WORK}
 
     def _look_at_users(self) -> None:
-        """Take waiters out of lines in which they may not stand any more, and into new ones.
+        """Move waiters to the lines in which they may stand after a change of users.
 
         A GRANT for a tube that its session may not work on would find nothing, again and again.
         """
@@ -194,15 +195,15 @@ class Dispatcher:
                 return
             self._drop(known)
         waiter = Waiter(key, wait.request, wait.behind, self.line.next_place())
-        # After a new link the same wait comes again, perhaps while its GRANT is in flight.
+        # After a new link the same wait arrives again, perhaps while its GRANT is in flight.
         waiter.granting = (key, wait.request) in self._grants
         name = None if waiter.granting else self._unclaimed(watched)
         if name is not None and self.line.first(name) is None:
-            # It need not stand in the lines of all its tubes, which may be many.
+            # The waiter need not enter the lines of all its tubes, which may be many.
             self._term.commands.append(self._grant(waiter, name, is_ready=True))
         names: Iterable[bytes] = watched
         if self._context.machine.queue.aliases.queues:
-            # By an alias, a session watches a tube of another name.
+            # An alias lets a session watch a tube that has another name.
             names = [tube.name for tube in watched.values()]
         self.line.add(waiter, names)
         if wait.ending:
@@ -215,14 +216,14 @@ class Dispatcher:
     # --- jobs meet them -------------------------------------------------------------------------
 
     def grant_puts(self, hint: frames.Hint, grants: list[c.Command]) -> None:
-        """For each ready job that a batch puts, add one GRANT for the oldest waiter of its tube."""
+        """Add one GRANT for the oldest waiter of its tube for each ready job that a batch puts."""
         queue = self._context.machine.queue
         aliases = queue.aliases
         for name, count in hint.items():
             tube = aliases.queue_of(name)
             known = queue.tubes.get(tube)
             if known is not None and known.closed:
-                continue  # its waiters meet its jobs when it opens
+                continue  # its waiters are matched with its jobs when it opens
             for _ in range(min(count, GRANTS_FOR_PUTS_MAX - len(grants))):
                 waiter = self.line.first(tube)
                 if waiter is None:
@@ -230,7 +231,7 @@ class Dispatcher:
                 grants.append(self._grant(waiter, tube, is_ready=False))
 
     def match(self, name: bytes) -> None:
-        """Propose GRANTs for the ready jobs of a tube that no GRANT in flight is for."""
+        """Propose GRANTs for the ready jobs of a tube that no GRANT in flight has claimed."""
         tube = self._context.machine.queue.tubes.get(name)
         if not self._term.serving or tube is None:
             return
@@ -241,7 +242,7 @@ class Dispatcher:
             self._term.commands.append(self._grant(waiter, name, is_ready=True))
 
     def outcome(self, key: Key, request: int, outcome: int) -> None:
-        """A GRANT was applied."""
+        """Process the outcome of a GRANT that was applied."""
         grant = self._grants.pop((key, request), None)
         if grant is None:
             return
@@ -262,7 +263,7 @@ class Dispatcher:
                 self.line.put_back(waiter)
             else:
                 self._drop(waiter)
-        # Also after GRANTED: a waiter of several tubes may have got the job of another one.
+        # Also after GRANTED: a waiter of several tubes may have received a job of another tube.
         self.match(tube)
 
     def _grant(self, waiter: Waiter, tube: bytes, is_ready: bool) -> c.Command:
@@ -273,14 +274,14 @@ class Dispatcher:
         return (c.GRANT, *waiter.key, waiter.request, waiter.behind)
 
     def _unclaimed(self, tubes: dict[bytes, Tube]) -> bytes | None:
-        """The first of these tubes that has a ready job which no GRANT in flight is for."""
+        """The first of these tubes with a ready job that no GRANT in flight has claimed."""
         for tube in tubes.values():
             if self._is_unclaimed(tube):
                 return tube.name
         return None
 
     def _is_unclaimed(self, tube: Tube) -> bool:
-        # Most tubes have none; asking that first is what makes it cheap.
+        # Most tubes have no ready job; this test keeps the check cheap.
         if not tube.ready_count or tube.closed:
             return False
         return tube.ready_count > self._claimed.get(tube.name, 0)

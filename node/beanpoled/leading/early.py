@@ -1,8 +1,8 @@
-"""Waits that came to the leader before the batch that they stand behind was applied.
+"""Waits that reached the leader before the batch that they stand behind was applied.
 
-Here is only when each may be registered, and which of them are to end at once; the waiting line is
-in `waiting`, and what is proposed in `dispatching`. No I/O, no clock. A wait costs the same however
-many others are early, because thousands of clients may come in one moment.
+This module decides only when each wait may be registered, and which waits end at once; the waiting
+line is in `waiting`, and proposals are in `dispatching`. No I/O, no clock. The cost of a wait does
+not depend on the number of early waits, because thousands of clients may arrive at one moment.
 """
 
 from collections import deque
@@ -13,8 +13,8 @@ from typing import Final
 from beanpole.core.sessions import Origin
 from beanpoled.leading.waiting import Key
 
-# Of one origin. A session has at most one, and a node at most this many connections
-# (`connections_max`); an origin that sends more is broken.
+# The limit for one origin. A session has at most one early wait, and a node at most this many
+# connections (`connections_max`); an origin that sends more is broken.
 EARLY_MAX: Final = 1_000_000
 
 
@@ -25,9 +25,9 @@ class EarlyWait:
 
     def __init__(self, request: int, behind: int) -> None:
         self.request = request
-        self.behind = behind  # the origin's batch that it stands behind
-        self.ending = False  # its origin has asked for its end already
-        self.fresh = True  # it was not looked at yet whether that batch is applied
+        self.behind = behind  # the origin's batch that the wait stands behind
+        self.ending = False  # its origin has already asked for its end
+        self.fresh = True  # `look` has not checked yet whether that batch is applied
 
 
 class _Arrivals:
@@ -38,7 +38,8 @@ class _Arrivals:
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
         self.waits: dict[int, EarlyWait] = {}  # by session
-        # Sessions by the batch that their wait stands behind, and those batches as a heap.
+        # Sessions by the batch that their wait stands behind, and the numbers of those batches as a
+        # heap.
         self.buckets: dict[int, list[int]] = {}
         self.numbers: list[int] = []
 
@@ -56,24 +57,24 @@ class EarlyWaits:
     """All early waits, by origin.
 
     Attributes:
-        count: how many there are.
+        count: their number.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self._origins: dict[int, _Arrivals] = {}
         self._fresh: list[tuple[int, int]] = []  # (origin, session), in the order of arrival
-        # Those whose batch is applied, and that were not taken yet; some of them are forgotten.
+        # Waits whose batch is applied and that were not taken yet; some of them are forgotten.
         self._ready: deque[tuple[Key, EarlyWait]] = deque()
 
     def add(self, origin: int, incarnation: int, items: list[tuple[int, ...]]) -> bool:
-        """Take WAITs (session, request, behind); False if they are too many."""
+        """Accept WAITs (session, request, behind); return False if there are too many."""
         arrivals = self._origins.get(origin)
         if arrivals is None or arrivals.incarnation < incarnation:
             self.forget(origin)
             arrivals = self._origins[origin] = _Arrivals(incarnation)
         elif arrivals.incarnation > incarnation:
-            return True  # no client waits there any more
+            return True  # that incarnation is over, and its clients wait no more
         waits = arrivals.waits
         for session, request, behind in items:
             known = waits.get(session)
@@ -82,7 +83,7 @@ class EarlyWaits:
                     return False
                 self.count += 1
             elif known.request >= request:
-                continue  # on the same link an origin may send everything again
+                continue  # an origin may resend everything on the same link
             if known is not None and known.fresh:
                 known.request, known.behind, known.ending = request, behind, False
             else:
@@ -91,7 +92,7 @@ class EarlyWaits:
         return True
 
     def end(self, key: Key, request: int) -> None:
-        """An UNWAIT: the wait is to end as soon as it is registered."""
+        """Accept an UNWAIT: the wait is to end as soon as it is registered."""
         arrivals = self._origins.get(key[0])
         if arrivals is not None and arrivals.incarnation == key[1]:
             wait = arrivals.waits.get(key[2])
@@ -99,7 +100,7 @@ class EarlyWaits:
                 wait.ending = True
 
     def behind(self, origins: Mapping[int, Origin]) -> int:
-        """How many stand behind batches that are not applied; exact before the next `look`."""
+        """The number of waits behind batches that are not applied; exact before the next `look`."""
         count = self.count - len(self._fresh)
         for index, session in self._fresh:
             arrivals = self._origins[index]
@@ -111,7 +112,7 @@ class EarlyWaits:
         while self._ready:
             key, wait = self._ready.popleft()
             arrivals = self._origins.get(key[0])
-            # It may be forgotten, or a later request of the session have taken its place.
+            # The wait may be forgotten, or a later request of the session may have replaced it.
             if arrivals is not None and arrivals.waits.get(key[2]) is wait:
                 del arrivals.waits[key[2]]
                 self.count -= 1
@@ -119,7 +120,7 @@ class EarlyWaits:
         return None
 
     def look(self, origins: Mapping[int, Origin]) -> None:
-        """See which waits' batches are applied; forget those of dead incarnations."""
+        """Find the waits whose batches are applied; forget those of dead incarnations."""
         for index in list(self._origins):
             self._look_at_kept(index, _next_number(origins, index, self._origins[index]))
         if self._fresh:
@@ -145,12 +146,12 @@ class EarlyWaits:
             behind = heappop(numbers)
             for session in arrivals.buckets.pop(behind):
                 wait = waits.get(session)
-                # A later request of the session has taken its place otherwise.
+                # Otherwise a later request of the session has replaced the wait.
                 if wait is not None and not wait.fresh and wait.behind == behind:
                     self._ready.append(((index, arrivals.incarnation, session), wait))
 
     def forget(self, origin: int) -> None:
-        """The link to an origin ended: its waits come again on the next one."""
+        """Forget the waits of an origin whose link ended: they come again on the next link."""
         arrivals = self._origins.pop(origin, None)
         if arrivals is not None:
             self.count -= len(arrivals.waits)
@@ -168,7 +169,7 @@ _DEAD: Final = -1
 
 
 def _next_number(origins: Mapping[int, Origin], index: int, arrivals: _Arrivals) -> int:
-    """The first batch of this incarnation that is not applied; 0 before its NODE_UP, or _DEAD."""
+    """The first unapplied batch of this incarnation; 0 before its NODE_UP, _DEAD after its end."""
     origin = origins.get(index)
     if origin is None or not origin.alive or origin.incarnation < arrivals.incarnation:
         return 0

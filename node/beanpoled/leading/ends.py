@@ -1,7 +1,7 @@
-"""How waits end without a job: the leader says that there was none when it is certain.
+"""Waits that end without a job: the leader confirms that there was none once it is certain.
 
-An origin asks with an UNWAIT (time-out, DEADLINE_SOON, half-close). Here is what must be true
-before NONE is sent; which client is granted which job is in `dispatching`. All of it is volatile.
+An origin asks with an UNWAIT (time-out, DEADLINE_SOON, half-close). This module checks the
+conditions for a NONE; `dispatching` assigns jobs to clients. Its state is volatile.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ class Ends:
     """The waiters that want to leave.
 
     Attributes:
-        awaited_us: cluster time; what is due until then must have its effect now, because a waiter
-            that wants to leave waits for it.
+        awaited_us: cluster time; effects that are due until then must happen now, because a waiter
+            that wants to leave waits for them.
     """
 
     def __init__(self, context: Context, term: Term, line: WaitingLine, origin: Origin) -> None:
@@ -31,29 +31,29 @@ class Ends:
         self._confirming = False
 
     def clear(self) -> None:
-        """Leadership is lost."""
+        """Forget all leaving waiters: leadership is lost."""
         self.awaited_us = 0
         self._leaving.clear()
         self._confirming = False
 
     def add(self, waiter: Waiter) -> None:
-        """A waiter wants to leave; it does when it is certain that nothing is ready."""
+        """Note that a waiter wants to leave; it leaves once it is certain that nothing is ready."""
         self._leaving[waiter.key] = waiter
 
     def forget(self, key: Key) -> None:
-        """A waiter is gone."""
+        """Forget a waiter that is gone."""
         self._leaving.pop(key, None)
 
     def wake(self) -> None:
-        """Ask for a turn if a waiter wants to leave that `turn` has not looked at."""
+        """Ask for a turn if a waiter that wants to leave has not been processed by `turn`."""
         if self._leaving and not self._confirming:
             self._context.wake()
 
     def turn(self) -> None:
-        """Ask for the proof that the waiters that want to leave may. Called once in each turn.
+        """Ask for proof that the waiters that want to leave may do so. Called once in each turn.
 
-        Not more often: a turn begins with a look at the clock, so that their end is not judged by
-        a time before it.
+        More calls would be wrong: a turn begins with a reading of the clock, so that the end of a
+        wait is not judged by an earlier time.
         """
         context, term = self._context, self._term
         if not self._leaving or self._confirming or not term.serving:
@@ -74,7 +74,7 @@ class Ends:
     def _confirmation(
         self, leaving: list[Waiter], read_index: int, term: int
     ) -> Callable[[], None]:
-        """The step once a majority has confirmed that this node still led after `leaving`."""
+        """The step after a majority has confirmed that this node still led after `leaving`."""
 
         def confirmed() -> None:
             context = self._context
@@ -96,7 +96,8 @@ class Ends:
             if self._line.waiters.get(waiter.key) is not waiter or waiter.granting:
                 continue
             if self._must_stay(waiter, due_us):
-                # It is still leaving: the next turn asks again, and first for those behind it.
+                # The waiter is still leaving: the next turn asks again, the waiters behind it
+                # first.
                 del self._leaving[waiter.key]
                 self._leaving[waiter.key] = waiter
                 continue
@@ -121,7 +122,8 @@ class Ends:
 
         Args:
             waiter: its origin asked for the end at `waiter.until_us`.
-            due_us: when time has its next effect; what is due by the end of a wait comes first.
+            due_us: the next time at which time has an effect; effects due by the end of a wait come
+                first.
         """
         tubes = self._context.machine.queue.tubes
         time_is_behind = due_us is not None and due_us <= waiter.until_us
@@ -130,12 +132,12 @@ class Ends:
             if tube is None:
                 continue
             if tube.ready_count and not tube.closed:
-                # A GRANT is on its way for that job, perhaps another waiter's; if that one takes
-                # another job in the end, "there is none" was wrong.
+                # A GRANT for that job is in flight, perhaps to another waiter; if that waiter
+                # finally takes another job, the answer NONE would have been wrong.
                 return True
             if time_is_behind and (tube.delayed_count or tube.reserved_count or tube.closed):
-                # Deadlines share entries within TICK_GRAIN_US; this one needs its entry now. A poll
-                # of tubes in which nothing can be due does not ask for any.
+                # Deadlines share entries within TICK_GRAIN_US; this deadline needs its entry now. A
+                # poll of tubes in which nothing can be due asks for no entry.
                 self.awaited_us = max(self.awaited_us, waiter.until_us)
                 return True
         return False

@@ -1,8 +1,8 @@
-"""The batches that came to the leader and are in no entry yet, in the order of their arrival.
+"""The batches that reached the leader and are in no entry yet, in the order of their arrival.
 
-Here is which batches are taken and which are forgotten; when they leave is decided in `proposing`.
-No I/O, no clock. An origin keeps every batch until it is applied, so what is forgotten here comes
-again; what is kept here must never be there twice, or the bound below would not be one.
+This module decides which batches are taken and which are forgotten; `proposing` decides when they
+leave. No I/O, no clock. An origin keeps every batch until it is applied, so a forgotten batch comes
+again; a batch must never be in the inbox twice, or the bound below would not hold.
 """
 
 from collections import deque
@@ -11,13 +11,13 @@ from typing import Final
 from beanpoled.links import frames
 from beanpoled.links.frames import BATCHES_IN_FLIGHT_MAX
 
-# Of one origin. It numbers the next batch only when fewer than half of this are not applied, and
-# what is here is not here twice. But entries of an earlier leader, applied before the first of this
-# one, may hold as many of those that are here: the origin goes on then, and they leave with that
-# entry.
+# The limit for one origin. It numbers the next batch only when fewer than half of this are
+# unapplied, and no batch is here twice. But entries of an earlier leader that are applied before
+# this leader's first entry may contain up to that many of the batches that are here; the origin
+# then goes on numbering, and the duplicates leave with that first entry.
 INBOX_BATCHES_MAX: Final = 2 * BATCHES_IN_FLIGHT_MAX
 
-# (origin, incarnation, number, how many clients wait for its answers, hint, payload)
+# (origin, incarnation, number, number of clients that wait for its answers, hint, payload)
 ReceivedBatch = tuple[int, int, int, int, frames.Hint, bytes]
 
 
@@ -27,25 +27,26 @@ class Inbox:
     Attributes:
         batches: the oldest first.
         bytes: of their payloads.
-        clients: how many clients wait for their answers.
+        clients: the number of clients that wait for their answers.
     """
 
     def __init__(self) -> None:
         self.batches: deque[ReceivedBatch] = deque()
         self.bytes = 0
         self.clients = 0
-        self._expected: dict[int, int] = {}  # origin -> the next number of its link
-        self._counts: dict[int, int] = {}  # origin -> how many of its batches are here
+        self._expected: dict[int, int] = {}  # origin -> the next expected number on its link
+        self._counts: dict[int, int] = {}  # origin -> the number of its batches here
 
     def add(self, batch: ReceivedBatch, first: bool) -> bool:
-        """Take a batch if it is the next of its link; the origin sends again what is missing.
+        """Take a batch if it is the next of its link; the origin resends missing ones.
 
         Args:
-            batch: what arrived.
-            first: the origin sends everything again, from this one on.
+            batch: the batch that arrived.
+            first: whether the origin resends everything, beginning with this batch.
 
         Returns:
-            False if a correct origin never has more batches on their way than are here.
+            False if the inbox holds more batches of the origin than a correct origin ever has in
+            flight.
         """
         origin, number = batch[0], batch[2]
         if first:
@@ -63,7 +64,7 @@ class Inbox:
         return True
 
     def pop(self) -> ReceivedBatch:
-        """Remove the oldest batch."""
+        """Remove and return the oldest batch."""
         batch = self.batches.popleft()
         self._counts[batch[0]] -= 1
         self.bytes -= len(batch[5])
@@ -71,7 +72,7 @@ class Inbox:
         return batch
 
     def forget(self, origin: int) -> None:
-        """All of an origin that is in no entry comes again: on a new link, or on this one."""
+        """Forget the batches of an origin: it resends them, on a new link or on this one."""
         self._expected.pop(origin, None)
         if self._counts.pop(origin, 0):
             kept = [batch for batch in self.batches if batch[0] != origin]

@@ -1,8 +1,8 @@
-"""The leading half of a node, put together: what begins and ends with a term, or with a link.
+"""The leading half of a node, put together: the begin and end of a term, and of a link.
 
-Everything here is volatile: a node that loses leadership forgets it, and origins send again what
-the next leader needs. The machine decides what an entry does; the leader only proposes. The
-term is in `term`, entries are in `proposing`, clients that wait for jobs in `dispatching`.
+All state here is volatile: a node that loses leadership forgets it, and origins resend what the
+next leader needs. The machine decides the effects of an entry; the leader only proposes. The term
+is in `term`, entries are in `proposing`, clients that wait for jobs in `dispatching`.
 """
 
 from beanpoled.leading.dispatching import Dispatcher
@@ -50,24 +50,24 @@ class Leader:
         )
 
     def begin(self, term: int) -> None:
-        """This node was elected."""
+        """Begin a term after the election of this node."""
         self.end()
         self.term.begin(term)
 
     def end(self) -> None:
-        """Leadership is lost, or not yet won: nothing of an earlier term survives."""
+        """Forget everything of an earlier term: leadership is lost, or not yet won."""
         self.term.end()
         self.dispatcher.clear()
         self.ends.clear()
         self.proposer.clear()
 
     def epoch_applied(self, term: int) -> None:
-        """An EPOCH is applied; if it is our own, this node serves as the leader from now on."""
+        """Begin to serve as the leader if the applied EPOCH is our own."""
         if term == self.term.number:
             self.term.serve()
             self.proposer.serve()
 
     def forget_link(self, origin: int) -> None:
-        """The link to an origin ended: its batches and waits come again on the next one."""
+        """Forget the batches and waits of an origin whose link ended: they come again."""
         self.proposer.inbox.forget(origin)
         self.dispatcher.forget_link(origin)

@@ -1,7 +1,7 @@
-"""Proposing: what the leader's next entry has in it, and when it leaves.
+"""Proposing: the contents of the leader's next entry, and the time at which it leaves.
 
-Here batches are joined into entries, time is carried into the log, and digests are asked for. How
-long an entry waits for more is in `batching`, the GRANTs that it carries come from `dispatching`.
+The proposer joins batches into entries, carries time into the log, and asks for digests. `batching`
+decides how long an entry waits for more; the GRANTs in an entry come from `dispatching`.
 """
 
 from typing import Final
@@ -26,15 +26,17 @@ from beanpoled.peers.digest import Digest
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 
-# While an entry is in flight, the next one waits until it has so much to carry: Nagle's rule (RFC
-# 896). An entry costs six packets, three syncs and a turn of every node, whatever is in it.
+# While an entry is in flight, the next entry waits until it has this many bytes to carry: Nagle's
+# rule (RFC 896). An entry costs six packets, three syncs and a turn of every node, whatever it
+# carries.
 ENTRY_FULL_BYTES: Final = 64 * 1024
 # TICKs are rounded up to this, so that many deadlines share one entry.
 TICK_GRAIN_US: Final = 10_000
-# The loop's timers count milliseconds; what rounds to none would be the loop's next step.
+# The loop's timers count milliseconds; a delay that rounds to zero would fire in the loop's next
+# step.
 ALARM_MIN_US: Final = 1000
-# How often the canonical digests are compared, in cluster time, if anything was written or images
-# are disputed: with the next one a member that missed the last may show that it agrees.
+# The period of the comparison of canonical digests, in cluster time, if anything was written or
+# images are disputed: a member that missed a digest may show with the next one that it agrees.
 DIGEST_PERIOD_US: Final = 60 * SECOND_US
 # The batch with which a node begins an incarnation.
 NODE_UP_NUMBER: Final = 1
@@ -80,22 +82,22 @@ class Proposer:
         self._alarm: Timer | None = None  # ends a wait for clients that takes too long
 
     def clear(self) -> None:
-        """Leadership is lost: nothing of an earlier term survives."""
+        """Forget everything of an earlier term: leadership is lost."""
         self.inbox.clear()
         self._batching.forget()
         self.commit_times.forget()
         self._silence()
 
     def serve(self) -> None:
-        """The EPOCH of the term is applied."""
+        """Begin to serve: the EPOCH of the term is applied."""
         self._next_digest_us = self._context.machine.queue.now_us + DIGEST_PERIOD_US
         self._context.wake()
 
     def receive_batch(self, origin: int, frame: bytes) -> None:
-        """Take a batch if it is the next of its link; the origin sends again what is missing.
+        """Take a batch if it is the next of its link; the origin resends missing ones.
 
         Raises:
-            ProtocolError: no correct origin sends this.
+            ProtocolError: a correct origin never sends this.
         """
         term, incarnation, number, first, clients, hint, payload = frames.decode_batch(frame)
         if term == self._term.number:
@@ -106,7 +108,7 @@ class Proposer:
     # --- when an entry leaves -------------------------------------------------------------------
 
     def must_wait(self) -> bool:
-        """Whether this node leads, and what is to be proposed waits for something else to come."""
+        """Whether this node leads, and its next entry waits for a commit or for more clients."""
         if (
             not self._term.number
             or self.inbox.bytes + self._origin.unsent_bytes >= ENTRY_FULL_BYTES
@@ -117,23 +119,23 @@ class Proposer:
         return self._waiting() + self._dispatcher.placed < self._batching.expected
 
     def committed(self) -> None:
-        """More is committed; when nothing is in flight any more, more may be worth a wait."""
+        """Note that the commit index grew; with nothing in flight, a wait for more may pay off."""
         replica = self._context.replica
         self.commit_times.committed(replica.commit_index, self._context.now_us)
         if not replica.entries_in_flight:
             waiting = self._waiting()
-            # Waits behind batches that are not applied came along with those.
+            # Waits behind unapplied batches arrived together with those batches.
             early = waiting - self._dispatcher.early.behind(self._context.machine.origins)
             if self._batching.committed(waiting, early, self._context.now_us):
                 self._dispatcher.placed = 0
 
     def _waiting(self) -> int:
-        """How many clients have sent what is in no entry yet."""
+        """The number of clients whose commands or waits are in no entry yet."""
         here = self._dispatcher.early.count + self.inbox.clients + len(self._term.commands)
         return here + self._origin.unsent_clients
 
     def _may_leave(self) -> bool:
-        """Whether what waits travels as an entry now, and not together with what comes."""
+        """Whether the pending batches leave as an entry now, and not together with later ones."""
         context = self._context
         if self.inbox.bytes < ENTRY_FULL_BYTES:
             if context.replica.entries_in_flight:
@@ -145,7 +147,7 @@ class Proposer:
                     alarm_us = max(left_us, ALARM_MIN_US)
                     self._alarm = context.host.call_later(alarm_us, self._alarmed)
                 return False
-        self._silence()  # it would hide the alarm of a shorter wait
+        self._silence()  # a pending alarm would hide the alarm of a shorter wait
         return True
 
     def _alarmed(self) -> None:
@@ -178,7 +180,7 @@ class Proposer:
             self.commit_times.proposed(index, self._context.now_us)
 
     def _next_entry(self) -> tuple[bytes, tuple[str, ...]] | None:
-        """Make an entry; returned with the members whose clients hear nothing of it."""
+        """Make an entry, and return it with the members whose clients hear nothing of it."""
         context, term = self._context, self._term
         now_us = context.clock.estimate_us(context.now_us)
         commands: list[c.Command] = []
@@ -223,7 +225,7 @@ class Proposer:
     def _ends_something(self, now_us: int) -> bool:
         """Whether the time of an entry has an effect, such as the end of a reservation.
 
-        The node of its holder, whichever that is, says DEADLINE_SOON until it knows.
+        Until the entry is applied on the holder's node, whichever that is, it says DEADLINE_SOON.
         """
         due_us = self._context.machine.next_due_us(now_us)
         return due_us is not None and due_us <= now_us
@@ -232,10 +234,10 @@ class Proposer:
         """Whether an empty entry (a TICK) is needed for time to have its effect."""
         replica = self._context.replica
         if not self._term.serving or replica.last_index > replica.applied_index:
-            return False  # an entry is on its way and carries the time
+            return False  # an entry is in flight and carries the time
         machine = self._context.machine
         if machine.has_work() or machine.puts_refused != self._peers.disk_is_low():
-            return True  # origins refuse puts by themselves until an entry says otherwise
+            return True  # origins refuse puts on their own until an entry says otherwise
         due_us = machine.next_due_us(now_us)
         if due_us is None:
             return False
@@ -243,10 +245,10 @@ class Proposer:
         return shared_us <= now_us or due_us <= self._ends.awaited_us
 
     def _digest_in_time(self, now_us: int) -> None:
-        """Ask for a digest when one is due: also under load, when no entry is empty."""
+        """Ask for a digest when one is due; also under load, when no entry is empty."""
         index = self._context.machine.index
         if not self._term.serving or self._digest.in_progress:
-            return  # another one would end the one before, and with many jobs none would be done
+            return  # a new one would end the present one, and with many jobs none would ever finish
         if now_us < self._next_digest_us:
             return
         if index > self._digested_index + 1 or self._agreement.image_disputed:
@@ -258,9 +260,9 @@ class Proposer:
 def _concerned(
     sections: list[tuple[int, int, int, bytes]], commands: list[c.Command]
 ) -> set[int] | None:
-    """The origins whose clients an entry answers; None if all nodes are to know it at once.
+    """The origins whose clients an entry answers; None if all nodes must learn of it at once.
 
-    That a node begins a life is for all: by it they refuse an older copy of its disk.
+    The begin of an incarnation concerns all nodes: it lets them refuse an older copy of the disk.
 
     Args:
         sections: of the entry.

@@ -1,6 +1,6 @@
-"""How cluster time goes on when this node becomes the clock, also after the whole cluster was down.
+"""Continue cluster time when this node becomes the clock, even after the whole cluster was down.
 
-For that each node saves the cluster time beside its own wall clock. The rules are in
+For this purpose each node saves the cluster time together with its own wall clock. The rules are in
 docs/consistency.md, "Time"; the running clock is in `shared.clock`.
 """
 
@@ -16,8 +16,8 @@ from beanpoled.peers.peers import Peers
 from beanpoled.shared.clock import downtime_us
 from beanpoled.shared.context import Context
 
-# The (cluster time, own wall clock) pair is saved this often; after a crash the estimate of the
-# downtime does not depend on its age, because both grow together.
+# The period of saves of the (cluster time, own wall clock) pair. The estimate of the downtime after
+# a crash does not depend on the age of the pair, because both grow together.
 CLOCK_PERIOD_US: Final = SECOND_US
 
 _PAIR: Final = Struct("<qq")
@@ -28,8 +28,8 @@ class SavedClock:
     """Cluster time as this disk knows it.
 
     Attributes:
-        saving: whether the disk is asked to keep it just now.
-        saves: how often it has answered, well or not.
+        saving: whether a save is in progress.
+        saves: the number of finished saves, successful or not.
     """
 
     def __init__(self, context: Context, peers: Peers) -> None:
@@ -41,10 +41,10 @@ class SavedClock:
         self._pair: tuple[int, int] = (0, 0)
 
     def load(self) -> None:
-        """Read what an earlier life knew of cluster time.
+        """Read the cluster time that an earlier process saved.
 
         Raises:
-            StorageError: the file is damaged or another node's.
+            StorageError: the file is damaged or belongs to another node.
         """
         pair = read_checked(self._context.host.files, self._path, self._identity)
         if pair is not None:
@@ -59,10 +59,10 @@ class SavedClock:
         return Identity(self._context.config.cluster, self._context.name)
 
     def run_periodic(self) -> None:
-        """Called every 100 ms of the loop's time: save it once a second while it is known.
+        """Save the pair once a second while it is known; called every 100 ms of loop time.
 
         A pair that is later than the leader's clock is replaced at once: a node that starts from it
-        would count the time in which that clock stood.
+        would count the time during which that clock stood still.
         """
         self._learn()
         clock, loop_us = self._context.clock, self._context.loop_us
@@ -74,12 +74,12 @@ class SavedClock:
             self._save()
 
     def _learn(self) -> None:
-        """Learn the time of a leader that fell before it told it, from its entries in the log.
+        """Learn from the log the time of a leader that fell before its heartbeat arrived.
 
-        Its clock may be behind what this node thinks, because it stood while no majority answered
-        or while its process did; what was delayed under it would end early under this node. An
-        entry that is applied has told its time already, one that is not yet may be the only word
-        of a leader that came back from a pause and fell.
+        That leader's clock may be behind this node's estimate, because it stood still while no
+        majority answered or while its process paused; jobs that were delayed under it would end
+        early under this node. An applied entry has already set the clock; an entry that is not
+        applied yet may be the only message of a leader that came back from a pause and fell.
         """
         context = self._context
         clock = context.clock
@@ -96,7 +96,7 @@ class SavedClock:
         context = self._context
         clock, host = context.clock, context.host
         if self.saving or not (clock.leading or clock.was_up()):
-            return  # what an earlier life saved is better than knowing nothing
+            return  # an older saved pair is better than an unknown time
         self.saving = True
         pair = _PAIR.pack(clock.estimate_us(context.now_us), host.wall_us())
         path, identity = self._path, self._identity
@@ -113,17 +113,19 @@ class SavedClock:
         host.files.submit(work, done)
 
     def begin_epoch(self) -> int:
-        """Become the cluster's clock; returns the time of the EPOCH."""
+        """Become the cluster's clock, and return the time of the EPOCH."""
         self._learn()
         context = self._context
         clock = context.clock
         if clock.was_up():
             start_us = clock.estimate_us(context.now_us)
         else:
-            # This node was not up, but perhaps others were: they know when time stood.
+            # This node was not up, but other members may have been: they know when time stood
+            # still.
             told_us = self._peers.cluster_us()
             start_us = self._cold_start_us() if told_us is None else told_us
-        # Later than every reservation that is known or in the log, so that the floor spares all.
+        # Later than every reservation that is known or in the log, so that the floor protects all
+        # of them.
         latest_us = max(context.machine.queue.now_us, self._newest_times_us()[0])
         clock.lead(max(start_us, latest_us + 1))
         return clock.estimate_us(context.now_us)
@@ -132,7 +134,7 @@ class SavedClock:
         """Cluster time as this node estimates it after the whole cluster was down.
 
         The newest entry of its log may be later than the pair on its disk, and the leader's clock
-        may have stood in between. So both say how much time passed, and the smaller one counts: a
+        may have stood still in between. Both give an elapsed time, and the smaller one is used: a
         late end does no harm, and TTRs must not end early.
         """
         host = self._context.host

@@ -1,7 +1,7 @@
-"""One term of leadership: its number, whether this node serves in it, and its own commands.
+"""One term of leadership: its number, its serving state, and the leader's own commands.
 
-Here is what a term begins and ends with; what travels in its entries is in `proposing`, the clients
-that wait for jobs are in `dispatching`. All of it is volatile.
+This module begins and ends a term; the contents of its entries are in `proposing`, the clients that
+wait for jobs in `dispatching`. All state is volatile.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ class Term:
         serving: whether the EPOCH of this term is applied.
         since_us: the loop time since which it serves.
         commands: the leader's own, for the next entries.
-        epoch_is_due: whether the first entry, which has the EPOCH, is not proposed yet.
+        epoch_is_due: whether the first entry, which carries the EPOCH, is not proposed yet.
     """
 
     def __init__(self, context: Context) -> None:
@@ -35,12 +35,12 @@ class Term:
         self._downs: set[tuple[int, int]] = set()
 
     def begin(self, number: int) -> None:
-        """This node was elected."""
+        """Begin a term after the election of this node."""
         self.number = number
         self.epoch_is_due = True
 
     def end(self) -> None:
-        """Leadership is lost, or not yet won: nothing of an earlier term survives."""
+        """Forget everything of an earlier term: leadership is lost, or not yet won."""
         self.number = 0
         self.serving = False
         self.epoch_is_due = False
@@ -48,7 +48,7 @@ class Term:
         self._downs.clear()
 
     def epoch(self, now_us: int) -> c.Command:
-        """Return the EPOCH, which tells the cluster the limits of this leader."""
+        """Return the EPOCH, which announces the limits of this leader to the cluster."""
         config = self._context.config
         self.epoch_is_due = False
         return (
@@ -62,16 +62,17 @@ class Term:
         )
 
     def serve(self) -> None:
-        """The EPOCH of this term is applied: everything of earlier terms is, too."""
+        """Begin to serve: the EPOCH of this term, and so every earlier entry, is applied."""
         context = self._context
         self.serving = True
-        # Entries of earlier terms that were not applied when it was elected may be later than what
-        # this node knew; its clock goes on from them, or time would stand until then.
+        # Entries of earlier terms that were not applied at the election may be later than the time
+        # this node knew; its clock goes on from them, or time would stand still until it reaches
+        # them.
         context.clock.lead(context.machine.queue.now_us)
         self.since_us = context.loop_us
 
     def node_down(self, origin: int, incarnation: int) -> None:
-        """Propose that an incarnation is dead, once."""
+        """Propose once that an incarnation is dead."""
         if self.serving and (origin, incarnation) not in self._downs:
             self._downs.add((origin, incarnation))
             self.commands.append((c.NODE_DOWN, origin, incarnation))

@@ -1,7 +1,7 @@
-"""The machine's version: what this program knows, what the cluster works at, when it is raised.
+"""The machine's version: the versions that programs know, the active one, and when it is raised.
 
-The version lives in the log (docs/adr/0018): here a leader decides that RAISE is due, and a node
-that does not know the version which it meets stops. The meaning of a version is in `core`.
+The version lives in the log (docs/adr/0018). Here a leader decides that RAISE is due, and a node
+stops if it meets a version that it does not know. The meaning of a version is in `core`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,8 @@ from beanpoled.leading.term import Term
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 
-# An operator waits for the answer and asks again before this ends. Afterwards nothing is raised:
-# the wish counts now, and not when a member comes back days later with another program.
+# An operator waits for the answer and asks again before this time is over. Afterwards nothing is
+# raised: the request counts now, and not when a member comes back days later with another program.
 WISH_US: Final = 1_000_000
 
 
@@ -28,14 +28,15 @@ class Versions:
         self._peers = peers
         self._term = term
         self._proposed = (0, 0)  # term and version of the newest RAISE of this node
-        # The request of an operator: term, version, and the loop time at which that ends.
+        # The request of an operator: term, version, and the loop time at which the request ends.
         self._wanted = (0, 0, 0)
 
     def known(self) -> dict[str, int]:
-        """The newest version that each member knows, this node included; 0: not said yet.
+        """The newest version that each member knows, this node included; 0 if unknown.
 
-        A member says it with each heartbeat. It counts if it was received in this term, on the
-        present link, and of late: a member that is away may come back with an older program.
+        A member announces its version in each heartbeat. The announcement counts if it was received
+        in this term, on the present link, and recently: an absent member may come back with an
+        older program.
         """
         term = self._context.replica.term
         known = {self._context.name: self._context.knows}
@@ -45,7 +46,7 @@ class Versions:
         return known
 
     def common(self) -> int:
-        """The newest version that every member knows; 0 while one of them has not said it."""
+        """The newest version that every member knows; 0 while one member's is unknown."""
         return min(self.known().values())
 
     def due(self) -> tuple[c.Command, ...]:
@@ -67,11 +68,12 @@ class Versions:
         return ((c.RAISE, version),)
 
     def finalize(self, to: int) -> tuple[int, str]:
-        """An operator asks for a version; 0: for the newest that the program of a member knows.
+        """Process an operator's request for a version; 0 means the newest that any member knows.
 
         Returns:
-            The version, and why it cannot be raised now. There is no reason if the machine has
-            that version already, or if its RAISE is in the log or goes into the next entry.
+            The version, and the reason why it cannot be raised now. The reason is empty if the
+            machine has that version already, or if its RAISE is in the log or goes into the next
+            entry.
         """
         context = self._context
         known = self.known()
@@ -90,17 +92,17 @@ class Versions:
         return version, ""
 
     def raised(self) -> None:
-        """A RAISE was applied: go on, or stop before anything is made of the entry."""
+        """Handle an applied RAISE; an unknown version stops the node before it is used."""
         active = self._context.machine.version
         if active > self._context.knows:
             self._context.fatal(restore.upgrade_words(active, self._context.knows))
         self._context.host.log(f"the cluster works at machine version {active}")
 
     def load_image(self, chunks: Iterator[bytes]) -> Machine:
-        """Build a machine from a snapshot; the node stops at one of a version it does not know.
+        """Build a machine from a snapshot; the node stops if its version is unknown.
 
         Raises:
-            Damaged: it is no image.
+            Damaged: the bytes are no image.
         """
         try:
             return restore.load(chunks, self._context.knows)
@@ -110,7 +112,7 @@ class Versions:
 
 
 def refusal_words(version: int, known: Mapping[str, int]) -> str:
-    """Name the members that are away, or whose programs do not know a version; else nothing."""
+    """Name the members that are away or whose programs do not know a version; empty if none."""
     words = []
     for name, newest in sorted(known.items()):
         if not newest:

@@ -1,7 +1,7 @@
 """The waiting line: clients blocked in `reserve`, first come first served in each tube.
 
-It lives at the leader only and is volatile: after a change of leader the origins send their waits
-again. The GRANT in the log decides which client gets a job; this only proposes. No I/O, no clock.
+The line lives at the leader only and is volatile: after a change of leader the origins resend their
+waits. It only proposes; the GRANT in the log decides which client gets a job. No I/O, no clock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,8 +10,8 @@ from typing import Final
 
 # Lazily deleted places are swept when they outnumber the live ones by more than this.
 STALE_SLACK: Final = 64
-# Tubes of waiting clients that one turn looks at, so that lists of a thousand do not hold it up: a
-# place in a line takes a tenth of a microsecond.
+# The limit of waiting clients' tubes that one turn examines, so that lists of a thousand tubes do
+# not hold it up: a place in a line takes a tenth of a microsecond.
 LOOKS_PER_TURN_MAX: Final = 16_384
 
 # (origin, its incarnation, session): the sessions of a new incarnation have the same numbers.
@@ -38,8 +38,8 @@ class Waiter:
         self.behind = behind  # the origin's batch that the wait stands behind
         self.place = place
         self.tubes: tuple[bytes, ...] = ()
-        self.granting = False  # a GRANT for it is in the log and not applied
-        # Its origin asked to end the wait: the cluster time at which it did, 0 if it did not.
+        self.granting = False  # a GRANT for this waiter is in the log and not applied
+        # The cluster time at which its origin asked to end the wait; 0 if it did not.
         self.until_us = 0
         self.parked = False  # its origin is silent; it keeps its place
 
@@ -56,27 +56,27 @@ class WaitingLine:
         return len(self.waiters)
 
     def next_place(self) -> int:
-        """A new place at the end of every line."""
+        """Allocate a new place at the end of every line."""
         self._next_place += 1
         return self._next_place - 1
 
     def add(self, waiter: Waiter, tubes: Iterable[bytes]) -> None:
-        """Take a waiter, and put it at its place into the lines of its tubes.
+        """Add a waiter, and enter it at its place in the lines of its tubes.
 
-        One that is being granted something already stands in no line: see `put_back`.
+        A waiter that is being granted a job stands in no line: see `put_back`.
         """
         waiter.tubes = tuple(tubes)
         self.waiters[waiter.key] = waiter
         self.put_back(waiter)
 
     def move(self, waiter: Waiter, tubes: Iterable[bytes]) -> None:
-        """Let a waiter stand in the lines of these tubes only, at the end of each."""
+        """Let a waiter stand only in the lines of these tubes, at the end of each."""
         waiter.place = self.next_place()
         waiter.tubes = tuple(tubes)
         self.put_back(waiter)
 
     def put_back(self, waiter: Waiter) -> None:
-        """A waiter that was granted nothing, or whose origin sends again, has its place."""
+        """Return a waiter to its place: it was granted nothing, or its origin sends again."""
         if self.waiters.get(waiter.key) is waiter and not (waiter.granting or waiter.parked):
             self._enter(waiter)
 
@@ -92,10 +92,10 @@ class WaitingLine:
         return self.waiters.pop(key, None)
 
     def first(self, tube: bytes) -> Waiter | None:
-        """The first waiter of a tube that can be granted something now.
+        """The first waiter of a tube that can be granted a job now.
 
-        Places of waiters that are gone, are being granted something or are parked are dropped;
-        `put_back` enters them again.
+        Places of waiters that are gone, parked or being granted a job are dropped; `put_back`
+        enters them again.
         """
         line = self._lines.get(tube)
         if line is None:

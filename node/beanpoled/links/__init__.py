@@ -1,1 +1,1 @@
-"""Messages between members: hellos, frames, and which disks are let in."""
+"""Messages between members: hellos, frames, and the admission of disks."""

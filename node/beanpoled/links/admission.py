@@ -1,6 +1,6 @@
-"""Whether to talk to a peer, wait for it or refuse it: decided from disks and hellos alone.
+"""Decide from disks and hellos alone whether to talk to a peer, wait for it or refuse it.
 
-Pure: no file, no link, no clock. `introductions` acts on what is decided here.
+Pure functions: no file, no link, no clock. `introductions` acts on these decisions.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from beanpoled.disk.identity import (
 from beanpoled.links.link import DISK, MEMBERS, OLDER, Hello
 
 TALK: Final = 0
-WAIT: Final = 1  # one of the two does not know the life of the cluster yet: nothing but hellos
+WAIT: Final = 1  # one of the two does not know its birth id yet: nothing but hellos
 REFUSE: Final = 2
 
 _REJOIN: Final = "restore its data directory, or start it on an empty one with --rejoin"
@@ -29,9 +29,9 @@ class Verdict(NamedTuple):
 
     Attributes:
         kind: TALK, WAIT or REFUSE.
-        cause: of a refusal, one of `link`'s.
+        cause: of a refusal: one of the causes in `link`.
         reason: of a refusal, for the operators of both nodes.
-        is_mutual: whether this node may be the one that is wrong.
+        is_mutual: whether this node may be the one in error.
     """
 
     kind: int
@@ -41,12 +41,13 @@ class Verdict(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A member as this node knows it from before.
+    """Earlier knowledge about a member.
 
     Attributes:
-        disks: its present disk, then those that it replaced.
-        incarnation: the highest one that the cluster's state has of it.
-        kept_index: what the present disk had, as the member has told this process; 0 if unknown.
+        disks: its present disk, then the disks that it replaced.
+        incarnation: its highest one in the cluster's state.
+        kept_index: the index that its present disk has reached, as the member has told this
+            process; 0 if unknown.
     """
 
     disks: tuple[bytes, ...] = ()
@@ -92,7 +93,7 @@ def judge(own: DiskIdentity, hello: Hello, known: Known) -> Verdict:
 
 
 def _judge_disk(hello: Hello, known: Known) -> Verdict:
-    """Decide about a disk of the same life of the cluster."""
+    """Decide about a disk with the same birth id."""
     node, disks = hello.node, known.disks
     if disks and disks[0] != hello.disk_id:
         if not hello.replacement or hello.disk_id in disks:
@@ -104,8 +105,8 @@ def _judge_disk(hello: Hello, known: Known) -> Verdict:
             f"{hello.incarnation}"
         )
     if disks and hello.last_index < known.kept_index:
-        # Where its log ends now is not told: it may grow from one refusal to the next, and only the
-        # same words count as refusals in a row.
+        # The present end of its log is left out of the text: it may grow from one refusal to the
+        # next, and only equal texts count as consecutive refusals.
         return _older(
             f"{node} had the log up to {known.kept_index} on its disk before, and has less"
         )
@@ -113,9 +114,9 @@ def _judge_disk(hello: Hello, known: Known) -> Verdict:
 
 
 def _proves(own: DiskIdentity, hello: Hello) -> bool:
-    """Whether this empty disk founded the cluster that the hello speaks of.
+    """Whether this empty disk is a founder of the cluster that the hello names.
 
-    The birth id is a hash over the founders, so a list that was made up does not fit it.
+    The birth id is a hash over the founders, so an invented list does not match it.
     """
     return (own.node, own.disk_id) in hello.founders and hello.birth == birth_of(
         own.cluster, hello.founders
@@ -132,17 +133,17 @@ def _older(found: str) -> Verdict:
 
 
 def founding(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[bytes, Founders] | None:
-    """Decide what cluster this disk is part of: (birth id, founders), or None to go on waiting.
+    """Decide the cluster that this disk joins: (birth id, founders), or None to go on waiting.
 
-    `met` are the members that are connected now and were answered with WAIT. Only the first of the
-    members begins a cluster, so that two of them never begin different ones; the others take it
-    from a member that is part of it already. See docs/adr/0014-one-identity.md.
+    `met` holds the members that are connected now and were answered with WAIT. Only the first of
+    the members founds a cluster, so that two of them never found different ones; the others learn
+    the birth id from a member that has it already. See docs/adr/0014-one-identity.md.
     """
     if own.standing == REJOINING:
         return _majority_of_others(own, met)
     for hello in met.values():
         if hello.birth:
-            return hello.birth, hello.founders  # `judge` has checked the proof
+            return hello.birth, hello.founders  # `judge` has verified the proof
     others = [name for name in own.members if name != own.node]
     if own.node != own.members[0] or any(
         name not in met or met[name].standing != FOUNDING for name in others
@@ -157,7 +158,7 @@ def founding(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[bytes, Founde
 def _majority_of_others(
     own: DiskIdentity, met: Mapping[str, Hello]
 ) -> tuple[bytes, Founders] | None:
-    """A disk without a vote believes as many as it needs for coming back."""
+    """Accept the birth id that a majority of the other members gives to a rejoining disk."""
     needed = (len(own.members) - 1) // 2 + 1
     for hello in met.values():
         agreeing = sum(other.birth == hello.birth for other in met.values())
@@ -167,7 +168,7 @@ def _majority_of_others(
 
 
 def awaited(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[str, ...]:
-    """Return the members that a disk waits for that does not know its cluster yet."""
+    """Return the members that a disk waits for while it does not know its cluster."""
     if own.runs:
         return ()
     others = tuple(name for name in own.members if name != own.node)
@@ -179,10 +180,11 @@ def awaited(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[str, ...]:
 
 
 def is_hopeless(own: DiskIdentity, refusals: Mapping[str, int]) -> bool:
-    """Whether a node that starts may as well end: it will never be part of a majority.
+    """Whether a starting node may as well exit: it will never be part of a majority.
 
-    One wrong peer must not hold down a node whose own disk is right. `refusals` are the causes, by
-    member, for which this node was refused, or has refused a member and may be wrong itself.
+    One peer in error must not keep down a node whose own disk is right. `refusals` holds, by
+    member, the causes for which this node was refused, or refused a member and may be in error
+    itself.
     """
     if own.standing == FOUNDING and DISK in refusals.values():
         return True  # a cluster is founded by all of its members

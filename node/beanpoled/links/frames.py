@@ -1,11 +1,11 @@
-"""Frames between nodes: their kinds and the layouts of those that are not Raft's.
+"""Frames between nodes: their kinds, and the layouts of all but Raft's messages.
 
 The link that carries them (hello, length, CRC) is in `link`; Raft's own messages are opaque here.
 
-Between nodes of different releases: a HEARTBEAT may grow (see `Heartbeat`); the layout of all other
-frames, their kinds and Raft's messages belong to the link version that both sides agreed on in the
-hello. What a version does not know is never sent on a link of that version; one that comes all the
-same is a ProtocolError, which ends the link.
+Between nodes of different releases: a HEARTBEAT may grow (see `Heartbeat`); the kinds and layouts
+of all other frames, and Raft's messages, belong to the link version that both sides agreed on in
+the hello. A frame that a version does not know is never sent on a link of that version; receiving
+one is a ProtocolError, which ends the link.
 """
 
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ UNWAITS: Final = 4  # origin -> leader: waits that should end
 NONES: Final = 5  # leader -> origin: these waits ended without a job
 HEARTBEAT: Final = 6  # each member to each other
 
-# Term, incarnation, number, first of a (re)sending, clients that wait for answers, hint bytes.
+# Term, incarnation, number, first of a (re)transmission, clients that wait for answers, hint bytes.
 _BATCH: Final = Struct("<QIQBII")
 
-# Sessions, requests and batches are counted from 1; no node gets to more than this.
+# Sessions, requests and batches are counted from 1; no node reaches this limit.
 _NUMBER_MAX: Final = 2**63 - 1
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
-# Batches of an origin on their way to the leader. Few, so that batches grow by themselves under
-# load; enough to cover the time of a commit.
+# The limit of batches of an origin in flight to the leader. Few, so that batches grow by themselves
+# under load; enough to cover the time of a commit.
 BATCHES_IN_FLIGHT_MAX: Final = 16
-# Items of one frame at most: 2 MB of waits. A node may have a million clients that wait.
+# The limit of items in one frame: 2 MB of waits. A node may have a million clients that wait.
 ITEMS_MAX: Final = 65_536
 
 Hint = dict[bytes, int]
@@ -50,16 +50,16 @@ NoneItem = tuple[int, int, int]
 
 
 class Heartbeat(NamedTuple):
-    """A heartbeat of the nodes, from each to every other.
+    """A heartbeat, sent by each node to every other.
 
     Nodes of different releases exchange it, so fields are only ever added, at the end and with a
-    default: a receiver leaves out what stands behind the fields that it knows, and takes the
-    default for what an older sender lacks. A field never changes its place, type or meaning.
+    default: a receiver ignores fields behind those that it knows, and uses the default for fields
+    that an older sender lacks. A field never changes its position, type or meaning.
     """
 
     term: int
     leading: bool
-    cluster_us: int  # cluster time, the leader's or as this node received it; 0 if it has not
+    cluster_us: int  # cluster time, as the leader or as this node received it; 0 if unknown
     wall_us: int
     incarnation: int
     applied_index: int
@@ -69,18 +69,18 @@ class Heartbeat(NamedTuple):
     stopping: bool
     digest_index: int
     digest: int
-    digest_version: int  # of the machine at `digest_index`, so that of its image
+    digest_version: int  # of the machine at `digest_index`, and so of its image
     active_version: int  # of the machine now
-    kept_index: int  # committed and on this disk, so that no later life has less; 0 if not synced
-    # No client of the node hears of what others do, so that their commits may be told later.
+    kept_index: int  # committed and on this disk, so it never decreases; 0 if not synced
+    # No client of the node hears of other clients' commands, so it may learn of commits later.
     patient: bool = False
 
 
-# The places of the flags: compiled code stops at a number where it was promised one of them.
+# The positions of the flags: compiled code fails on a number where a bool is declared.
 _FLAGS: Final = frozenset(
     Heartbeat._fields.index(name) for name in ("leading", "disk_low", "stopping", "patient")
 )
-# Those without a default, which release 0.2.0 sends.
+# The fields without a default, which release 0.2.0 sends.
 HEARTBEAT_FIELDS_MIN: Final = len(Heartbeat._fields) - len(Heartbeat._field_defaults)
 
 
@@ -95,8 +95,8 @@ def encode_batch(
 ) -> bytes:
     """Encode a BATCH.
 
-    `clients` is how many of its commands have a client that waits for the answer. `hint` are the
-    packed tubes into which it puts ready jobs, with counts.
+    `clients` is the number of its commands whose clients wait for the answer. `hint` is the packed
+    mapping of tubes into which it puts ready jobs to their number.
     """
     return _BATCH.pack(term, incarnation, number, first, clients, len(hint)) + hint + payload
 
@@ -139,7 +139,7 @@ def unpack_hint(data: bytes) -> Hint:
 
 
 def encode_all(term: int, incarnation: int, items: list[WaitItem] | list[EndItem]) -> list[bytes]:
-    """Encode WAITS, UNWAITS or NONES in as many frames as they need."""
+    """Encode WAITS, UNWAITS or NONES in as many frames as necessary."""
     starts = range(0, len(items), ITEMS_MAX)
     return [encode_items(term, incarnation, items[at : at + ITEMS_MAX]) for at in starts]
 
@@ -173,7 +173,7 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
 
 
 def decode_heartbeat(frame: bytes) -> Heartbeat:
-    """Decode a HEARTBEAT; fields that a newer release has added are left out."""
+    """Decode a HEARTBEAT; fields that a newer release has added are ignored."""
     value = _unpack(frame)
     if type(value) is not tuple or len(value) < HEARTBEAT_FIELDS_MIN:
         raise ProtocolError("a heartbeat has another layout")

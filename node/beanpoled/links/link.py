@@ -1,18 +1,18 @@
 """The link between two nodes, without I/O: hello, authentication, frames with length and CRC.
 
-Peers are identified by their hello, never by their address, so proxies may stand between them.
-Feed received bytes to `receive`; send what it and the other methods return.
+Peers are identified by their hello, never by their address, so proxies may be used between them.
+Feed received bytes to `receive`; send whatever `receive` and the other methods return.
 
     frame  = length u32 | crc32c u32 | kind u8 | payload      (length of the payload; CRC over both
                                                                kind and payload; little endian)
-    HELLO  = msgpack list of `Hello`, first in each direction; what follows the fields that are
-             known here is passed over
+    HELLO  = msgpack list of `Hello`, first in each direction; a receiver ignores fields behind
+             those that it knows
     AUTH   = `trust.proofs.link_proof` over the side that dialed or answered, its HELLO and the
              other's; both hold a fresh nonce. Up to version 3 (release 0.3.0): HMAC-SHA256(secret,
              own HELLO | other's HELLO), which does not say which side it is from
     REFUSE = cause u8 | text: why the link ends
 
-Each side says which versions of the frames it knows; the highest that both know is used.
+Each side announces the frame versions it knows; the highest common version is used.
 """
 
 import hashlib
@@ -30,18 +30,18 @@ from beanpole.weights import ENTRY_MAX_BYTES, HINT_MAX_BYTES
 from beanpoled.trust.proofs import ANSWERER, DIALER, NONCE_BYTES, link_proof
 
 # The versions of frames that this program reads and writes. The highest is raised with every change
-# that an older node cannot read; the lowest when no release that may still run needs it.
+# that an older node cannot read; the lowest is raised when no running release needs it any more.
 VERSION_MIN: Final = 3
 VERSION_MAX: Final = 4
-# From this version on a proof says which side it is from; before, it could be reflected.
+# From this version on a proof names its side; older proofs could be reflected.
 DIRECTED_SINCE: Final = 4
 
 HELLO: Final = 128
 AUTH: Final = 129
 REFUSE: Final = 130
 
-# Why a member is refused: no common version, another configuration, a disk, or one that has lost
-# what its node had.
+# Causes of a refusal: no common version, another configuration, a wrong disk, or a disk that has
+# lost data of its node.
 VERSIONS: Final = 0
 MEMBERS: Final = 1
 DISK: Final = 2
@@ -52,9 +52,9 @@ OLDER: Final = 3
 FRAME_MAX_BYTES: Final = 2 * 8 * 1024 * 1024
 assert FRAME_MAX_BYTES > 8 * 1024 * 1024 + ENTRY_MAX_BYTES
 assert FRAME_MAX_BYTES > BATCH_MAX_BYTES + HINT_MAX_BYTES + 1024
-# Before a peer is known it may send only this much.
+# The limit of a frame from a peer that is not identified yet.
 HELLO_MAX_BYTES: Final = 4096
-# Longer than every reason that a node gives; the text goes into the other's log.
+# More than the length of every reason that a node sends; the text goes into the other node's log.
 REASON_MAX: Final = 500
 
 _HEAD: Final = Struct("<IIB")  # payload bytes, CRC-32C of kind and payload, kind
@@ -68,16 +68,17 @@ _FOUNDERS_MAX: Final = 64
 
 
 class Hello(NamedTuple):
-    """How a node introduces itself. Fields are added at the end and never change their meaning.
+    """The introduction of a node. Fields are added at the end and never change their meaning.
 
     Attributes:
         version_min: the lowest version of frames that it knows.
-        version_max: the highest.
+        version_max: the highest version of frames that it knows.
         cluster: name of the cluster.
         node: its name.
-        config_hash: of what must be the same at all members.
+        config_hash: of the settings that must be the same at all members.
         nonce: fresh bytes for the proof.
-        disk_id: of its disk, and the other fields of its `identity` of the same names.
+        disk_id: of its disk; like the following fields, from the field of its `identity` of the
+            same name.
         last_index: the last index of its log.
     """
 
@@ -102,36 +103,36 @@ _HELLO_SHAPE: Final = (
 assert len(_HELLO_SHAPE) == len(Hello._fields)
 
 
-# A frame that was received whole: its kind and its payload. No class: there are several in a turn.
+# A complete frame: its kind and its payload. Not a class, because there are several in a turn.
 Frame = tuple[int, bytes]
 
 
 def encode_frame(kind: int, payload: bytes) -> bytes:
-    """Give a payload its head."""
+    """Prepend the header to a payload."""
     return _pack_head(len(payload), crc32c(payload, _CRC_OF_KIND[kind]), kind) + payload
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames. `feed` it, then call `next` until there is none.
+    """Split a stream of bytes into frames. Call `feed`, then `next` until it returns None.
 
-    One at a time: the frame that introduces a peer is followed by others at once, and it decides
-    how long those may be (`size_max`).
+    Frames are returned one at a time: the first frame identifies the peer, and so decides the size
+    limit (`size_max`) of the frames that follow in the same bytes.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._position = 0  # what lies before it was returned
+        self._position = 0  # bytes before it were returned
         self.size_max = HELLO_MAX_BYTES
 
     def feed(self, data: bytes) -> None:
-        """Take bytes."""
+        """Append received bytes."""
         self._buffer += data
 
     def next(self) -> Frame | None:
-        """Return the next frame that is complete; None if there is none yet.
+        """Return the next complete frame; None if there is none yet.
 
         Raises:
-            ProtocolError: too long, or the CRC does not match. The link must end.
+            ProtocolError: the frame is too long, or its CRC does not match. The link must end.
         """
         buffer = self._buffer
         position = self._position
@@ -153,7 +154,7 @@ class FrameReader:
 
 
 class LinkRefused(ProtocolError):
-    """An authentic member of another mind: another member list, another disk, another cluster."""
+    """An authenticated member that does not match: another member list, disk or cluster."""
 
     def __init__(self, cause: int, reason: str, node: str) -> None:
         super().__init__(reason)
@@ -167,7 +168,8 @@ class Handshake:
     Attributes:
         own: this side's hello.
         version: of the frames that follow, once `done`.
-        refusal_name: why the peer's proof was refused, a word for programs; empty if it was not.
+        refusal_name: why the peer's proof was refused, as an identifier for programs; empty if it
+            was not.
     """
 
     def __init__(
@@ -181,7 +183,7 @@ class Handshake:
 
         Args:
             own: this side's hello.
-            secret: the shared one; empty for none.
+            secret: the shared secret; empty for none.
             expected: the member that was dialed; None at the side that answers.
             takes_old: whether the proof of versions before DIRECTED_SINCE is accepted.
         """
@@ -196,14 +198,14 @@ class Handshake:
         self.done: Hello | None = None
 
     def start(self) -> bytes:
-        """The bytes to send first."""
+        """Return the bytes to send first."""
         return encode_frame(HELLO, self._own_bytes)
 
     def receive(self, frame: Frame) -> bytes:
-        """Take one frame; returns what to send now. Afterwards look at `done`.
+        """Process one frame, and return the bytes to send now. Check `done` afterwards.
 
         Raises:
-            LinkRefused: the peer is authentic, but we do not belong together.
+            LinkRefused: the peer is authentic, but does not belong to this cluster.
             ProtocolError: the peer is no node that this one talks to.
         """
         kind, payload = frame
@@ -233,7 +235,7 @@ class Handshake:
         return self.done is not None and self.version < DIRECTED_SINCE
 
     def _authenticate(self, values: tuple[Any, ...], given: bytes) -> None:
-        """Check the peer's proof; ProtocolError if it is not right or not taken any more."""
+        """Verify the peer's proof; raise ProtocolError if it is wrong or no longer accepted."""
         version = min(self.own.version_max, values[1])
         own, other = self._own_bytes, self._other_bytes
         if not hmac.compare_digest(given, self._proof(version, other, own, False)):
@@ -252,7 +254,7 @@ class Handshake:
             )
 
     def refusal(self, frame: Frame) -> tuple[int, str]:
-        """Why the peer ends the link: the cause, and words fit for a line of the log.
+        """Decode the peer's refusal: the cause, and a text that is fit for one line of the log.
 
         Raises:
             ProtocolError: the peer has not proved its identity; a stranger's refusal means nothing.
@@ -321,11 +323,11 @@ def _decode_fields(payload: bytes) -> tuple[Any, ...]:
 
 
 def _decode_hello(values: tuple[Any, ...]) -> Hello:
-    """Take the fields that are known here."""
+    """Decode the fields of a hello that are known here."""
     values = values[: len(_HELLO_SHAPE)]
     if tuple(map(type, values)) != _HELLO_SHAPE:
         raise ProtocolError("the hello has another layout")
-    # Looked at before they have the types of a Hello, which the compiled tree insists on.
+    # The types are checked before a Hello is built, because compiled code enforces its field types.
     founders: tuple[Any, ...] = values[Hello._fields.index("founders")]
     if len(founders) > _FOUNDERS_MAX:
         raise ProtocolError("the hello has another layout")
@@ -339,6 +341,6 @@ def _decode_hello(values: tuple[Any, ...]) -> Hello:
 
 
 def _name_in(values: tuple[Any, ...]) -> str:
-    """Return the name in a hello of any version; every one so far has it there."""
+    """Return the name in a hello of any version; its position has never changed."""
     name = values[3] if len(values) > 3 else ""
     return name if type(name) is str and name.isprintable() and name else "an unknown node"

@@ -1,1 +1,1 @@
-"""A node's own clients, towards the leader: outbox, numbered batches, waits."""
+"""The commands of a node's own clients on their way to the leader: outbox, batches, waits."""

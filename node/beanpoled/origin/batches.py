@@ -1,6 +1,6 @@
-"""The border between an origin and its clients: batches, waits, and results of commands.
+"""The interface between an origin and its clients: batches, waits, and results of commands.
 
-How they are numbered, sent and answered is in `origin`.
+The numbering, sending and answering of batches is in `outbox`.
 """
 
 from typing import Any, Final, Protocol
@@ -9,19 +9,20 @@ from beanpole import commands as c
 from beanpole.core.jobs.job import Job
 from beanpoled.links import frames
 
-# Bytes on their way, over all batches (a single larger batch still travels).
+# Bytes in flight, over all batches (a single larger batch still travels).
 BATCH_BYTES_IN_FLIGHT_MAX: Final = 8 * 1024 * 1024
-# The cost of batches on their way and of one of them, in units of 10 us of every node. With what is
-# in HeavyLine, three nodes have 0.2 s on their way at most: less than an election waits for.
+# The cost of all batches in flight and of one batch, in units of 10 us of every node. Together with
+# HeavyLine, three nodes have at most 0.2 s of work in flight: less than the time-out of an
+# election.
 COST_IN_FLIGHT_MAX: Final = 2500
 BATCH_COST_MAX: Final = 1250
 
-# Kinds of commands that are no requests of a client.
+# Kinds of commands that are not requests of a client.
 KIND_OPEN: Final = -2
-KIND_QUIET: Final = -1  # the client has its answer already, or none waits for one
+KIND_QUIET: Final = -1  # the client has its answer already, or no client waits for one
 KIND_WAIT: Final = -3  # no command at all: the client waits for a job
 
-# Reasons that `failed` gives a client's connection.
+# Reasons that a client's connection receives in `failed`.
 NOT_DONE: Final = 1  # certainly never done
 UNKNOWN: Final = 2  # its batch was numbered: it may still happen
 
@@ -29,28 +30,28 @@ UNKNOWN: Final = 2  # its batch was numbered: it may still happen
 class Client(Protocol):
     """A client's connection as its origin sees it; each protocol has one."""
 
-    client_host: bytes  # empty if nobody knows it
-    client_names: tuple[bytes, ...]  # in its certificate, if that was checked
-    user: bytes  # whose the session is, as its node knows; empty for nobody's
-    token: bytes  # the digest of the token by which it became that; empty if that was by a rule
+    client_host: bytes  # empty if unknown
+    client_names: tuple[bytes, ...]  # in its certificate, if that was verified
+    user: bytes  # the user of the session, as this node knows it; empty for none
+    token: bytes  # the digest of the token that set the user; empty if a rule set it
     number: int  # the session's number in this incarnation, 0 before OPEN
     batch: "Batch | None"  # the last batch that holds a command of this client
     wait: "Wait | None"
 
     def answered(self, kind: int, result: Any) -> None:
-        """A command was applied; `result` is what the machine said."""
+        """Deliver the result of a command that was applied, as the machine returned it."""
 
     def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
-        """The wait is over: with a job, or without one until that cluster time."""
+        """End the wait, with a job or without one until that cluster time."""
 
     def failed(self, kind: int, why: int) -> None:
-        """A command will not be answered in time: NOT_DONE or UNKNOWN."""
+        """Report that a command will not be answered in time: NOT_DONE or UNKNOWN."""
 
     def drop(self) -> None:
-        """The session is gone or its state is unknown: close without another reply."""
+        """Close without another reply: the session is gone or its state is unknown."""
 
 
-# (client, kind, when it came); the client is None for commands without one that waits.
+# (client, kind, loop time of submission); the client is None if no client waits for the answer.
 Owner = tuple[Client | None, int, int]
 
 
@@ -73,16 +74,16 @@ class Batch:
     )
 
     def __init__(self) -> None:
-        self.clients = 0  # how many commands have a client that waits for the answer
+        self.clients = 0  # the number of commands whose clients wait for the answer
         self.commands: list[c.Command] = []
         self.owners: list[Owner] = []
         self.hint: frames.Hint = {}
         self.bytes = 0
-        self.cost = 0  # of those that are charged, in units of 10 us; see `Origin.charge`
-        # Where the last command of a kind stands that only the last one counts of; see `Origin`.
+        self.cost = 0  # of the charged commands, in units of 10 us; see `Origin.charge`
+        # Positions of commands that a later one of their kind replaces; see `Origin.submit_latest`.
         self.latest: dict[tuple[int, int, int], int] = {}
         self.number = 0  # 0: still open
-        self.is_large = False  # it waits where others pass it, but behind this batch
+        self.is_large = False  # in the line of large commands, behind the batch below
         self.behind: Batch | None = None
         self.payload = b""
         self.packed_hint = b""
@@ -110,8 +111,8 @@ class Wait:
         self.request = request
         self.batch = batch
         self.sent = False  # to the present leader
-        self.told = False  # to any leader: a job may be given to it
+        self.told = False  # to any leader: it may be granted a job
         self.ending = False  # its client asked for the end
         self.ending_at_us = 0
-        self.withdrawn = False  # the node leaves, and asked for the end
-        self.is_local = False  # no leader knows of it: it ends by time alone
+        self.withdrawn = False  # the node stops, and asked for the end
+        self.is_local = False  # unknown to every leader: it ends by time alone

@@ -1,8 +1,9 @@
-"""Commands that may take long, one of this node at a time: kicks of many jobs, and long reads.
+"""Commands that may take long, one at a time per node: kicks of many jobs, and long reads.
 
-Each takes milliseconds of the machine or of this node. Hundreds in one entry would hold up all that
-stands behind them, and all clients of the node; here they stand in a line of their own, and others
-pass. The client of each is blocked until it is answered, so none of its commands passes another.
+Each takes milliseconds of the machine or of this node. Hundreds of them in one entry would block
+all commands behind them, and all clients of the node; so they wait in a separate line, and other
+commands pass. The client of each is blocked until it is answered, so no command of one client
+passes another.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ from typing import Final
 from beanpole import commands as c
 from beanpoled.origin.batches import NOT_DONE, Batch, Client
 
-# Jobs, tubes or connections that a command may look at and still be one of many: 0.3 ms.
+# A command that examines more jobs, tubes or connections than this (0.3 ms) is heavy.
 LIGHT_MAX: Final = 256
 
 
@@ -20,17 +21,17 @@ class HeavyLine:
     """The heavy commands of a node's clients, first come first served; a repeated one goes last."""
 
     def __init__(self, submit: Callable[[Client, int, c.Command], Batch]) -> None:
-        """Begin without any; `submit` puts a command into the open batch."""
+        """Begin with an empty line; `submit` puts a command into the open batch."""
         self._submit = submit
         self._line: deque[tuple[Client, int, c.Command, int]] = deque()
-        self._batch: Batch | None = None  # it holds the one that is on its way
-        self._since_us = 0  # when that one was submitted
+        self._batch: Batch | None = None  # the batch that holds the command in flight
+        self._since_us = 0  # when that command was submitted
 
     def __len__(self) -> int:
         return len(self._line)
 
     def submit(self, client: Client, kind: int, command: c.Command, now_us: int) -> None:
-        """Submit a command now, or when those before it are answered."""
+        """Submit a command now, or after those before it are answered."""
         if self._batch is None:
             self._since_us = now_us
             self._batch = self._submit(client, kind, command)
@@ -38,7 +39,7 @@ class HeavyLine:
             self._line.append((client, kind, command, now_us))
 
     def done(self, batch: Batch, now_us: int) -> None:
-        """A batch is applied, or nothing of it is left to be done."""
+        """Submit the next command if this batch, applied or emptied, held the one in flight."""
         if batch is self._batch:
             self._batch = None
             self._submit_next(now_us)
@@ -46,12 +47,12 @@ class HeavyLine:
     def _submit_next(self, now_us: int) -> None:
         while self._line:
             client, kind, command, _ = self._line.popleft()
-            if client.number:  # or it has gone
+            if client.number:  # otherwise the client has gone
                 self.submit(client, kind, command, now_us)
                 return
 
     def expire(self, before_us: int, now_us: int) -> None:
-        """Nothing moves, and so those in the line are not done when their time is over."""
+        """Fail overdue commands in the line if the command in flight is overdue, too."""
         batch = self._batch
         if batch is None or self._since_us >= before_us:
             return
@@ -59,12 +60,12 @@ class HeavyLine:
         overdue = [item for item in line if item[3] < before_us]
         self._line.extend(item for item in line if item[3] >= before_us)
         if not batch.number:
-            self.done(batch, now_us)  # it was taken out of its batch
+            self.done(batch, now_us)  # the command was taken out of its batch
         for client, kind, _, _ in overdue:
             if client.number:
                 client.failed(kind, NOT_DONE)
 
     def clear(self) -> None:
-        """The incarnation is over: all clients are closed."""
+        """Forget all commands: the incarnation is over, and all clients are closed."""
         self._line.clear()
         self._batch = None

@@ -1,22 +1,22 @@
-"""The way from an origin to the leader, whichever node that is.
+"""The path from an origin to the leader, whichever node that is.
 
-Here is only what an origin asks for; `turn.routing` has it.
+This is only the interface that an origin needs; `turn.routing` implements it.
 """
 
 from abc import abstractmethod
 
 
 class LeaderLink:
-    """The way of an origin to the leader, which is above it."""
+    """The path from an origin to the leader; a higher layer implements it."""
 
     @abstractmethod
     def target(self) -> tuple[str, int, int] | None:
-        """Where batches go: (leader, term, generation of the link); None if they cannot."""
+        """The target of batches: (leader, term, generation of the link); None if there is none."""
 
     @abstractmethod
     def send(self, kind: int, frame: bytes) -> bool:
-        """Send a frame to the leader; False if it was not taken, and everything must come again."""
+        """Send a frame to the leader; return False if it was rejected and all must be resent."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Ask for a turn because there is something for an entry, unless one comes by itself."""
+        """Ask for a turn because an entry has something to carry, unless a turn is due anyway."""

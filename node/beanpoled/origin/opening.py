@@ -1,6 +1,6 @@
-"""The commands with which a session begins: its host, its protocol, whose it is by a rule.
+"""The commands with which a session begins: its host, its protocol, and the user set by a rule.
 
-When a session begins is decided in the frontends, and how its commands travel in `outbox`.
+The frontends decide when a session begins; its commands travel as described in `outbox`.
 """
 
 from ipaddress import ip_address
@@ -15,8 +15,8 @@ from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, Client
 def opening(client: Client, protocol: int, machine: Machine) -> list[tuple[int, c.Command]]:
     """Return the commands of a client that has its number, each with its kind.
 
-    A session begins with the beanstalk protocol; another one (`events`) is told behind it. Rules
-    are looked at here, as this node knows them; the client knows its user from here on.
+    A session begins with the beanstalk protocol; a second command sets another one (`events`).
+    Rules are applied here, as this node knows them; the client knows its user from here on.
     """
     number = client.number
     first: c.Command = (c.OPEN, number)
@@ -35,8 +35,8 @@ def opening(client: Client, protocol: int, machine: Machine) -> list[tuple[int, 
 
 
 def address_of(host: bytes) -> bytes:
-    """Return the bytes of the address by which a host is known; none if that is no address."""
-    text = host.decode(errors="replace").partition("%")[0]  # IPv6 names its interface behind that
+    """Return the bytes of the address by which a host is known; empty if it is no address."""
+    text = host.decode(errors="replace").partition("%")[0]  # an IPv6 zone follows the sign
     try:
         return ip_address(text).packed
     except ValueError:

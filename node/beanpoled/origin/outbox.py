@@ -1,8 +1,9 @@
 """The commands of a node's clients: outbox, numbered batches, answers. Waits are in `waits`.
 
-Every node is an origin, the leader too. A command goes into the open batch; the batch is numbered
-when it is handed to the link to the leader, and stays here until the machine has applied it. The
-answer is made when this node applies its own batch, so a client always reads its own writes.
+Every node is an origin, including the leader. A command goes into the open batch; the batch is
+numbered when it is handed to the link to the leader, and stays here until the machine has applied
+it. A client gets its answer when this node applies its own batch, so it always reads its own
+writes.
 """
 
 from collections import deque
@@ -34,10 +35,10 @@ from beanpoled.origin.opening import opening
 from beanpoled.origin.waits import Waits
 from beanpoled.shared.context import Context
 
-# A command above this waits in a line of its own, where one batch is on its way at a time, so that
-# others pass: it is twice the largest body that is allowed by default.
+# A command above this size, twice the default limit of a body, waits in a separate line with one
+# batch in flight at a time, so that other commands pass.
 LARGE_BYTES_MIN: Final = 128 * 1024
-# As much of that line travels together, or one command.
+# The limit of a batch of that line, which may hold one larger command.
 LARGE_BATCH_BYTES: Final = 1024 * 1024
 
 
@@ -45,7 +46,7 @@ class Origin:
     """The outbox of one node, for one incarnation after another.
 
     Attributes:
-        leader: the way to the leader; set by the node before anything is submitted.
+        leader: the path to the leader; set by the node before anything is submitted.
     """
 
     def __init__(self, context: Context) -> None:
@@ -53,12 +54,12 @@ class Origin:
         self.leader: LeaderLink
         self.incarnation = 0
         self.up = False  # our NODE_UP is applied and we were not declared down since
-        self.bytes = 0  # of all commands that are not applied
+        self.bytes = 0  # of all commands that are not applied yet
         self._bytes_numbered = self._cost_numbered = 0
         self._open = Batch()
-        self._full: deque[Batch] = deque()  # as large as a batch may be, and not numbered yet
-        self._large: deque[Batch] = deque()  # of large commands, and what stands behind one
-        self._large_number = 0  # the last of them that was numbered
+        self._full: deque[Batch] = deque()  # full batches that are not numbered yet
+        self._large: deque[Batch] = deque()  # of large commands, and of those behind one
+        self._large_number = 0  # the number of the last large batch that was numbered
         self._numbered: dict[int, Batch] = {}
         self._next_number = 1
         self._next_session = 1
@@ -71,7 +72,7 @@ class Origin:
     # --- lives ----------------------------------------------------------------------------------
 
     def start(self, incarnation: int) -> None:
-        """Begin an incarnation: an empty batch 1 says NODE_UP."""
+        """Begin an incarnation: the empty batch 1 is its NODE_UP."""
         assert incarnation > self.incarnation, (incarnation, self.incarnation)
         self.abandon()
         self.incarnation = incarnation
@@ -82,7 +83,7 @@ class Origin:
         self._number(Batch())
 
     def abandon(self) -> None:
-        """This incarnation is over: nothing in the outbox will be done; clients are closed."""
+        """End this incarnation: nothing in the outbox will be done, and clients are closed."""
         self.up = False
         self._open = Batch()
         self._full.clear()
@@ -95,7 +96,7 @@ class Origin:
 
     @property
     def unsent_clients(self) -> int:
-        """How many clients wait for what is in no numbered batch, or for a wait to be sent."""
+        """The number of clients whose commands are in no numbered batch or whose wait is unsent."""
         full = 0
         for batch in self._full:
             full += batch.clients
@@ -103,20 +104,20 @@ class Origin:
 
     @property
     def unsent_bytes(self) -> int:
-        """The commands that are in no numbered batch, and may be in the next one."""
+        """The bytes of commands in no numbered batch that may be in the next one."""
         unsent = self.bytes - self._bytes_numbered
         for batch in self._large:
             unsent -= batch.bytes
         return unsent
 
     def is_idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether nothing is in flight."""
         return not (self._numbered or self._full or self._large or self._open.commands)
 
     # --- from the front ends --------------------------------------------------------------------
 
     def open_session(self, client: Client, protocol: int = BEANSTALK) -> None:
-        """Give a client its session, which speaks a protocol (`events`)."""
+        """Give a client a session that speaks a protocol (`events`)."""
         client.number = self._next_session
         self._next_session += 1
         for kind, command in opening(client, protocol, self._context.machine):
@@ -127,20 +128,20 @@ class Origin:
     ) -> Batch:
         """Put a command into the open batch; `client.answered(kind, ...)` follows.
 
-        A batch takes what is certain to fit: its commands are weighed before they are packed. A
-        large one, and what its client sends behind it, stands in a line of its own.
+        A batch takes only commands that certainly fit: they are weighed before they are packed. A
+        large command, and whatever its client sends behind it, waits in a separate line.
 
         Args:
-            client: gets the answer; None if none is to be given.
-            kind: the client's.
-            command: what is to be done.
-            behind: without a client: the last batch of the client that it was of.
+            client: gets the answer; None if no answer is needed.
+            kind: the client's kind of the command.
+            command: the command to submit.
+            behind: without a client: the last batch of the client that the command concerns.
 
         Returns:
-            The batch that it is in.
+            The batch that holds the command.
         """
         if not self.knows(command[0]):
-            command = c.NO_COMMAND  # its answer keeps its place among the others
+            command = c.NO_COMMAND  # its answer keeps its position among the others
         size = packed_bytes(command)
         batch = self._open
         if size > LARGE_BYTES_MIN or (
@@ -166,20 +167,20 @@ class Origin:
         return batch
 
     def charge(self, batch: Batch, cost: int) -> None:
-        """Say what a command costs that was just submitted into a batch."""
+        """Add the cost of a command that was just submitted to the cost of its batch."""
         batch.cost += cost
         if batch.cost >= BATCH_COST_MAX and batch is self._open:
             self._full.append(batch)
             self._open = Batch()
 
     def submit_latest(self, client: Client, kind: int, command: c.Command) -> bool:
-        """Like `submit`, for a command that takes the place of an earlier one, if it has not left.
+        """Submit a command that replaces an earlier one if that is still in the open batch.
 
-        The earlier one is of the same operation, session and job (the command's first fields), in
-        the open batch. Nothing is answered for it.
+        The earlier command has the same operation, session and job (the command's first fields). It
+        gets no answer of its own.
 
         Returns:
-            Whether there was one.
+            Whether an earlier command was replaced.
         """
         batch, key = self._open, (command[0], command[1], command[2])
         place = batch.latest.get(key, -1)
@@ -195,7 +196,7 @@ class Origin:
         return True
 
     def _large_batch(self, size: int) -> Batch:
-        """The batch at the end of the line of large commands that has room for one."""
+        """The batch at the end of the line of large commands that has room for a command."""
         line = self._large
         if (
             not line
@@ -210,10 +211,10 @@ class Origin:
         return line[-1]
 
     def _large_may_leave(self) -> bool:
-        """Whether the next large batch may: one is on its way at a time, in its clients' order.
+        """Whether the next large batch may leave: one at a time, in its clients' order.
 
-        What its clients sent before it stands in the batch that was open when it came, at the
-        latest, and those leave in order.
+        Earlier commands of its clients are at the latest in the batch that was open when it was
+        created, and these batches leave in order.
         """
         if not self._large or self._large_number in self._numbered:
             return False
@@ -225,7 +226,7 @@ class Origin:
         )
 
     def knows(self, operation: int) -> bool:
-        """Whether the cluster's machines have an operation; it becomes BAD_COMMAND if not."""
+        """Whether the cluster's machines know an operation; otherwise it becomes BAD_COMMAND."""
         return since(operation) <= self._context.machine.version
 
     def submit_put(self, client: Client, kind: int, command: c.Command) -> None:
@@ -246,11 +247,11 @@ class Origin:
         self._waits.end(wait)
 
     def leave(self) -> None:
-        """The node stops: no client gets a job by a wait any more, but what is on its way."""
+        """Stop granting jobs by waits, except those in flight: the node stops."""
         self._waits.leave()
 
     def close(self, client: Client, lost: bool) -> None:
-        """The client is gone: end its session."""
+        """End the session of a client that is gone."""
         if client.wait is not None:
             self._waits.forget(client.wait)
         if client.number:
@@ -261,7 +262,7 @@ class Origin:
     # --- to the leader --------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Hand what is new to the leader; after a change of leader or link, everything again."""
+        """Send new batches and waits to the leader; after a new leader or link, everything."""
         target = self.leader.target()
         if target is None:
             return
@@ -275,7 +276,7 @@ class Origin:
             self._resend |= not self._waits.send(self.leader, target[1], self.incarnation, last)
 
     def _seal(self) -> None:
-        """Number the batches that are not on their way, and hand them over, while there is room."""
+        """Number and send the batches that are not in flight yet, while there is room."""
         while self.up and self._has_room():
             if self._large and self._large_may_leave():
                 batch = self._large.popleft()
@@ -319,10 +320,10 @@ class Origin:
         )
         self._first = False
         if not self.leader.send(frames.BATCH, frame):
-            self._resend = True  # the link was full or gone: everything again on the next turn
+            self._resend = True  # the link was full or is gone: resend everything in the next turn
 
     def _send_all(self) -> None:
-        """A new link or a new leader knows nothing: send every unapplied batch and every wait."""
+        """Send every unapplied batch and every wait: a new link or leader knows none of them."""
         self._first = True
         for batch in self._numbered.values():
             self._send_batch(batch)
@@ -331,7 +332,7 @@ class Origin:
     # --- what the machine applied ---------------------------------------------------------------
 
     def applied(self, number: int, results: list[Any]) -> None:
-        """One of our batches was applied: answer."""
+        """Answer the clients of one of our batches that was applied."""
         had_room = self._has_room()
         batch = self._numbered.pop(number, None)
         if batch is None:
@@ -350,13 +351,14 @@ class Origin:
         self._cost_numbered -= batch.cost
 
     def granted(self, session: int, request: int, job: Job) -> None:
-        """A job was given to one of our sessions."""
+        """Deliver a job that was granted to one of our sessions."""
         if not self._waits.granted(session, request, job):
-            # No client waits for it any more. If the session is closed, its CLOSE is on the way.
+            # No client waits for the job any more. If the session is closed, its CLOSE is in
+            # flight.
             self.submit(None, KIND_QUIET, (c.RETURN, session, job.id))
 
     def nones(self, peer: str, frame: bytes) -> None:
-        """The leader says that waits ended without a job; only our present leader is believed."""
+        """End waits without a job as the leader says; other senders than our leader are ignored."""
         term, incarnation, items = frames.decode_items(frame, 3)
         if self._sent_to is None or self._sent_to[:2] != (peer, term):
             return
@@ -366,12 +368,12 @@ class Origin:
             self._waits.none(session, request, until_us)
 
     def resend(self) -> None:
-        """A gap was applied: the leader is missing one of our batches."""
+        """Resend everything: an applied gap shows that the leader lacks one of our batches."""
         self._resend = True
         self._context.wake()
 
     def image_loaded(self) -> None:
-        """A snapshot replaced the machine: what it covers was done, but its results are unknown."""
+        """Drop what a loaded snapshot covers: it was done, but its results are unknown."""
         state = self._context.machine.origins.get(self._context.index)
         if state is None or state.incarnation != self.incarnation:
             return
@@ -387,8 +389,8 @@ class Origin:
     # --- when it takes too long -----------------------------------------------------------------
 
     def expire(self, before_us: int) -> None:
-        """Give up what came before `before_us`: certainly not done, or outcome unknown."""
-        # First those with unknown outcome, because they close their connections.
+        """Fail what was submitted before `before_us`: certainly not done, or outcome unknown."""
+        # First the commands with unknown outcome, because they close their connections.
         for numbered in list(self._numbered.values()):
             if not numbered.owners or numbered.owners[0][2] >= before_us:
                 continue
@@ -402,12 +404,12 @@ class Origin:
         self._waits.expire(before_us)
 
     def fence(self) -> None:
-        """Clients are about to be closed: tell them what no leader was told, and never will be."""
+        """Fail all commands and waits before clients are closed: with NOT_DONE if never sent."""
         self.expire(self._context.loop_us + 1)
         self._waits.fence()
 
     def _expire_unnumbered(self, batch: Batch, before_us: int) -> None:
-        """Take overdue commands out of a batch, except those that must still happen."""
+        """Take overdue commands out of a batch, except those that must still be applied."""
         kept: list[tuple[c.Command, Owner]] = []
         failed: list[tuple[Client, int]] = []
         for command, owner in zip(batch.commands, batch.owners, strict=True):
@@ -431,5 +433,5 @@ class Origin:
 
 
 def _is_waiting(batch: Batch | None) -> bool:
-    """Whether what follows this batch of a client must stand in the line of large commands, too."""
+    """Whether commands behind this batch of a client must join the line of large commands."""
     return batch is not None and batch.is_large and not batch.number

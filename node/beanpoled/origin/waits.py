@@ -1,10 +1,10 @@
-"""The waits of a node's clients for a job: told to the leader, and ended with a job or without.
+"""The waits of a node's clients for a job: announced to the leader, ended with a job or without.
 
-How a wait keeps its place behind its client's commands is here; the commands are in `outbox`, and
-which wait is granted which job is in `beanpoled.leading`. All of it is volatile.
+This module keeps a wait behind the commands of its client; the commands are in `outbox`, and the
+choice of the wait that is granted a job is in `beanpoled.leading`. All state is volatile.
 
-When the node leaves, it takes its waits back: the leader is asked to end them, and grants no job
-for one that begins after that. They stay with their clients, and end by time alone.
+When the node stops, it withdraws its waits: it asks the leader to end them, and announces no new
+ones. They stay with their clients, and end by time alone.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ class Waits:
     """The waits of one origin, by their sessions.
 
     Attributes:
-        has_news: whether `send` has something to send.
+        has_news: whether `send` has waits or ends to send.
     """
 
     def __init__(self, context: Context) -> None:
@@ -33,7 +33,7 @@ class Waits:
 
     @property
     def unsent(self) -> int:
-        """How many the leader was not told of."""
+        """The number of waits that the leader does not know yet."""
         return len(self._new)
 
     @property
@@ -42,7 +42,7 @@ class Waits:
         return bool(self._new or self._new_ends)
 
     def clear(self) -> None:
-        """The incarnation is over, and its clients are closed."""
+        """Forget all waits: the incarnation is over, and its clients are closed."""
         self._of_session.clear()
         self._new.clear()
         self._new_ends.clear()
@@ -66,7 +66,7 @@ class Waits:
         wait.ending = True
         wait.ending_at_us = self._context.loop_us
         if wait.is_local:
-            # Not at once: its connection is in the middle of something.
+            # Not at once: the connection is in the middle of an operation.
             self._context.host.call_soon(partial(self._end_locally, wait))
         elif not wait.withdrawn:
             self._new_ends.append(wait)
@@ -79,7 +79,7 @@ class Waits:
             wait.client.wait_ended(None, context.clock.estimate_us(context.now_us))
 
     def forget(self, wait: Wait) -> None:
-        """The client is gone."""
+        """Forget the wait of a client that is gone."""
         if self._of_session.get(wait.session) is wait:
             del self._of_session[wait.session]
             if wait.sent:
@@ -87,7 +87,7 @@ class Waits:
                 self._new_ends.append(wait)
 
     def leave(self) -> None:
-        """The node stops: take all waits back. One that has a job on its way still gets it."""
+        """Withdraw all waits because the node stops. A wait with a job in flight still gets it."""
         self._leaving = True
         for wait in self._of_session.values():
             if wait.ending:
@@ -103,20 +103,20 @@ class Waits:
     # --- to the leader --------------------------------------------------------------------------
 
     def tell_all(self) -> None:
-        """A new link or a new leader knows of no wait."""
+        """Send all waits again: a new link or a new leader knows none of them."""
         self._new = [wait for wait in self._of_session.values() if not wait.is_local]
         self._new_ends = [wait for wait in self._new if wait.ending or wait.withdrawn]
         for wait in self._new:
             wait.sent = False
 
     def send(self, leader: LeaderLink, term: int, incarnation: int, number: int) -> bool:
-        """Send what is new; False if the link is full or gone.
+        """Send new waits and ends; return False if the link is full or gone.
 
         Args:
-            leader: the way to it.
-            term: in which it leads.
+            leader: the path to the leader.
+            term: the leader's term.
             incarnation: of this node.
-            number: of the last batch that has one.
+            number: of the last numbered batch.
         """
         later: list[Wait] = []
         items: list[frames.WaitItem] = []
@@ -125,7 +125,7 @@ class Waits:
                 continue
             batch = wait.batch
             if batch is not None and not batch.number and batch.commands:
-                later.append(wait)  # what it stands behind has no number yet
+                later.append(wait)  # the batch that it stands behind has no number yet
                 continue
             behind = 0 if batch is None else batch.number or number
             wait.sent = wait.told = True
@@ -147,7 +147,7 @@ class Waits:
     # --- what came of them ----------------------------------------------------------------------
 
     def granted(self, session: int, request: int, job: Job) -> bool:
-        """A job was given to a session; False if no client waits for it any more."""
+        """Deliver a job to a waiting session; return False if no client waits for it any more."""
         wait = self._of_session.get(session)
         if wait is None or wait.request != request:
             return False
@@ -156,7 +156,7 @@ class Waits:
         return True
 
     def none(self, session: int, request: int, until_us: int) -> None:
-        """The leader says that a wait ended without a job."""
+        """End a wait without a job, or keep it locally if this node withdrew it."""
         wait = self._of_session.get(session)
         if wait is None or wait.request != request:
             return
@@ -168,7 +168,7 @@ class Waits:
         wait.client.wait_ended(None, until_us)
 
     def image_loaded(self, sessions: dict[int, Session]) -> None:
-        """A snapshot replaced the machine: close the clients that were granted a job by it."""
+        """Close clients that were granted a job by entries that a loaded snapshot covers."""
         for wait in list(self._of_session.values()):
             session = sessions.get(wait.session)
             if session is not None and session.request_granted >= wait.request:
@@ -177,13 +177,13 @@ class Waits:
     # --- when it takes too long -----------------------------------------------------------------
 
     def expire(self, before_us: int) -> None:
-        """Give up those whose end was asked for before `before_us`."""
+        """Fail the waits whose end was requested before `before_us`."""
         for wait in list(self._of_session.values()):
             if wait.ending and wait.ending_at_us < before_us:
                 self._give_up(wait)
 
     def fence(self) -> None:
-        """Give up all."""
+        """Fail all waits."""
         for wait in list(self._of_session.values()):
             self._give_up(wait)
 

@@ -1,1 +1,1 @@
-"""The other members as this node knows them, and whether the replicas agree."""
+"""The other members as this node knows them, and the agreement of the replicas."""

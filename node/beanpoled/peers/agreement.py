@@ -1,11 +1,11 @@
-"""Whether the replicas agree, and whether this one may go on when they do not.
+"""Compare the replicas, and decide whether this one may go on when they differ.
 
-Here is only what was told, what it means, and the judgement; heartbeats are in `turn.heartbeats`.
-No I/O, no clock. Every heartbeat tells the running hash of a member's transitions, and the digest
-of its image at an index that the log fixed. A hash covers everything before it, so equal hashes at
-an index mean that nothing differed up to there. A member counts as agreeing only if it has shown
-that, at or after the first index at which another one differs: a member that is away has shown
-nothing.
+This module holds what members announced, compares it, and judges; heartbeats are in
+`turn.heartbeats`. No I/O, no clock. Every heartbeat contains the running hash of a member's
+transitions, and the digest of its image at an index that the log fixed. A hash covers everything
+before it, so equal hashes at an index mean that nothing differed up to there. A member counts as
+agreeing only if it has shown agreement at or after the first index at which another member differs:
+an absent member has shown nothing.
 """
 
 from collections import deque
@@ -14,38 +14,38 @@ from typing import Final
 
 from beanpole.constants import SECOND_US
 
-# Chains of this many newest entries are kept to compare with what the others say. A follower that
-# lags further is compared once it has caught up.
+# This many newest hashes are kept to compare with those of other members. A follower that lags
+# further is compared once it has caught up.
 CHAINS_KEPT: Final = 16_384
 
-# The two things that are compared.
+# The two kinds of comparison.
 STATE_HASH: Final = 0
 IMAGE: Final = 1
-# How long a linked member is waited for before it counts for no side, too. It tells its hash with
-# every heartbeat, once it has applied as much; this forgives a short pause of it. The log asks for
-# the digest of an image each minute of cluster time, and it is made in slices: a member that missed
-# one has the next one too, and half a minute for its slices.
+# How long a linked member that has not taken a side counts as agreeing. It sends its hash with
+# every heartbeat, once it has applied as many entries; this allows for a short pause of the member.
+# The log asks for the digest of an image each minute of cluster time, and it is made in slices: a
+# member that missed one digest takes part in the next, with half a minute for its slices.
 _WAITS_US: Final = (2 * SECOND_US, 150 * SECOND_US)
-# A member that had a link so lately counts as linked: links are dialed again at once.
+# A member with a link within this time counts as linked: links are dialed again at once.
 RELINK_US: Final = _WAITS_US[STATE_HASH]
 _NAMES: Final = ("its running digest", "the digest of its image")
 
-# A digest of an image: index, CRC, version of the machine.
+# The digest of an image: index, CRC, version of the machine.
 ImageDigest = tuple[int, int, int]
 
 
 class _Member:
-    """The digests of another member, of each of the two things that are compared."""
+    """The comparisons with another member, of both kinds."""
 
     __slots__ = ("agreed", "ahead", "differs")
 
     def __init__(self) -> None:
         self.agreed = [0, 0]  # the last index at which it was equal
         self.differs = [0, 0]  # the first index at which it was not; 0 if it is
-        self.ahead = (0, 0)  # the index and state hash that it told before this node was there
+        self.ahead = (0, 0)  # index and state hash that it sent ahead of this replica
 
     def note(self, kind: int, index: int, equal: bool) -> bool:
-        """Take a comparison; return whether it is a difference that was not known."""
+        """Record a comparison; return whether it is a new difference."""
         if equal:
             self.agreed[kind] = max(self.agreed[kind], index)
             self.differs[kind] = 0
@@ -57,15 +57,15 @@ class _Member:
 
 
 class Agreement:
-    """The others' state, as this replica knows it.
+    """The state of the other members, as this replica knows it.
 
     Attributes:
-        disputed: whether a member is known to differ, so that `judge` has something to judge.
+        disputed: whether a member is known to differ, so that `judge` has something to decide.
         image: the digest of this replica's image at the last index that the log fixed.
     """
 
     def __init__(self, peers: Iterable[str]) -> None:
-        """Know nothing yet of these other members."""
+        """Begin with no knowledge of these other members."""
         self.disputed = False
         self._members = {name: _Member() for name in peers}
         self._size = len(self._members) + 1
@@ -90,11 +90,11 @@ class Agreement:
             del self._hashes[self._indexes.popleft()]
 
     def digested(self, image: ImageDigest) -> None:
-        """The digest of the image at an index that the log fixed is ready."""
+        """Store the digest of the image at an index that the log fixed."""
         self.image = image
 
     def forget(self) -> None:
-        """A snapshot replaced the machine: what was compared before is about another one."""
+        """Forget all comparisons: a snapshot replaced the machine that they were about."""
         self._hashes.clear()
         self._indexes.clear()
         self.image = (0, 0, 0)
@@ -104,10 +104,10 @@ class Agreement:
     # --- what the others say ----------------------------------------------------------------------
 
     def told(self, name: str, state_hash: tuple[int, int], image: ImageDigest, now_us: int) -> str:
-        """A member told its state hash (index, state hash) and the digest of its image.
+        """Compare the state hash (index, state hash) and image digest that a member sent.
 
         Returns:
-            Where it differs, if that was not known; else nothing.
+            Where the member differs, if that is new; else an empty string.
         """
         member = self._members[name]
         found = ""
@@ -116,11 +116,11 @@ class Agreement:
             mine = self._hashes.get(index)
             if mine is not None and member.note(STATE_HASH, index, mine == value):
                 found = self._dispute(STATE_HASH, index, now_us)
-        # What it told when it was ahead is compared when this node is there, too: under load each
-        # heartbeat of a faster member would be ahead.
+        # A hash that a member sent while it was ahead is compared once this node gets there: under
+        # load, every heartbeat of a faster member would be ahead.
         if member.ahead[0] <= last:
             member.ahead = state_hash if state_hash[0] > last else (0, 0)
-        # Of another version the same state has other bytes.
+        # Another version of the machine encodes the same state differently.
         comparable = image[0] and image[0] == self.image[0] and image[2] == self.image[2]
         if comparable and member.note(IMAGE, image[0], image[1] == self.image[1]):
             where = self._dispute(IMAGE, image[0], now_us)
@@ -136,14 +136,14 @@ class Agreement:
     # --- the judgement ----------------------------------------------------------------------------
 
     def judge(self, linked: Collection[str], now_us: int) -> str | None:
-        """Whether this replica may go on.
+        """Decide whether this replica may go on.
 
         Args:
-            linked: the members with a link, now or lately: they may still show that they agree.
-            now_us: the time, as the loop lived it.
+            linked: the members with a link now or recently: they may still show that they agree.
+            now_us: the loop's time.
 
         Returns:
-            Why this replica must stop; None if it goes on, or if a linked member is waited for.
+            The reason why this replica must stop; None if it goes on, or waits for a linked member.
         """
         for kind in (STATE_HASH, IMAGE):
             reason = self._judge(kind, linked, now_us)

@@ -1,7 +1,7 @@
-"""The canonical digest of the machine, made in slices of the loop's time.
+"""The canonical digest of the machine, computed in slices of the loop's time.
 
-The log asks for it (DIGEST), the other members compare it (`agreement`); what an image's bytes are
-is in `core.image.image`.
+The log asks for it (DIGEST), and `agreement` compares it with those of other members. The bytes of
+an image are defined in `core.image.image`.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from beanpoled.peers.agreement import ImageDigest
 
 
 class Digest:
-    """The digest that the log asked for last, while it is being made."""
+    """The digest that the log asked for last, while it is being computed."""
 
     def __init__(self, now_us: Callable[[], int], done: Callable[[ImageDigest], None]) -> None:
-        """Make none yet; `done` will be called with index, digest and machine version of each."""
+        """Begin idle; `done` receives index, digest and machine version of each digest."""
         self._done = done
         self._image: Image | None = None
         self._index = 0
@@ -27,21 +27,21 @@ class Digest:
 
     @property
     def in_progress(self) -> bool:
-        """Whether it is still being made."""
+        """Whether a digest is being computed."""
         return self._image is not None
 
     def begin(self, machine: Machine) -> None:
-        """Begin one of the machine as it is; one that is in progress is given up."""
+        """Begin a digest of the machine's present state, and drop one in progress."""
         self.drop()
         self._index, self._digest, self._image = machine.index, 0, Image(machine)
 
     def slice(self) -> None:
-        """Go on, if there is one and it is time."""
+        """Continue the digest in progress, if it is time."""
         if self._image is not None:
             self._pace.slice(self._add_chunk)
 
     def _add_chunk(self) -> bool:
-        """Add one chunk of the image; whether there is another."""
+        """Add one chunk of the image, and return whether more may follow."""
         image = self._image
         assert image is not None
         chunk = image.next_chunk()
@@ -53,7 +53,7 @@ class Digest:
         return True
 
     def drop(self) -> None:
-        """Give it up; dropping nothing does no harm."""
+        """Drop the digest in progress, if any."""
         if self._image is not None:
             self._image.close()
             self._image = None

@@ -1,7 +1,7 @@
 """The other members as this node knows them: links, silence, the last heartbeat of each.
 
-Here are the facts, and the questions that they answer by themselves. How heartbeats are sent, when
-a member counts as silent and what follows from it is in `turn.heartbeats`.
+This module holds facts and answers questions that need nothing else. `turn.heartbeats` sends
+heartbeats, and decides when a member is silent and what follows.
 """
 
 from beanpoled.links.frames import Heartbeat
@@ -16,13 +16,13 @@ class Peer:
 
     def __init__(self) -> None:
         self.linked = False
-        self.left_us = -RELINK_US  # loop time at which the last link was gone
+        self.left_us = -RELINK_US  # loop time at which the last link ended
         self.generation = 0  # of the link: grows with each new one
         self.silence_us = 0
         self.silent = False
         self.heartbeat: Heartbeat | None = None
-        # The newest machine version that its program knows; 0 until it says so on this very link,
-        # because each restart may bring another program.
+        # The newest machine version that its program knows; 0 until it is announced on the present
+        # link, because each restart may bring another program.
         self.knows = 0
 
 
@@ -42,21 +42,21 @@ class Peers:
         self.disk_low = False
 
     def up(self, name: str) -> None:
-        """There is a new link."""
+        """Note a new link."""
         peer = self.peers[name]
         peer.linked = True
         peer.generation += 1
         peer.knows = 0
 
     def down(self, name: str) -> None:
-        """The link is gone."""
+        """Note the end of a link."""
         peer = self.peers[name]
         peer.linked = False
         peer.left_us = self._context.loop_us
         peer.knows = 0
 
     def linked_lately(self) -> list[str]:
-        """Return the members with a link, or with one a moment ago."""
+        """Return the members with a link now or a moment ago."""
         loop_us = self._context.loop_us
         return [
             name
@@ -65,7 +65,7 @@ class Peers:
         ]
 
     def has_contact(self) -> bool:
-        """Whether this node is connected to a leader that a majority answers, as far as seen."""
+        """Whether this node is connected to a leader that a majority answers, as far as known."""
         replica = self._context.replica
         if replica.role == "leader":
             return replica.majority_answers
@@ -73,9 +73,9 @@ class Peers:
         return peer is not None and peer.linked and not peer.silent
 
     def cluster_us(self) -> int | None:
-        """Cluster time as the members that were up know it; None if none was.
+        """Cluster time as the members that were up know it; None if there is none.
 
-        The lowest: a late end does no harm, and TTRs must not end early.
+        The lowest is returned: a late end does no harm, and TTRs must not end early.
         """
         known = [
             peer.heartbeat.cluster_us + peer.silence_us
@@ -93,7 +93,7 @@ class Peers:
         return self.disk_low or low > len(self._context.members) // 2
 
     def successor(self) -> str | None:
-        """The member that should lead after this one: linked, and with most of the log."""
+        """The member that should lead after this one: linked, and with the most of the log."""
         replica = self._context.replica
         able = [
             (replica.match_index(name), name)
@@ -105,7 +105,8 @@ class Peers:
     def patient(self, concerned: set[int]) -> tuple[str, ...]:
         """The members whose clients hear nothing of an entry that concerns these origins.
 
-        Only what a member has said on its present link counts: it may have come back with others.
+        Only announcements on the present link count: a member may have come back with other
+        clients.
         """
         return tuple(
             name
@@ -115,7 +116,7 @@ class Peers:
         )
 
     def skews_us(self) -> list[int]:
-        """How far the other nodes' wall clocks seem to be from ours."""
+        """The differences between the other nodes' wall clocks and ours, as far as known."""
         wall_us = self._context.host.wall_us()
         return [
             peer.heartbeat.wall_us - wall_us - peer.silence_us

@@ -1,1 +1,1 @@
-"""Shared by all parts of a node: its configuration, time, machine and replica."""
+"""The state that all parts of a node share: its configuration, time, machine and replica."""

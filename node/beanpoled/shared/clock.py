@@ -1,7 +1,7 @@
-"""Cluster time: how the leader's clock runs, and how it goes on after a change of leader.
+"""Cluster time: the leader's clock, and its continuation after a change of leader.
 
-Cluster time never decides anything by itself: it is written into entries, and the machine moves
-by them alone. Rules and pitfalls: docs/consistency.md, "Time".
+Cluster time never decides anything by itself: it is written into entries, and the machine advances
+by their times alone. Rules and pitfalls: docs/consistency.md, "Time".
 """
 
 from typing import Final
@@ -14,21 +14,21 @@ TURN_MAX_US: Final = 250_000
 # A cold start counts at most this much of the time without a running node, so that a wall clock
 # that is years ahead does not fire every delay.
 DOWNTIME_MAX_US: Final = 7 * 24 * 3600 * SECOND_US
-# An estimate that is corrected by more than this is saved at once: less is a heartbeat's delay.
+# An estimate that is set back by more than this is saved at once; less is the delay of a heartbeat.
 BACK_MIN_US: Final = 100_000
-# Nodes whose wall clocks differ by more than this are not believed about the time that passed.
+# Nodes whose wall clocks differ by more than this cannot tell how much time has passed.
 WALL_SKEW_MAX_US: Final = 60 * SECOND_US
 
 
 class LoopTime:
-    """Time as the loop has lived it: at most TURN_MAX_US a turn."""
+    """Time as the loop has experienced it: at most TURN_MAX_US a turn."""
 
     def __init__(self, now_us: int) -> None:
         self.last_us = now_us
         self.step_us = 0
 
     def turn(self, now_us: int) -> int:
-        """Note a new turn; returns how much of the time since the last one counts."""
+        """Begin a new turn, and return how much of the time since the last one counts."""
         elapsed_us = now_us - self.last_us
         self.last_us = now_us
         self.step_us = max(0, min(elapsed_us, TURN_MAX_US))
@@ -38,24 +38,24 @@ class LoopTime:
 class ClusterClock:
     """This node's knowledge of cluster time.
 
-    As a follower it goes on from the last time the leader told; as a leader it is the clock.
+    A follower's clock continues from the last time that the leader sent; a leader is the clock.
     """
 
     def __init__(self) -> None:
         self._base_us = 0
-        self.term = 0  # of the leader that told it
-        self.went_back = False  # since it was saved last: what is saved is too late
-        self._received_at_us = -1  # monotonic; -1: nothing was received in this process's life
+        self.term = 0  # of the leader that sent it
+        self.went_back = False  # since the last save: the saved time is too late
+        self._received_at_us = -1  # monotonic; -1: this process has received no time
         self.leading = False
 
     def receive(self, term: int, cluster_us: int, now_us: int) -> None:
-        """The leader of this term, the present one, told its time in a heartbeat or in an entry.
+        """Take the time that the present leader, of this term, sent in a heartbeat or an entry.
 
-        It counts even if it is behind our estimate: the leader's clock stands while the leader
-        cannot serve, and ours may be the faster one. An estimate that only ever grew would carry
-        all of that into the next EPOCH, and TTRs would end early by it. Only what is older than
-        what the same leader told before is no news: another one may be behind it, and this node may
-        have been that one.
+        The time counts even if it is behind our estimate: the leader's clock stands still while the
+        leader cannot serve, and our clock may be faster. An estimate that only ever grew would
+        carry all of that into the next EPOCH, and TTRs would end early. Only a time older than an
+        earlier one of the same leader is ignored; a new leader may be behind the previous one, and
+        this node may have been the previous one.
         """
         if not self.leading and (cluster_us >= self._base_us or term > self.term):
             if cluster_us < self.estimate_us(now_us) - BACK_MIN_US:
@@ -65,11 +65,11 @@ class ClusterClock:
             self._received_at_us = now_us
 
     def knows(self, term: int, cluster_us: int) -> bool:
-        """Whether the leader of a term told this time, or a later one, or a later leader did."""
+        """Whether the leader of this term sent this time or a later one, or a later leader did."""
         return term < self.term or (term == self.term and cluster_us <= self._base_us)
 
     def estimate_us(self, now_us: int) -> int:
-        """An estimate of cluster time now."""
+        """Estimate the present cluster time."""
         if self.leading or self._received_at_us < 0:
             return self._base_us
         return self._base_us + now_us - self._received_at_us
@@ -79,7 +79,7 @@ class ClusterClock:
         return self._received_at_us >= 0
 
     def lead(self, start_us: int) -> None:
-        """Become the clock, from `start_us` (never earlier than what is known)."""
+        """Become the clock, from `start_us` (never earlier than the known time)."""
         self._base_us = max(self._base_us, start_us)
         self.leading = True
 
@@ -89,7 +89,7 @@ class ClusterClock:
         self._received_at_us = now_us
 
     def advance(self, step_us: int, majority_answers: bool) -> None:
-        """One turn of the leader's loop; time stands while the leader cannot serve."""
+        """Advance the leader's clock by a turn; time stands still while the leader cannot serve."""
         if self.leading and majority_answers:
             self._base_us += step_us
 
@@ -104,7 +104,7 @@ def downtime_us(saved_wall_us: int, wall_us: int, skews_us: list[int]) -> int:
         skews_us: how far the other nodes' wall clocks are from this one's.
 
     Returns:
-        Microseconds since the pair was saved; 0 when the clocks cannot be believed.
+        Microseconds since the pair was saved; 0 if the clocks cannot be trusted.
     """
     if saved_wall_us == 0 or any(abs(skew) > WALL_SKEW_MAX_US for skew in skews_us):
         return 0

@@ -1,8 +1,8 @@
-"""The context of a node: what all its parts share.
+"""The context of a node: the data that all its parts share.
 
-Belongs here: what more than two parts read, and the few calls that mean the same to all of them. A
-part is given this and the parts below it that it needs, never the whole node. What one part decides
-for itself stays in that part.
+It holds whatever more than two parts read, and the few calls that mean the same to all of them. A
+part gets this context and the parts below that it needs, never the whole node. State of a single
+part stays in that part.
 """
 
 from collections.abc import Callable
@@ -23,20 +23,20 @@ class Context:
 
     Attributes:
         name: the id of this node.
-        members: the ids of all members, sorted; the position of one is its index as an origin.
-        index: the position of this node in it.
+        members: the ids of all members, sorted; a member's position is its index as an origin.
+        index: the position of this node in `members`.
         knows: the newest machine version that the program knows.
         now_us: monotonic time at the beginning of the turn, or at the last `read_clock`.
-        loop_us: the time that the loop has lived; a pause of the process hardly counts.
+        loop_us: the time that the loop has experienced; a pause of the process hardly counts.
         machine: the replicated state; a snapshot that is loaded replaces it.
         replica: does nothing until the node starts.
-        clock: what this node knows of cluster time.
-        turn: what a turn does; set by the node before anything may wake it.
+        clock: this node's knowledge of cluster time.
+        turn: the work of a turn; set by the node before any call of `wake`.
         writes_follow: whether the present turn still has to write the replies of clients.
         started: whether its replica has begun to work.
         draining: whether this node refuses puts.
-        stopping: whether this node is about to be gone.
-        stopped: whether it does nothing any more.
+        stopping: whether this node is in its graceful stop.
+        stopped: whether it has ceased to act.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Context:
         self.now_us = host.now_us()
         self.loop_us = 0
         self.machine = Machine()
-        # Until the start: the real one needs all parts, and a disk that knows its cluster.
+        # Until the start: the real replica needs all parts, and a disk that knows its cluster.
         rejoining = disks.own.standing == REJOINING
         self.replica: Replica = DormantReplica(self.name, self.members, rejoining)
         self.clock = ClusterClock()
@@ -69,11 +69,11 @@ class Context:
         return self.members.index(member)
 
     def read_clock(self) -> None:
-        """Begin a turn, or what a timer does between turns, with the present time."""
+        """Begin a turn, or a timer's work between turns, with the present time."""
         self.now_us = self.host.now_us()
 
     def wake(self) -> None:
-        """Ask for a turn after the input that is already there."""
+        """Ask for a turn after the pending input."""
         if not self._turn_is_due:
             self._turn_is_due = True
             self.host.call_soon(self._run_turn)
@@ -87,6 +87,6 @@ class Context:
                 self.writes_follow = False
 
     def fatal(self, reason: str) -> None:
-        """Say why in one line and end the process."""
+        """Report the reason in one line and end the process."""
         self.stopped = True
         self.host.fatal(reason)

@@ -1,7 +1,7 @@
-"""Certificates of this node, read from files again and again: contexts of TLS for new connections.
+"""The certificates of this node, reread when their files change: TLS contexts for new connections.
 
-Connections that are up keep what they began with. No socket is opened here; which handshakes are
-refused, and what is said of them, is in `handshakes`.
+Established connections keep the certificates that they began with. No socket is opened here;
+refused handshakes are counted and reported in `handshakes`.
 """
 
 import os
@@ -14,14 +14,14 @@ from beanpoled.config.tls import TlsConfig
 
 
 class Files(NamedTuple):
-    """Where the parts are, and by which settings; a path is empty where there is no file.
+    """The paths of the files, and the prefix of their settings; an empty path means no file.
 
     Attributes:
         setting: the prefix of the settings: "tls_" or "peer_tls_".
         certificate: of this node, with the chain that leads to the CA.
         key: its private key.
-        ca: of the certificates that others must show; empty: they need none.
-        crl: of that CA, with the certificates that are revoked.
+        ca: of the certificates that the other side must show; empty: it needs none.
+        crl: the CA's list of revoked certificates.
     """
 
     setting: str
@@ -32,7 +32,7 @@ class Files(NamedTuple):
 
 
 class Pem(NamedTuple):
-    """The bytes of the files, as gRPC wants them."""
+    """The contents of the files, as gRPC needs them."""
 
     key: bytes
     certificate: bytes
@@ -40,7 +40,7 @@ class Pem(NamedTuple):
 
 
 def of_clients(config: TlsConfig) -> "Certificates | None":
-    """Return what clients are served with; None if they do not come by TLS."""
+    """Return the certificates for clients; None if clients do not use TLS."""
     if not config.has_client_tls:
         return None
     paths = (config.tls_certificate_file, config.tls_key_file)
@@ -48,7 +48,7 @@ def of_clients(config: TlsConfig) -> "Certificates | None":
 
 
 def of_peers(config: TlsConfig) -> "Certificates | None":
-    """Return what this node shows to other nodes; None if they do not use TLS."""
+    """Return the certificates for other nodes; None if nodes do not use TLS."""
     if not config.has_peer_tls:
         return None
     paths = (config.peer_tls_certificate_file, config.peer_tls_key_file)
@@ -58,19 +58,20 @@ def of_peers(config: TlsConfig) -> "Certificates | None":
 
 
 class Certificates:
-    """One set of files as it was read last.
+    """One set of files as it was last read.
 
     Attributes:
-        server: for connections that come.
-        client: for connections to other nodes, whose names are checked.
-        generation: how often other files were taken.
+        server: the context for incoming connections.
+        client: the context for connections to other nodes, whose names are verified.
+        generation: how often new files were loaded.
     """
 
     def __init__(self, files: Files) -> None:
         """Read the files.
 
         Raises:
-            ConfigurationError: one cannot be read or does not fit; it names the setting.
+            ConfigurationError: a file cannot be read or does not fit; the message names the
+                setting.
         """
         self._files = files
         self.generation = 0
@@ -81,8 +82,8 @@ class Certificates:
         """Read the files again if they changed.
 
         Returns:
-            What to say: that there are others now, or with `ConfigurationError`'s words why the
-            old ones stay. None if nothing changed.
+            The line to log: that new files are in use, or the `ConfigurationError` that keeps the
+            old ones in use. None if nothing changed.
         """
         stamps = self._stamps()
         if stamps == self._known:
@@ -96,7 +97,7 @@ class Certificates:
         return f"{self._files.setting}certificate_file and what belongs to it was read again"
 
     def _stamps(self) -> list[tuple[int, int] | None]:
-        """What tells that a file is another one; files in Kubernetes are links that move."""
+        """The modification time and inode of each file; files in Kubernetes are links that move."""
         found: list[tuple[int, int] | None] = []
         for path in self._paths():
             try:
@@ -147,7 +148,7 @@ class Certificates:
         return context
 
     def _no_password(self) -> str:
-        """OpenSSL would ask for it at the terminal, and the node would stand still meanwhile."""
+        """Raise: OpenSSL would prompt for the password at the terminal and block the node."""
         raise ConfigurationError(
             f"{self._name('key')} = {self._files.key!r} is encrypted: a node cannot be asked for "
             "its password; let the file system protect it"
@@ -171,7 +172,7 @@ class Certificates:
 
 
 def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
-    """Return the DNS names in a certificate that was checked, as `ssl` gives it.
+    """Return the DNS names in a verified certificate, in the form of `ssl`.
 
     A node's own name is its id.
     """

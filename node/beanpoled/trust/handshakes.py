@@ -1,7 +1,7 @@
-"""Handshakes of TLS: how many are in progress, and why some were refused. No socket is opened here.
+"""Limits of TLS handshakes in progress, and the reasons of refused ones. No socket is opened here.
 
-No refusal is logged more often than once in half a minute for each reason: whoever reaches a port
-can make as many as he likes.
+A refusal is logged at most once in half a minute for each reason: any host that reaches a port can
+cause any number of them.
 """
 
 import ssl
@@ -11,17 +11,17 @@ from typing import Final
 from beanpoled.config.tls import TlsConfig
 from beanpoled.host.seam import WARNING, Log
 
-# A handshake takes two round trips. Who needs longer is not about to speak.
+# A handshake takes two round trips. A client that needs longer than this will not complete it.
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 COMPLAINT_PERIOD_S: Final = 30.0
-# An address without failures saves up this much of its rate, so that workers that start together
-# with a wrong certificate are told what is wrong with it.
+# An address without failures accumulates this much of its rate, so that workers that start together
+# with a wrong certificate receive the reason.
 FAILURES_BURST_S: Final = 1.0
-# The failures of at most this many addresses are remembered. Beyond it, the address whose last
-# failure is the oldest is forgotten. An address takes 200 bytes.
+# The limit of addresses whose failures are stored. Above it, the address whose last failure is the
+# oldest is forgotten. An address takes 200 bytes.
 FAILING_ADDRESSES_MAX: Final = 10_000
 
-# Why a handshake is refused, for programs: labels of the metric.
+# Reasons of refused handshakes, as identifiers: labels of the metric.
 TOO_MANY: Final = "too_many"
 TOO_MANY_OF_ADDRESS: Final = "too_many_of_address"
 TOO_MANY_FAILED: Final = "too_many_failed"
@@ -53,7 +53,7 @@ WORDS: Final = {
     REFUSED_OURS: "the other side does not take our certificate",
     NOT_TLS: "the other side does not speak TLS, or none that is taken here",
 }
-# What OpenSSL says, and what it means.
+# OpenSSL's reasons, and their meaning here.
 _BY_REASON: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": NO_CERTIFICATE,
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": REFUSED_OURS,
@@ -73,7 +73,7 @@ _BY_CODE: Final = {
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a handshake failed: one of the constants above."""
+    """Return the reason of a failed handshake: one of the constants above."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _BY_CODE.get(error.verify_code, UNKNOWN)
     if isinstance(error, TimeoutError):
@@ -81,21 +81,22 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return _BY_REASON.get(error.reason or "", NOT_TLS)
     if isinstance(error, ConnectionAbortedError):
-        return TIMED_OUT  # uvloop's word for it
+        return TIMED_OUT  # uvloop reports a time-out like this
     return CLOSED
 
 
 class Failures:
-    """The failed handshakes of each address, and whether it may try again.
+    """The failed handshakes of each address, and whether it may retry.
 
-    A failed handshake costs what another one does: an address of which many fail is refused before
-    it costs anything, until the rate allows one more. Those that succeed do not count.
+    A failed handshake costs as much as a successful one: an address with many failures is refused
+    before it costs anything, until the rate allows one more. Successful handshakes do not count.
     """
 
     def __init__(self, per_second_max: int) -> None:
-        """Begin; 0: without limit."""
+        """Begin; 0 means no limit."""
         self.per_second_max = per_second_max
-        # By address, until when its failures are paid for; the latest failure is the last item.
+        # By address, the time until which its failures are charged; the latest failure is the last
+        # item.
         self._paid_s: dict[bytes, float] = {}
 
     def allow(self, host: bytes, now_s: float) -> bool:
@@ -103,37 +104,37 @@ class Failures:
         return not self.per_second_max or self._paid_s.get(host, 0.0) <= now_s
 
     def set_limit(self, per_second_max: int) -> None:
-        """Take another limit; with it, no address has failed yet."""
+        """Apply another limit; the failures so far are forgotten."""
         if per_second_max != self.per_second_max:
             self.per_second_max = per_second_max
             self._paid_s.clear()
 
     def failed(self, host: bytes, now_s: float) -> None:
-        """A handshake with an address has failed."""
+        """Note that a handshake with an address has failed."""
         if not self.per_second_max:
             return
         paid_s = self._paid_s.pop(host, 0.0)
         saved_s = now_s - FAILURES_BURST_S
         paid_s = max(paid_s, saved_s) + 1 / self.per_second_max
         # Many handshakes may have begun before the first of them failed. Without a bound, they
-        # would close their address for minutes.
+        # would block their address for minutes.
         self._paid_s[host] = min(paid_s, now_s + HANDSHAKE_TIMEOUT_S)
         if len(self._paid_s) > FAILING_ADDRESSES_MAX:
             del self._paid_s[next(iter(self._paid_s))]
 
 
 class Room:
-    """Handshakes in progress of one kind of other side, and how many there may be."""
+    """The handshakes in progress with one kind of peer, and their limits."""
 
     def __init__(self, handshakes_max: int, per_address_max: int, failures: Failures) -> None:
         self.in_progress = 0
         self.handshakes_max = handshakes_max
         self.per_address_max = per_address_max
         self.failures = failures
-        self._by_host: dict[bytes, int] = {}  # those in progress
+        self._by_host: dict[bytes, int] = {}  # handshakes in progress
 
     def begin(self, host: bytes, now_s: float) -> str:
-        """Begin one; return why it may not, one of the constants above, or nothing."""
+        """Begin a handshake; return the reason (see above) if it is refused, else nothing."""
         if not self.failures.allow(host, now_s):
             return TOO_MANY_FAILED
         if self.in_progress >= self.handshakes_max:
@@ -146,7 +147,7 @@ class Room:
         return ""
 
     def end(self, host: bytes) -> None:
-        """One that began has ended, well or not."""
+        """Note the end of a handshake that began, successful or not."""
         self.in_progress -= 1
         self._by_host[host] -= 1
         if not self._by_host[host]:
@@ -154,13 +155,14 @@ class Room:
 
 
 class Handshakes:
-    """Of one node.
+    """The TLS handshakes of one node.
 
     Attributes:
-        refusals: those that came to nothing, by reason.
+        refusals: failed and refused handshakes, by reason.
         of_clients: those in progress with clients.
-        of_nodes: with other nodes. Clients cannot take their room, or a node that lost its links
-            could make none while many connections of clients are half-open.
+        of_nodes: those in progress with other nodes. Their limits are separate from the clients',
+            or a node that lost its links could not restore them while many client connections are
+            half-open.
     """
 
     def __init__(
@@ -168,13 +170,13 @@ class Handshakes:
     ) -> None:
         self.refusals: Counter[str] = Counter()
         self.of_clients = Room(handshakes_max, per_address_max, Failures(failures_per_second_max))
-        # Strangers that come from the address of a member must not keep it out.
+        # Strangers at the address of a member must not keep the member out.
         self.of_nodes = Room(handshakes_max, per_address_max, Failures(0))
         self._log = log
         self._logged_s: dict[tuple[str, str], float] = {}
 
     def set_limits(self, config: TlsConfig) -> None:
-        """Take other limits; handshakes in progress go on."""
+        """Apply other limits; handshakes in progress continue."""
         for room in (self.of_clients, self.of_nodes):
             room.handshakes_max = config.handshakes_max
             room.per_address_max = config.handshakes_per_address_max
@@ -182,17 +184,17 @@ class Handshakes:
 
     @property
     def in_progress(self) -> int:
-        """How many are in progress."""
+        """The number of handshakes in progress."""
         return self.of_clients.in_progress + self.of_nodes.in_progress
 
     def refused(self, reason: str, whom: str, now_s: float, host: bytes = b"") -> None:
-        """A handshake came to nothing.
+        """Count a failed or refused handshake, and log it at a limited rate.
 
         Args:
             reason: one of the constants above.
-            whom: what kind of other side it was, in words; there are few of them.
+            whom: the kind of peer, in words; there are only a few.
             now_s: the time of the loop.
-            host: its address, where that is why.
+            host: its address, if the reason is about the address.
         """
         self.refusals[reason] += 1
         key = (reason, whom)

@@ -1,4 +1,4 @@
-"""Reading a secret from a file that only its node may read. No secret is kept or compared here."""
+"""Read a secret from a file that only its node may read. No secret is stored or compared here."""
 
 import os
 import stat
@@ -6,16 +6,17 @@ from typing import Final
 
 from beanpole.errors import ConfigurationError
 
-# A secret has 1,024 characters at most, of at most 4 bytes each, and a line end.
+# A secret has at most 1,024 characters of at most 4 bytes each, and a line end.
 SECRET_FILE_BYTES_MAX: Final = 4 * 1024 + 2
 
 
 def read_secret(setting: str, path: str) -> str:
-    """Return the text of a file without the end of its last line.
+    """Return the text of a file without its final line end.
 
     Raises:
-        ConfigurationError: it cannot be read, is too long or no text, or other users may read or
-            write it. The group may read it: secrets that Kubernetes mounts are shared like that.
+        ConfigurationError: the file cannot be read, is too long or no text, or other users may read
+            or write it. The group may read it, because secrets that Kubernetes mounts are
+            group-readable.
     """
     what = f"{setting} = {path!r}"
     try:

@@ -1,8 +1,8 @@
-"""The secret that the nodes share, as it is now. A file may bring another one while a node runs."""
+"""The present secret of the nodes. Its file may bring another one while a node runs."""
 
 
 class SharedSecret:
-    """Holds the secret for everything that proves it or checks a proof.
+    """Holds the secret for every part that makes or checks a proof.
 
     Attributes:
         value: its bytes; empty if there is none.
@@ -12,7 +12,7 @@ class SharedSecret:
         self.value = value.encode()
 
     def replace(self, value: str) -> None:
-        """Use another one from now on. Links that are up stay: they were proved with the old."""
+        """Use another secret from now on. Established links stay: the old secret proved them."""
         self.value = value.encode()
 
     def __bool__(self) -> bool:

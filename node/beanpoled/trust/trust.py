@@ -1,4 +1,4 @@
-"""What one node knows for trusting others: its secret, which proofs it takes, what it refused.
+"""The state of a node's trust: its secret, the proofs that it accepts, its refusals.
 
 Proofs are made and compared in `proofs`. No socket is opened here.
 """
@@ -26,13 +26,13 @@ class Trust:
     """Shared by the peer link, the gRPC server and its client.
 
     Attributes:
-        secret: the nodes' own.
-        active_version: returns the machine version that the cluster works at.
-        refusals: callers and links without the right proof, by reason.
-        old_proofs: how many proofs of releases up to 0.3.0 were taken.
+        secret: shared by the nodes.
+        active_version: returns the machine version of the cluster.
+        refusals: callers and links without a valid proof, by reason.
+        old_proofs: the number of accepted proofs of releases up to 0.3.0.
         handshakes: of TLS.
-        of_clients: what clients are served with; None if they do not come by TLS.
-        of_peers: what this node shows to other nodes; None if they do not use TLS.
+        of_clients: the certificates for clients; None if clients do not use TLS.
+        of_peers: the certificates for other nodes; None if nodes do not use TLS.
     """
 
     def __init__(
@@ -47,10 +47,11 @@ class Trust:
 
         Args:
             cluster: its name.
-            node: this member's.
-            secret: the shared one; empty for none.
-            log: where to say that an old proof was taken.
-            takes_old: whether proofs of releases up to 0.3.0 are taken until the upgrade has ended.
+            node: this member's name.
+            secret: the shared secret; empty for none.
+            log: receives the warnings about accepted old proofs.
+            takes_old: whether proofs of releases up to 0.3.0 are accepted until the upgrade has
+                ended.
         """
         self.cluster = cluster
         self.node = node
@@ -68,14 +69,14 @@ class Trust:
         self.of_peers: Certificates | None = None
         self._log = log
         self._takes_old = takes_old
-        self._told: set[str] = set()  # names of members: nine at most
+        self._told: set[str] = set()  # logged places; nine names of members at most
 
     def takes_old(self) -> bool:
-        """Whether a proof of releases up to 0.3.0 is taken, or given, now."""
+        """Whether a proof of releases up to 0.3.0 is accepted, or sent, now."""
         return self._takes_old and self.active_version() < FRESH_PROOFS_SINCE
 
     def took_old(self, where: str) -> None:
-        """An old proof was taken; say so once for each place, a fixed word or a member's name."""
+        """Count an accepted old proof; log it once per place, a fixed word or a member's name."""
         if not self.secret:
             return
         self.old_proofs += 1
@@ -88,14 +89,14 @@ class Trust:
             )
 
     def refused(self, reason: str) -> None:
-        """A proof was refused."""
+        """Count a refused proof."""
         self.refusals[reason] += 1
 
     def refresh(self) -> list[str]:
-        """Read the files of certificates again if they changed; connections that are up stay.
+        """Read the certificate files again if they changed; established connections stay.
 
         Returns:
-            What was logged of that.
+            The lines that were logged.
         """
         told: list[str] = []
         for certificates in (self.of_clients, self.of_peers):
@@ -107,7 +108,7 @@ class Trust:
 
 
 def trust_of(config: NodeConfig, log: Log) -> Trust:
-    """Make what the configuration of a node says.
+    """Build the trust state of a node from its configuration.
 
     Raises:
         ConfigurationError: a certificate cannot be used.

@@ -1,1 +1,1 @@
-"""The node and the turn in which its parts act."""
+"""The node: its parts, and the turn in which they act."""

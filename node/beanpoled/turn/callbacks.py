@@ -1,7 +1,7 @@
 """The callbacks of the replica: the node's side of `consensus.Callbacks`.
 
-Here committed entries are applied and their outcomes handed to the parts, and images of the machine
-are made and loaded. When the replica acts is decided in `node`.
+This module applies committed entries, passes their outcomes to the parts of the node, and makes and
+loads images of the machine. `node` decides when the replica acts.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from beanpoled.turn.roles import Roles
 
 
 class ReplicaCallbacks:
-    """Implements `Callbacks` for the replica of one node."""
+    """Implement `Callbacks` for the replica of one node."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class ReplicaCallbacks:
         context.machine = machine = self._leader.versions.load_image(chunks)
         machine.queue.ready_tubes.clear()
         self._events.attach(machine)
-        # Facts about the machine before do not hold any longer.
+        # Facts about the previous machine no longer hold.
         self._agreement.forget()
         self._agreement.applied(machine.index, machine.state_hash)
         self._origin.image_loaded()
@@ -172,7 +172,7 @@ class ReplicaCallbacks:
             if self._term.number:
                 self._dispatcher.outcome((place, incarnation, session), request, outcome)
         if self._term.commands or self._dispatcher.early.count:
-            # A job that was not granted goes to the next client; a wait may take its place in line.
+            # The next client gets a job that was not granted; a wait may take its place in line.
             origin.leader.wake()
         if applied.effects:
             self._listeners.told()

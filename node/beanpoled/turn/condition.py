@@ -1,7 +1,7 @@
-"""The condition of a node in words: its state, what it waits for, and which members are away.
+"""The condition of a node in words: its state, its obstacles, and the absent members.
 
-Everything here is read from the parts, and nothing is changed. When it is logged is decided in
-`reporting`.
+This module only reads the parts of the node and changes nothing. `reporting` decides when the
+condition is logged.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ STOPPING: Final = "stopping"
 
 
 class Condition:
-    """What operators are told of a node."""
+    """The state of a node as operators see it."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Condition:
 
     @property
     def state(self) -> str:
-        """One of the constants above. Clients are served in one state alone."""
+        """One of the constants above. Clients are served only in SERVING."""
         context = self._context
         if context.stopping or context.stopped:
             return STOPPING
@@ -55,9 +55,9 @@ class Condition:
         return SERVING if self._origin.up else STARTING
 
     def waits_for(self) -> str:
-        """What has to happen before this node serves clients, serves them again, or is stopped.
+        """The obstacle that keeps this node from serving, serving again or stopping, in words.
 
-        Empty if nothing is missing: it serves, or will in a moment, or is at its end.
+        Empty if there is no obstacle: the node serves clients, is about to, or is about to exit.
         """
         context = self._context
         if context.stopping or context.stopped:
@@ -72,7 +72,7 @@ class Condition:
             present = len(context.members) - len(absent)
             if present < len(context.members) // 2 + 1:
                 return f"waiting for a majority: {self._told(absent)}"
-            # Linked members are no use to each other while each waits for a third.
+            # Linked members cannot help each other while each waits for a third.
             return "waiting for a leader" + (f": {self._told(absent)}" if absent else "")
         if self._disk_health.hangs:
             return f"waiting for the disk, behind for {self._disk_health.lag_us / 1e6:.0f} s"
@@ -83,11 +83,11 @@ class Condition:
         return f"catching up with {context.replica.leader}{more}"
 
     def absent(self) -> tuple[str, ...]:
-        """The members with which there is no link."""
+        """The members without a link to this node."""
         return tuple(name for name, peer in self._peers.peers.items() if not peer.linked)
 
     def absent_words(self) -> str:
-        """The same, each with the reason; empty if all are there."""
+        """The same members, each with the reason; empty if none is absent."""
         return self._told(self.absent())
 
     def _told(self, names: tuple[str, ...]) -> str:

@@ -1,9 +1,9 @@
-"""Whether this node's own disk keeps up, and what the node does when it does not.
+"""Detect that this node's own disk falls behind, and act on it.
 
-A disk that fails ends the node; one that hangs, or is far slower than the others', says nothing. A
-leader with such a disk hands over to a member that has on its disk what this one lacks, and the
-node stands for no election until its disk is well. Time is the loop's, so that a pause of this
-process is never taken for one of the disk.
+A disk that fails ends the node; a disk that hangs, or is far slower than those of the other
+members, reports no error. A leader with such a disk hands over to a member that has on its disk
+what this disk lacks, and the node stands for no election until its disk keeps up again. Time is the
+loop's, so that a pause of this process is never mistaken for a pause of the disk.
 """
 
 from typing import Final
@@ -15,11 +15,11 @@ from beanpoled.leading.term import Term
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 
-# A leader hands over when its own disk lacks more of the log than this: well before it may propose
-# nothing any more, and more than a disk that keeps up ever lacks.
+# A leader hands over when its own disk lacks more of the log than this. The limit is well below the
+# point where the leader may propose nothing any more, and above the lag of a disk that keeps up.
 BEHIND_BYTES_MAX: Final = UNWRITTEN_BYTES_MAX // 2
-# A hand-over holds proposals up for at most raft_max; when one was of no use, the next is tried
-# after this multiple of it.
+# A hand-over blocks proposals for at most raft_max; after one that failed, the next is tried after
+# this multiple of raft_max.
 TRANSFER_PAUSE_RAFT_MAX: Final = 10
 
 
@@ -27,8 +27,8 @@ class DiskHealth:
     """The state of the disk.
 
     Attributes:
-        lag_us: for how long, at least, the oldest of what waits for the disk has waited.
-        hangs: whether that is longer than `raft_max`, or what waits is too much.
+        lag_us: a lower bound of the time for which the oldest pending write has waited.
+        hangs: whether that is longer than `raft_max`, or too many bytes are pending.
     """
 
     def __init__(self, context: Context, peers: Peers, term: Term, saved_clock: SavedClock) -> None:
@@ -38,8 +38,8 @@ class DiskHealth:
         self._saved_clock = saved_clock
         self.lag_us = 0
         self.hangs = False
-        # Everything up to this position of the log, and one more save of the clock, was given to
-        # the disk at this time or before.
+        # Everything up to this position of the log, and one more save of the clock, was handed to
+        # the disk at this time or earlier.
         self._log_end = 0
         self._log_us = 0
         self._saves = 0
@@ -47,7 +47,7 @@ class DiskHealth:
         self._next_transfer_us = 0
 
     def run_periodic(self) -> None:
-        """Called every 100 ms of the loop's time."""
+        """Update the state of the disk; called every 100 ms of the loop's time."""
         context = self._context
         now_us = context.loop_us
         log = context.replica.log_on_disk()
@@ -55,7 +55,7 @@ class DiskHealth:
             self._log_end, self._log_us = log.end, now_us
         saved = self._saved_clock
         if not saved.saving or saved.saves != self._saves:
-            # In a cluster that is idle this is all that the disk is asked for.
+            # In an idle cluster these saves are the only writes to the disk.
             self._saves, self._clock_us = saved.saves, now_us
         self.lag_us = now_us - min(self._log_us, self._clock_us)
         behind_bytes = log.end - log.written
@@ -73,7 +73,7 @@ class DiskHealth:
             self._hand_over(log.last)
 
     def _hand_over(self, last: int) -> None:
-        """Let a member lead that has what this one lacks, if a majority goes on without it."""
+        """Transfer leadership to a member that has on disk what this disk lacks, if one exists."""
         context = self._context
         if context.loop_us < self._next_transfer_us or context.replica.commit_index <= last:
             return
@@ -90,7 +90,7 @@ class DiskHealth:
             context.host.log(words, WARNING)
 
     def is_left_behind(self, after_us: int) -> bool:
-        """Whether a majority has committed what this disk has not finished for so long."""
+        """Whether a majority has committed entries that this disk lacked for `after_us`."""
         if self.lag_us <= after_us:
             return False
         replica = self._context.replica

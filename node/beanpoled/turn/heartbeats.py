@@ -1,8 +1,8 @@
-"""Heartbeats: what this node tells the others and hears of them, and what follows from silence.
+"""Send and receive heartbeats, and act on the silence of members.
 
-Every node tells every other its heartbeat in each period. Silence is counted in loop time, so that
-a pause of this process is never mistaken for the silence of the others. What is known of a member
-is in `peers`.
+Every node sends its heartbeat to every other node once in each period. Silence is counted in loop
+time, so that a pause of this process is never mistaken for the silence of the other members.
+`peers` holds the facts about each member.
 """
 
 from typing import Final
@@ -19,12 +19,12 @@ from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 from beanpoled.turn.introductions import Introductions
 
-# A peer is silent after this many heartbeats without a frame: its waiters are passed over.
+# A peer is silent after this many heartbeat periods without a frame: its waiters are passed over.
 SILENT_HEARTBEATS: Final = 2
 
 
 class Heartbeats:
-    """The heartbeats of this node and of the others."""
+    """The heartbeats of this node and of the other members."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Heartbeats:
     # --- silence --------------------------------------------------------------------------------
 
     def received_from(self, name: str) -> None:
-        """A frame of the peer arrived."""
+        """Note that a frame of a peer arrived."""
         peer = self._peers.peers[name]
         peer.silence_us = 0
         if peer.silent:
@@ -60,7 +60,7 @@ class Heartbeats:
             self._dispatcher.unpark(self._context.index_of(name))
 
     def turn(self, step_us: int) -> None:
-        """Count silence, send heartbeats, judge the replicas. Input was read before."""
+        """Count silence, send heartbeats, compare replicas. Pending input has been read before."""
         peers = self._peers
         silent_us = SILENT_HEARTBEATS * self._period_us
         for name, peer in peers.peers.items():
@@ -81,10 +81,10 @@ class Heartbeats:
             self.send()
 
     def _declare_down(self) -> None:
-        """Give up members that were silent for too long while this node led.
+        """Declare members down that were silent for too long while this node led.
 
-        A member that was cut off from this node alone was in contact with the leader before, and
-        has to have the time to close its clients.
+        A member that was cut off from this node alone was in contact with the previous leader, and
+        needs time to close its clients.
         """
         context = self._context
         led_us = context.loop_us - self._term.since_us
@@ -99,7 +99,7 @@ class Heartbeats:
     # --- heartbeats -----------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Tell the others how this node is."""
+        """Send the state of this node to the other members."""
         context = self._context
         clock, machine = context.clock, context.machine
         leading = self._term.serving
@@ -128,7 +128,7 @@ class Heartbeats:
                 context.host.send_peer(name, frames.HEARTBEAT, frame)
 
     def receive(self, name: str, heartbeat: Heartbeat) -> None:
-        """A heartbeat of a peer arrived."""
+        """Process a heartbeat of a peer."""
         context = self._context
         peer = self._peers.peers[name]
         peer.heartbeat = heartbeat
@@ -155,7 +155,7 @@ class Heartbeats:
             self._judge()
 
     def _judge(self) -> None:
-        """Stop if the members that have shown that they agree with this node are too few."""
+        """Stop this node if too few members have shown that they agree with it."""
         context = self._context
         reason = self._agreement.judge(self._peers.linked_lately(), context.loop_us)
         if reason is not None:

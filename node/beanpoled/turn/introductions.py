@@ -1,7 +1,8 @@
-"""This node's side of every introduction: its hello, its verdicts, and how its cluster begins.
+"""This node's side of an introduction: its hello, its verdicts, and the founding of its cluster.
 
-The same code runs over sockets and in the simulator. Decisions are in `admission`; bytes
-and proofs of a hello are in `link`; here it is acted on: remembered, counted, told to the operator.
+The same code runs over sockets and in the simulator. `admission` makes the decisions and `link`
+handles the bytes and proofs of a hello; this module acts on the decisions: it remembers and counts
+them, and reports them to the operator.
 """
 
 from collections import Counter
@@ -24,8 +25,8 @@ from beanpoled.origin.outbox import Origin
 from beanpoled.shared.context import Context
 from beanpoled.trust.proofs import NONCE_BYTES
 
-# A hello that was on its way while its node began an incarnation shows the one before it: only the
-# second refusal in a row counts. Links are dialed again at once.
+# A hello that was on its way while its node began an incarnation shows the previous incarnation, so
+# a refusal counts only when it is the second in a row. Links are dialed again at once.
 REFUSALS_MIN: Final = 2
 
 
@@ -39,14 +40,14 @@ class Introductions:
         self._others = frozenset(context.members) - {context.name}
         self.begin: Callable[[], None]
         self._met: dict[str, Hello] = {}  # connected members, while this disk knows no cluster
-        self._refusals: Counter[str] = Counter()  # in a row, for the same reason
+        self._refusals: Counter[str] = Counter()  # consecutive refusals for the same reason
         self._reasons: dict[str, str] = {}
-        self._causes: dict[str, int] = {}  # of those that count
-        self._kept: dict[str, int] = {}  # what the present disk of each peer said that it has
+        self._causes: dict[str, int] = {}  # the causes of the refusals that count
+        self._kept: dict[str, int] = {}  # the log index that each peer's present disk reported
         self._told: dict[str, str] = {}  # the last refusal of each peer that was logged
 
     def hello(self, nonce: bytes) -> Hello:
-        """Introduce this node."""
+        """Build the hello of this node."""
         config, own = self._context.config, self._disks.own
         assert len(nonce) == NONCE_BYTES
         return Hello(
@@ -66,16 +67,17 @@ class Introductions:
         )
 
     def is_current(self, hello: Hello) -> bool:
-        """Whether an own hello still says what this disk is: if not, the link must be made anew."""
+        """Whether a hello of this node still describes its disk; if not, redo the link."""
         return hello.birth == self._disks.own.birth
 
     def meet(self, hello: Hello) -> Verdict:
-        """Decide about a peer that has proved its identity, and remember what has to be.
+        """Decide about a peer that has proved its identity, and store the consequences.
 
-        This disk may be part of a cluster afterwards: look at `is_current`, and say hello anew.
+        This disk may be part of a cluster afterwards: check `is_current`, and send a new hello if
+        needed.
 
         Raises:
-            OSError: it cannot be remembered; no link.
+            OSError: the decision cannot be stored; the link must not be used.
         """
         name = hello.node
         verdict = admission.judge(self._disks.own, hello, self._known(hello))
@@ -92,21 +94,21 @@ class Introductions:
         return verdict
 
     def parted(self, hello: Hello) -> None:
-        """A link that was answered with WAIT is gone."""
+        """Note that a link that was answered with WAIT is gone."""
         if self._met.get(hello.node) is hello:
             del self._met[hello.node]
 
     def refused(self, name: str, cause: int, reason: str, is_mutual: bool = True) -> None:
-        """A member refuses this node, or is refused by it.
+        """Note that a member refuses this node, or that this node refuses it.
 
-        A node that does not serve yet ends if it will never be part of a majority; otherwise it
-        goes on without that member. So it does if only the member can be wrong (not `is_mutual`).
-        A disk that has lost what its node had must not vote, even where its vote would count: one
-        member that knows it is enough, and a node that serves ends, too.
+        A node that does not serve yet exits if it can never be part of a majority; otherwise it
+        goes on without that member. It also goes on if only the member can be wrong (not
+        `is_mutual`). A disk that has lost data of its node must not vote, even where its vote would
+        count: one member that knows of the loss is enough, and ends even a node that serves.
         """
         context = self._context
         if name not in self._others:
-            return  # not a member: bad links are logged where they are made
+            return  # not a member: the links themselves log bad hellos
         if self._reasons.get(name) != reason:
             self._reasons[name] = reason
             del self._refusals[name]
@@ -125,7 +127,7 @@ class Introductions:
             context.fatal(f"refusing to start: {reason}{self._here(cause)}")
 
     def _here(self, cause: int) -> str:
-        """The own values that a member's differ from, which tells of itself by a hash only."""
+        """The values of this node that a member's differ from; the member sends only a hash."""
         if cause != MEMBERS:
             return ""
         config = self._context.config
@@ -136,11 +138,11 @@ class Introductions:
         )
 
     def waiting_for(self) -> tuple[str, ...]:
-        """The members that this disk waits for, as long as it does not know its cluster."""
+        """The members that this disk waits for while it does not know its cluster."""
         return admission.awaited(self._disks.own, self._met)
 
     def refusal(self, name: str) -> str:
-        """Why there is no link to a member: the reason of the last refusals; empty without one."""
+        """The reason of the last refusals of a member; empty if there is no such refusal."""
         return self._reasons[name] if self._refusals[name] >= REFUSALS_MIN else ""
 
     def _known(self, hello: Hello) -> Known:
@@ -155,14 +157,14 @@ class Introductions:
         )
 
     def kept_index(self) -> int:
-        """Up to which index this disk has the log for certain, and for ever."""
+        """The index up to which this disk has the log permanently."""
         context = self._context
         if context.config.durability != "sync":
             return 0
         return min(context.replica.durable_index, context.replica.commit_index)
 
     def accepted(self, name: str, kept_index: int) -> None:
-        """A member says something on a link, so it has accepted this node."""
+        """Note that a member sent a heartbeat on a link, which means it has accepted this node."""
         self._kept[name] = kept_index
         if name in self._refusals:
             del self._refusals[name]
@@ -170,7 +172,7 @@ class Introductions:
             self._told.pop(name, None)
 
     def _settle(self) -> None:
-        """Take part in a cluster, if it can be known now which."""
+        """Become part of a cluster, if the members met so far determine which one."""
         context, own = self._context, self._disks.own
         found = admission.founding(own, self._met)
         if found is None:

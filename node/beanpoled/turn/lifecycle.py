@@ -1,4 +1,4 @@
-"""How a node comes, goes, and comes again: incarnations, fencing, draining.
+"""The life cycle of a node: incarnations, fencing, draining.
 
 A node opens its client ports only when its NODE_UP is applied, closes its clients when it is cut
 off from the majority, and begins a new incarnation when it learns that it was declared down. The
@@ -20,14 +20,15 @@ from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 from beanpoled.turn.disk_health import DiskHealth
 
-# Incarnations on a lost disk that the cluster may not have seen yet when another disk takes its
-# place: their batches may still be in a log, and must never be taken for the new disk's. Each costs
-# a start with a leader in sight. A node may lose as many disks before its 32 bits are used up.
+# Incarnations on a lost disk that the cluster may not have seen when another disk replaces it:
+# their batches may still be in a log, and must never be taken for batches of the new disk. Each
+# incarnation costs a start with a leader in sight. A node may lose the same number of disks before
+# its 32 bits are used up.
 UNSEEN_LIVES_MAX: Final = 65_536
 
 
 class Lifecycle:
-    """The node's lives."""
+    """The incarnations of this node, and its fence."""
 
     def __init__(
         self,
@@ -51,13 +52,13 @@ class Lifecycle:
         self._disk_health = disk_health
         self.fenced = False
         self._known_limit = 0
-        self._reborn = True  # whether the incarnation after the one that was given up has begun
-        self._awaits_room = False  # for a new incarnation
+        self._reborn = True  # whether the incarnation after the abandoned one has begun
+        self._awaits_room = False  # the disk is full: the new incarnation is put off
 
     # --- incarnations ---------------------------------------------------------------------------
 
     def _begin_incarnation(self) -> None:
-        """Count one up on this disk, then say NODE_UP."""
+        """Increment the incarnation on this disk, then submit NODE_UP."""
         context = self._context
         own, replicated = context.disks.own.incarnation, self._replicated()
         if replicated > own:
@@ -68,24 +69,24 @@ class Lifecycle:
             )
             return
         if self._write_identity(may_wait=True, incarnation=own + 1):
-            self._clients.drop_all()  # what came while there was no incarnation is part of none
+            self._clients.drop_all()  # clients from before the first incarnation belong to none
             self._origin.start(own + 1)
             context.wake()
 
     def rejoined(self) -> None:
-        """This disk has all that counts, and goes on above all incarnations on the lost one."""
+        """Make this disk a voter once it has what counts, above the lost disk's incarnations."""
         context = self._context
         incarnation = max(context.disks.own.incarnation, self._replicated()) + UNSEEN_LIVES_MAX
         if self._write_identity(standing=VOTER, incarnation=incarnation):
             context.host.log("has what counts, and votes from now on")
 
     def _replicated(self) -> int:
-        """The last incarnation of this node that the cluster's state has."""
+        """The last incarnation of this node in the cluster's state."""
         state = self._context.machine.origins.get(self._context.index)
         return 0 if state is None else state.incarnation
 
     def _write_identity(self, may_wait: bool = False, **changes: Any) -> bool:
-        """Replace what this disk is; if it `may_wait`, a full disk only puts it off."""
+        """Change this disk's identity; with `may_wait`, a full disk only delays the change."""
         context = self._context
         try:
             context.disks.change(**changes)
@@ -101,7 +102,7 @@ class Lifecycle:
         return True
 
     def went_up(self, incarnation: int) -> None:
-        """Our NODE_UP, or another's, was applied."""
+        """Handle an applied NODE_UP of this node, or of another process with its name."""
         context = self._context
         if incarnation == self._origin.incarnation:
             self._origin.up = True
@@ -115,7 +116,7 @@ class Lifecycle:
             )
 
     def went_down(self, incarnation: int) -> None:
-        """The cluster gave up on us: clients' sessions are gone, begin anew."""
+        """Begin anew after the cluster declared this node down: its clients' sessions are gone."""
         if incarnation == self._origin.incarnation:
             self._origin.abandon()
             self._clients.drop_all()
@@ -123,32 +124,32 @@ class Lifecycle:
             self._reborn = False
             self._be_born_again()
             if self._origin.incarnation == incarnation:
-                # This disk must be waited for: clients go elsewhere.
+                # The disk cannot be waited for now: send clients elsewhere.
                 self._frontends.close()
 
     def _be_born_again(self) -> None:
-        """Begin a new incarnation once the disk can be waited for; clients see their end before."""
+        """Begin a new incarnation once the disk does not hang; clients are closed before."""
         if not self._reborn and not self._disk_health.hangs:
             self._reborn = True
             self._begin_incarnation()
 
     def image_loaded(self) -> None:
-        """A snapshot replaced the machine: it may hold our NODE_UP, or that we were declared down.
+        """Handle a snapshot that replaced the machine: it may hold our NODE_UP or NODE_DOWN.
 
-        The entries that say so are covered by it and will never be applied here.
+        The entries with these commands are covered by the snapshot and will never be applied here.
         """
         context = self._context
         incarnation = self._origin.incarnation
         state = context.machine.origins.get(context.index)
         if not incarnation or state is None or state.incarnation < incarnation:
-            return  # our NODE_UP is on the way, or was not sent yet
+            return  # our NODE_UP is in flight, or was not sent yet
         if state.incarnation == incarnation and not state.alive:
             self.went_down(incarnation)
         elif not self._origin.up or state.incarnation > incarnation:
             self.went_up(state.incarnation)
 
     def caught_up(self) -> bool:
-        """Whether everything that the leader had applied when it last told is applied here."""
+        """Whether everything that the leader had applied at its last heartbeat is applied here."""
         context = self._context
         replica = context.replica
         if replica.leader is None or replica.rejoining:
@@ -168,7 +169,7 @@ class Lifecycle:
     # --- what time brings -----------------------------------------------------------------------
 
     def run_periodic(self) -> None:
-        """Called every 100 ms of the loop's time."""
+        """Advance the life cycle; called every 100 ms of the loop's time."""
         self._disk_health.run_periodic()
         if not self._origin.incarnation or self._awaits_room:
             if self.caught_up():
@@ -180,7 +181,7 @@ class Lifecycle:
         self._look_at_memory()
 
     def _watch_fence(self) -> None:
-        """Close the clients of a node that the others go on without, so that they go elsewhere."""
+        """Close the clients of a node that the majority has left behind: they go elsewhere."""
         context = self._context
         fence_us = context.config.fence_timeout_ms * 1000
         why = ""
@@ -201,7 +202,7 @@ class Lifecycle:
                 self._frontends.open()
 
     def _look_at_memory(self) -> None:
-        """Say so if the leader's limit is more than this machine has."""
+        """Warn if the leader's memory limit exceeds the memory of this machine."""
         context = self._context
         limit = context.machine.queue_bytes_max
         if limit != self._known_limit and context.machine.term:
@@ -211,7 +212,7 @@ class Lifecycle:
                 context.host.log(f"the leader's limits: {too_much}", WARNING)
 
     def look_at_disk(self) -> None:
-        """Tell others what the disk has left; hand leadership over if the log can not grow."""
+        """Publish the state of the disk; hand leadership over if the log cannot grow."""
         context = self._context
         room = context.replica.room()
         self._peers.disk_low = room.low
@@ -225,6 +226,6 @@ class Lifecycle:
     # --- drain -------------------------------------------------------------------------
 
     def drain(self, on: bool) -> None:
-        """SIGUSR1 and SIGUSR2: refuse puts, or accept them again."""
+        """Refuse puts (SIGUSR1), or accept them again (SIGUSR2)."""
         self._context.draining = on
         self._context.host.log("draining: puts are refused" if on else "no longer draining")

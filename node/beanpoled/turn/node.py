@@ -1,7 +1,7 @@
 """One node: its parts, put together, and the turn in which they act.
 
-Here is what acts when, and nothing else. The frames of the other members come in through `routing`,
-committed entries through `callbacks`. The world is behind `host.seam`.
+This module decides only the order of actions. Frames of other members come in through `routing`,
+committed entries through `callbacks`. The outside world is behind `host.seam`.
 """
 
 from typing import Final
@@ -32,12 +32,13 @@ from beanpoled.turn.roles import Roles
 from beanpoled.turn.routing import Router, ToLeader
 from beanpoled.turn.stopping import Stopping
 
-# Turns come at least this often: the grain of deadlines, and below what the replica needs.
+# Turns come at least this often. This is the granularity of deadlines, and at most the period that
+# the replica needs.
 TURN_PERIOD_US: Final = 10_000
 assert TURN_PERIOD_US <= TURN_PERIOD_MAX_S * 1_000_000
-# Turns under load are shorter than this; silence is not worth a look in each of them.
+# Turns under load are shorter than this, and need not check for silence each time.
 SILENCE_STEP_US: Final = 1000
-# How often limits in time are looked at.
+# The period of checks for elapsed time limits.
 PERIOD_US: Final = 100_000
 
 
@@ -105,11 +106,14 @@ class Node:
 
     @property
     def serving(self) -> bool:
-        """Whether clients may come to this node."""
+        """Whether this node accepts clients."""
         return self.origin.up and not (self.lifecycle.fenced or self.context.stopping)
 
     def start(self, replica: Replica) -> None:
-        """Begin to work. Raises what `Replica.start` raises."""
+        """Begin to work.
+
+        Raises whatever `Replica.start` raises.
+        """
         context = self.context
         context.replica = replica
         self.events.open()
@@ -118,7 +122,7 @@ class Node:
         self._keep_turning()
 
     def _keep_turning(self) -> None:
-        """Keep turns coming when nothing else does."""
+        """Schedule turns at a minimum rate."""
         context = self.context
         if not context.stopped:
             due_us = context.now_us + TURN_PERIOD_US
@@ -128,7 +132,7 @@ class Node:
             self.lag_max_us = max(self.lag_max_us, self.lag_us)
 
     def _turn(self) -> None:
-        """Input was read; now act on it: send, propose, apply, answer."""
+        """Act on the input that was read: send, propose, apply, answer."""
         context = self.context
         context.writes_follow = True
         context.read_clock()
@@ -148,11 +152,11 @@ class Node:
         if self.clients.dirty:
             self.clients.flush()
         if context.replica.imaging or self.digest.in_progress:
-            # In a step of the loop of its own: what this turn wrote leaves before it.
+            # In a separate step of the loop, so that the output of this turn leaves first.
             context.host.call_soon(self._make_images)
 
     def _pass_time(self, step_us: int) -> None:
-        """Time goes on in every turn, but silence is looked at only once a millisecond."""
+        """Advance the time, and check for silence at most once a millisecond."""
         context = self.context
         context.loop_us += step_us
         self._unseen_us += step_us
@@ -164,7 +168,7 @@ class Node:
         context.clock.advance(step_us, self._majority_answers)
 
     def _match(self) -> None:
-        """Jobs that became ready meet the clients that wait for one, anywhere and here."""
+        """Match jobs that became ready with waiting clients, in the cluster and on this node."""
         ready = self.context.machine.queue.ready_tubes
         if ready:
             leader = self.leader
@@ -176,7 +180,7 @@ class Node:
             ready.clear()
 
     def take_limits(self, config: NodeConfig) -> None:
-        """Work with another configuration, which differs in `reloading.LIMITS` alone."""
+        """Apply another configuration, which differs only in `reloading.LIMITS`."""
         self.context.config = config
         self.clients.take_limits(config)
         self.events.take_limits(config)
@@ -191,7 +195,7 @@ class Node:
         self.clients.run_periodic()
 
     def _make_images(self) -> None:
-        """Do what can wait, one after the other: both at once take twice the processor."""
+        """Do the deferrable work, one task at a time: both at once take twice the processor."""
         context = self.context
         if context.stopped:
             return

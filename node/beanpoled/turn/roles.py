@@ -1,7 +1,7 @@
-"""Changes of the replica's role: terms begin and end, the clock is handed over.
+"""Follow the replica's role: begin and end terms, hand the clock over.
 
-The replica only notes that something changed, in the middle of its work; it is acted on at the
-beginning of the next turn, or before a frame that already belongs to the new term.
+The replica only notes that its role changed, in the middle of its work. The parts act on the change
+at the beginning of the next turn, or before a frame that already belongs to the new term.
 """
 
 from beanpoled.leading.leader import Leader
@@ -13,7 +13,7 @@ class Roles:
 
     Attributes:
         changed: whether role, leader or term may differ from what the parts know.
-        leader_changes: how often another leader, or term with a leader, was seen.
+        leader_changes: how often a new leader, or a new term with a leader, was seen.
     """
 
     def __init__(self, context: Context, leader: Leader) -> None:
@@ -24,7 +24,7 @@ class Roles:
         self._known: tuple[str | None, int] = (None, 0)
 
     def follow(self) -> None:
-        """Act on what has changed."""
+        """Act on a change of role, leader or term."""
         self.changed = False
         context, leader = self._context, self._leader
         replica = context.replica

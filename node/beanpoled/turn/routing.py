@@ -1,7 +1,7 @@
-"""Where frames go: those of the other members to the parts, and those of the origin to the leader.
+"""Route frames: from other members to the parts of the node, and from the origin to the leader.
 
-Bytes on a link are in `links`, sockets are in `host`. The meaning of a frame is decided by the part
-that it is handed to.
+`links` handles the bytes on a link, `host` the sockets. The part that receives a frame decides its
+meaning.
 """
 
 from beanpole.errors import ProtocolError
@@ -16,7 +16,7 @@ from beanpoled.turn.roles import Roles
 
 
 class ToLeader(LeaderLink):
-    """The way from this node's origin to the leader; to itself it goes without a link."""
+    """The path from this node's origin to the leader; if this node leads, there is no link."""
 
     def __init__(self, context: Context, peers: Peers, leader: Leader) -> None:
         self._context = context
@@ -53,7 +53,8 @@ class ToLeader(LeaderLink):
             else:
                 self._dispatcher.receive_unwaits(context.index, frame)
         except ProtocolError as error:
-            # There is no link to close: as after a link that was full, everything comes again.
+            # There is no link to close: the origin resends everything, as after a link that was
+            # full.
             context.host.log(f"this node refuses what it sent itself: {error}")
             return False
         return True
@@ -62,7 +63,7 @@ class ToLeader(LeaderLink):
         """See `LeaderLink`.
 
         While this node leads and its entry is in flight, nothing can be proposed; the turn that
-        finds it committed takes along what came meanwhile. So does the one that ends the wait for
+        sees the commit also takes what came meanwhile. So does the turn that ends the wait for
         clients that were just answered. A turn costs as much as ten commands.
         """
         if not self._proposer.must_wait():
@@ -70,7 +71,7 @@ class ToLeader(LeaderLink):
 
 
 class Router:
-    """The frames that the links of this node bring, to the parts that they are for."""
+    """Pass the frames that arrive on this node's links to the parts they are meant for."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Router:
         self._roles = roles
 
     def link_up(self, peer: str) -> None:
-        """A new link to a member is ready."""
+        """Handle a new link to a member."""
         context = self._context
         context.read_clock()
         self._peers.up(peer)
@@ -101,7 +102,7 @@ class Router:
         context.wake()
 
     def link_down(self, peer: str) -> None:
-        """The link to a member ended."""
+        """Handle the end of the link to a member."""
         context = self._context
         self._peers.down(peer)
         self._leader.forget_link(context.index_of(peer))
@@ -109,18 +110,19 @@ class Router:
         context.wake()
 
     def receive(self, peer: str, kind: int, payload: bytes) -> None:
-        """A frame of a member arrived.
+        """Handle a frame of a member.
 
         Raises:
-            ProtocolError: no correct member sends this; the host closes the link.
+            ProtocolError: a correct member never sends this; the host closes the link.
         """
         context = self._context
         self._heartbeats.received_from(peer)
         if self._roles.changed:
-            # Elected a moment ago: what origins send to the leader of this term must find it.
+            # This node was elected a moment ago; it must act as leader before it handles frames of
+            # the new term.
             self._roles.follow()
         if kind == frames.RAFT:
-            context.replica.receive(peer, payload)  # it asks for a turn itself
+            context.replica.receive(peer, payload)  # the replica asks for a turn itself
         elif kind == frames.BATCH:
             self._proposer.receive_batch(context.index_of(peer), payload)
             self._origin.leader.wake()

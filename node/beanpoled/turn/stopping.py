@@ -1,9 +1,9 @@
 """The graceful stop of a node: hand leadership over, let its clients finish their jobs, close.
 
-Clients that hold no job are closed first, between replies, so that they go to other nodes; those
-that hold jobs are served until they hold none, within `drain_timeout_ms`. What is left then returns
-to its queues with the end of the connection, as if the node had died. Incarnations and fencing are
-in `lifecycle`.
+Clients that hold no job are closed first, between replies, so that they reconnect to other nodes;
+clients that hold jobs are served until they hold none, within `drain_timeout_ms`. Jobs that are
+still held then return to their queues when their connections end, as if the node had died.
+Incarnations and fencing are in `lifecycle`.
 """
 
 from typing import Final
@@ -17,10 +17,10 @@ from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 from beanpoled.turn.disk_health import DiskHealth
 
-# The steps that wait for the cluster give up after this, and the stop goes on all the same.
+# Steps that wait for the cluster give up after this time, and the stop continues.
 STOP_PATIENCE_US: Final = 5 * SECOND_US
-# Without a majority for so long, no client can finish its jobs here. An election takes less, and
-# one may follow the hand-over of this very stop.
+# After this time without a majority, no client can finish its jobs here. An election takes less
+# time, and the hand-over of this very stop may cause one.
 CONTACT_PATIENCE_US: Final = 2 * SECOND_US
 
 _RUNNING: Final = 0
@@ -31,7 +31,7 @@ _CLOSING: Final = 4
 
 
 class Stopping:
-    """The steps of one node's stop, in their order."""
+    """The steps of one node's stop, in order."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Stopping:
         self._disk_health = disk_health
         self._step = _RUNNING
         self._step_since_us = 0
-        self._contact_us = 0  # when there was a majority last, by the loop's time
-        self.holders = 0  # clients that are waited for
+        self._contact_us = 0  # loop time at which a majority was last in contact
+        self.holders = 0  # clients that the stop waits for
 
     def stop(self) -> None:
-        """SIGTERM: begin. The second one waits for no client any more."""
+        """Begin the stop (SIGTERM). A second call ends the wait for clients."""
         context = self._context
         if not context.started:
             context.stopped = True
@@ -71,10 +71,11 @@ class Stopping:
             self._enter(_FINISHING)
 
     def run_periodic(self) -> None:
-        """Called every 100 ms of the loop's time."""
+        """Advance the stop; called every 100 ms of the loop's time."""
         if self._step == _RUNNING:
             return
-        # In all steps: one that got free while something was on its way has nothing to wait for.
+        # In every step: a client whose last job ended while something was in flight need not be
+        # waited for.
         holders = self._clients.drop_free() if self._step != _CLOSING else 0
         waited_us = self._context.loop_us - self._step_since_us
         out_of_patience = waited_us > STOP_PATIENCE_US
@@ -94,7 +95,7 @@ class Stopping:
         self._step_since_us = self._context.loop_us
 
     def _is_quiet(self) -> bool:
-        """Whether nothing is on its way, or nothing can be."""
+        """Whether nothing is in flight, or nothing can be."""
         return self._origin.is_idle() or not self._peers.has_contact()
 
     def _hand_over(self, out_of_patience: bool) -> None:
@@ -106,13 +107,13 @@ class Stopping:
             context.replica.transfer(successor)
 
     def _drain(self, holders: int, waited_us: int) -> None:
-        """Go on when all clients are free, and so closed, or when it takes too long."""
+        """Continue when all clients are free and therefore closed, or when the time is over."""
         context = self._context
         limit_us = context.config.drain_timeout_ms * 1000
         if self._peers.has_contact() or not self._contact_us:
             self._contact_us = context.loop_us
         is_cut_off = context.loop_us - self._contact_us > CONTACT_PATIENCE_US
-        # One that has a request on its way may get a job by it.
+        # A client with a request in flight may still get a job.
         if limit_us and self._clients.connections and not is_cut_off:
             if holders and not self.holders:
                 seconds = limit_us / SECOND_US
@@ -132,7 +133,7 @@ class Stopping:
         context = self._context
         context.stopped = True
         if self._disk_health.hangs:
-            # Its last sync would never come back. Other disks have what this one lacks.
+            # The last sync would never return. Other disks have what this disk lacks.
             context.host.log("stopped without a last sync, because the disk hangs")
         else:
             context.replica.close()
