@@ -1,7 +1,7 @@
-"""Administers jobs and queues over gRPC, at whichever node answers.
+"""Administer jobs and queues over gRPC, at any node that answers.
 
-Belongs here: which node is asked, what a refusal is, and how a long call goes on at another node.
-What the calls mean is in proto/beanpole/pb/jobs.proto.
+Belongs here: the choice of the node, the recognition of a refusal, and the continuation of a long
+call at another node. proto/beanpole/pb/jobs.proto documents the calls.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ from beanpole.client.rpc import Nodes, detail_of, is_refused, pauses, told, word
 from beanpole.errors import ClientError
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 
-# Above `command_timeout_ms`, after which a node gives up itself, and the seconds of a search.
+# Longer than `command_timeout_ms`, after which a node gives up itself, plus the time of a search.
 CALL_TIMEOUT_S: Final = 30.0
-# A stream that lasts longer, or stands still, is continued by another one.
+# A stream that lasts longer, or stalls, is continued by another one.
 STREAM_TIMEOUT_S: Final = 60.0
-# Every node would say the same.
+# Every node would answer with the same status.
 _REFUSALS: Final = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNAUTHENTICATED,
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class AdminRefused(ClientError):
-    """A node says no, and every other one would.
+    """A node refuses a request that every other node would refuse, too.
 
     Attributes:
         code: the status.
-        reason: why, in a word for programs; empty if the node gave none.
-        field: of the request, if that is wrong.
+        reason: the machine-readable reason, one word; empty if the node gave none.
+        field: the field of the request that is wrong; empty if none is.
     """
 
     def __init__(self, error: grpc.RpcError) -> None:
@@ -47,22 +47,22 @@ class AdminRefused(ClientError):
 
 
 class Admin:
-    """Calls of `JobAdmin`. Reading is repeated at other nodes; so are changes, which allow it."""
+    """The calls of `JobAdmin`. Lost calls are repeated at another node; changes allow that, too."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
 
     def ask(self, method: str, request: Any) -> Any:
-        """Return what the first node answers.
+        """Call a method at the first node that answers, and return its reply.
 
         Raises:
-            AdminRefused: it says no.
+            AdminRefused: the node refuses the request.
             ClientError: no node answers.
         """
         return self._any(lambda stub: getattr(stub, method)(request, timeout=CALL_TIMEOUT_S))
 
     def pages(self, request: jobs_pb2.ListJobsRequest) -> Iterator[jobs_pb2.ListJobsReply]:
-        """Go through all pages of a list of jobs. Raises what `ask` raises."""
+        """Yield all pages of a list of jobs. Raises the exceptions of `ask`."""
         while True:
             reply = self.ask("ListJobs", request)
             yield reply
@@ -71,7 +71,7 @@ class Admin:
             request.after_id = reply.next_after_id
 
     def queues(self, oldest: bool = False) -> Iterator[jobs_pb2.AdminQueue]:
-        """Return all queues. Raises what `ask` raises."""
+        """Yield all queues. Raises the exceptions of `ask`."""
         request = jobs_pb2.ListQueuesRequest(oldest=oldest)
         while True:
             reply = self.ask("ListQueues", request)
@@ -85,29 +85,29 @@ class Admin:
         request: jobs_pb2.ChangeRequest,
         look: Callable[[jobs_pb2.ChangeProgress], None] = lambda told: None,
     ) -> jobs_pb2.ChangeProgress:
-        """Change jobs; go on at another node where one went away.
+        """Change jobs; if a node is lost, continue at another one.
 
-        A part whose answer was lost is not counted: it may be done.
+        A part whose reply was lost is not counted, although it may be done.
 
         Args:
-            request: for a filter, `after_id` and `up_to_id` follow the progress.
-            look: called with what was done so far.
+            request: if it has a filter, `after_id` and `up_to_id` are updated with the progress.
+            look: the callback for the total so far.
 
         Returns:
-            What was done in all.
+            The total.
 
         Raises:
-            AdminRefused: a node says no.
+            AdminRefused: a node refuses the request.
             ClientError: no node answers.
         """
         total = jobs_pb2.ChangeProgress()
         bound = request.count_max
 
         def act(stub: jobs_pb2_grpc.JobAdminStub) -> bool:
-            """Go on at a node; False if it did a part and went away.
+            """Continue at a node; return False if the node did a part and was then lost.
 
-            One that has done nothing is as one that does not answer: the next is asked, and after
-            all of them there is a pause.
+            A node that has done nothing counts as one that does not answer: the error is raised,
+            so that `_any` tries the next node, and pauses after each round.
             """
             before = jobs_pb2.ChangeProgress()
             before.CopyFrom(total)
@@ -120,7 +120,7 @@ class Admin:
                     look(total)
             except grpc.RpcError as error:
                 if total.complete:
-                    return True  # all was done, and only the end of the stream is missing
+                    return True  # all is done; only the end of the stream is missing
                 if request.after_id == begun_at or (error.code() in _REFUSALS or is_refused(error)):
                     raise
                 return False
@@ -134,7 +134,7 @@ class Admin:
         return total
 
     def _any(self, act: Callable[[jobs_pb2_grpc.JobAdminStub], T]) -> T:
-        """Do it at one node after the other until one can."""
+        """Call `act` with one node after the other until it succeeds."""
         failures: dict[str, str] = {}
         unknown: set[str] = set()
         for _ in pauses(self._nodes.patience_s):
@@ -156,7 +156,7 @@ class Admin:
 def _join(
     total: jobs_pb2.ChangeProgress, before: jobs_pb2.ChangeProgress, told: jobs_pb2.ChangeProgress
 ) -> None:
-    """Set a total to what earlier calls did and this one has done so far."""
+    """Set a total to the progress of earlier calls plus the progress of this one."""
     total.CopyFrom(told)
     total.scanned += before.scanned
     total.matched += before.matched

@@ -1,10 +1,11 @@
-"""An asyncio beanstalk client with the names of aiostalk: changing the import is enough.
+"""An asyncio beanstalk client with the API of aiostalk: changing the import is enough.
 
     from beanpole.client import aio as aiostalk
 
-It knows several nodes, goes to another when its own is gone, and works with plain beanstalkd. The
-commands of one client follow each other: a task that waits in `reserve` has a client of its own.
-Its connections are in `aio_wire`, what it says is in `sansio`. docs/clients.md.
+The client knows several nodes, fails over when its node is lost, and also works with plain
+beanstalkd. The commands of a client run one after the other: a task that waits in `reserve` needs a
+client of its own. The connections are in `aio_wire`, the protocol logic is in `sansio`;
+docs/clients.md is the guide for users.
 """
 
 import ssl
@@ -102,7 +103,7 @@ _Result = TypeVar("_Result")
 
 
 class Client(Generic[TBody]):
-    """A client of any one of several nodes. See docs/clients.md for what is repeated and when."""
+    """A client connected to one of several nodes. docs/clients.md has the rules of repetition."""
 
     @overload
     def __init__(
@@ -153,22 +154,25 @@ class Client(Generic[TBody]):
         tls: ssl.SSLContext | None = None,
         token: str = "",
     ) -> None:
-        """Remember where the nodes are; `connect`, or the first command, connects to one.
+        """Store the addresses; `connect`, or the first command, connects to a node.
 
         Args:
-            address: (host, port), "host:port,...", the path of a UNIX socket, or a list of these;
-                a name may have several addresses.
-            encoding: of bodies; None for bytes.
+            address: (host, port), "host:port,...", the path of a UNIX socket, or a list of these.
+                A host name may resolve to several addresses.
+            encoding: the encoding of job bodies; None for bytes.
             use: the tube for puts.
             watch: the tubes for reserves.
-            spread: each client prefers a node of its own; otherwise the first that is given.
+            spread: try the nodes in a random order of this client; if False, in the given order.
             patience_s: how long to look for a node that answers before giving up.
-            reply_timeout_s: how long a node may be silent, beside the time that a reserve waits.
+            reply_timeout_s: how long to wait for a reply, in addition to the time that a reserve
+                may wait at the node.
             connect_timeout_s: how long a node may take to accept a connection.
-            keep: for how many seconds reservations wait for this client after its connection, or
-                its node, was lost: up to 300; 0: not at all. Of effect where the nodes have it.
-            tls: how to speak TLS, with the CA that is trusted; None: not at all.
-            token: of the user as whom the client acts, said on each connection; empty: of nobody.
+            keep: how many seconds the cluster keeps the reservations of this client after its
+                connection or its node is lost, from 0 (not at all) to 300. Ignored by servers
+                without this extension.
+            tls: the TLS context, with the CA to trust; None for plain TCP.
+            token: the token of the user as whom the client acts, sent on each connection; empty
+                for no user.
 
         Raises:
             ValueError: there is no address, or `keep` is not from 0 to 300.
@@ -206,9 +210,9 @@ class Client(Generic[TBody]):
         return f"Client({self._session.at or 'not connected'})"
 
     async def close(self) -> None:
-        """Close the connection; what is reserved returns to its queue."""
+        """Close the connection; reserved jobs return to their queues."""
         if self._wire.is_busy:
-            self._wire.close()  # what is in progress fails
+            self._wire.close()  # the command in progress fails
         else:
             await self._run(self._session.quit())
 
@@ -216,13 +220,14 @@ class Client(Generic[TBody]):
         """Connect to one of the nodes.
 
         Raises:
-            NoNodeError: none answers; it is a ConnectionError.
+            NoNodeError: no node answers; it is a ConnectionError.
+            DeniedError: no user has the token, or the user lacks the right to a tube.
         """
         await self._run(self._commands.connect())
 
     @property
     def node(self) -> str:
-        """The address of the node that is connected; empty if none is."""
+        """The address of the connected node; empty if the client is not connected."""
         return str(self._session.at or "")
 
     @property
@@ -232,11 +237,11 @@ class Client(Generic[TBody]):
 
     @property
     def held(self) -> Sequence[int]:
-        """The jobs that are reserved here, for all that is known. Their TTRs are not watched."""
+        """The ids of the jobs reserved by this client; TTRs that expire are not noticed."""
         return tuple(self._session.held)
 
     def on_lost(self, tell: Callable[[Sequence[int]], None]) -> None:
-        """Have the ids told of jobs whose reservations end with a connection."""
+        """Set the callback for the ids of jobs whose reservations end with a connection."""
         self._session.lost = tell
 
     async def put(
@@ -251,45 +256,47 @@ class Client(Generic[TBody]):
         """Put a job into the used tube and return its id. Delay and TTR are in seconds.
 
         Args:
-            body: what the job is.
+            body: the body of the job.
             priority: 0 is the most urgent.
-            delay: it is ready so much later.
-            ttr: how long a worker may have it.
-            key: 1 to 64 printable characters: of all puts with this key, in any tube, the first
-                makes a job and the others return its id. So it is repeated when a reply is lost.
+            delay: how long to wait before the job is ready.
+            ttr: how long a worker may hold the job before it is ready again.
+            key: an idempotency key of 1 to 64 printable characters: of all puts with one key, in
+                any tube, the first makes a job and the others return its id. The client repeats
+                such a put when a reply is lost.
 
         Raises:
-            MayBeDoneError: the reply was lost; putting it again may make a second job, unless
-                it has a key.
-            DrainingError: no node takes puts now.
-            NotAvailableError: it has a key, and the node is no Beanpole.
+            MayBeDoneError: the reply was lost; unless the put has a key, a second put may make a
+                second job.
+            DrainingError: no node accepts puts now.
+            NotAvailableError: the put has a key, and the server does not support keys.
         """
         return await self._run(self._commands.put(body, priority, delay, ttr, key))
 
     async def use(self, tube: str) -> None:
-        """Put into this tube from now on, also on later connections."""
+        """Use this tube for puts from now on, also on later connections."""
         await self._run(self._commands.use(tube))
 
     async def reserve(self, timeout: int | None = None) -> Job[TBody]:  # noqa: ASYNC109 - its name
-        """Wait for a job of the watched tubes, for `timeout` seconds or for ever.
+        """Wait for a job of the watched tubes, for `timeout` seconds or without limit.
 
         Raises:
-            TimedOutError: none came.
-            DeadlineSoonError: the TTR of a job that is held here ends within a second.
+            TimedOutError: no job was ready in time.
+            DeadlineSoonError: the TTR of a job reserved by this client ends within a second.
         """
         return await self._run(self._commands.reserve(timeout))
 
     async def reserve_job(self, id: int) -> Job[TBody]:
-        """Reserve one job, wherever it is, unless it is reserved.
+        """Reserve one job by its id, in any tube and state, unless it is reserved.
 
         Raises:
-            MayBeDoneError: the connection ended and the job is not to be had now; that connection
-                may have reserved it, and then it comes back when the cluster has noticed.
+            NotFoundError: there is no such job, or it is reserved.
+            MayBeDoneError: the connection ended, and the second attempt did not find the job. The
+                first may have reserved it; the cluster then releases it when it notices the loss.
         """
         return await self._run(self._commands.reserve_job(id))
 
     async def delete(self, job: JobOrID[TBody]) -> None:
-        """Delete a job that is held here or that nobody holds."""
+        """Delete a job that no other client has reserved."""
         await self._run(self._commands.delete(job))
 
     async def release(
@@ -298,46 +305,49 @@ class Client(Generic[TBody]):
         priority: int = DEFAULT_PRIORITY,
         delay: int = DEFAULT_DELAY,
     ) -> None:
-        """Give a job that is held here back, ready again after `delay` seconds."""
+        """Release a job reserved by this client; it is ready again after `delay` seconds."""
         await self._run(self._commands.release(job, priority, delay))
 
     async def bury(self, job: JobOrID[TBody], priority: int = DEFAULT_PRIORITY) -> None:
-        """Put a job that is held here aside, until it is kicked."""
+        """Bury a job reserved by this client: it is not given out until it is kicked."""
         await self._run(self._commands.bury(job, priority))
 
     async def touch(self, job: JobOrID[TBody]) -> None:
-        """Begin the TTR of a job that is held here anew."""
+        """Restart the TTR of a job reserved by this client."""
         await self._run(self._commands.touch(job))
 
     async def watch(self, tube: str) -> int:
-        """Reserve from this tube, too; return how many are watched."""
+        """Add this tube to the watch list; return the number of watched tubes."""
         return await self._run(self._commands.watch(tube))
 
     async def ignore(self, tube: str) -> int:
-        """Reserve from this tube no longer; return how many are watched."""
+        """Remove this tube from the watch list; return the number of watched tubes."""
         return await self._run(self._commands.ignore(tube))
 
     async def peek(self, id: int) -> Job[TBody]:
-        """Look at a job."""
+        """Return a job by its id, without reserving it."""
         return await self._run(self._commands.peek(id))
 
     async def peek_ready(self) -> Job[TBody]:
-        """Look at the used tube's next ready job."""
+        """Return the used tube's next ready job, without reserving it."""
         return await self._run(self._commands.peek_next("ready"))
 
     async def peek_delayed(self) -> Job[TBody]:
-        """Look at the used tube's next delayed job."""
+        """Return the used tube's next delayed job, without reserving it."""
         return await self._run(self._commands.peek_next("delayed"))
 
     async def peek_buried(self) -> Job[TBody]:
-        """Look at the used tube's next buried job."""
+        """Return the used tube's next buried job, without reserving it."""
         return await self._run(self._commands.peek_next("buried"))
 
     async def kick(self, bound: int) -> int:
         """Make up to `bound` jobs of the used tube ready: buried ones, or else delayed ones.
 
+        Returns:
+            The number of jobs that became ready.
+
         Raises:
-            MayBeDoneError: the reply was lost; a second kick may kick more.
+            MayBeDoneError: the reply was lost; a second kick may kick other jobs.
         """
         return await self._run(self._commands.kick(bound))
 
@@ -370,7 +380,7 @@ class Client(Generic[TBody]):
         return await self._run(self._commands.watching())
 
     async def pause_tube(self, tube: str, delay: int) -> None:
-        """Give out no job of a tube for `delay` seconds."""
+        """Stop reserves from a tube for `delay` seconds."""
         await self._run(self._commands.pause_tube(tube, delay))
 
     async def put_many(
@@ -383,7 +393,8 @@ class Client(Generic[TBody]):
         """Put jobs into the used tube together and return their ids, in order.
 
         Raises:
-            BatchError: some are not put, or may be put; it has the result of each.
+            BatchError: some jobs were not put, or it is unknown whether they were; it has the
+                result of each.
         """
         return await self._run(batches.put_many(self._commands, bodies, priority, delay, ttr))
 
@@ -392,19 +403,19 @@ class Client(Generic[TBody]):
         count: int,
         timeout: int | None = None,  # noqa: ASYNC109 - as in `reserve`
     ) -> list[Job[TBody]]:
-        """Wait for a job as `reserve` does, and take up to `count` in all that are ready then.
+        """Wait for a job as `reserve` does, and reserve up to `count` jobs that are ready then.
 
         Raises:
-            TimedOutError: none came.
+            TimedOutError: no job was ready in time.
             ValueError: `count` is not from 1 to 1000.
         """
         return await self._run(batches.reserve_many(self._commands, count, timeout))
 
     async def delete_many(self, jobs: Sequence[JobOrID[TBody]]) -> list[bool]:
-        """Delete jobs together; for each, whether it was there to be deleted.
+        """Delete jobs together; return for each whether it existed and could be deleted.
 
         Raises:
-            BatchError: of some it is not known; it has the result of each.
+            BatchError: the outcome of some jobs is unknown; it has the result of each.
         """
         return await self._run(batches.delete_many(self._commands, jobs))
 

@@ -1,4 +1,4 @@
-"""The connections of the asyncio client: it does the steps that `sansio` asks for."""
+"""The connections of the asyncio client: `Wire` performs the I/O steps of `sansio`."""
 
 import asyncio
 import socket
@@ -28,14 +28,14 @@ class Wire:
     """The connections of one client."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        """Begin; with `tls`, nodes are spoken to by TLS."""
+        """Begin without a connection; `tls` is None for plain TCP."""
         self._tls = tls
-        self._names: dict[str, str] = {}  # by which addresses were looked up
+        self._names: dict[str, str] = {}  # host names by resolved address, for TLS
         self._streams: _Streams | None = None
         self._lock = asyncio.Lock()
 
     async def run(self, steps: Steps[_Result]) -> _Result:
-        """Do the steps of one command, after those of the commands before it."""
+        """Perform the steps of one command, after all earlier commands, and return its result."""
         async with self._lock:
             try:
                 step = next(steps)
@@ -67,7 +67,7 @@ class Wire:
             if self._tls is None:
                 writer.close()
             else:
-                writer.transport.abort()  # an end by TLS would wait for the node's
+                writer.transport.abort()  # a TLS shutdown would wait for the node's
             self._streams = None
 
     async def _do(self, step: Step) -> object:
@@ -123,7 +123,7 @@ class Wire:
                     endpoint.host, endpoint.port, **safely
                 )
             except ssl.SSLError:
-                await asyncio.sleep(0)  # or the loop could end before it closes the socket
+                await asyncio.sleep(0)  # otherwise the loop could end before it closes the socket
                 raise
         connected: socket.socket = writer.get_extra_info("socket")
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,24 +1,24 @@
-"""When a job that failed is tried again: longer and longer, with jitter, and not for ever.
+"""The retry delays of failed jobs: exponential with jitter, and a limited number of attempts.
 
-Pure but for the dice. Used by workers; how a failure is noticed is theirs.
+No I/O and no clock; the only side effect is the use of `random`. Workers decide what a failure is.
 """
 
 import random
 from typing import Final, NamedTuple
 
-# A failed job is ready again after this long, and twice as long after each failure more.
+# The delay after the first failure, in seconds; it doubles with each further failure.
 FIRST_S: Final = 1
 MOST_S: Final = 3600
 TRIES_DEFAULT: Final = 5
 
 
 class Backoff(NamedTuple):
-    """How often a job is tried, and how long it rests in between.
+    """The number of attempts at a job and the delays between them.
 
     Attributes:
-        tries: of a job before it is buried, 1 at least.
-        first_s: the rest after the first failure, in seconds.
-        most_s: the longest rest, in seconds.
+        tries: the number of attempts before a job is buried, at least 1.
+        first_s: the delay after the first failure, in seconds.
+        most_s: the longest delay before jitter, in seconds.
     """
 
     tries: int = TRIES_DEFAULT
@@ -26,9 +26,9 @@ class Backoff(NamedTuple):
     most_s: int = MOST_S
 
     def rest_s(self, tried: int) -> int | None:
-        """Return how long a job rests that was tried so often; None if it is enough."""
+        """Return the delay in seconds after `tried` attempts; None if there is no further one."""
         if tried >= self.tries:
             return None
         longest_s = min(self.most_s, self.first_s << min(tried - 1, 32))
-        # Jobs that failed together, because something else was down, do not come back together.
+        # Jitter of 25 %: jobs that failed together, say during an outage, are not retried together.
         return round(longest_s * (0.75 + random.random() / 2))

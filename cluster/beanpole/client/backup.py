@@ -1,6 +1,6 @@
-"""Takes an image of a cluster from one of its nodes, each part checked as it comes.
+"""Read a backup image of a cluster from one of its nodes, and verify each chunk.
 
-What becomes of the parts, and at which node it is tried next, is the caller's business.
+The caller stores the chunks, and decides which node to try next.
 """
 
 import math
@@ -16,31 +16,31 @@ from beanpole.client.rpc import words_of
 from beanpole.errors import ClientError
 from beanpole.pb import backup_pb2, backup_pb2_grpc
 
-# A node has 60 s for its snapshot; one that says nothing for longer hangs.
+# A node takes at most 60 s for its snapshot; a node that is silent for longer hangs.
 SILENCE_MAX_S: Final = 90.0
 _LOOK_S: Final = 1.0
 
 
 class Broken(ClientError):
-    """An image did not come, or not whole; another node may give one."""
+    """The image is missing, incomplete or corrupt; another node may have a good one."""
 
 
 class Stream:
-    """An image on its way.
+    """A stream of the chunks of an image.
 
     Attributes:
-        about: whose image it is, and up to where; it is there when the stream is.
+        about: the cluster and the position of the image; set by the constructor.
     """
 
     def __init__(
         self, address: str, channel: grpc.Channel, silence_s: float = SILENCE_MAX_S
     ) -> None:
-        """Ask a node, and wait until its image begins.
+        """Request an image from a node, and wait until it begins.
 
         Args:
-            address: of the node, for messages.
-            channel: to that node.
-            silence_s: how long it may say nothing.
+            address: the address of the node, for messages.
+            channel: the channel to that node.
+            silence_s: how long the node may be silent.
 
         Raises:
             Broken: the node does not answer, or refuses.
@@ -62,10 +62,10 @@ class Stream:
         self.about: backup_pb2.BackupAbout = first.about
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the chunks of the image; after the last one it is known to be whole.
+        """Yield the chunks of the image; when the iterator ends, the image is complete.
 
         Raises:
-            Broken: the node has gone, or sends what cannot be.
+            Broken: the node is lost, or a chunk or the image as a whole fails its check.
         """
         count = check = 0
         try:
@@ -76,7 +76,7 @@ class Stream:
                 if crc32c(message.data) != message.crc32c:
                     raise Broken(f"{self._address}: a chunk does not have its checksum")
                 count, check = count + 1, crc32c(message.data, check)
-                self._heard_s = math.inf  # what the caller does with it may take its time
+                self._heard_s = math.inf  # the time of the caller is not the node's silence
                 yield message.data
                 self._heard_s = time.monotonic()
             if (message.end.chunks, message.end.crc32c) != (count, check):
@@ -102,7 +102,7 @@ class Stream:
         return message
 
     def _watch(self) -> None:
-        """End the call of a node that stopped without closing its connection."""
+        """Cancel the call if the node stops without closing its connection."""
         while not self._ended.wait(_LOOK_S):
             if time.monotonic() - self._heard_s > self._silence_s:
                 self._silent = True

@@ -1,7 +1,7 @@
-"""A synchronous beanstalk client that goes to another node when its own is gone.
+"""A small synchronous beanstalk client with failover, for the command line, tests and scripts.
 
-One connection at a time; used tube and watch list are set again on each new one. It serves the
-command line, tests and scripts. The bytes are in `protocol.beanstalk.client`.
+The client has one connection at a time, and restores the used tube and the watch list on each new
+one. The encoding is in `protocol.beanstalk.client`. Programs of users use `blocking` or `aio`.
 """
 
 import time
@@ -18,17 +18,17 @@ TTR_DEFAULT_S: Final = 120
 
 
 class Job(NamedTuple):
-    """A job as a node gave it."""
+    """A job as a node returned it."""
 
     id: int
     body: bytes
 
 
 class Client(StreamClient):
-    """A connection to any one of several nodes.
+    """A client connected to one of several nodes.
 
-    Commands that can be repeated without harm are, on another node if need be. When the connection
-    ends while another command is out, OutcomeUnknown is raised, and the caller decides.
+    When the connection ends, idempotent commands are repeated, at another node if necessary. Other
+    commands raise OutcomeUnknown, and the caller decides.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Client(StreamClient):
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         token: str = "",
     ) -> None:
-        """See `StreamClient`: the first command connects. `token`: of a user; empty for none."""
+        """See `StreamClient`. `token` is the token of a user; empty for no user."""
         super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
         self._parser = ReplyParser()
         self._token = token.encode()
@@ -47,7 +47,7 @@ class Client(StreamClient):
         self._watched = [DEFAULT_TUBE]
 
     def use(self, tube: bytes) -> None:
-        """Put into this tube from now on, also on later connections."""
+        """Use this tube for puts from now on, also on later connections."""
         request = encode(b"use", tube)
         self._connect(time.monotonic() + self._patience_s)
         before, self._used = self._used, tube
@@ -80,11 +80,11 @@ class Client(StreamClient):
         delay_s: int = 0,
         ttr_s: int = TTR_DEFAULT_S,
     ) -> int:
-        """Put a job and return its id. A node that drains is left for the next one.
+        """Put a job and return its id. If the node is draining, the next one is tried.
 
         Raises:
-            OutcomeUnknown: putting it again may make a second job.
-            ClientError: it was refused; the message is the node's word.
+            OutcomeUnknown: the connection ended; a second put may make a second job.
+            ClientError: the put was refused; the message is the first word of the reply.
         """
         request = encode_put(body, priority, delay_s, ttr_s)
         reply = self.call(request, repeat=False)
@@ -96,7 +96,7 @@ class Client(StreamClient):
         return int(self._expect(reply, b"INSERTED")[1][0])
 
     def reserve(self, timeout_s: int | None = None) -> Job | None:
-        """Wait for a job of the watched tubes; None if none came within `timeout_s` seconds."""
+        """Wait for a job of the watched tubes; return None if none is ready within `timeout_s`."""
         if timeout_s is None:
             reply = self.call(encode(b"reserve"), wait_s=None)
         else:
@@ -106,28 +106,29 @@ class Client(StreamClient):
         return self._job(self._expect(reply, b"RESERVED"))
 
     def reserve_job(self, job: int) -> Job | None:
-        """Reserve one job, wherever it is; None if it is not there or is reserved.
+        """Reserve one job in any tube; return None if it does not exist or is reserved.
 
         Raises:
-            OutcomeUnknown: repeated, it may not find the job that its first attempt has reserved.
+            OutcomeUnknown: the connection ended; a second attempt may not find the job that the
+                first has reserved.
         """
         reply = self.call(encode(b"reserve-job", job), repeat=False)
         return None if reply[0] == b"NOT_FOUND" else self._job(self._expect(reply, b"RESERVED"))
 
     def delete(self, job: int) -> bool:
-        """Delete a job; False if it is not there or is reserved by another connection."""
+        """Delete a job; return False if there is none or another connection has reserved it."""
         return self._done(encode(b"delete", job), b"DELETED")
 
     def release(self, job: int, priority: int = PRIORITY_DEFAULT, delay_s: int = 0) -> bool:
-        """Give a job reserved here back; False if it is not reserved here."""
+        """Release a job reserved on this connection; return False if it is not reserved here."""
         return self._done(encode(b"release", job, priority, delay_s), b"RELEASED")
 
     def bury(self, job: int, priority: int = PRIORITY_DEFAULT) -> bool:
-        """Put a job reserved here aside; False if it is not reserved here."""
+        """Bury a job reserved on this connection; return False if it is not reserved here."""
         return self._done(encode(b"bury", job, priority), b"BURIED")
 
     def touch(self, job: int) -> bool:
-        """Begin the TTR of a job reserved here anew; False if it is not reserved here."""
+        """Restart the TTR of a job reserved here; return False if it is not reserved here."""
         return self._done(encode(b"touch", job), b"TOUCHED")
 
     def kick(self, bound: int) -> int:
@@ -136,21 +137,25 @@ class Client(StreamClient):
         return int(self._expect(reply, b"KICKED")[1][0])
 
     def kick_job(self, job: int) -> bool:
-        """Make one buried or delayed job ready; False if it is neither."""
+        """Make one buried or delayed job ready; return False if it is neither."""
         return self._done(encode(b"kick-job", job), b"KICKED")
 
     def pause(self, tube: bytes, delay_s: int) -> bool:
-        """Give out no job of a tube for `delay_s`; False if there is no such tube."""
+        """Stop reserves from a tube for `delay_s`; return False if there is no such tube."""
         return self._done(encode(b"pause-tube", tube, delay_s), b"PAUSED")
 
     def peek(self, what: int | bytes) -> Job | None:
-        """Look at a job by id, or at the used tube's next b"ready", b"delayed" or b"buried"."""
+        """Return a job by id, or the used tube's next b"ready", b"delayed" or b"buried" job.
+
+        Returns:
+            The job, which is not reserved; None if there is none.
+        """
         request = encode(b"peek", what) if isinstance(what, int) else encode(b"peek-" + what)
         reply = self.call(request)
         return None if reply[0] == b"NOT_FOUND" else self._job(self._expect(reply, b"FOUND"))
 
     def text(self, word: bytes, *arguments: int | bytes) -> str | None:
-        """Return what stats, stats-job, stats-tube or list-tubes answer; None if not found."""
+        """Return the text of stats, stats-job, stats-tube or list-tubes; None if not found."""
         reply = self.call(encode(word, *arguments))
         if reply[0] == b"NOT_FOUND":
             return None
@@ -160,9 +165,9 @@ class Client(StreamClient):
         """Send one request and return its reply.
 
         Args:
-            request: as `encode` makes it.
-            repeat: doing it twice does no harm, so it is sent again when the connection is lost.
-            wait_s: how long the node itself may wait before it answers; None for ever.
+            request: the bytes that `encode` returns.
+            repeat: the request is idempotent and is repeated when the connection is lost.
+            wait_s: how long the node itself may wait before it answers; None for no limit.
 
         Raises:
             OutcomeUnknown: the connection ended before the reply, and `repeat` is False.
@@ -177,7 +182,7 @@ class Client(StreamClient):
         return self._parser.next()
 
     def _begin(self) -> None:
-        """Set tube and watch list as they were."""
+        """Authenticate, and restore the used tube and the watch list."""
         self._parser = ReplyParser()
         if self._token:
             reply = self._exchange(encode(b"auth", self._token), self._next_reply, 0)

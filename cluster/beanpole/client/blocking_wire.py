@@ -1,4 +1,4 @@
-"""The sockets of the synchronous client: it does the steps that `sansio` asks for."""
+"""The sockets of the synchronous client: `Wire` performs the I/O steps of `sansio`."""
 
 import socket
 import ssl
@@ -27,13 +27,13 @@ class Wire:
     """The sockets of one client."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        """Begin; with `tls`, nodes are spoken to by TLS."""
+        """Begin without a connection; `tls` is None for plain TCP."""
         self._tls = tls
-        self._names: dict[str, str] = {}  # by which addresses were looked up
+        self._names: dict[str, str] = {}  # host names by resolved address, for TLS
         self._socket: socket.socket | None = None
 
     def run(self, steps: Steps[_Result]) -> _Result:
-        """Do the steps of one command and return its result."""
+        """Perform the steps of one command and return its result."""
         try:
             step = next(steps)
             while True:
@@ -106,7 +106,7 @@ class Wire:
             return True
         try:
             self._socket.setblocking(False)
-            # TLS cannot look without taking; a node that speaks unasked is as good as gone.
+            # TLS cannot peek, so a byte is consumed; a node that sends unasked counts as gone.
             flags = 0 if self._tls is not None else socket.MSG_PEEK
             data = self._socket.recv(1, flags)
             return bool(self._tls) or not data

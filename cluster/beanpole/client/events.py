@@ -1,6 +1,6 @@
-"""Reads the event stream of a cluster from whichever node has it, without loss or repetition.
+"""Read the event stream of a cluster from any node that has it, without loss or repetition.
 
-What is in a batch (Arrow) is not looked at here; what a gap means to the caller is theirs to say.
+The content of the batches (Arrow) is opaque here. The caller decides how to handle a gap.
 """
 
 import queue
@@ -14,26 +14,26 @@ from beanpole.client.rpc import PATIENCE_S, Nodes, is_refused, pauses, told, wor
 from beanpole.errors import ClientError, ProtocolError
 from beanpole.pb import events_pb2, events_pb2_grpc, node_pb2
 
-# A node that does not answer this small question is not waited for.
+# The call is small, so a node that does not answer it in time counts as down.
 RANGE_TIMEOUT_S: Final = 2.0
-# One call streams no longer than this and is then followed by the next one, so that a node that
-# hangs in the middle of it is left for another.
+# A call streams no longer than this; another call continues it. So a node that hangs during a call
+# is replaced by another one.
 READ_TIMEOUT_S: Final = 20.0
 
-# How long to wait for silent nodes when others have answered, and the silent ones may know of
-# earlier events: a node that is being restarted refuses for about as long.
+# How long to wait for silent nodes when others have answered, but the silent ones may have earlier
+# events: a node that is being restarted refuses connections for about this time.
 SILENT_PATIENCE_S: Final = 2
-# How long to wait for silent nodes when those that answered are enough: to prefer a near one, and
-# not to take the end from one that is behind. A healthy node answers in some milliseconds.
+# How long to wait for silent nodes when the replies suffice: to prefer a near node, and not to take
+# the end from a node that is behind. A healthy node answers within some milliseconds.
 GRACE_S: Final = 0.25
 
 Replies = Mapping[str, events_pb2.EventRangeReply]
-# How long these replies may still wait for others; None: they do not suffice.
+# Returns how long to wait for further replies; None if the replies do not suffice yet.
 Enough = Callable[[Replies], float | None]
 
 
 class EventsLost(ClientError):
-    """No node has the events from `first` on any more; `kept` is the next offset that one has."""
+    """No node keeps the events from `first` on any more; `kept` is the next offset that exists."""
 
     def __init__(self, first: int, kept: int, failures: Mapping[str, str]) -> None:
         words = f"; {told(failures)}" if failures else ""
@@ -43,28 +43,28 @@ class EventsLost(ClientError):
         )
         self.first = first
         self.kept = kept
-        # Whether every node was asked: one that is down may have them.
+        # Whether every node answered: a node that is down may have the events.
         self.certain = not failures
 
 
 class Extent(NamedTuple):
-    """The events that the nodes which answer hold together."""
+    """The extent of the events that the answering nodes hold together."""
 
     cluster: str
     # The earliest offset that a node keeps, and the offset that the next event will have.
     first: int
     end: int
-    # The first offset at or after the wall time that was asked about.
+    # The first offset at or after the requested wall time.
     at_wall: int
-    # How many jobs were in each state before the event `first` and before the event `end`.
+    # The number of jobs in each state before the event `first` and before the event `end`.
     jobs_before: Mapping[str, int]
     jobs: Mapping[str, int]
-    # What was wrong with the nodes that did not answer, by address: they may have earlier events.
+    # The errors of the nodes that did not answer, by address: they may have earlier events.
     failures: Mapping[str, str]
 
 
 class Piece(NamedTuple):
-    """Events [first, end): that many rows of an Arrow IPC stream, after the first `skip`."""
+    """The events [first, end): the rows of an Arrow IPC stream after the first `skip` rows."""
 
     first: int
     end: int
@@ -81,21 +81,22 @@ class Events:
         patience_s: float = PATIENCE_S,
         silent_patience_s: float = SILENT_PATIENCE_S,
     ) -> None:
-        """Remember where the nodes are.
+        """Store the addresses; the first call connects.
 
         Args:
             addresses: gRPC addresses, "host:port"; the first is preferred.
-            patience_s: how long to look for a node that answers, or that has what is needed.
-            silent_patience_s: how long `whole` waits for silent nodes when others have answered.
+            patience_s: how long to look for a node that answers and has the events.
+            silent_patience_s: how long `whole` and `extent` wait for silent nodes when others have
+                answered.
         """
         self._nodes = Nodes(addresses, patience_s)
         self._patience_s = patience_s
         self._silent_patience_s = silent_patience_s
-        # Known as soon as a node has answered.
+        # Empty until a node has answered.
         self.cluster = ""
-        # What was wrong with the nodes that did not answer the last question about ranges.
+        # The errors of the nodes that did not answer the last request for ranges.
         self.failures: dict[str, str] = {}
-        # When a node first answered `whole`: silent ones are waited for once.
+        # When a node first answered `whole`, which waits for silent nodes only once.
         self._answered_s: float | None = None
 
     def __enter__(self) -> "Events":
@@ -105,39 +106,39 @@ class Events:
         self._nodes.close()
 
     def ranges(self, wall_us: int = 0) -> Replies:
-        """Ask every node what it holds; return what those say that answer, by address.
+        """Ask every node for the range of its events; return the replies by address.
 
         Args:
             wall_us: also find the first offset at or after this wall time (us since 1970).
 
         Raises:
-            ClientError: no node answers, or they are of different clusters.
+            ClientError: no node answers, or the nodes belong to different clusters.
         """
         return self._asked(wall_us, lambda _: RANGE_TIMEOUT_S)
 
     def extent(self) -> Extent:
-        """Return the cluster's newest state; nodes that are silent are given `silent_patience_s`.
+        """Return the newest extent of the cluster; wait `silent_patience_s` for silent nodes.
 
         Raises:
-            ClientError: as `ranges`.
+            ClientError: see `ranges`.
         """
         return joined(self._asked(0, _at_most(self._silent_patience_s)), self.failures)
 
     def extent_to(self, offset: int, first: int | None = None, grace_s: float = GRACE_S) -> Extent:
-        """Ask until the nodes that answer have the events [first, offset).
+        """Wait until the answering nodes have the events [first, offset), and return the extent.
 
-        A node that is down is waited for only while it may have what the others lack.
+        A node that is down delays the call only while it may have events that the others lack.
 
         Args:
-            offset: where they must end.
-            first: where they must begin; None: it does not matter.
+            offset: the offset that the events must reach.
+            first: the offset at which the events must begin; None for any.
             grace_s: how long to wait for silent nodes, which may know a newer end.
 
         Returns:
-            What those nodes hold that answered before patience ended.
+            The extent of the nodes that answered; if `patience_s` ended, it may be too short.
 
         Raises:
-            ClientError: as `ranges`; or a majority of the addresses knows of fewer events.
+            ClientError: see `ranges`; or the majority of the addresses has fewer events.
         """
 
         def has_all(extent: Extent) -> bool:
@@ -153,18 +154,18 @@ class Events:
         return self._short_of(offset, extent)
 
     def whole(self, offset: int = 0, wall_us: int = 0) -> Extent:
-        """Ask what all nodes hold together, from the earliest event on; do not wait for dead ones.
+        """Return the extent of all nodes together, without waiting for dead nodes.
 
         Args:
-            offset: where they must end.
+            offset: the offset that the events must reach.
             wall_us: also find the first offset at or after this wall time (us since 1970).
 
         Returns:
-            What those nodes hold that answered. Others were given `silent_patience_s`: `failures`
-            names them, and they may have earlier events.
+            The extent of the nodes that answered. Nodes that did not answer within
+            `silent_patience_s` are in `failures`; they may have earlier events.
 
         Raises:
-            ClientError: as `extent_to`.
+            ClientError: see `extent_to`.
         """
         for _ in pauses(self._patience_s):
             asked_s = self._answered_s or time.monotonic()
@@ -178,7 +179,7 @@ class Events:
         return self._short_of(offset, extent)
 
     def _short_of(self, offset: int, extent: Extent) -> Extent:
-        """Return what patience ended with, unless the offset cannot be of this cluster."""
+        """Return an extent that is too short, or raise if the offset cannot be of this cluster."""
         if extent.end < offset and 2 * len(extent.failures) < len(self._nodes.addresses):
             raise ClientError(
                 f"offset {offset} lies beyond the events of cluster {extent.cluster!r}, which end "
@@ -187,11 +188,11 @@ class Events:
         return extent
 
     def read(self, first: int, end: int) -> Iterator[Piece]:
-        """Give the events [first, end) in order, each once, from whichever node has them.
+        """Yield the events [first, end) in order, each once, from any node that has them.
 
         Raises:
-            EventsLost: no node has the next one any more.
-            ClientError: no node that could have it answers.
+            EventsLost: no node has the next event any more.
+            ClientError: no node that could have the next event answers.
         """
         position = first
         while position < end:
@@ -200,11 +201,11 @@ class Events:
                 yield piece
 
     def _more(self, position: int, end: int) -> Iterator[Piece]:
-        """Give at least one piece, from the first node that has it."""
+        """Yield at least one piece, from the first node that has it."""
         is_broken = False
 
         def enough(replies: Replies) -> float | None:
-            # When a node that has it fails, all others are heard.
+            # If a node that has the event failed, wait for all other nodes.
             if is_broken or not (holders := self._holders(replies, position)):
                 return None
             return 0 if holders[0][0] == self._nodes.addresses[0] else GRACE_S
@@ -236,7 +237,7 @@ class Events:
         )
 
     def _holders(self, replies: Replies, position: int) -> list[tuple[str, int]]:
-        """Return which nodes have an event, preferred ones first, and to where from it on."""
+        """Return the nodes that have an event, in order of preference, and where its span ends."""
         return [
             (address, span.end)
             for address in self._nodes.addresses
@@ -255,7 +256,7 @@ class Events:
     def _ranges(
         self, wall_us: int, enough: Enough
     ) -> tuple[dict[str, events_pb2.EventRangeReply], dict[str, str]]:
-        """Ask all nodes at once; return what came until it was enough, or all calls had ended."""
+        """Ask all nodes at once; return replies and errors when `enough`, or when all calls end."""
         request = events_pb2.EventRangeRequest(wall_us=wall_us)
         done: queue.SimpleQueue[str] = queue.SimpleQueue()
         calls = {}
@@ -265,7 +266,7 @@ class Events:
             calls[address].add_done_callback(lambda _, ended=address: done.put(ended))
         replies: dict[str, events_pb2.EventRangeReply] = {}
         failures: dict[str, str] = {}
-        # Calls end by themselves, so without enough replies nothing limits this.
+        # Calls have a time-out, so no limit is needed while the replies do not suffice.
         until_s: float | None = None
         while len(replies) + len(failures) < len(calls):
             try:
@@ -283,13 +284,13 @@ class Events:
         for address in calls.keys() - replies.keys() - failures.keys():
             calls[address].cancel()
             failures[address] = "no answer yet"
-        # In the order of the addresses, whichever node was the quickest.
+        # Sort by the order of the addresses, not by the time of arrival.
         replies = {address: replies[address] for address in calls if address in replies}
         self._check_cluster(replies)
         return replies, failures
 
     def _check_cluster(self, replies: Replies) -> None:
-        """Refuse nodes of another cluster than the others, or than before."""
+        """Raise if a node belongs to another cluster than the others, or than in earlier calls."""
         for address, reply in replies.items():
             self.cluster = self.cluster or reply.cluster
             if reply.cluster != self.cluster:
@@ -315,7 +316,7 @@ class Events:
                     yield Piece(position, last, skip, batch.arrow)
                     position = last
         finally:
-            # The node serves a limited number of readers: one that wants no more says so.
+            # A node serves a limited number of readers, so a reader that stops cancels its call.
             call.cancel()
 
 
@@ -324,14 +325,14 @@ def _at_most(grace_s: float) -> Enough:
 
 
 def _lacks(reply: events_pb2.EventRangeReply, position: int) -> bool:
-    """Whether a node knows of an event and does not have it any more."""
+    """Whether an event is older than a node's end and the node does not keep it any more."""
     return position < reply.end and not any(
         span.first <= position < span.end for span in reply.spans
     )
 
 
 def _kept_from(replies: Replies, position: int) -> int:
-    """Return the first offset behind `position` that a node keeps; the end if none."""
+    """Return the first offset after `position` that a node keeps; the end if there is none."""
     firsts = [span.first for reply in replies.values() for span in reply.spans]
     return min(
         (first for first in firsts if first > position),
@@ -340,12 +341,12 @@ def _kept_from(replies: Replies, position: int) -> int:
 
 
 def joined(replies: Replies, failures: Mapping[str, str]) -> Extent:
-    """Put together what `Events.ranges` returned."""
+    """Merge the replies of `Events.ranges` into one extent."""
     newest = max(replies.values(), key=lambda reply: reply.end)
-    # Where a node without events ends says nothing about what the others have.
+    # The end of a node without events does not limit the beginning of the others.
     keeping = [reply for reply in replies.values() if reply.spans]
     oldest = min(keeping, key=_first, default=newest)
-    # A node to which all its events are older answers its own end, which may be behind.
+    # A node whose events are all older than the wall time answers its end, which may be behind.
     at_wall = [r.offset_at_wall for r in replies.values() if r.offset_at_wall < r.end]
     return Extent(
         cluster=newest.cluster,

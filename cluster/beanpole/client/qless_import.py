@@ -1,7 +1,7 @@
-"""From the qless of a Redis to a cluster: what goes in which order, and what became of it.
+"""Import the qless data of a Redis into a cluster: the order of the items, and the outcome.
 
-What a cluster has already stays as it is, so that all of it may be done again. Jobs come after all
-that they wait for. What is read, and how, is in `qless_source`.
+Items that exist in the cluster stay unchanged, so an import can be repeated. A job is imported
+after the jobs that it depends on. Reading from Redis is in `qless_source`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ from beanpole.protocol.resp.client import Reply
 from beanpole.protocol.resp.parser import ARGUMENTS_MAX, BULK_MAX_BYTES, REQUEST_MAX_BYTES
 from beanpole.protocol.resp.values import Error
 
-# Refusals that are told by their names; there may be as many as jobs.
+# Refusals that are listed; there may be as many as jobs.
 REASONS_MAX: Final = 20
-# Things that are sent at a time.
+# Items that are sent at a time.
 BATCH: Final = 64
-# Jobs between two words of progress.
+# Jobs between two reports of progress.
 PROGRESS_JOBS: Final = 10_000
 
-# By this a node knows the dialect of the few calls that are made beside imports.
+# A node recognises the dialect by this script; it is needed for all calls except imports.
 SCRIPT: Final = b"""\
 QlessAPI.put = function(now, me, queue, jid, klass, data, delay, ...)
 QlessAPI.requeue = function(now, me, queue, jid, ...)
@@ -42,14 +42,14 @@ QlessAPI['throttle.set'] = function(now, tid, max, ...)
 
 _LARGE: Final = Error(b"ERR it is too large: %d bytes at most" % BULK_MAX_BYTES)
 _MADE: Final = 1
-_NOT_SET: Final = -2  # how long a throttle lives
+_NOT_SET: Final = -2  # the TTL of a throttle that does not exist
 _UNKNOWN_COMMAND: Final = b"ERR unknown command"
-# Refusals that are about the node or the cluster, and not about the job.
+# Refusals that concern the node or the cluster, not the job.
 _OF_THE_NODE: Final = (b"ERR no majority", b"ERR this node is draining", b"ERR a limit of the clus")
 
 
 class Tally(NamedTuple):
-    """What became of the things of one kind."""
+    """The numbers of items of one kind: `there` counts those that existed in the cluster."""
 
     found: int = 0
     brought: int = 0
@@ -58,7 +58,7 @@ class Tally(NamedTuple):
 
 
 class Outcome:
-    """What became of all. `reasons` are the first of those that were refused."""
+    """The outcome of an import; `reasons` has the first `REASONS_MAX` refusals."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, Tally] = {}
@@ -66,19 +66,19 @@ class Outcome:
 
     @property
     def refused(self) -> int:
-        """How many things were refused."""
+        """The number of refused items."""
         return sum(tally.refused for tally in self.kinds.values())
 
     def note(self, kind: str, *, brought: int = 0, there: int = 0) -> None:
-        """Things of a kind were brought, or were there; none: the kind is named."""
+        """Count items that were imported or existed already; zero adds the kind alone."""
         self._add(kind, Tally(brought + there, brought, there))
 
     def found(self, kind: str, count: int) -> None:
-        """So many were found, and nothing was done."""
+        """Count items that were found and not imported."""
         self._add(kind, Tally(found=count))
 
     def refuse(self, kind: str, name: bytes, why: str) -> None:
-        """A thing cannot be brought."""
+        """Count an item that cannot be imported, and keep the reason."""
         self._add(kind, Tally(found=1, refused=1))
         if len(self.reasons) < REASONS_MAX:
             self.reasons.append(f"{kind} {name.decode(errors='replace')!r}: {why}")
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def look(source: Source) -> Outcome:
-    """Count what would be brought, without asking a cluster."""
+    """Count the items that an import would send, without connecting to a cluster."""
     outcome = Outcome()
     states = _states(source)
     for state, name in _names().items():
@@ -107,23 +107,23 @@ def look(source: Source) -> Outcome:
 def bring(
     source: Source, target: Redis, now: float, progress: Callable[[int, int], None]
 ) -> Outcome:
-    """Bring everything into a cluster.
+    """Import everything into a cluster.
 
     Args:
-        source: where it is.
+        source: the Redis.
         target: the nodes.
-        now: the present, in seconds.
-        progress: is told how many jobs were brought of how many.
+        now: the present time, in seconds since 1970.
+        progress: the callback for the number of jobs sent and the number of all jobs.
 
     Raises:
-        ClientError: a server does not answer, or one refuses everything. What was brought until
-            then stays; repeat it.
+        ClientError: a server does not answer, or the node refuses all requests. Items imported
+            until then stay; the caller can repeat the import.
     """
     return _Import(source, target, now, progress).run()
 
 
 class _Import:
-    """One import on its way."""
+    """An import in progress."""
 
     def __init__(
         self, source: Source, target: Redis, now: float, progress: Callable[[int, int], None]
@@ -134,13 +134,13 @@ class _Import:
         self._time = now
         self._progress = progress
         self._outcome = Outcome()
-        self._refused: dict[bytes, None] = {}  # jids that others may wait for
+        self._refused: dict[bytes, None] = {}  # jids that other jobs may depend on
 
     def run(self) -> Outcome:
         states = _states(self._source)
         for name in _names().values():
             self._outcome.note(name)
-        # Limits first, so that jobs meet those that they had.
+        # Limits come first, so that they apply to the jobs as they did in Redis.
         self._options()
         self._throttles()
         queues = [(name, since, (name, paused)) for name, since, paused in self._source.queues()]
@@ -174,7 +174,7 @@ class _Import:
             self._refuse(q.DEPENDS, jid, "it waits for itself, or for jobs that do")
 
     def _batch(self, jobs: Sequence[Found]) -> None:
-        """Send jobs, but none that waits for one that was refused."""
+        """Send jobs, except those that depend on a refused job."""
         sent: list[Found] = []
         for job in jobs:
             if isinstance(job.arguments, str):
@@ -182,7 +182,7 @@ class _Import:
                 continue
             if job.state == q.DEPENDS:
                 waits = dict.fromkeys(_dependencies_of(job))
-                if any(one.jid in waits for one in sent):  # and may be refused
+                if any(one.jid in waits for one in sent):  # it may be refused, so send it first
                     self._send(sent)
                     sent = []
                 lacking = [jid for jid in waits if jid in self._refused]
@@ -222,7 +222,7 @@ class _Import:
     def _imports(
         self, kind: str, what: bytes, items: Sequence[tuple[bytes, float, tuple[object, ...]]]
     ) -> None:
-        """Import queues or templates: the name of each, its time, its arguments."""
+        """Import queues or templates; an item is the name, the time and the arguments."""
         self._outcome.note(kind)
         for start in range(0, len(items), BATCH):
             some = items[start : start + BATCH]
@@ -231,7 +231,7 @@ class _Import:
                 self._take(kind, name, reply)
 
     def _options(self) -> None:
-        """Set options, unless the cluster has another value than the default."""
+        """Set options, unless the cluster has a value other than the default."""
         self._outcome.note("options")
         known = cjson.decode(_bulk(self._call(b"config.get")))
         assert isinstance(known, dict), known
@@ -250,7 +250,7 @@ class _Import:
                 self._take("options", option, self._call(b"config.set", option, value))
 
     def _throttles(self) -> None:
-        """Set throttles that the cluster has not."""
+        """Set throttles that do not exist in the cluster."""
         self._outcome.note("throttles")
         for throttle in self._source.throttles():
             if self._call(b"throttle.ttl", throttle.name) != _NOT_SET:
@@ -261,7 +261,7 @@ class _Import:
             self._take("throttles", throttle.name, reply)
 
     def _tracked(self, states: Mapping[bytes, int]) -> None:
-        """Track jobs that came over, each since the time since when it is."""
+        """Track the imported jobs that are tracked in Redis, with the same time."""
         self._outcome.note("tracked")
         for jid, since in self._source.tracked():
             if jid not in states or jid in self._refused:
@@ -292,7 +292,7 @@ class _Import:
                 self._outcome.note("patterns", brought=count)
 
     def _take(self, kind: str, name: bytes, reply: Reply) -> None:
-        """Note what a node answered: 0 and "0" are that it was there."""
+        """Count the reply of a node: 0 and "0" mean that the item existed already."""
         if isinstance(reply, Error):
             self._outcome.refuse(kind, name, _words(reply))
         elif reply in (0, b"0"):
@@ -307,7 +307,10 @@ class _Import:
         return self._ask([(b"EVAL", SCRIPT, b"0", name, self._now, *arguments)])[0]
 
     def _ask(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
-        """Replies of a node, which ends connections with what is too large: that is not sent."""
+        """Return the replies of a node; a request that is too large is not sent and gets `_LARGE`.
+
+        The node would close the connection.
+        """
         fitting = [words for words in requests if _fits(words)]
         answers = iter(self._target.ask_all(fitting))
         replies: list[Reply] = [next(answers) if _fits(words) else _LARGE for words in requests]
@@ -322,7 +325,11 @@ class _Import:
 
 
 def in_order(dependencies: Mapping[bytes, Iterable[bytes]]) -> tuple[list[bytes], list[bytes]]:
-    """Jobs behind all those of them that they wait for; and those for which there is no order."""
+    """Sort jobs topologically: dependencies first.
+
+    Returns:
+        The sorted jobs, and the jobs that cannot be sorted because of a cycle.
+    """
     left = {
         jid: len({one for one in waits if one in dependencies})
         for jid, waits in dependencies.items()
@@ -333,7 +340,7 @@ def in_order(dependencies: Mapping[bytes, Iterable[bytes]]) -> tuple[list[bytes]
             if one in dependencies:
                 dependents.setdefault(one, []).append(jid)
     ready = [jid for jid, count in left.items() if not count]
-    for jid in ready:  # which grows meanwhile
+    for jid in ready:  # grows during the loop
         for other in dependents.get(jid, ()):
             left[other] -= 1
             if not left[other]:

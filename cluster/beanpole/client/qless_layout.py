@@ -1,7 +1,8 @@
-"""How qless keeps its jobs in a Redis, made into the arguments by which a node takes them.
+"""Translate the layout of qless in Redis into the arguments of imports at a node.
 
-This is the layout of reqless 0.13.3, qless-py 0.11.4 and all between: hashes `ql:j:JID` and
-`ql:r:JID`, histories in lists of JSON behind the jobs or, older, in a field of theirs. Does no I/O.
+The layout is that of reqless 0.13.3, qless-py 0.11.4 and all versions between: the hashes
+`ql:j:JID` and `ql:r:JID`; histories are lists of JSON in keys of their own or, in older versions, a
+field of the job. Does no I/O.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from beanpole import qless as q
 from beanpole.protocol.qless import cjson
 from beanpole.protocol.qless.numbers import to_number
 
-# What is taken from the priority for each second, in the order of jobs that wait.
+# The score of a waiting job is its priority minus its time in seconds divided by this number.
 SECONDS_OF_PRIORITY: Final = 10_000_000_000.0
 
 _STATES: Final = {name: state for state, name in q.STATE_NAMES.items() if state != q.RECURRING}
@@ -24,7 +25,7 @@ _WHATS: Final = {
     "timed-out": q.HAS_TIMED_OUT,
     "throttled": q.HAS_THROTTLED,
 }
-# What an item of a history says beside its time and what it is.
+# The details of a history item, in addition to its time and kind: alternative keys of each.
 _DETAILS: Final[dict[int, tuple[tuple[str, ...], ...]]] = {
     q.HAS_PUT: (("q", "queue"),),
     q.HAS_POPPED: (("worker",),),
@@ -33,7 +34,8 @@ _DETAILS: Final[dict[int, tuple[tuple[str, ...], ...]]] = {
     q.HAS_TIMED_OUT: (),
     q.HAS_THROTTLED: (("queue", "q"),),
 }
-# The oldest form: one object for each queue, with times; and what each was.
+# The oldest form of a history has one object for each queue: the key of a time, the kind of the
+# item, and the key of its detail.
 _STAGES: Final = (
     ("put", q.HAS_PUT, "q"),
     ("popped", q.HAS_POPPED, "worker"),
@@ -45,13 +47,13 @@ Fields = Mapping[bytes, bytes]
 
 
 class Beside(NamedTuple):
-    """What stands beside the hash of a job.
+    """The data of a job outside its hash.
 
     Attributes:
-        scores: in the sets that may hold it, in the order of `places`; None where it is not.
+        scores: its scores in the sorted sets of `places`, in that order; None where it is absent.
         history: the items of its list.
-        dependencies: the jids that it waits for.
-        tagged_at: when it was given each of its tags, None where that is not known.
+        dependencies: the jids that it depends on.
+        tagged_at: the time of each of its tags, None where it is unknown.
     """
 
     scores: Sequence[float | None]
@@ -61,19 +63,19 @@ class Beside(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A job as it was found, and as a node takes it."""
+    """A job: its state in Redis, and the arguments of its import."""
 
     state: int
     arguments: tuple[Any, ...]
 
 
 def state_of(name: bytes) -> int | None:
-    """The state of a job by its name; None if this layout has no such state."""
+    """Return the state with a name; None if this layout has no such state."""
     return _STATES.get(name)
 
 
 def places(state: int, queue: bytes) -> list[bytes]:
-    """The sorted sets in which a job of a state may stand, the most likely first."""
+    """Return the sorted sets that may have a job of a state, the most likely first."""
     if state == q.COMPLETE_:
         return [b"ql:completed"]
     kinds = {
@@ -87,7 +89,7 @@ def places(state: int, queue: bytes) -> list[bytes]:
 
 
 def names_in(text: bytes | None) -> tuple[bytes, ...]:
-    """A list of names in JSON; numbers among them become strings, as the scripts show them."""
+    """Parse a JSON list of names; numbers become strings as in the scripts of qless."""
     value = cjson.decode(text) if text else None
     if not isinstance(value, list):
         return ()
@@ -95,7 +97,7 @@ def names_in(text: bytes | None) -> tuple[bytes, ...]:
 
 
 def job(jid: bytes, fields: Fields, beside: Beside, now: float) -> Job | str:
-    """Return a job; or in words why it is none."""
+    """Return a job, or the reason why it cannot be imported."""
     state = state_of(fields.get(b"state", b""))
     if state is None:
         return f"its state {fields.get(b'state', b'').decode(errors='replace')!r} is not known"
@@ -132,7 +134,7 @@ def job(jid: bytes, fields: Fields, beside: Beside, now: float) -> Job | str:
 
 
 def recurring(jid: bytes, fields: Fields, next_at: float | None) -> tuple[Any, ...] | str:
-    """Return the arguments of a template; or in words why it is none."""
+    """Return the arguments of a template, or the reason why it cannot be imported."""
     if next_at is None:
         return "it is in no queue"
     numbers = {
@@ -160,14 +162,14 @@ def recurring(jid: bytes, fields: Fields, next_at: float | None) -> tuple[Any, .
 def _taken(
     state: int, scores: Sequence[float | None], priority: float, time: float, now: float
 ) -> tuple[int, float]:
-    """The state with which a job comes, and its place."""
+    """Return the state and the score with which a job is imported."""
     found = next((score for score in scores if score is not None), None)
     if state in (q.RUNNING, q.STALLED) or (found is not None and isinf(found)):
         return q.STALLED, 0.0
     if state == q.FAILED:
         return state, 0.0
     if state == q.THROTTLED:
-        # In the second set it has the time since when it waits, in the first its place.
+        # The score in the second set is the time since when the job waits; in the first, its place.
         waits = scores[0] is None
         since = time if found is None else found
         return q.WAITING, priority - since / SECONDS_OF_PRIORITY if waits else since
@@ -206,7 +208,7 @@ def _history(fields: Fields, items: Sequence[bytes]) -> list[q.HistoryItem]:
 
 
 def _item(value: Any) -> q.HistoryItem | None:
-    """One item: its time, what it is, and an object; what clients have logged says it itself."""
+    """Parse one item: time, kind and an object. Any unknown kind is a client's log entry."""
     if not isinstance(value, list) or len(value) < 2 or not isinstance(value[0], float):
         return None
     when = float(floor(value[0]))
@@ -223,7 +225,7 @@ def _item(value: Any) -> q.HistoryItem | None:
 
 
 def _bounded(items: list[q.HistoryItem]) -> list[q.HistoryItem]:
-    """The first and the newest, as many as a job may have."""
+    """Return the first item and the newest ones, within the limits of number and bytes."""
     kept = items if len(items) <= q.HISTORY_MAX else [items[0], *items[1 - q.HISTORY_MAX :]]
     size = sum(len(item[2]) + len(item[3]) for item in kept)
     while size > q.HISTORY_MAX_BYTES and len(kept) > 1:

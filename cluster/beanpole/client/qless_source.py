@@ -1,7 +1,7 @@
-"""What a Redis has of qless, read in pieces: jobs, templates, queues, options, throttles.
+"""Read the qless data of a Redis in pieces: jobs, templates, queues, options, throttles.
 
-Nothing is written there. How it is laid out is in `qless_layout`, where it goes to in
-`qless_import`. Nobody may use that Redis meanwhile, or what changes is read as it is at some time.
+Nothing is written to the Redis. The layout is in `qless_layout`, the import in `qless_import`. No
+other client should use the Redis meanwhile: the pieces are read at different times.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,17 @@ from beanpole.protocol.resp.values import Error
 JOBS: Final = b"ql:j:"
 TEMPLATES: Final = b"ql:r:"
 THROTTLES: Final = b"ql:th:"
-# Keys that Redis looks at for one step of a walk over all of them.
+# Keys that Redis examines in one step of SCAN.
 SCAN_COUNT: Final = b"1000"
-# Jobs that are read at a time: their data may be 1 MiB each.
+# Jobs that are read at a time: the data of each may have 1 MiB.
 BATCH_JOBS: Final = 64
-# Keys that belong to a job or a throttle have its key and one of these.
+# Suffixes of the keys that belong to a job or a throttle.
 _BEHIND: Final = (b"-history", b"-dependencies", b"-dependents", b"-locks", b"-pending")
 _WRONG_TYPE: Final = b"WRONGTYPE"
 
 
 class Throttle(NamedTuple):
-    """A throttle that is set; `seconds` until it is forgotten, 0 for never."""
+    """A throttle; it expires after `seconds`, 0 for never."""
 
     name: bytes
     maximum: bytes
@@ -35,7 +35,7 @@ class Throttle(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A thing that was read: the state, and its arguments or in words why it cannot be taken."""
+    """A job or template: its state, and its arguments or the reason why it cannot be imported."""
 
     jid: bytes
     state: int
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 class Source:
-    """The qless of one database of a Redis."""
+    """The qless data in one database of a Redis."""
 
     def __init__(self, redis: Redis, now: float) -> None:
         self._redis = redis
@@ -52,10 +52,10 @@ class Source:
     # --- what there is --------------------------------------------------------------------------
 
     def states(self) -> dict[bytes, int]:
-        """The state of each job by its jid.
+        """Return the state of each job by its jid.
 
         Raises:
-            ClientError: there is no Redis, no qless in it, or one that is laid out differently.
+            ClientError: the Redis does not answer, or its data is not qless in a known layout.
         """
         found: dict[bytes, int] = {}
         for keys in self._walk(JOBS):
@@ -66,7 +66,7 @@ class Source:
                     continue
                 jid, state = _bulks(reply)
                 number = layout.state_of(state or b"")
-                # A job without a jid is what is left of one: scripts make such hashes by mistake.
+                # A hash without a jid is a remnant: the scripts of qless make such by mistake.
                 if jid is None:
                     continue
                 if number is None:
@@ -78,11 +78,11 @@ class Source:
         return found
 
     def anything(self) -> bool:
-        """Whether there is any key of qless."""
+        """Return whether there is any key of qless."""
         return any(keys for keys in self._walk(b"ql:"))
 
     def queues(self) -> list[tuple[bytes, float, bool]]:
-        """The known queues: since when, and whether they are paused."""
+        """Return the known queues: name, time of creation, and whether they are paused."""
         known = self._scores(b"ql:queues")
         paused = dict.fromkeys(self._names(b"SMEMBERS", b"ql:paused_queues"))
         queues = [(name, since, name in paused) for name, since in known]
@@ -90,17 +90,17 @@ class Source:
         return queues + [(name, self._now, True) for name in paused if name not in names]
 
     def options(self) -> list[tuple[bytes, bytes]]:
-        """The options that were set."""
+        """Return the options that were set."""
         (reply,) = self._ask([(b"HGETALL", b"ql:config")])
         return list(_pairs(reply).items())
 
     def patterns(self) -> tuple[dict[bytes, bytes], list[bytes]]:
-        """The patterns of queues, and those of priorities."""
+        """Return the patterns of queues and those of priorities."""
         (reply,) = self._ask([(b"HGETALL", b"qmore:dynamic")])
         return _pairs(reply), self._names(b"LRANGE", b"qmore:priority", b"0", b"-1")
 
     def throttles(self) -> Iterator[Throttle]:
-        """The throttles that are set."""
+        """Yield the throttles."""
         for keys in self._walk(THROTTLES):
             asked = [(b"HGET", key, b"maximum") for key in keys]
             maxima = self._ask(asked, allowed=_WRONG_TYPE)
@@ -112,11 +112,11 @@ class Source:
                     yield Throttle(key.removeprefix(THROTTLES), maximum, max(0, seconds))
 
     def tracked(self) -> list[tuple[bytes, float]]:
-        """The tracked jids, and since when they are."""
+        """Return the tracked jids, each with the time since when it is tracked."""
         return self._scores(b"ql:tracked")
 
     def templates(self) -> Iterator[Found]:
-        """The recurring jobs."""
+        """Yield the templates of recurring jobs."""
         for keys in self._walk(TEMPLATES):
             hashes = [_pairs(one) for one in self._ask([(b"HGETALL", key) for key in keys])]
             places = [
@@ -130,14 +130,14 @@ class Source:
     # --- jobs -----------------------------------------------------------------------------------
 
     def failed_order(self) -> list[bytes]:
-        """The failed jobs, those of each group in the order in which they failed."""
+        """Return the failed jobs, those of each group in the order in which they failed."""
         found: list[bytes] = []
         for group in self._names(b"SMEMBERS", b"ql:failures"):
             found += reversed(self._names(b"LRANGE", b"ql:f:" + group, b"0", b"-1"))
         return found
 
     def dependencies(self, jids: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-        """What jobs wait for."""
+        """Return the dependencies of each job."""
         found: dict[bytes, list[bytes]] = {}
         for start in range(0, len(jids), BATCH_JOBS):
             some = jids[start : start + BATCH_JOBS]
@@ -147,7 +147,7 @@ class Source:
         return found
 
     def jobs(self, jids: Sequence[bytes]) -> Iterator[list[Found]]:
-        """Jobs, many at a time; those that are gone meanwhile are left out."""
+        """Yield jobs in batches, without those that no longer exist."""
         for start in range(0, len(jids), BATCH_JOBS):
             yield self._jobs(jids[start : start + BATCH_JOBS])
 
@@ -180,7 +180,7 @@ class Source:
     # --- requests -------------------------------------------------------------------------------
 
     def _ask(self, requests: Sequence[Sequence[bytes]], allowed: bytes = b"-") -> list[Reply]:
-        """Replies; an error ends it, unless it begins with what is allowed."""
+        """Return the replies; raise if one is an error, unless it begins with `allowed`."""
         try:
             replies = self._redis.ask_all(requests)
         except AuthenticationFailed as error:
@@ -196,7 +196,7 @@ class Source:
         return replies
 
     def _walk(self, prefix: bytes) -> Iterator[list[bytes]]:
-        """All keys with a prefix, each once, in pieces."""
+        """Yield all keys with a prefix in batches, each key once."""
         seen: dict[bytes, None] = {}
         cursor = b"0"
         while True:

@@ -1,4 +1,4 @@
-"""Puts and kicks many jobs at once over gRPC, at whichever node answers."""
+"""Put and kick jobs in bulk over gRPC, at any node that answers."""
 
 import re
 from collections import deque
@@ -13,17 +13,17 @@ from beanpole.constants import KICK_MAX
 from beanpole.errors import ClientError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 
-# Longer than a node needs to say that there is no majority (its command_timeout).
+# Longer than a node needs to report that there is no majority (its command_timeout).
 CALL_TIMEOUT_S: Final = 15.0
-# One call, far below the 4 MiB that a node takes: large enough that the sync of the disks does not
-# count, small enough that other clients' commands are not kept waiting behind it.
+# The size of one call, far below the 4 MiB that a node accepts: large enough to amortize the fsync
+# of the disks, small enough not to delay the commands of other clients.
 CALL_JOBS_MAX: Final = 1000
 CALL_BYTES_MAX: Final = 512 * 1024
-# While one call waits for the disks, the next ones travel.
+# Pipelining: while one call waits for the disks, the next ones are on the wire.
 CALLS_IN_FLIGHT: Final = 4
 
 
-# Quoted: only the stubs of grpc know that it is generic.
+# Quoted, because the class is generic only in the type stubs of grpc.
 _Call: TypeAlias = "grpc.Future[queue_pb2.PutReply]"
 
 
@@ -31,7 +31,7 @@ _Numbered: TypeAlias = tuple[int, queue_pb2.PutJob]
 
 
 class JobRefused(ClientError):
-    """A job that breaks a limit of the cluster or a rule; `number` counts the puts from 0."""
+    """A job violates a limit of the cluster or a rule; `number` is its index among the puts."""
 
     def __init__(self, number: int, words: str) -> None:
         super().__init__(words)
@@ -39,7 +39,7 @@ class JobRefused(ClientError):
 
 
 class Outcome:
-    """How many jobs were made, and how many had been made before."""
+    """The numbers of inserted jobs and of jobs that existed already."""
 
     def __init__(self) -> None:
         self.inserted = 0
@@ -47,10 +47,10 @@ class Outcome:
 
 
 class Putter:
-    """Puts jobs in batches. Every job must have a key: what is unanswered is repeated."""
+    """Puts jobs in batches. Every job must have a key, because unanswered calls are repeated."""
 
     def __init__(self, addresses: Sequence[str], patience_s: float = PATIENCE_S) -> None:
-        """Remember the gRPC addresses; the first is preferred."""
+        """Store the gRPC addresses; the first is preferred."""
         self._nodes = Nodes(addresses, patience_s)
         self._jobs: list[_Numbered] = []
         self._bytes = 0
@@ -65,10 +65,10 @@ class Putter:
         self._nodes.close()
 
     def put(self, job: queue_pb2.PutJob) -> None:
-        """Put a job, some time before `finish` returns.
+        """Buffer a job; it is put before `finish` returns.
 
         Raises:
-            JobRefused: this job, or one before it, is not allowed.
+            JobRefused: this job or an earlier one is not allowed.
             ClientError: no node answers, or the cluster stays full.
         """
         assert job.key, "a job without a key could be put twice"
@@ -85,7 +85,7 @@ class Putter:
         """Wait until all jobs are put.
 
         Raises:
-            ClientError: as `put`.
+            JobRefused, ClientError: see `put`.
         """
         if self._jobs:
             self._send()
@@ -118,7 +118,7 @@ class Putter:
         raise ClientError(f"the cluster is full: {len(left)} of {len(jobs)} jobs got OUT_OF_MEMORY")
 
     def _counted(self, jobs: list[_Numbered], reply: queue_pb2.PutReply) -> list[_Numbered]:
-        """Count what is put; return the jobs for which there was no room."""
+        """Count the results; return the jobs for which the cluster had no room."""
         left = []
         for job, result in zip(jobs, reply.results, strict=True):
             if result.outcome == queue_pb2.PUT_OUTCOME_INSERTED:
@@ -135,15 +135,15 @@ def _request(jobs: list[_Numbered]) -> queue_pb2.PutRequest:
 
 
 def _refusal(jobs: list[_Numbered], error: Refused) -> ClientError:
-    """Return which job it is about, if the node said that."""
+    """Return a JobRefused if the error names a job, otherwise the error itself."""
     place = re.match(r"jobs\[(\d+)\]", error.field)
     return JobRefused(jobs[int(place[1])][0], error.words) if place else error
 
 
 def kick(nodes: Nodes, jobs: Iterable[int]) -> int:
-    """Make buried or delayed jobs ready; return how many of them were.
+    """Make buried or delayed jobs ready; return the number of jobs that were kicked.
 
-    A call that was not answered is repeated: what it had kicked does not count again then.
+    An unanswered call is repeated; jobs that its first attempt kicked are then not counted.
 
     Raises:
         ClientError: no node answers.

@@ -1,7 +1,7 @@
-"""A synchronous client of RESP, for what speaks it: a Redis, or the nodes at their port of qless.
+"""A synchronous RESP client, for a Redis server or for the qless port of nodes.
 
-Requests are sent many at a time. When a connection ends they are all sent again, at the next
-address: only what may be done twice may be asked for. What requests mean is not here.
+Requests are pipelined. When a connection ends, all of them are repeated at the next address, so
+they must be idempotent. The meaning of requests does not belong here.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from beanpole.errors import ClientError
 from beanpole.protocol.resp.client import Reply, ReplyParser, encode
 from beanpole.protocol.resp.values import Error
 
-# Of the commands by which a connection begins.
+# Errors of the commands that begin a connection.
 _AUTH_WORDS: Final = (b"NOAUTH", b"WRONGPASS", b"ERR AUTH", b"NOPERM")
-# So many bytes of requests, and one more, are on their way at a time: a slow server has them within
-# the time-out.
+# At most this many bytes of requests, and one request more, are in flight, so that a slow server
+# receives them within the time-out.
 PIECE_BYTES: Final = 1024 * 1024
 
 
 class AuthenticationFailed(ClientError):
-    """The server wants a password, or another one."""
+    """The server requires a password, or refuses this one."""
 
 
 class Redis(StreamClient):
-    """A connection to any one of several servers."""
+    """A client connected to one of several servers."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Redis(StreamClient):
         self._replies: list[Reply] = []
 
     def ask(self, *words: bytes) -> Reply:
-        """Send one request and return its reply, which may be an error."""
+        """Send one request and return its reply, which may be an `Error`."""
         return self.ask_all([words])[0]
 
     def ask_all(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
-        """Send requests and return their replies, of which some may be errors.
+        """Send requests and return their replies, some of which may be an `Error`.
 
         Raises:
-            AuthenticationFailed: the server wants a password, or another one.
+            AuthenticationFailed: the server requires a password, or refuses this one.
             ClientError: no server answers.
         """
         replies: list[Reply] = []

@@ -1,6 +1,6 @@
-"""Shared by all gRPC callers of Beanpole: channel options, errors for programs, failover.
+"""Code shared by all gRPC callers of Beanpole: channel options, error details, failover.
 
-No service is called here; servers take the key of the error detail from here, too.
+Calls of services do not belong here. Servers also use the key of the error detail.
 """
 
 import os
@@ -18,21 +18,21 @@ from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import errors_pb2
 
 ERROR_KEY: Final = "beanpole-error-bin"
-# Metadata of a call: "Bearer " and the token of a user.
+# The metadata key of "Bearer " and the token of a user.
 TOKEN_KEY: Final = "authorization"
 
-# A snapshot's chunk is at most 4 MiB; the rest is room for the message around it.
+# A chunk of a snapshot is at most 4 MiB; the rest is for the message around it.
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    # A node that comes back is to be reached at once, not after gRPC's usual two minutes.
+    # Reconnect to a restarted node at once; gRPC's default backoff grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Nor is a name to be looked up again only half a minute after the last time: a node that comes
-    # back may have another address.
+    # A restarted node may have another address, so names are resolved again after one second; the
+    # default is 30 s.
     ("grpc.dns_min_time_between_resolutions_ms", 1000),
-    # Nodes are dialled directly, whatever the environment says about web proxies.
+    # Connect directly to nodes, whatever the environment says about HTTP proxies.
     ("grpc.enable_http_proxy", 0),
 )
 
@@ -41,7 +41,7 @@ PATIENCE_S: Final = 30
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
 
-# The request itself is wrong: no other node will like it better.
+# The request itself is wrong, so every other node would refuse it, too.
 _REFUSED: Final = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNAUTHENTICATED,
@@ -52,8 +52,8 @@ T = TypeVar("T")
 
 
 def detail_of(error: grpc.RpcError) -> errors_pb2.ErrorDetail:
-    """Return what a failed call says for programs; empty if the server was not one of ours."""
-    # The stubs have it as one pair, it is a sequence of them.
+    """Return the machine-readable detail of a failed call; empty if the server sent none."""
+    # The type stubs declare one pair, but the value is a sequence of pairs.
     metadata: Any = error.trailing_metadata()
     for key, value in metadata or ():
         if key == ERROR_KEY and isinstance(value, bytes):
@@ -62,7 +62,7 @@ def detail_of(error: grpc.RpcError) -> errors_pb2.ErrorDetail:
 
 
 def words_of(error: grpc.RpcError) -> str:
-    """Return a failed call in a few words for people."""
+    """Return a short human-readable description of a failed call."""
     words = error.details()
     if error.code() == grpc.StatusCode.UNIMPLEMENTED:
         words = "its program is too old: it does not have this call"
@@ -70,12 +70,12 @@ def words_of(error: grpc.RpcError) -> str:
 
 
 def is_refused(error: grpc.RpcError) -> bool:
-    """Whether the request is wrong, so that it is in vain to ask another node."""
+    """Whether the request itself is wrong, so that another node would refuse it, too."""
     return error.code() in _REFUSED
 
 
 class Refused(ClientError):
-    """A request that is wrong: `field` of it, if the node said which one, and why in `words`."""
+    """A request is wrong: `words` is the reason, `field` the wrong field if the node named it."""
 
     def __init__(self, address: str, error: grpc.RpcError) -> None:
         self.words = error.details() or ""
@@ -84,12 +84,12 @@ class Refused(ClientError):
 
 
 def pauses(patience_s: float) -> Iterator[None]:
-    """Come back after ever longer pauses until `patience_s` seconds are over; at least twice."""
+    """Yield after exponentially longer pauses until `patience_s` seconds pass; at least twice."""
     until = time.monotonic() + patience_s
     pause_s = PAUSE_MIN_S
     yield
     while True:
-        # Jitter: callers that lost the same node do not come back all at once.
+        # Jitter: callers that lost the same node do not reconnect all at once.
         time.sleep(pause_s * (0.5 + random.random() / 2))
         yield
         if time.monotonic() >= until:
@@ -98,9 +98,9 @@ def pauses(patience_s: float) -> Iterator[None]:
 
 
 def open_channel(address: str, environment: Mapping[str, str] = os.environ) -> grpc.Channel:
-    """Return a channel to a node: by TLS if the environment names the CA of its certificate.
+    """Return a channel to a node, with TLS if the environment names the CA of its certificate.
 
-    All calls on it say the token that the environment gives.
+    All calls on the channel carry the token of the environment.
 
     Raises:
         ConfigurationError: a file cannot be read, or one of a pair is missing.
@@ -124,7 +124,7 @@ def _with_token(channel: grpc.Channel, environment: Mapping[str, str]) -> grpc.C
 
 
 class _Details(NamedTuple):
-    """A call as gRPC describes it, with other metadata."""
+    """A copy of gRPC's `ClientCallDetails` with other metadata."""
 
     method: str
     timeout: float | None
@@ -135,7 +135,7 @@ class _Details(NamedTuple):
 
 
 class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    """Says a token with each call. Credentials of calls would need TLS."""
+    """Adds a token to the metadata of each call; gRPC's call credentials would require TLS."""
 
     def __init__(self, token: str) -> None:
         self._item = (TOKEN_KEY, f"Bearer {token}")
@@ -169,17 +169,17 @@ def _bytes_of(name: str, path: str) -> bytes:
 
 
 class Nodes:
-    """Channels to the nodes of a cluster, opened when they are first needed."""
+    """Channels to the nodes of a cluster, opened on first use."""
 
     def __init__(self, addresses: Sequence[str], patience_s: float = PATIENCE_S) -> None:
-        """Remember where the nodes are.
+        """Store the addresses.
 
         Args:
-            addresses: gRPC addresses, "host:port"; the first is tried first.
+            addresses: gRPC addresses, "host:port", in the order in which they are tried.
             patience_s: how long to look for a node that answers before giving up.
         """
         assert addresses, "a client needs an address"
-        # gRPC would print its own lines about nodes that are down.
+        # Otherwise gRPC prints log lines about nodes that are down.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         self.addresses = list(addresses)
         self.patience_s = patience_s
@@ -209,7 +209,7 @@ class Nodes:
         self.addresses.append(address)
 
     def first_answer(self, ask: Callable[[Any], T]) -> T:
-        """Return what the first node answers; `ask` is called with a channel and may be repeated.
+        """Call `ask` with one channel after the other until a node answers; return the answer.
 
         Raises:
             Refused: the request is wrong.
@@ -229,5 +229,5 @@ class Nodes:
 
 
 def told(failures: Mapping[str, str]) -> str:
-    """Join what each node said."""
+    """Join the errors of all nodes into one text."""
     return "; ".join(f"{address}: {words}" for address, words in sorted(failures.items()))

@@ -1,6 +1,7 @@
-"""What is spoken at an address: for the hint of a command that was given the wrong one of a node.
+"""Detect the protocol spoken at an address, for a hint when a command was given the wrong port.
 
-Only asked after a command has failed; whoever answers is not one that the command can use.
+The detection runs only after a command has failed, so the server is not one that the command can
+use.
 """
 
 import argparse
@@ -10,16 +11,17 @@ from typing import Final
 from beanpole.addresses import UNIX_PREFIX, split_address
 from beanpole.client.where import Port
 
-# A node on this machine or in this network answers in a fraction of it.
+# A node on this machine or in this network answers in a fraction of this time.
 TIMEOUT_S: Final = 1.0
-# Of a wrong list, the first few addresses tell enough.
+# The first few addresses of a wrong list suffice for a hint.
 ADDRESSES_MAX: Final = 3
-# Answered by each protocol of text in its own way, and by HTTP as a request that is none.
+# Each text protocol answers this in its own way; an HTTP server answers that the request is bad.
 QUESTION: Final = b"PING\r\n\r\n"
-# The frame of HTTP/2 that gRPC's servers send first: its type behind three bytes of length.
+# The SETTINGS frame of HTTP/2, which gRPC servers send first: its type follows three bytes of
+# length.
 _SETTINGS_AT: Final = 3
 _SETTINGS: Final = b"\x04"
-# The hello of a node to another one: its kind behind a short length and a checksum.
+# The hello that nodes send to each other: its kind follows a length and a checksum.
 _HELLO_AT: Final = 8
 _HELLO: Final = b"\x80"
 _ANSWERS: Final = (
@@ -32,9 +34,9 @@ _ANSWERS: Final = (
 
 
 def hint(arguments: argparse.Namespace) -> str:
-    """Say in one line what the addresses of a command speak, if that is not what it needs.
+    """Return a one-line hint if the addresses of a command speak another protocol.
 
-    Where nobody answers at an address that nobody gave, say how one is given.
+    If no server answers at an address that was only assumed, the hint is how to give one.
     """
     asked: tuple[Port, list[str]] | None = getattr(arguments, "asked", None)
     if asked is None:
@@ -52,7 +54,7 @@ def hint(arguments: argparse.Namespace) -> str:
 
 
 def spoken_at(address: str) -> str:
-    """Return what a server speaks; empty if nobody answers, or in no way that is known."""
+    """Return the protocol of a server; empty if it does not answer, or with unknown bytes."""
     try:
         with _connected(address) as found:
             found.settimeout(TIMEOUT_S)
@@ -72,7 +74,7 @@ def _connected(address: str) -> socket.socket:
 
 
 def spoken_in(answer: bytes) -> str:
-    """Return what is spoken by one whose first bytes are these."""
+    """Return the protocol of a server whose answer begins with these bytes; empty if unknown."""
     if answer[_SETTINGS_AT : _SETTINGS_AT + 1] == _SETTINGS and answer[:1] == b"\0":
         return "gRPC"
     if answer[_HELLO_AT : _HELLO_AT + 1] == _HELLO and answer[2:4] == b"\0\0":

@@ -1,7 +1,7 @@
-"""What synchronous clients have in common: one connection at a time, to whichever node answers.
+"""The base of the synchronous clients: one connection at a time, to any node that answers.
 
-Belongs here: addresses, connecting, time-outs, and what becomes of a request whose connection ends.
-What is said over the connection is in `beanstalk` and `workq`.
+Belongs here: addresses, connecting, time-outs, and the repetition of a request whose connection
+ends. The protocols are in `beanstalk`, `workq` and `redis`.
 """
 
 import random
@@ -14,7 +14,7 @@ from typing import Final, Self, TypeVar
 from beanpole.addresses import UNIX_PREFIX, split_address
 from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
 
-# Longer than one node needs to say that there is no majority (its command_timeout).
+# Longer than one node needs to report that there is no majority (its command_timeout).
 REPLY_TIMEOUT_S: Final = 15.0
 CONNECT_TIMEOUT_S: Final = 2.0
 # Covers an election, and the restart of a cluster that lost its power.
@@ -32,7 +32,7 @@ def _pause(longest_s: float) -> None:
 
 
 class StreamClient:
-    """A connection to any one of several nodes. Subclasses know one protocol."""
+    """A client connected to one of several nodes. Each subclass speaks one protocol."""
 
     def __init__(
         self,
@@ -41,12 +41,13 @@ class StreamClient:
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
     ) -> None:
-        """Remember where the nodes are; the first command connects.
+        """Store the addresses; the first command connects.
 
         Args:
-            addresses: "host:port" or "unix:PATH"; the first that answers is taken.
+            addresses: "host:port" or "unix:PATH"; the client takes the first that answers.
             patience_s: how long to look for a node that answers before giving up.
-            reply_timeout_s: how long a node may be silent, beside the time that a request waits.
+            reply_timeout_s: how long to wait for a reply, in addition to the time that a request
+                may wait at the node.
         """
         assert addresses, "a client needs an address"
         self._addresses = list(addresses)
@@ -68,18 +69,18 @@ class StreamClient:
 
     @property
     def address(self) -> str:
-        """The node that is connected, or will be tried first."""
+        """The address of the connected node, or of the node that is tried first."""
         return self._addresses[0]
 
     # --- of each protocol -----------------------------------------------------------------------
 
     @abstractmethod
     def _begin(self) -> None:
-        """A new connection is there: say what must be said on each."""
+        """Initialize a new connection: send the requests that each connection begins with."""
 
     @abstractmethod
     def _feed(self, data: bytes) -> None:
-        """Take bytes of the node."""
+        """Pass received bytes to the parser."""
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -94,10 +95,10 @@ class StreamClient:
         """Send one request and return its reply.
 
         Args:
-            request: its bytes.
-            next_reply: returns the reply, once what was fed has all of it.
-            repeat: doing it twice does no harm, so it is sent again when the connection is lost.
-            wait_s: how long the node itself may wait before it answers; None for ever.
+            request: the encoded request.
+            next_reply: returns the reply, or None while the bytes that were fed are incomplete.
+            repeat: the request is idempotent and is repeated when the connection is lost.
+            wait_s: how long the node itself may wait before it answers; None for no limit.
 
         Raises:
             OutcomeUnknown: the connection ended before the reply, and `repeat` is False.
@@ -133,12 +134,12 @@ class StreamClient:
     # --- the connection -------------------------------------------------------------------------
 
     def _leave(self) -> None:
-        """Close, and begin with the next node when connecting again."""
+        """Close the connection and move its node to the end of the list."""
         self.close()
         self._addresses.append(self._addresses.pop(0))
 
     def _connect(self, until: float) -> None:
-        """Connect to the first node that answers, going round until then."""
+        """Connect to the first node that answers, in rounds until the time `until`."""
         pause_s = PAUSE_MIN_S
         reasons: dict[str, str] = {}
         while self._socket is None:

@@ -1,7 +1,7 @@
-"""Where a command finds the cluster: the same options, variables and order for every command.
+"""Locate the cluster for a command: the same options, variables and order for every command.
 
-An address that is given counts first, then the folder of a local cluster that is given, then the
-environment, then a local cluster in this folder. Nothing is connected to here.
+The order of precedence is: the addresses of `--addr`, the local cluster of `--dir`, the environment
+variable, a local cluster in the current directory. No connection is made here.
 """
 
 import argparse
@@ -15,23 +15,23 @@ from typing import Any, Final, NamedTuple, Protocol
 from beanpole.addresses import UNIX_PREFIX, listed
 from beanpole.errors import ConfigurationError
 
-# What `beanpole up` writes into its folder, and which folder that is if nobody says.
+# The file that `beanpole up` writes into its folder, and the default of that folder.
 CLUSTER_FILE: Final = "cluster.json"
 DIRECTORY_DEFAULT: Final = ".beanpole"
-# From this likeness on (of 1) a variable is a slip of the hand: BEANPOLE_ADDRESSES has 0.84, the
-# nearest of a node's settings, BEANPOLE_DIAL, 0.77.
+# From this similarity on (of 1) a variable counts as a typing error: BEANPOLE_ADDRESSES has 0.84;
+# the most similar variable of a node's settings, BEANPOLE_DIAL, has 0.77.
 LIKENESS: Final = 0.8
 
 
 class Port(NamedTuple):
-    """A kind of address that nodes have.
+    """A kind of port that nodes listen on.
 
     Attributes:
         key: its name in cluster.json.
-        speaks: what is spoken there, in words.
-        setting: of a node, by which it is configured.
-        number: of the first node of a local cluster, unless it was told otherwise.
-        variable: of the environment; empty if there is none.
+        speaks: the name of the protocol.
+        setting: the setting of a node that configures it.
+        number: the default port number of the first node of a local cluster.
+        variable: the environment variable for its addresses; empty if there is none.
     """
 
     key: str
@@ -44,32 +44,32 @@ class Port(NamedTuple):
 BEANSTALK: Final = Port("beanstalk", "beanstalk", "listen", 11300, "BEANPOLE_ADDR")
 GRPC: Final = Port("grpc", "gRPC", "grpc_listen", 11320, "BEANPOLE_GRPC_ADDR")
 QLESS: Final = Port("qless", "qless", "listeners.qless", 11360, "")
-# Files in PEM: the CA of the nodes' certificates, and what is shown to nodes, for gRPC.
+# PEM files for gRPC: the CA of the nodes' certificates, the client's certificate and its key.
 TLS_CA: Final = "BEANPOLE_TLS_CA"
 TLS_CERTIFICATE: Final = "BEANPOLE_TLS_CERTIFICATE"
 TLS_KEY: Final = "BEANPOLE_TLS_KEY"
 TLS_VARIABLES: Final = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
-# As whom a command acts: the token of a user, or the file that has it. It is no option, which `ps`
-# would show to everybody.
+# The token of the user as whom a command acts, or the file that has it. There is no option for it,
+# because `ps` shows the options of a process to all users.
 TOKEN: Final = "BEANPOLE_TOKEN"
 TOKEN_FILE: Final = "BEANPOLE_TOKEN_FILE"
 VARIABLES: Final = frozenset({BEANSTALK.variable, GRPC.variable, *TLS_VARIABLES, TOKEN, TOKEN_FILE})
 
 
 class Parser(Protocol):
-    """A parser, or a group of one."""
+    """A parser of argparse, or an argument group."""
 
     def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
 
 
 def add_options(parser: Parser, port: Port, *names: str) -> None:
-    """Add the options by which `addresses` finds nodes; `names` are older ones of the first."""
+    """Add the options that `addresses` reads; `names` are older names of `--addr`."""
     add_addresses(parser, port, *names)
     add_directory(parser)
 
 
 def add_addresses(parser: Parser, port: Port, *names: str) -> None:
-    """Add the first of these options alone."""
+    """Add the option `--addr` alone; `names` are older names of it."""
     variable = f", else {port.variable}" if port.variable else ""
     parser.add_argument(
         "--addr",
@@ -83,17 +83,18 @@ def add_addresses(parser: Parser, port: Port, *names: str) -> None:
 
 
 def add_directory(parser: Parser) -> None:
-    """Add the folder of a local cluster."""
+    """Add the option `--dir`, the folder of a local cluster."""
     parser.add_argument("--dir", type=Path, metavar="DIR", help="folder of a local cluster")
 
 
 def addresses(
     arguments: argparse.Namespace, port: Port, environment: Mapping[str, str] = os.environ
 ) -> list[str]:
-    """Return the addresses to try, in order; note in `arguments` what hints are made of.
+    """Return the addresses to try, in order; store the data for hints in `arguments`.
 
     Raises:
-        ConfigurationError: the message names the source of what is wrong.
+        ConfigurationError: an address is not allowed, or `--dir` has no cluster; the message names
+            the source.
     """
     found = _named(arguments, port, environment)
     arguments.assumed = "" if found is not None else _assumed(port, environment)
@@ -103,7 +104,7 @@ def addresses(
 
 
 def _assumed(port: Port, environment: Mapping[str, str]) -> str:
-    """Say which ways there were to name a cluster, as nobody named one."""
+    """Return the hint for a command that named no cluster: the ways to name one."""
     also = f" or {port.variable}" if port.variable else ""
     others = sorted(name for name in environment if name not in VARIABLES)
     near = difflib.get_close_matches(port.variable, others, n=1, cutoff=LIKENESS)
@@ -117,7 +118,7 @@ def _assumed(port: Port, environment: Mapping[str, str]) -> str:
 def _named(
     arguments: argparse.Namespace, port: Port, environment: Mapping[str, str]
 ) -> list[str] | None:
-    """The addresses that somebody or a local cluster in this folder gives; None if nobody does."""
+    """Return the addresses of the first source that names any; None if no source does."""
     if arguments.addr is not None:
         return split(arguments.addr, "--addr", port)
     if arguments.dir is not None:
@@ -135,10 +136,11 @@ def _named(
 
 
 def token(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the token that the environment gives; empty if it gives none.
+    """Return the token of the environment; empty if there is none.
 
     Raises:
-        ConfigurationError: there are two, the file cannot be read, or what it has is no token.
+        ConfigurationError: both variables are set, the file cannot be read or is empty, or the
+            token is malformed.
     """
     found, path = environment.get(TOKEN, ""), environment.get(TOKEN_FILE, "")
     if found and path:
@@ -158,7 +160,7 @@ def token(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def split(text: str, source: str, port: Port) -> list[str]:
-    """Read HOST:PORT,...; for beanstalk also unix:PATH.
+    """Parse HOST:PORT,...; for beanstalk also unix:PATH.
 
     Raises:
         ConfigurationError: see `addresses`.
@@ -177,10 +179,10 @@ def split(text: str, source: str, port: Port) -> list[str]:
 
 
 def local_nodes(directory: Path) -> list[dict[str, Any]]:
-    """Return the nodes of DIR/cluster.json; none if there is no such file.
+    """Return the nodes of DIR/cluster.json; an empty list if there is no such file.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: the file cannot be read.
     """
     path = directory / CLUSTER_FILE
     try:

@@ -1,4 +1,4 @@
-"""A worker: it takes jobs, runs a function or a command for each, and ends them by the outcome.
+"""A worker: it reserves jobs, runs a handler for each, and deletes, releases or buries the job.
 
     worker = Worker("127.0.0.1:11300,127.0.0.1:11301")
 
@@ -7,8 +7,8 @@
 
     worker.run()
 
-Each job that runs has a thread and a client of its own, whose session is kept (`keep`), so that the
-death of a node does not give the job to another. docs/clients.md.
+Each running job has a thread and a client of its own. The client's session is kept (`keep`), so
+that the job is not given to another worker when a node dies. See docs/clients.md.
 """
 
 import logging
@@ -34,25 +34,26 @@ from beanpole.errors import ClientError
 
 log = logging.getLogger("beanpole.worker")
 
-# How long a worker waits for a job before it looks whether it is to stop.
+# The time-out of one reserve, after which a worker checks whether it should stop.
 WAIT_S: Final = 1
-# A job is touched when half of its TTR is over, so that one touch may fail.
+# A job is touched whenever half of its TTR has passed, so that one touch may fail.
 TOUCHES_PER_TTR: Final = 2
 KEEP_DEFAULT_S: Final = 60
-# After a cluster that does not answer; a client has been patient for ten seconds by then.
+# The pause after a cluster did not answer; the client has looked for a node for `patience_s`, ten
+# seconds by default.
 AGAIN_S: Final = 1.0
-# The queue of a traceback is the job's own with this behind it.
+# Tracebacks go to the queue with the name of the job's own queue and this suffix.
 FAILURES_SUFFIX: Final = ".failures"
 TRACEBACK_MAX_BYTES: Final = 16 * 1024
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Bury(Exception):
-    """Raised by a handler: this job is to be buried, without another try."""
+    """Raised by a handler to bury the job without another attempt."""
 
 
 class Retry(Exception):
-    """Raised by a handler: this job is to be tried again after `delay_s`, whatever was tried."""
+    """Raised by a handler to retry the job after `delay_s`, however often it was tried."""
 
     def __init__(self, delay_s: int = 0) -> None:
         super().__init__(f"again in {delay_s} s")
@@ -61,15 +62,15 @@ class Retry(Exception):
 
 @dataclass(slots=True)
 class Task:
-    """A job in the hands of a handler.
+    """A job that a handler works on.
 
     Attributes:
-        id: of the job.
-        body: of the job.
-        queue: from which it came.
-        tried: how often it was given out, this time included.
-        lost: set when the job is not this worker's any more: its TTR or its session ended, and
-            another may have it. A handler that takes long looks at it, or waits for it.
+        id: the id of the job.
+        body: the body of the job.
+        queue: the queue from which the job came.
+        tried: how often the job was reserved, this time included.
+        lost: set when this worker has lost the job: its TTR or its session ended, and another
+            worker may have the job. A handler that runs long should check this event.
     """
 
     id: int
@@ -84,7 +85,7 @@ Handler = Callable[[Task], object]
 
 @dataclass(slots=True)
 class _Line:
-    """A handler, and what it takes."""
+    """A handler with its queue and its settings."""
 
     queue: str
     handler: Handler
@@ -93,7 +94,7 @@ class _Line:
 
 
 class Worker:
-    """Takes jobs of queues until it is told to stop."""
+    """Runs handlers for the jobs of queues until it is stopped."""
 
     def __init__(
         self,
@@ -104,14 +105,15 @@ class Worker:
         spread: bool = True,
         token: str = "",
     ) -> None:
-        """Remember where the nodes are.
+        """Store the settings; `run` connects.
 
         Args:
-            addresses: as of a `Client`.
-            keep: for how many seconds a job waits for this worker when its node is lost.
-            patience_s: how long to look for a node before that is logged, and begun again.
-            spread: as of a `Client`.
-            token: as of a `Client`.
+            addresses: see `Client`.
+            keep: how many seconds the cluster keeps a job for this worker when its node is lost.
+            patience_s: how long to look for a node before the worker logs the failure and starts
+                over.
+            spread: see `Client`.
+            token: see `Client`.
         """
         self._addresses = addresses
         self._token = token
@@ -126,10 +128,16 @@ class Worker:
     def handles(
         self, queue: str, *, concurrency: int = 1, backoff: Backoff | None = None
     ) -> Callable[[Handler], Handler]:
-        """Return a decorator: the function takes jobs of this queue, so many at a time.
+        """Return a decorator that makes a function the handler of a queue.
 
-        It returns: the job is deleted. It raises: the job is released with `backoff`, and buried
-        when it was tried often enough, or at once for `Bury`; `Retry` names the delay.
+        The job is deleted when the handler returns. When the handler raises, the job is released
+        with a delay of `backoff`, or buried when it was tried often enough. `Bury` buries the job
+        at once, `Retry` sets the delay.
+
+        Args:
+            queue: the queue whose jobs the handler takes.
+            concurrency: how many jobs the handler works on at the same time.
+            backoff: the delays and the number of attempts; None for the defaults.
         """
 
         def decorate(handler: Handler) -> Handler:
@@ -139,14 +147,14 @@ class Worker:
         return decorate
 
     def stop(self) -> None:
-        """Take no more jobs; `run` returns when those in hand are done."""
+        """Reserve no more jobs; `run` returns when the running handlers have ended."""
         self._stopping.set()
 
     def run(self, *, handle_signals: bool = True) -> None:
         """Work until `stop`, SIGTERM or SIGINT.
 
         Args:
-            handle_signals: only the main thread may.
+            handle_signals: install the signal handlers; only the main thread may do that.
         """
         before = {}
         if handle_signals:
@@ -219,14 +227,14 @@ class Worker:
 
 @dataclass(slots=True)
 class _Outcome:
-    """What becomes of a job: deleted, released (`rest_s` is not None), or buried with words."""
+    """The outcome of a job: done, to be retried (`rest_s` is not None), or failed with `words`."""
 
     done: bool
     rest_s: int | None = None
     words: str = ""
 
     def apply(self, client: Client[bytes], job: Job[bytes], priority: int) -> str:
-        """Tell the node; return what was done."""
+        """Delete, release or bury the job; return which of these was done."""
         if self.done:
             client.delete(job)
             return "deleted"
@@ -258,10 +266,10 @@ def _outcome(line: _Line, task: Task) -> _Outcome:
 
 
 def note_failure(client: Client[bytes], job: int, words: str) -> None:
-    """Put why a job is buried beside it: into the queue with `.failures` behind its name.
+    """Put the reason why a job is buried into the queue with the suffix `.failures`.
 
-    A beanstalk job has no room for that. The note is a job like others: "job ID", an empty line,
-    and the end of the words.
+    A beanstalk job has no field for the reason. The note is an ordinary job: "job ID", an empty
+    line, and the last `TRACEBACK_MAX_BYTES` bytes of the words.
     """
     queue = client.using()
     note = words.encode(errors="replace")[-TRACEBACK_MAX_BYTES:]
@@ -273,7 +281,7 @@ def note_failure(client: Client[bytes], job: int, words: str) -> None:
 
 
 class _Lease:
-    """Touches a job while its handler runs, by the client that reserved it."""
+    """Touches a job through the client that reserved it while the handler runs."""
 
     def __init__(self, client: Client[bytes], task: Task, ttr_s: int) -> None:
         self._client = client

@@ -1,17 +1,17 @@
-"""A synchronous Workq client that goes to another node when its own is gone.
+"""A synchronous Workq client that fails over to another node when its own is lost.
 
-One connection at a time. The bytes are in `protocol.workq.client`; what connections have in common
-is in `stream`. Names of queues, payloads and results are bytes, times are milliseconds.
+The client has one connection at a time. The encoding is in `protocol.workq.client`, the connection
+in `stream`. Names of queues, payloads and results are bytes; times are in milliseconds.
 
-A request whose connection ends may have been done. What becomes of it:
+A request whose connection ends may have been done. The client then does the following:
 
-    add, schedule            sent again: the id tells that it is the same job
-    result, inspect          sent again: they only read
-    lease                    sent again: a job that was leased meanwhile comes back after its TTR
-    complete                 sent again; that the job has this result already means that it is done
-    delete                   sent again; that the job is gone means that it is done
-    run                      not sent again: the result of its job is asked for
-    fail                     OutcomeUnknown: twice would count as two failures
+    add, schedule            repeat: the id identifies the job
+    result, inspect          repeat: they only read
+    lease                    repeat: a job that was leased meanwhile is ready again after its TTR
+    complete                 repeat: if the job has this result already, the request was done
+    delete                   repeat: if the job is gone, the request was done
+    run                      do not repeat, but ask for the result of the job
+    fail                     raise OutcomeUnknown: a second attempt would count as a second failure
 """
 
 import time
@@ -35,7 +35,7 @@ from beanpole.protocol.workq.client import (
 )
 
 TTR_DEFAULT_MS: Final = 60_000
-# A day: how long a job and its result are known.
+# One day.
 TTL_DEFAULT_MS: Final = 86_400_000
 WAIT_DEFAULT_MS: Final = 60_000
 PAGE_DEFAULT: Final = 100
@@ -44,19 +44,19 @@ _DRAINING: Final = b"Draining"
 
 
 class JobNotFound(ClientError):
-    """There is no job with this id: there never was, it is deleted, or its TTL has ended."""
+    """There is no job with this id: it never existed, it was deleted, or its TTL has ended."""
 
 
 class DuplicateJob(ClientError):
-    """There is a job with this id already."""
+    """A job with this id exists already."""
 
 
 class DuplicateResult(ClientError):
-    """The job has a result already; this one is dropped."""
+    """The job has a result already; the new one is discarded."""
 
 
 class Job(NamedTuple):
-    """A job that was leased."""
+    """A leased job."""
 
     id: uuid.UUID
     name: bytes
@@ -65,7 +65,7 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a job ended with: by `complete`, or by `fail`."""
+    """The result of a job: `success` after `complete`, otherwise it has failed."""
 
     success: bool
     data: bytes
@@ -77,12 +77,12 @@ class State(IntEnum):
     NEW = 0  # ready or scheduled, and never leased
     COMPLETED = 1
     FAILED = 2
-    PENDING = 3  # ready once more
+    PENDING = 3  # ready again after a lease
     LEASED = 4
 
 
 class JobInfo(NamedTuple):
-    """All that `inspect` shows of a job. Times are of UTC; `time` is when it was scheduled for."""
+    """All that `inspect` shows of a job. Times are in UTC; `time` is when the job becomes ready."""
 
     id: uuid.UUID
     name: bytes
@@ -100,7 +100,7 @@ class JobInfo(NamedTuple):
 
 
 class QueueInfo(NamedTuple):
-    """How many jobs a queue has."""
+    """The numbers of ready and scheduled jobs of a queue."""
 
     name: bytes
     ready: int
@@ -108,7 +108,7 @@ class QueueInfo(NamedTuple):
 
 
 class ServerInfo(NamedTuple):
-    """What a node says of itself; the jobs whose TTL ended are those of the cluster."""
+    """The state of a node; `evicted_jobs` counts the jobs of the cluster whose TTL has ended."""
 
     active_clients: int
     evicted_jobs: int
@@ -116,7 +116,7 @@ class ServerInfo(NamedTuple):
 
 
 class Client(StreamClient):
-    """A connection to any one of several nodes. Leases belong to no connection."""
+    """A client connected to one of several nodes. Leases do not depend on the connection."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Client(StreamClient):
         """See `StreamClient`: the first command connects."""
         super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
         self._parser = ReplyParser()
-        self._shape = PLAIN  # of the reply that is waited for
+        self._shape = PLAIN  # of the expected reply
 
     # --- jobs -----------------------------------------------------------------------------------
 
@@ -144,22 +144,23 @@ class Client(StreamClient):
         max_attempts: int = 0,
         max_fails: int = 0,
     ) -> uuid.UUID:
-        """Make a job and return its id: `job`, or a new one.
+        """Add a job and return its id.
 
         Args:
-            name: of the queue.
+            name: the name of the queue.
             payload: at most 1 MiB.
-            job: a UUID of version 4.
-            ttr_ms: how long a worker may have the job; then it is leased once more.
-            ttl_ms: how long the job and its result are known.
-            priority: a signed number of 32 bits; higher ones are leased first.
-            max_attempts: after so many leases without a result the job has failed; 0 for no limit.
-            max_fails: after so many calls of `fail` the job has failed, and before that it is
-                leased once more; 0 for one.
+            job: the id, a UUID of version 4; None for a new one.
+            ttr_ms: how long a worker may hold the job before it is leased again.
+            ttl_ms: how long the cluster keeps the job and its result.
+            priority: a signed 32-bit number; jobs with higher ones are leased first.
+            max_attempts: the job fails after this number of leases without a result; 0 for no
+                limit.
+            max_fails: the job fails after this number of calls of `fail`, and is leased again
+                before that; 0 for one.
 
         Raises:
-            DuplicateJob: the id is taken.
-            ClientError: it was refused; the message is the node's. Or no node answers.
+            DuplicateJob: a job with this id exists.
+            ClientError: the node refused the job and the message is the node's, or no node answers.
         """
         job = job or uuid.uuid4()
         flags = _flags(priority, max_attempts, max_fails)
@@ -180,10 +181,10 @@ class Client(StreamClient):
         max_attempts: int = 0,
         max_fails: int = 0,
     ) -> uuid.UUID:
-        """Make a job that is leased from a time on, to the second; its TTL counts from then.
+        """Add a job that is ready at a time, to the second; its TTL begins then.
 
-        Args and errors are those of `add`. `at` has a time zone; it may be past, if the TTL has not
-        ended.
+        The other arguments and the errors are those of `add`. `at` must have a time zone. It may
+        be in the past if the TTL has not ended.
         """
         job = job or uuid.uuid4()
         flags = _flags(priority, max_attempts, max_fails)
@@ -201,15 +202,15 @@ class Client(StreamClient):
         ttr_ms: int = TTR_DEFAULT_MS,
         priority: int = 0,
     ) -> Result | None:
-        """Make a job and wait for its result; the job is known no longer than this takes.
+        """Add a job and wait for its result; the cluster keeps the job only for this time.
 
-        If a worker has the job when `wait_ms` is over, the wait lasts until its TTR ends.
+        If a worker holds the job when `wait_ms` is over, the wait continues until its TTR ends.
 
         Returns:
-            The result; None if there was none in time, and then there will be none.
+            The result; None if there was no result in time, and then there will be none.
 
         Raises:
-            OutcomeUnknown: the connection ended, and no node knows the job: it was never made, or
+            OutcomeUnknown: the connection ended, and no node knows the job: it was never added, or
                 it has ended and its result is lost.
             DuplicateJob, ClientError: see `add`.
         """
@@ -238,26 +239,26 @@ class Client(StreamClient):
         return result
 
     def result(self, job: uuid.UUID, wait_ms: int = WAIT_DEFAULT_MS) -> Result | None:
-        """Return what a job ended with; None if it has not ended within `wait_ms`.
+        """Wait for the result of a job and return it; None if there is none within `wait_ms`.
 
         Raises:
-            JobNotFound: there is no such job, or not any more.
+            JobNotFound: there is no such job, or no longer.
         """
         request = encode(b"result", _text(job), wait_ms)
         return _result(self._ask(request, SIZED, wait_s=wait_ms / 1000))
 
     def delete(self, job: uuid.UUID) -> bool:
-        """Delete a job in whatever state; False if there is none."""
+        """Delete a job in any state; return False if there is none."""
         reply, is_repeated = self._repeated(encode(b"delete", _text(job)))
         if reply.word == b"NOT-FOUND":
-            return is_repeated  # it was there, if the request before was done
+            return is_repeated  # the first attempt may have deleted it
         _check(reply)
         return True
 
     # --- work -----------------------------------------------------------------------------------
 
     def lease(self, names: Sequence[bytes], wait_ms: int = WAIT_DEFAULT_MS) -> Job | None:
-        """Wait for a job of any of these queues; None if none came within `wait_ms`."""
+        """Wait for a job of any of these queues; return None if none is ready within `wait_ms`."""
         assert names, "a lease is of a queue"
         request = encode(b"lease", *names, wait_ms)
         reply = self._ask(request, SIZED, wait_s=wait_ms / 1000)
@@ -269,13 +270,13 @@ class Client(StreamClient):
         return Job(uuid.UUID(job.decode()), name, int(ttr_ms), reply.body)
 
     def complete(self, job: uuid.UUID, result: bytes = b"") -> None:
-        """End a job well. Whoever is first gives the result, whether the job is leased or not.
+        """Complete a job with a result. The first result counts, whether the job is leased or not.
 
         Raises:
-            DuplicateResult: it has another one.
-            JobNotFound: there is no such job, or not any more.
-            OutcomeUnknown: the connection ended, and now there is no such job: it may have been
-                deleted since, as that of a run is.
+            DuplicateResult: the job has another result.
+            JobNotFound: there is no such job, or no longer.
+            OutcomeUnknown: the connection ended, and the second attempt found no such job: it may
+                have been deleted since, as the job of a `run` is.
         """
         reply, is_repeated = self._repeated(encode_with(result, b"complete", _text(job)))
         try:
@@ -289,37 +290,37 @@ class Client(StreamClient):
                 raise
 
     def fail(self, job: uuid.UUID, result: bytes = b"") -> None:
-        """Say that a job has failed: for good, or once, if it was made with `max_fails`.
+        """Report that a job has failed: for good, or once if it was added with `max_fails`.
 
         Raises:
             DuplicateResult, JobNotFound: see `complete`.
-            OutcomeUnknown: the connection ended; repeated, it may count as two failures.
+            OutcomeUnknown: the connection ended; a repetition may count as a second failure.
         """
         _check(self._ask(encode_with(result, b"fail", _text(job)), repeat=False))
 
     # --- inspection -----------------------------------------------------------------------------
 
     def inspect_server(self) -> ServerInfo:
-        """Return what the node at the other end says of itself."""
+        """Return the state of the connected node."""
         keys = self._blocks(b"server")[0].keys
         return ServerInfo(
             int(keys[b"active-clients"]), int(keys[b"evicted-jobs"]), _time(keys[b"started"])
         )
 
     def inspect_queues(self, offset: int = 0, limit: int = PAGE_DEFAULT) -> list[QueueInfo]:
-        """Return up to `limit` queues by their names, from the one with number `offset`."""
+        """Return up to `limit` queues in the order of their names, beginning at `offset`."""
         return [_queue(block) for block in self._blocks(b"queues", offset, limit)]
 
     def inspect_queue(self, name: bytes) -> QueueInfo | None:
-        """Return how many jobs a queue has; None if no request has named it yet."""
+        """Return the numbers of jobs of a queue; None if no request has named the queue yet."""
         blocks = self._blocks(b"queue", name)
         return _queue(blocks[0]) if blocks else None
 
     def inspect_job(self, job: uuid.UUID) -> JobInfo:
-        """Return all of a job.
+        """Return all fields of a job.
 
         Raises:
-            JobNotFound: there is no such job, or not any more.
+            JobNotFound: there is no such job, or no longer.
         """
         blocks = self._blocks(b"job", _text(job))
         if not blocks:
@@ -329,13 +330,13 @@ class Client(StreamClient):
     def inspect_jobs(
         self, name: bytes, offset: int = 0, limit: int = PAGE_DEFAULT
     ) -> list[JobInfo]:
-        """Return up to `limit` ready jobs in the order of leases; fewer, if they are large."""
+        """Return up to `limit` ready jobs in the order of leases; fewer if they are large."""
         return [_job(block) for block in self._blocks(b"jobs", name, offset, limit)]
 
     def inspect_scheduled_jobs(
         self, name: bytes, offset: int = 0, limit: int = PAGE_DEFAULT
     ) -> list[JobInfo]:
-        """Return up to `limit` scheduled jobs by their times; fewer, if they are large."""
+        """Return up to `limit` scheduled jobs in the order of their times; fewer if large."""
         return [_job(block) for block in self._blocks(b"scheduled-jobs", name, offset, limit)]
 
     def _blocks(self, *words: int | bytes) -> tuple[Block, ...]:
@@ -368,7 +369,7 @@ class Client(StreamClient):
                 _check(reply)
 
     def _put_once(self, request: bytes, shape: int, wait_s: float) -> Reply:
-        """Send it once to each node that drains, and to one that does not."""
+        """Send a request once to each node until one that is not draining answers."""
         reply = self._ask(request, shape, repeat=False, wait_s=wait_s)
         for _ in self._addresses[1:]:
             if reply.text != _DRAINING:
@@ -405,7 +406,7 @@ def _time(text: bytes) -> datetime:
 
 
 def _check(reply: Reply) -> None:
-    """Raise what an error of the node means."""
+    """Raise the exception for an error of the node."""
     if reply.word == b"OK":
         return
     words = b" ".join((reply.word, reply.text)).strip().decode()

@@ -1,16 +1,16 @@
-"""The bytes of a client that nobody has parsed: what the parsers of several protocols stand on.
+"""The receive buffer of a connection, the base of the parsers of several protocols.
 
-Each byte is copied a bounded number of times: parsing moves an offset over the piece that was
-received, what is fed meanwhile waits beside it, and an unfinished body grows in its own buffer.
-What the bytes mean is in each parser.
+Each byte is copied a bounded number of times: parsing moves an offset over the received piece,
+bytes fed meanwhile wait in a second buffer, and an unfinished body grows in a third. The meaning of
+the bytes belongs into each parser.
 """
 
 
 class ReceiveBuffer:
-    """The piece under work, what was fed behind it, and one body that is not all here.
+    """The piece being parsed, the bytes fed after it, and one incomplete body.
 
-    What was fed has no bound: the owner looks at `unparsed_bytes` and stops reading. The parser
-    bounds the body before it sets `_missing_bytes`.
+    The fed bytes are not bounded here: the owner checks `unparsed_bytes` and stops reading. The
+    parser bounds the body before it sets `_missing_bytes`.
     """
 
     __slots__ = ("_body", "_data", "_fed", "_missing_bytes", "_offset")
@@ -18,18 +18,18 @@ class ReceiveBuffer:
     def __init__(self) -> None:
         """Begin empty."""
         self._data = b""
-        self._offset = 0  # what stands before it is parsed
+        self._offset = 0  # everything before it is parsed
         self._fed = bytearray()
         self._body = bytearray()
         self._missing_bytes = 0  # of the body
 
     @property
     def unparsed_bytes(self) -> int:
-        """The bytes received that no parser has taken."""
+        """The number of received bytes that are not parsed yet."""
         return len(self._data) - self._offset + len(self._fed)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the client."""
+        """Add bytes received from the client."""
         if self._fed or self._offset < len(self._data):
             self._fed += data
         else:
@@ -37,9 +37,9 @@ class ReceiveBuffer:
             self._offset = 0
 
     def _take_fed(self) -> bool:
-        """Make what was fed part of the piece under work; tell whether there was anything.
+        """Append the fed bytes to the piece being parsed; return whether there were any.
 
-        What is left of the piece is copied: a parser calls it when that is less than a line.
+        The rest of the piece is copied, so a parser calls this when the rest is less than a line.
         """
         rest = self._data[self._offset :]
         self._offset = 0
@@ -51,7 +51,7 @@ class ReceiveBuffer:
         return True
 
     def _collect_body(self) -> bool:
-        """Move what is here of the missing bytes to the body; tell whether it is complete."""
+        """Move received bytes to the body; return whether the body is complete."""
         while True:
             part = self._data[self._offset : self._offset + self._missing_bytes]
             self._offset += len(part)

@@ -1,4 +1,4 @@
-"""The beanstalk client without I/O: what to send, how replies are read, where to go on a loss.
+"""The beanstalk client without I/O: requests, replies, and failover when a connection is lost.
 
-`blocking` and `aio` do the input and output; nothing here opens a socket or reads a clock.
+`blocking` and `aio` do the I/O; nothing here opens a socket or reads a clock.
 """

@@ -1,7 +1,7 @@
-"""Many jobs at once: the requests are sent together, and their replies are read as they come.
+"""Commands for many jobs at once: the requests are pipelined.
 
-Every item has a result of its own. What is not done is in a `BatchError`, by the rules of the
-single commands.
+Every item has a result of its own. If some items are not done, a `BatchError` has all results; the
+rules of repetition are those of the single commands.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,11 @@ from beanpole.client.sansio.steps import Pause, Steps
 from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.client import Reply, encode, encode_put
 
-# Sent before their replies are read: below what the buffers of a plain beanstalkd and of the
-# kernels take, so that neither side waits for the other.
+# Requests in flight before replies are read. They fit into the buffers of a plain beanstalkd and of
+# the kernels, so that client and server cannot deadlock.
 WINDOW_REQUESTS: Final = 100
 WINDOW_BYTES: Final = 128 * 1024
-# The jobs of one reserve_many: their bodies, of 64 KiB by default, are in memory together.
+# Jobs of one reserve_many: all their bodies, by default of up to 64 KiB, are in memory together.
 RESERVE_MAX: Final = 1000
 
 _Item = TypeVar("_Item")
@@ -49,7 +49,7 @@ def delete_many(commands: Commands[TBody], jobs: Sequence[JobOrID[TBody]]) -> St
     """See the clients."""
     session = commands.session
     ids = [job_id(one) for one in jobs]
-    session.ending |= dict.fromkeys(ids)  # whatever comes of them, they are not lost
+    session.ending |= dict.fromkeys(ids)  # not reported as lost if the connection ends
     requests = [encode(b"delete", job) for job in ids]
     try:
         results, again = yield from _ask_each(session, requests, repeat=True)
@@ -72,7 +72,7 @@ def delete_many(commands: Commands[TBody], jobs: Sequence[JobOrID[TBody]]) -> St
 def reserve_many(
     commands: Commands[TBody], count: int, timeout: int | None
 ) -> Steps[list[Job[TBody]]]:
-    """See the clients. The first request waits, and the others take what is there then."""
+    """See the clients. The first request waits; the others reserve jobs that are ready then."""
     if not 0 < count <= RESERVE_MAX:
         raise ValueError(f"from 1 to {RESERVE_MAX} jobs can be reserved together")
     return (yield from commands.reserve_up_to(count, timeout))
@@ -81,7 +81,7 @@ def reserve_many(
 def _ask_each(
     session: Session, requests: Sequence[bytes], *, repeat: bool
 ) -> Steps[tuple[list[_Result], set[int]]]:
-    """Send requests in windows; return their results, and which were sent more than once."""
+    """Send requests in windows; return the results and the indices that have lost a reply."""
     results: list[_Result] = [None] * len(requests)
     left = list(range(len(requests)))
     again: set[int] = set()
@@ -133,7 +133,7 @@ def _says(result: _Result, word: bytes) -> bool:
 
 
 def _read(result: _Result, word: bytes) -> int | Exception | None:
-    """Return the number of a reply, 1 if it has none, or what is wrong."""
+    """Return the number in a reply, 1 if it has none, or the error; None if it was not sent."""
     if not isinstance(result, tuple):
         return result
     try:
@@ -144,7 +144,7 @@ def _read(result: _Result, word: bytes) -> int | Exception | None:
 
 
 def _all(results: Sequence[_Item | Exception | None]) -> list[_Item]:
-    """Return the results if there are only such."""
+    """Return the results; raise BatchError if one is an error or missing."""
     good = [item for item in results if item is not None and not isinstance(item, Exception)]
     if len(good) < len(results):
         raise faults.BatchError(list(results))

@@ -1,8 +1,8 @@
-"""What each command of a client sends, how its reply is read, and whether it may be sent twice.
+"""The commands of a client: the request, the reply, and whether the request may be repeated.
 
-A command whose reply was lost is sent again where that does no harm. Ids are never used twice, so a
-second delete, release, bury or kick-job of the same reservation changes nothing; when it finds
-nothing, the first one may have been done, and that is said (`MayBeDoneError`).
+A command whose reply was lost is repeated if it is idempotent. Ids are never reused, so a second
+delete, release, bury or kick-job of the same reservation changes nothing. When the second attempt
+finds nothing, the first may have been done: the command raises `MayBeDoneError`.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ from beanpole.client.sansio.shapes import (
 from beanpole.client.sansio.steps import Steps
 from beanpole.protocol.beanstalk.client import Reply, encode, encode_put, encode_put_unique
 
-# A reserve waits at a node for so long at a time: a node that vanished is noticed, and a client
-# goes home in between.
+# A reserve waits at a node in slices of this length, so that the client notices a node that
+# vanished, and can return to its home in between.
 WAIT_SLICE_S: Final = 30
 
 
 class Commands(Generic[TBody]):
-    """The commands of one client, as steps."""
+    """The commands of one client as generators of steps."""
 
     def __init__(self, session: Session, encoding: str | None, clock: Callable[[], float]) -> None:
         self.session = session
@@ -40,7 +40,7 @@ class Commands(Generic[TBody]):
     # --- producing ------------------------------------------------------------------------------
 
     def put(self, body: TBody, priority: int, delay: int, ttr: int, key: str | None) -> Steps[int]:
-        """See the clients. With a key it is repeated: it has an effect once."""
+        """See the clients. A put with a key is idempotent, so it is repeated."""
         if key is not None:
             data = encode_put_unique(key.encode(), self.encoded(body), priority, delay, ttr)
             reply = yield from self._ask_any(data, b"DRAINING", needs=b"put-unique")
@@ -66,10 +66,11 @@ class Commands(Generic[TBody]):
         return jobs[0]
 
     def reserve_up_to(self, count: int, timeout: int | None) -> Steps[list[Job[TBody]]]:
-        """Wait for one job, and take as many more as are ready then, up to `count` in all.
+        """Wait for a job, and reserve the others that are ready then, up to `count` in all.
 
-        It is asked in slices. Where the session is kept, what was reserved for a lost reply comes
-        first; elsewhere it returned to its queue, and the slice is repeated.
+        The wait is done in slices. If a reply is lost and the session is kept, the jobs that it
+        reserved are returned first. Otherwise they returned to their queues, and the slice is
+        repeated.
         """
         session = self.session
         until = None if timeout is None else self.clock() + timeout
@@ -198,7 +199,7 @@ class Commands(Generic[TBody]):
         expected(reply, b"PAUSED")
 
     def set_tubes(self, use: str, watch: list[str]) -> None:
-        """Use and watch these from the first connection on."""
+        """Set the tube for puts and the watch list before the first connection."""
         assert watch, "a watch list is never empty"
         self.session.used = use.encode("ascii")
         self.session.watched = dict.fromkeys([tube.encode("ascii") for tube in watch])
@@ -223,12 +224,12 @@ class Commands(Generic[TBody]):
         return Job(reply[1][0], cast(TBody, shown))
 
     def _reserved(self, reply: Reply) -> Job[TBody]:
-        """Return the job of a reply, which is held from now on; or raise what it says."""
+        """Note the job of a reply as held and return it, or raise the error of the reply."""
         self.session.held[expected(reply, b"RESERVED")[1][0]] = None
         return self._job(reply)
 
     def _orphans(self, count: int) -> Steps[list[Job[TBody]]]:
-        """Return jobs that were reserved for replies that were lost."""
+        """Return up to `count` jobs of the session whose replies were lost."""
         session = self.session
         if session.is_kept:
             yield from session.connect(session.until())
@@ -239,7 +240,7 @@ class Commands(Generic[TBody]):
         return jobs
 
     def _orphan(self, job: int) -> Steps[Job[TBody]]:
-        """Hold a job of which no reply told, and read its body."""
+        """Note a job whose reply was lost as held, and read its body."""
         reply, _ = yield from self.session.ask(encode(b"peek", job))
         self.session.orphans.pop(job, None)
         found = self._job(expected(reply, b"FOUND"))
@@ -257,7 +258,7 @@ class Commands(Generic[TBody]):
     def _ask_any(
         self, request: bytes, word: bytes, *, repeat: bool = True, needs: bytes = b""
     ) -> Steps[Reply]:
-        """Ask other nodes, too, when one says by this word that it did nothing."""
+        """Ask one node after the other while the reply is `word`: such a node did nothing."""
         reply, _ = yield from self.session.ask(request, repeat=repeat, needs=needs)
         until = self.session.until()
         asked = {self.session.at}
@@ -269,7 +270,7 @@ class Commands(Generic[TBody]):
         return reply
 
     def _once(self, request: bytes, word: bytes) -> Steps[None]:
-        """Ask for what has no effect the second time."""
+        """Send an idempotent request that may find nothing when it is repeated."""
         reply, again = yield from self.session.ask(request)
         if again and reply[0] == b"NOT_FOUND":
             raise faults.MayBeDoneError("it may have been done before the connection ended")
@@ -278,7 +279,7 @@ class Commands(Generic[TBody]):
     def _end(self, request: bytes, word: bytes, job: JobOrID[TBody]) -> Steps[None]:
         """End a reservation."""
         session = self.session
-        session.ending[job_id(job)] = None  # whatever comes of it, it is not lost
+        session.ending[job_id(job)] = None  # not reported as lost if the connection ends
         is_held = False
         try:
             yield from self._once(request, word)
@@ -293,12 +294,12 @@ class Commands(Generic[TBody]):
 
 
 def job_id(job: JobOrID[TBody]) -> int:
-    """Return the id of a job that is given by either."""
+    """Return the id of a job."""
     return job.id if isinstance(job, Job) else job
 
 
 def expected(reply: Reply, word: bytes) -> Reply:
-    """Return the reply if it begins with this word; else raise what it says."""
+    """Return the reply if it begins with this word; otherwise raise its error."""
     if reply[0] == word:
         return reply
     values = [b"%d" % item if isinstance(item, int) else item for item in reply[1]]

@@ -1,7 +1,7 @@
-"""The exceptions of the beanstalk clients, by the names of greenstalk and a few of our own.
+"""The exceptions of the beanstalk clients, with the names of greenstalk and a few additional ones.
 
-What greenstalk says by ConnectionError is one here, too, and nothing else: a compiled error and an
-OSError cannot be the bases of one class.
+Where greenstalk raises a ConnectionError, the exception here derives from ConnectionError and not
+from `ClientError` too: a compiled class and OSError cannot both be bases of one class.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from beanpole.errors import ClientError
 
 
 class Error(ClientError):
-    """Base of what a node said; a lost connection is a ConnectionError instead."""
+    """Base of the errors in replies; a lost connection is a ConnectionError instead."""
 
 
 class UnknownResponseError(Error):
     """The reply does not belong to the command.
 
     Attributes:
-        status: its word.
-        values: what stands behind it.
+        status: the first word of the reply.
+        values: the words after it.
     """
 
     def __init__(self, status: bytes, values: list[bytes]) -> None:
@@ -48,31 +48,31 @@ class BuriedError(BeanstalkdError):
 
 
 class DeadlineSoonError(BeanstalkdError):
-    """The TTR of a job that this client has ends within a second."""
+    """The TTR of a job reserved by this client ends within a second."""
 
 
 class DeniedError(BeanstalkdError):
-    """The client's user has not the right that this needs, or its token is unknown."""
+    """The client's user lacks the right for this command, or its token is unknown."""
 
 
 class DrainingError(BeanstalkdError):
-    """The node takes no puts now; this one was not done."""
+    """The node does not accept puts now; this put was not done."""
 
 
 class ExpectedCrlfError(BeanstalkdError):
-    """A body had another size than was said."""
+    """The size of a body was not the announced size."""
 
 
 class InternalError(BeanstalkdError):
-    """The node cannot do it now (a Beanpole node: no majority was reached)."""
+    """The node cannot execute the command now (a Beanpole node did not reach a majority)."""
 
 
 class JobTooBigError(BeanstalkdError):
-    """The body is larger than the node takes."""
+    """The body is larger than the node accepts."""
 
 
 class NotFoundError(BeanstalkdError):
-    """There is no such job, or it is not in this client's hands."""
+    """There is no such job, or this client has not reserved it."""
 
 
 class NotIgnoredError(BeanstalkdError):
@@ -84,7 +84,7 @@ class OutOfMemoryError(BeanstalkdError):
 
 
 class TimedOutError(BeanstalkdError):
-    """No job came in time."""
+    """No job was ready in time."""
 
 
 class UnknownCommandError(BeanstalkdError):
@@ -109,11 +109,11 @@ ERROR_RESPONSES: dict[bytes, type[BeanstalkdError]] = {
 
 
 class NoNodeError(ConnectionError):
-    """No node answered for as long as the client is patient. Nothing was done."""
+    """No node answered within `patience_s`. Nothing was done."""
 
 
 class MayBeDoneError(ConnectionError):
-    """The connection ended before the reply: the command may have been done, once or not at all."""
+    """The connection ended before the reply: the command was done once or not at all."""
 
 
 class NotAvailableError(ClientError):
@@ -121,7 +121,7 @@ class NotAvailableError(ClientError):
 
 
 class BatchError(Error):
-    """Not all of a batch is done.
+    """Some commands of a batch are not done, or their outcome is unknown.
 
     Attributes:
         results: for each item, in order: its result; a BeanstalkdError, a MayBeDoneError or a

@@ -1,7 +1,7 @@
-"""Where the nodes are, in which order one client tries them, and when it goes home.
+"""The addresses of the nodes and the order in which a client tries them.
 
 Each client has an order of its own, so that the clients of a cluster spread over its nodes. The
-first node of that order is its home; a client that had to leave it returns when it can.
+first node of that order is the client's home; a client that had to leave it returns when it can.
 """
 
 import random
@@ -12,7 +12,7 @@ from typing import Final
 from beanpole.addresses import UNIX_PREFIX, listed, split_address
 from beanpole.client.sansio.steps import Endpoint, Resolve, Steps
 
-# A node that was restarted gets its clients back within this time, and not all at once.
+# The clients of a restarted node return to it within this time, and not all at once.
 RETURN_MIN_S: Final = 10.0
 RETURN_MAX_S: Final = 30.0
 
@@ -21,14 +21,14 @@ Addresses = Address | Sequence[Address]
 
 
 def endpoints_of(addresses: Addresses) -> list[Endpoint]:
-    """Read one address or several.
+    """Parse one address or several.
 
     Args:
         addresses: (host, port), the path of a UNIX socket, "unix:PATH", "host:port,...", or a
             list of these.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no address.
     """
     if isinstance(addresses, str):
         found = _read(addresses)
@@ -51,23 +51,23 @@ def _read(text: str) -> list[Endpoint]:
 
 
 class Nodes:
-    """The nodes as one client sees them."""
+    """The nodes in the order of one client."""
 
     def __init__(self, addresses: Addresses, spread: bool) -> None:
-        """Read the addresses.
+        """Parse the addresses.
 
         Args:
             addresses: see `endpoints_of`.
-            spread: this client has an order of its own; otherwise the one that is given, and the
-                addresses of a name as the resolver orders them.
+            spread: use a random order of this client; if False, use the given order, and the
+                resolver's for the addresses of a name.
         """
         self._named = endpoints_of(addresses)
         self._salt = random.randbytes(8) if spread else b""
-        self.known: list[Endpoint] = []  # as they were found last, the home first
-        self.why: dict[str, str] = {}  # it did not work with these
+        self.known: list[Endpoint] = []  # result of the last look-up, the home first
+        self.why: dict[str, str] = {}  # reasons of failures, by address
 
     def look_up(self, avoid: Endpoint | None) -> Steps[list[Endpoint]]:
-        """Return all endpoints, the one that was just lost last."""
+        """Resolve all names and return the endpoints, `avoid` as the last."""
         found: list[Endpoint] = []
         for one in self._named:
             if not one.port:
@@ -79,11 +79,11 @@ class Nodes:
                 self.why[str(one)] = str(error)
         found = list(dict.fromkeys(found))
         if self._salt:
-            # The order of the others stays when an address comes or goes.
+            # A hash of each address: the rest of the order is stable when an address comes or goes.
             found.sort(key=lambda one: blake2b(str(one).encode(), salt=self._salt).digest())
         self.known = found
         return sorted(found, key=lambda one: one == avoid)
 
     def words(self) -> str:
-        """Say what was wrong with each."""
+        """Return the reasons of all failures as one text."""
         return "; ".join(f"{place}: {why}" for place, why in self.why.items())

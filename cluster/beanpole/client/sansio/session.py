@@ -1,7 +1,7 @@
-"""One client over many connections: it finds a node, tells it what it was told before, and asks.
+"""The session of a client: it outlives connections, and sends requests to a node that answers.
 
-What is lost with a connection, and what is said again on the next, is decided here. The commands
-and how their replies are read are in `commands`.
+Belongs here: the search for a node, the state that is restored on each new connection, and the
+reservations that are lost with one. The commands and their replies are in `commands`.
 """
 
 import random
@@ -33,17 +33,17 @@ from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
-# Longer than one node needs to say that there is no majority (its command_timeout).
+# Longer than one node needs to report that there is no majority (its command_timeout).
 REPLY_TIMEOUT_S: Final = 15.0
 CONNECT_TIMEOUT_S: Final = 2.0
 # Covers an election, and the restart of a cluster that lost its power.
 PATIENCE_S: Final = 10.0
-# A command that every node answers by closing the connection is given up.
+# Attempts at a command, in case that every node answers it by closing the connection.
 TRIES_MAX: Final = 6
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
 
-# A token that nobody guesses; it has 32 characters.
+# The random bytes of a session's token, which must not be guessed; it has 32 characters.
 TOKEN_BYTES: Final = 24
 RESUME: Final = b"resume"
 AUTH: Final = b"auth"
@@ -57,11 +57,11 @@ class Session:
     Attributes:
         used: the tube for puts.
         watched: the tubes for reserves, in the order in which they were watched.
-        held: the jobs that were reserved here and are, for all that is known, still.
-        ending: those of them whose end was asked for and is not answered.
-        orphans: jobs that the session holds and that no reply brought here: they were reserved for
-            a reply that was lost.
-        lost: called with the jobs whose reservations ended with a connection.
+        held: the jobs that this client has reserved, as far as it knows.
+        ending: the held jobs with a command in flight that ends the reservation.
+        orphans: jobs that the session holds at the cluster without the client's knowledge: the
+            replies that reserved them were lost.
+        lost: the callback for the jobs whose reservations ended with a connection.
     """
 
     def __init__(
@@ -91,17 +91,17 @@ class Session:
         self.ending: dict[int, None] = {}
         self.orphans: dict[int, None] = {}
         self.lost: Callable[[Sequence[int]], None] = lambda _: None
-        self.at: Endpoint | None = None  # the node that is connected
+        self.at: Endpoint | None = None  # the connected node
         self._keep_s = keep_s
         self._user_token = token
-        self._token = b""  # of the session that is kept, if one is
-        self._kept_at = 0.0  # when that one had a connection last
-        self._words: frozenset[bytes] | None = None  # what this node knows beyond beanstalk
+        self._token = b""  # of the kept session, if there is one
+        self._kept_at = 0.0  # when the kept session had a connection last
+        self._words: frozenset[bytes] | None = None  # the extensions of the connected node
 
     # --- requests -------------------------------------------------------------------------------
 
     def until(self) -> float:
-        """When a command that begins now has tried long enough."""
+        """Return the deadline of a command that begins now."""
         return self._clock() + self._patience_s
 
     def ask(
@@ -110,10 +110,10 @@ class Session:
         """Send one request and return its reply, and whether it was sent more than once.
 
         Args:
-            request: as `encode` makes it.
-            repeat: doing it twice does no harm, so it is sent again when the connection is lost.
+            request: the bytes that `encode` returns.
+            repeat: the request is idempotent and is repeated when the connection is lost.
             wait_s: how long the node may wait before it answers.
-            needs: the extension of which the request is a word.
+            needs: the extension that the request needs; empty for none.
 
         Raises:
             MayBeDoneError: the connection ended before the reply, and `repeat` is False.
@@ -133,7 +133,7 @@ class Session:
         wait_s: float = 0,
         needs: bytes = b"",
     ) -> Steps[tuple[list[Reply], bool]]:
-        """Send requests together and return their replies: see `ask`. All are repeated, or none."""
+        """Send requests together and return their replies; all are repeated, or none. See `ask`."""
         sent = losses = 0
         while True:
             try:
@@ -159,14 +159,20 @@ class Session:
             yield Pause(jitter(PAUSE_MIN_S))
 
     def exchange(self, request: bytes) -> Steps[Reply]:
-        """Send one request on the connection there is and return its reply."""
+        """Send one request on the present connection and return its reply."""
         (reply,) = yield from self.exchange_all([request])
         return reply
 
     def exchange_all(
         self, requests: Sequence[bytes], wait_s: float = 0, got: list[Reply] | None = None
     ) -> Steps[list[Reply]]:
-        """Send several requests and return their replies; `got` has those that came on a loss."""
+        """Send requests on the present connection and return their replies.
+
+        Args:
+            requests: the requests, encoded.
+            wait_s: how long the node may wait before each reply.
+            got: a list for the replies; if the connection is lost, it has those that arrived.
+        """
         replies = [] if got is None else got
         is_clean = False
         try:
@@ -182,11 +188,11 @@ class Session:
             return replies
         finally:
             if not is_clean:
-                # Also where the caller was cancelled: a late reply would answer another request.
+                # Also if the caller was cancelled: a late reply would answer another request.
                 self._forget()
 
     def extensions(self) -> Steps[frozenset[bytes]]:
-        """Return the words that the connected node knows beyond beanstalk."""
+        """Return the extensions of beanstalk that the connected node supports."""
         if self._words is None:
             reply = yield from self.exchange(encode(b"extensions"))
             lines = (reply[2] or b"").split(b"\n") if reply[0] == b"OK" else []
@@ -201,7 +207,7 @@ class Session:
     # --- the connection -------------------------------------------------------------------------
 
     def quit(self) -> Steps[None]:
-        """Close the connection, and let nobody wait for what is reserved here."""
+        """Close the connection and end the kept session, so that its jobs are released at once."""
         if self.at is not None and self.is_kept:
             with suppress(OSError):
                 yield Send(b"quit\r\n", self._connect_timeout_s)
@@ -217,7 +223,7 @@ class Session:
         yield Close()
 
     def leave(self, until: float) -> Steps[bool]:
-        """Go to another node; False if there is none, or if jobs would be lost."""
+        """Connect to another node; return False if there is none, or if jobs would be lost."""
         place = self.at
         if self.held or len(self._nodes.known) < 2:
             return False
@@ -226,7 +232,13 @@ class Session:
         return self.at != place
 
     def connect(self, until: float) -> Steps[None]:
-        """See that there is a connection, to any node, until then; the last one's comes last."""
+        """Ensure that there is a connection to any node; the node that was lost is tried last.
+
+        Raises:
+            NoNodeError: no node answers before the time `until`.
+            DeniedError: no user has the token, or the user lacks the right to a tube.
+            NotAvailableError: there is a token, and the server does not support users.
+        """
         if self.at is not None:
             if not (yield IsGone()):
                 yield from self._go_home(until)
@@ -262,7 +274,7 @@ class Session:
         return True
 
     def _begin(self) -> Steps[None]:
-        """Set tube and watch list as they were, and take kept reservations along."""
+        """Authenticate, resume the kept session, and restore the used tube and the watch list."""
         self._parser = ReplyParser()
         self._words = None
         if self._user_token:
@@ -280,11 +292,11 @@ class Session:
                 raise ProtocolError(f"tubes are not restored: {reply[0].decode()}")
 
     def _authenticate(self) -> Steps[None]:
-        """Say whose token the client has. It is not said to a server that does not know the word.
+        """Send the user's token, but not to a server that does not support users.
 
         Raises:
-            DeniedError: no user has it; another node would say the same.
-            NotAvailableError: the server knows no users.
+            DeniedError: no user has the token; another node would answer the same.
+            NotAvailableError: the server does not support users.
         """
         if AUTH not in (yield from self.extensions()):
             raise NotAvailableError(f"it does not know {AUTH.decode()!r}")
@@ -295,10 +307,10 @@ class Session:
             raise ProtocolError(f"the token is not taken: {reply[0].decode()}")
 
     def _resume(self) -> Steps[None]:
-        """Take over the session of the last connection; where there is none, keep this one."""
+        """Resume the session of the last connection; if there is none, begin a kept session."""
         if RESUME not in (yield from self.extensions()):
             if self.is_kept and self._clock() < self._kept_at + self._keep_s:
-                # The cluster knew the word, so this node is behind. Another one may resume it.
+                # The cluster supports `resume`, so this node is behind. Another node may resume.
                 raise ProtocolError(f"it does not know {RESUME.decode()!r} yet")
             self._token = b""
             self._lose(())
@@ -335,7 +347,7 @@ class Session:
         yield from self.connect(until)
 
     def _forget(self) -> None:
-        """The connection is of no use any more; what was reserved on it is not ours, or is kept."""
+        """Note that the connection has ended; reservations are lost unless they are kept."""
         self._left = self.at or self._left
         if self.at is not None:
             self._kept_at = self._clock()
@@ -344,7 +356,7 @@ class Session:
             self._lose(())
 
     def _lose(self, still: Collection[int]) -> None:
-        """These are what the session holds: tell of those that it held before."""
+        """Set the held jobs to `still`, and report the others that were held as lost."""
         lost = [job for job in self.held if job not in still and job not in self.ending]
         self.orphans = {job: None for job in still if job not in self.held}
         self.held = {job: None for job in self.held if job in still}

@@ -1,4 +1,4 @@
-"""The values that the beanstalk clients take and return, by the names of greenstalk."""
+"""The types of arguments and results of the beanstalk clients, with the names of greenstalk."""
 
 from typing import Final, Generic, Literal, TypedDict, TypeVar
 
@@ -11,7 +11,7 @@ TBody = TypeVar("TBody", str, bytes)
 
 
 class Job(Generic[TBody]):
-    """A job as a node gave it."""
+    """A job as a node returned it."""
 
     __slots__ = ("body", "id")
 
@@ -25,7 +25,7 @@ class Job(Generic[TBody]):
 
 JobOrID = Job[TBody] | int
 
-# What stats and stats-tube count of jobs, and what stats counts of commands. A node may say more.
+# The keys of the statistics in beanstalkd. A node may report more.
 Stats = TypedDict(
     "Stats",
     {
@@ -125,7 +125,7 @@ StatsTube = TypedDict(
 
 
 def parse_stats(payload: bytes) -> dict[str, int | str]:
-    """Read the lines "key: value" of a stats reply; whole numbers become ints."""
+    """Parse the lines "key: value" of a stats reply; whole numbers become ints."""
     found: dict[str, int | str] = {}
     for line in payload.decode("ascii").removeprefix("---\n").splitlines():
         key, _, value = line.partition(": ")
@@ -137,6 +137,6 @@ def parse_stats(payload: bytes) -> dict[str, int | str]:
 
 
 def parse_list(payload: bytes) -> list[str]:
-    """Read the lines "- name" of a list reply."""
+    """Parse the lines "- name" of a list reply."""
     lines = payload.decode("ascii").removeprefix("---\n").splitlines()
     return [line.removeprefix("- ") for line in lines]

@@ -1,7 +1,7 @@
-"""The inputs and outputs that a client may ask for, one after the other.
+"""The I/O steps of a client.
 
-A command is a generator: it yields one of these, gets the answer sent in (an OSError is thrown in),
-and returns its result. `blocking` and `aio` each have a loop that does them.
+A command is a generator: it yields a step, receives the answer by `send` (or an OSError by
+`throw`), and returns its result. `blocking` and `aio` each have a loop that performs the steps.
 """
 
 from collections.abc import Generator
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 
 class Endpoint(NamedTuple):
-    """Where a node listens: an address and a port, or the path of a UNIX socket and port 0."""
+    """The address of a listening node: host and port, or the path of a UNIX socket and port 0."""
 
     host: str
     port: int
@@ -21,41 +21,41 @@ class Endpoint(NamedTuple):
 
 
 class Resolve(NamedTuple):
-    """Look up a name; the answer is a list of `Endpoint`, one for each address."""
+    """Resolve a host name; the answer is a list of `Endpoint`, one for each address."""
 
     host: str
     port: int
 
 
 class Connect(NamedTuple):
-    """Connect, in place of the connection there was."""
+    """Connect, and replace the present connection."""
 
     endpoint: Endpoint
     timeout_s: float
 
 
 class Probe(NamedTuple):
-    """Connect beside the connection there is, and close that at once: does somebody listen?"""
+    """Test whether a node listens: open a second connection and close it at once."""
 
     endpoint: Endpoint
     timeout_s: float
 
 
 class Send(NamedTuple):
-    """Send all of these bytes; they may take so long."""
+    """Send all of these bytes within `timeout_s`."""
 
     data: bytes
     timeout_s: float
 
 
 class Receive(NamedTuple):
-    """Wait so long for bytes, which are the answer; none when the node closed the connection."""
+    """Wait for bytes and answer them; empty when the node has closed the connection."""
 
     timeout_s: float
 
 
 class IsGone(NamedTuple):
-    """The answer is whether the node has closed the connection, as far as is known by now."""
+    """Answer whether the node is known to have closed the connection, without waiting."""
 
 
 class Close(NamedTuple):
@@ -63,12 +63,12 @@ class Close(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Do nothing for a while."""
+    """Sleep."""
 
     seconds: float
 
 
 Step: TypeAlias = Resolve | Connect | Probe | Send | Receive | IsGone | Close | Pause
 _Result = TypeVar("_Result")
-# The answers are of several types, so they are checked where they are used.
+# The answers have several types, so each is checked where it is used.
 Steps: TypeAlias = Generator[Step, Any, _Result]

@@ -1,7 +1,7 @@
-"""The client's side of the beanstalk protocol: bytes of requests out, replies in.
+"""The client side of the beanstalk protocol: encode requests, parse replies.
 
-For Beanpole's own clients, tools and tests. It is stricter than a server: a reply that no
-beanstalk server sends raises. Connections, timeouts and failover do not belong here.
+For Beanpole's own clients, tools and tests. Parsing is strict: a reply that no beanstalk server
+sends raises. Connections, timeouts and failover do not belong here.
 """
 
 import re
@@ -11,11 +11,11 @@ from beanpole.constants import DEDUP_KEY_MAX_BYTES
 from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.requests import KEY_PATTERN, LINE_MAX_BYTES
 
-# (word, arguments, body): arguments are ints, but a tube name is bytes; the size of the body is
-# not among them. The body is None where the reply has none.
+# (word, arguments, body): arguments are ints, except tube names, which are bytes. The size of the
+# body is not among the arguments. The body is None if the reply has none.
 Reply = tuple[bytes, tuple[Any, ...], bytes | None]
 
-# The replies of a server: the numbers of arguments that each word can have.
+# The possible numbers of arguments of each reply.
 _ARGUMENTS: Final[dict[bytes, tuple[int, ...]]] = {
     b"INSERTED": (1,),
     b"BURIED": (0, 1),
@@ -48,18 +48,18 @@ _ARGUMENTS: Final[dict[bytes, tuple[int, ...]]] = {
 }
 _match_key = re.compile(KEY_PATTERN).fullmatch
 REPLY_WORDS: Final = frozenset(_ARGUMENTS)
-# Their last argument is the size of what follows.
+# Replies whose last argument is the size of the body.
 _WITH_BODY: Final = frozenset({b"RESERVED", b"FOUND", b"OK", b"RESUMED"})
-# The largest payload is a list of all tubes: 100,000 names of 200 bytes are 20 MB. Above this
-# the bytes are taken for those of another protocol, before memory is spent on them.
+# The largest payload is a list of all tubes: 100,000 names of 200 bytes are 20 MB. A larger size is
+# taken for bytes of another protocol and rejected before memory is allocated.
 REPLY_BODY_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 def encode(word: bytes, *arguments: int | bytes) -> bytes:
-    """Write one request without a body, such as `encode(b"release", 7, 1024, 0)`.
+    """Encode one request without a body, such as `encode(b"release", 7, 1024, 0)`.
 
     Raises:
-        ValueError: a tube name contains a line's end, which would make it a second request.
+        ValueError: an argument contains a CR or LF, which would begin a second request.
     """
     texts = [b"%d" % item if isinstance(item, int) else item for item in arguments]
     line = b" ".join([word, *texts])
@@ -69,15 +69,15 @@ def encode(word: bytes, *arguments: int | bytes) -> bytes:
 
 
 def encode_put(body: bytes, priority: int, delay_s: int, ttr_s: int) -> bytes:
-    """Write a put with its body."""
+    """Encode a put with its body."""
     return b"put %d %d %d %d\r\n%b\r\n" % (priority, delay_s, ttr_s, len(body), body)
 
 
 def encode_put_unique(key: bytes, body: bytes, priority: int, delay_s: int, ttr_s: int) -> bytes:
-    """Write a put that has an effect once for its key.
+    """Encode a put that is idempotent because of its key.
 
     Raises:
-        ValueError: this is no key.
+        ValueError: the key is malformed.
     """
     if not _match_key(key):
         raise ValueError(f"a key has 1 to {DEDUP_KEY_MAX_BYTES} printable bytes: {key!r}")
@@ -86,29 +86,29 @@ def encode_put_unique(key: bytes, body: bytes, priority: int, delay_s: int, ttr_
 
 
 class ReplyParser:
-    """Turns the bytes that a server sends into replies."""
+    """Parses the bytes of a server into replies."""
 
     __slots__ = ("_data", "_offset", "_wanted_bytes")
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._offset = 0
-        # Below this many bytes behind the offset the next reply is certainly not complete.
+        # With fewer bytes after the offset than this, the next reply is certainly incomplete.
         self._wanted_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the server."""
+        """Add bytes received from the server."""
         if self._offset:
             del self._data[: self._offset]
             self._offset = 0
         self._data += data
 
     def next(self) -> Reply | None:
-        """Return the next reply, or None if its bytes are not all here.
+        """Return the next reply, or None if it is incomplete.
 
         Raises:
-            ProtocolError: this is no reply of a beanstalk server. The connection is of no use
-                any more: what follows cannot be told apart.
+            ProtocolError: this is no reply of a beanstalk server. The connection must be closed,
+                because the beginning of the next reply is unknown.
         """
         data = self._data
         start = self._offset
@@ -139,7 +139,7 @@ class ReplyParser:
 
 
 def _read_line(line: bytes) -> tuple[bytes, list[Any]]:
-    """Split and check the first line of a reply."""
+    """Split and validate the first line of a reply."""
     word, *arguments = line.split(b" ")
     if len(arguments) not in _ARGUMENTS.get(word, ()):
         raise ProtocolError(f"no reply of a beanstalk server: {line!r}")

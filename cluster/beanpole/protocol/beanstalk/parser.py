@@ -1,8 +1,8 @@
-"""The server's side of the beanstalk protocol: bytes of a client in, request tuples out.
+"""The server side of the beanstalk protocol: parse the bytes of a client into request tuples.
 
-No input makes the parser raise, and how the bytes are cut into pieces never changes the requests.
-It knows lines, bodies and limits. It decides neither what a request does, nor any reply but
-those that need no queue: they come as (BAD, reply, counted).
+No input makes the parser raise, and the requests do not depend on how the bytes are split into
+pieces. Belongs here: lines, bodies and limits. The execution of requests does not. Only replies
+that need no queue, such as BAD_FORMAT, are decided here: they are (BAD, reply, counted).
 """
 
 import re
@@ -15,11 +15,11 @@ from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.requests import Request
 from beanpole.protocol.receive_buffer import ReceiveBuffer
 
-# States: the parser is in the middle of one of these.
+# The states of the parser.
 _LINE: Final = 0
-_LONG_LINE: Final = 1  # throws a line away that is above the limit
+_LONG_LINE: Final = 1  # discards a line above the limit
 _BODY: Final = 2  # collects the body of a put
-_BIG_BODY: Final = 3  # throws a body away that is above the limit
+_BIG_BODY: Final = 3  # discards a body above the limit
 
 _BAD_FORMAT: Final = (r.BAD, replies.BAD_FORMAT, 0)
 _BAD_PUT: Final = (r.BAD, replies.BAD_FORMAT, r.PUT)
@@ -28,8 +28,8 @@ _EXPECTED_CRLF: Final = (r.BAD, replies.EXPECTED_CRLF, r.PUT)
 _JOB_TOO_BIG: Final = (r.BAD, replies.JOB_TOO_BIG, r.PUT)
 _QUIT: Final = (r.QUIT,)
 
-# Spaces, and nothing else, may stand before an argument: int() and split() would also take tabs,
-# signs and underscores, which beanstalkd refuses. A command's first space is already cut off.
+# Only spaces may precede an argument: int() and split() would also accept tabs, signs and
+# underscores, which beanstalkd refuses. The first space after the command is already removed.
 _match_two = re.compile(rb" *([0-9]++) ++([0-9]++)").fullmatch
 _match_three = re.compile(rb" *([0-9]++) ++([0-9]++) ++([0-9]++)").fullmatch
 _match_put = re.compile(
@@ -40,7 +40,7 @@ _match_keyed = re.compile(rb" *(%b)( .*)" % r.KEY_PATTERN, re.DOTALL).fullmatch
 _match_keep = re.compile(rb" *(%b) ++([0-9]{1,3})" % r.TOKEN_PATTERN).fullmatch
 _match_token = re.compile(rb" *(%b)" % r.TOKEN_PATTERN).fullmatch
 _match_user_token = re.compile(rb" *(%b)" % r.USER_TOKEN_PATTERN).fullmatch
-# These two ignore what stands behind the number, as beanstalkd does.
+# The two commands with this expression ignore bytes after the number, as beanstalkd does.
 _match_start = re.compile(rb" *([0-9]++)").match
 
 
@@ -95,7 +95,7 @@ def _read_kick(arguments: bytes) -> Request:
     if found is None or b"\0" in arguments:
         return _BAD_FORMAT
     bound = int(found[1])
-    # beanstalkd reads 64 bits and drops the upper 32: a kick of more than all kicks all here.
+    # beanstalkd parses 64 bits and drops the upper 32. Here a larger bound kicks all jobs.
     return (r.KICK, min(bound, U32_MAX)) if bound <= r.U64_MAX else _BAD_FORMAT
 
 
@@ -124,11 +124,11 @@ def _read_auth(arguments: bytes) -> Request:
     return _BAD_FORMAT if found is None else (r.AUTH, found[1])
 
 
-# Requests with nothing but a job's id, and with nothing but a tube's name.
+# Requests whose only argument is a job id, and requests whose only argument is a tube name.
 _JOB_REQUESTS: Final = (r.DELETE, r.RESERVE_JOB, r.TOUCH, r.PEEK, r.KICK_JOB, r.STATS_JOB)
 _TUBE_REQUESTS: Final = (r.USE, r.WATCH, r.IGNORE, r.STATS_TUBE)
 
-# Whole lines.
+# Requests without arguments: the whole line.
 _PLAIN: Final[dict[bytes, Request]] = {
     r.WORDS[kind].encode(): (kind,)
     for kind in (
@@ -144,7 +144,7 @@ _PLAIN: Final[dict[bytes, Request]] = {
         r.EXTENSIONS,
     )
 }
-# By what stands before the first space; the reader gets what stands behind it.
+# Requests with arguments: the word before the first space, and the reader of the bytes after it.
 _READERS: Final[dict[bytes, Callable[[bytes], Request]]] = {
     r.WORDS[kind].encode(): read
     for kind, read in (
@@ -160,7 +160,7 @@ _READERS: Final[dict[bytes, Callable[[bytes], Request]]] = {
         (r.AUTH, _read_auth),
     )
 }
-# beanstalkd recognises these by their first bytes and then finds the line malformed.
+# beanstalkd recognises these words by a prefix match and then rejects the line as malformed.
 _PREFIXES: Final = tuple(
     [
         r.WORDS[kind].encode()
@@ -179,17 +179,17 @@ _PREFIXES: Final = tuple(
 
 
 def _read_other(line: bytes) -> Request:
-    """Judge a line that is no command as a whole and starts with no command and a space."""
+    """Return the request of a line that neither is a command nor begins with one and a space."""
     if b"\0" in line or line.startswith(_PREFIXES):
         return _BAD_FORMAT
     return _QUIT if line.startswith(b"quit") else _UNKNOWN_COMMAND
 
 
 class Parser(ReceiveBuffer):
-    """Turns the bytes of one connection into requests.
+    """Parses the bytes of one connection into requests.
 
-    It keeps what was fed and not yet asked for without a bound: its owner looks at
-    `buffered_bytes` and stops reading. Of its own it keeps at most one line or one body.
+    The buffer of fed bytes is not bounded: the owner checks `buffered_bytes` and stops reading. An
+    incomplete line or body is bounded by its own limit.
     """
 
     __slots__ = ("_job_size_max", "_key", "_put", "_state")
@@ -198,23 +198,23 @@ class Parser(ReceiveBuffer):
         """Start at the beginning of a line.
 
         Args:
-            job_size_max: the longest body that a put may have, in bytes.
+            job_size_max: the maximum size of the body of a put, in bytes.
         """
         assert 0 < job_size_max <= JOB_SIZE_MAX_BYTES
         super().__init__()
         self._job_size_max = job_size_max
         self._state = _LINE
-        # Of the unfinished put: priority, delay, TTR. Its body is collected with the CRLF.
+        # Priority, delay and TTR of the incomplete put. Its body is collected with the CRLF.
         self._put = (0, 0, 0)
-        self._key = b""  # ... and its key, if it has one
+        self._key = b""  # the key of the incomplete put; empty if it has none
 
     @property
     def buffered_bytes(self) -> int:
-        """The bytes received that are not yet part of a request."""
+        """The number of received bytes that are not yet part of a request."""
         return self.unparsed_bytes + len(self._body)
 
     def next(self) -> Request | None:
-        """Return the next request, or None if its bytes are not all here."""
+        """Return the next request, or None if it is incomplete."""
         if self._state != _LINE:
             return self._next_unfinished()
         start = self._offset
@@ -236,7 +236,7 @@ class Parser(ReceiveBuffer):
         return _read_other(line) if request is None else request
 
     def _next_without_line(self) -> Request | None:
-        """Go on where no line ends in the piece under work, or only behind the limit."""
+        """Continue when the piece has no end of a line, or none within the limit."""
         if len(self._data) - self._offset >= r.LINE_MAX_BYTES:
             self._state = _LONG_LINE
             return self._next_unfinished()
@@ -256,7 +256,7 @@ class Parser(ReceiveBuffer):
                 self._offset = end + 2
                 self._state = _LINE
                 return _BAD_FORMAT
-            # A CR at the end may be the first half of the line's end.
+            # A CR at the end may be the first half of a CRLF.
             self._offset = len(self._data) - self._data.endswith(b"\r")
             if not self._take_fed():
                 return None
@@ -285,7 +285,7 @@ class Parser(ReceiveBuffer):
         return self._complete(*self._put, bytes(body))
 
     def _complete(self, priority: int, delay_s: int, ttr_s: int, body: bytes) -> Request:
-        """Return the put whose body is here."""
+        """Return the put that is complete with this body."""
         key = self._key
         if not key:
             return (r.PUT, priority, delay_s, ttr_s, body)
@@ -299,14 +299,14 @@ class Parser(ReceiveBuffer):
         self._key = found[1]
         request = self._read_put(found[2])
         if request is not None or self._state != _BODY:
-            self._key = b""  # the put is complete, or it is none
+            self._key = b""  # the put is complete or rejected
         return request
 
     def _read_put(self, arguments: bytes) -> Request | None:
         found = _match_put(arguments)
         if found is None:
             return _BAD_FORMAT
-        # All at once: a call for each would take as long as the match.
+        # One call for all groups: a call for each would take as long as the match.
         digits, delay_digits, ttr_digits, size_digits, junk = found.groups()
         priority, delay_s, ttr_s = int(digits), int(delay_digits), int(ttr_digits)
         size = int(size_digits)
@@ -319,7 +319,7 @@ class Parser(ReceiveBuffer):
             self._missing_bytes = size + 2
             return self._next_after_big_body()
         if junk:
-            # beanstalkd has counted the put by now, unlike other malformed lines.
+            # beanstalkd counts this put, unlike other malformed lines.
             return _BAD_PUT
         start = self._offset
         end = start + size

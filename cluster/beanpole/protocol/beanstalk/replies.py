@@ -1,7 +1,7 @@
 """The bytes of every reply of the beanstalk protocol.
 
-Constants for replies without values, functions for those with. What the payload of `OK` looks
-like is in `stats`; when which reply is due is not decided here.
+Replies without values are constants, replies with values are functions. The payloads of `OK` are in
+`stats`. The choice of a reply does not belong here.
 """
 
 from collections.abc import Iterable
@@ -24,11 +24,11 @@ OUT_OF_MEMORY: Final[bytes] = b"OUT_OF_MEMORY\r\n"
 INTERNAL_ERROR: Final[bytes] = b"INTERNAL_ERROR\r\n"
 BAD_FORMAT: Final[bytes] = b"BAD_FORMAT\r\n"
 UNKNOWN_COMMAND: Final[bytes] = b"UNKNOWN_COMMAND\r\n"
-KEPT: Final[bytes] = b"KEPT\r\n"  # of `keep`, which no other server knows
-ACCEPTED: Final[bytes] = b"ACCEPTED\r\n"  # of `auth`, which no other server knows, either
-# No other server says it: a user has not the right, or there is no such token.
+KEPT: Final[bytes] = b"KEPT\r\n"  # of `keep`, an extension
+ACCEPTED: Final[bytes] = b"ACCEPTED\r\n"  # of `auth`, an extension
+# An extension: the user lacks the right, or the token is unknown.
 DENIED: Final[bytes] = b"DENIED\r\n"
-# What says that a request was not done, with the word that names it.
+# The replies that mean that a request was not done, with their words.
 ERRORS: Final[dict[bytes, str]] = {
     reply: reply.decode().rstrip()
     for reply in (
@@ -39,7 +39,7 @@ ERRORS: Final[dict[bytes, str]] = {
 
 
 def inserted(job: int) -> bytes:
-    """Answer a put: the job is in the queue."""
+    """Answer a put with the id of the job."""
     return b"INSERTED %d\r\n" % job
 
 
@@ -64,7 +64,7 @@ def watching(count: int) -> bytes:
 
 
 def kicked(count: int) -> bytes:
-    """Answer `kick` with the number of jobs that are ready now."""
+    """Answer `kick` with the number of kicked jobs."""
     return b"KICKED %d\r\n" % count
 
 
@@ -74,11 +74,11 @@ def ok(payload: bytes) -> bytes:
 
 
 def exists(job: int) -> bytes:
-    """Answer a `put-unique` whose key was used before, by the put of this job."""
+    """Answer a `put-unique` whose key was already used by the put of this job."""
     return b"EXISTS %d\r\n" % job
 
 
 def resumed(jobs: Iterable[int]) -> bytes:
-    """Answer `resume` with the jobs that the session holds."""
+    """Answer `resume` with the jobs that the session has reserved."""
     payload = b" ".join([b"%d" % job for job in jobs])
     return b"RESUMED %d\r\n%b\r\n" % (len(payload), payload)

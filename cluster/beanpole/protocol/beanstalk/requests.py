@@ -1,7 +1,7 @@
 """The requests of beanstalk clients: their numbers and words, the layout of tuples, limits.
 
-A request is a flat tuple whose first item is one of the numbers below; tube names and bodies are
-bytes, all else is int. How the bytes of a client become requests is in `parser`.
+A request is a flat tuple whose first item is one of the numbers below; tube names, bodies, keys and
+tokens are bytes, all other items are ints. Parsing is in `parser`.
 """
 
 import re
@@ -11,7 +11,7 @@ from beanpole.constants import DEDUP_KEY_MAX_BYTES, TUBE_NAME_MAX_BYTES
 
 Request = tuple[Any, ...]
 
-# --- the requests whose use `stats` counts, numbered in the order of its cmd-* keys --------------
+# --- requests that `stats` counts, numbered in the order of its cmd-* keys -----------------------
 PUT: Final = 1  # (PUT, priority, delay_s, ttr_s, body): a TTR of 0 is raised later
 PEEK: Final = 2  # (PEEK, job)
 PEEK_READY: Final = 3  # (PEEK_READY,)
@@ -34,25 +34,25 @@ LIST_TUBES: Final = 19  # (LIST_TUBES,)
 LIST_TUBE_USED: Final = 20  # (LIST_TUBE_USED,)
 LIST_TUBES_WATCHED: Final = 21  # (LIST_TUBES_WATCHED,)
 PAUSE_TUBE: Final = 22  # (PAUSE_TUBE, tube, delay_s)
-# --- the requests that beanstalkd counts but never shows -----------------------------------------
+# --- requests that beanstalkd counts but never shows ---------------------------------------------
 RESERVE_JOB: Final = 23  # (RESERVE_JOB, job)
 KICK_JOB: Final = 24  # (KICK_JOB, job)
 QUIT: Final = 25  # (QUIT,)
-# --- what is answered without asking the queue ---------------------------------------------------
-# (BAD, reply, counted): `counted` is the request whose counter rises all the same, or 0.
+# --- lines that are answered without the queue ---------------------------------------------------
+# (BAD, reply, counted): `counted` is the request whose counter is incremented nevertheless, or 0.
 BAD: Final = 26
-# --- ours: no other server knows them (docs/protocol.md, Extensions) -----------------------------
+# --- extensions of this server (docs/protocol.md, Extensions) ------------------------------------
 EXTENSIONS: Final = 27  # (EXTENSIONS,)
 PUT_UNIQUE: Final = 28  # (PUT_UNIQUE, priority, delay_s, ttr_s, body, key)
 KEEP: Final = 29  # (KEEP, token, seconds)
 RESUME: Final = 30  # (RESUME, token)
-AUTH: Final = 31  # (AUTH, token): of a user, and no token of a session
+AUTH: Final = 31  # (AUTH, token): the token of a user, not that of a session
 
-# The counted requests are PUT .. PAUSE_TUBE: a list of counters with an unused first item has
-# the values of the cmd-* keys, in order, at [PUT : PAUSE_TUBE + 1].
+# The counted requests are PUT to PAUSE_TUBE: in a list of counters with an unused first item, the
+# slice [PUT : PAUSE_TUBE + 1] has the values of the cmd-* keys in their order.
 COUNTERS: Final = PAUSE_TUBE + 1
 
-# How clients write them. The parser, the keys of `stats` and the metrics have the words from here.
+# The words of the requests, for the parser, the keys of `stats` and the metrics.
 WORDS: Final[dict[int, str]] = {
     PUT: "put",
     PEEK: "peek",
@@ -87,36 +87,36 @@ WORDS: Final[dict[int, str]] = {
 }
 COUNTED_WORDS: Final = tuple([WORDS[kind] for kind in range(PUT, COUNTERS)])
 
-# beanstalkd's LINE_BUF_SIZE, with the CRLF: as long as `pause-tube <200 bytes> 4294967295` needs.
+# beanstalkd's LINE_BUF_SIZE, with the CRLF: the size of `pause-tube <200 bytes> 4294967295`.
 LINE_MAX_BYTES: Final = 224
-# Job ids are unsigned 64 bit in the protocol. Ours stay below 2**53, so that the ids above are
-# well-formed and not found.
+# Job ids of the protocol are unsigned 64-bit numbers. Those of Beanpole stay below 2**53, so larger
+# ids are well-formed and answered with NOT_FOUND.
 U64_MAX: Final = 2**64 - 1
-# `reserve-with-timeout`: beanstalkd keeps the seconds in a signed int and, since 1.13, refuses
-# what does not fit (before, it wrapped around and returned at once).
+# `reserve-with-timeout`: beanstalkd stores the seconds in a signed int and, since 1.13, refuses
+# larger values (before, it wrapped around and returned at once).
 TIMEOUT_MAX_S: Final = 2**31 - 1
-# beanstalkd raises a TTR of 0: a job that expires when it is reserved could not be finished. Here a
-# policy of the tube may say to what.
+# beanstalkd raises a TTR of 0, because a job that expires when it is reserved could not be
+# finished. Here a policy of the tube may set the value to use instead.
 TTR_MIN_S: Final = 1
-# The longest time for which a lost client may be kept: it counts among the sessions of the cluster,
-# and its jobs wait for it.
+# The longest time for which the session of a lost client is kept: meanwhile it counts among the
+# sessions of the cluster, and its jobs stay reserved.
 KEEP_MAX_S: Final = 300
-# A token, which its client draws: what others could not guess. A machine takes 16 to 64 bytes.
+# The token of a session, which the client draws at random. The machine accepts 16 to 64 bytes.
 TOKEN_PATTERN: Final = rb"[0-9A-Za-z_\-]{22,64}"
 
-# A token of a user: what is printed and no space.
+# The token of a user: printable bytes without spaces.
 USER_TOKEN_PATTERN: Final = rb"[!-~]{1,128}"
 
-# Letters, digits and -+/;.$_() but no hyphen first; [first byte, other bytes] of an expression.
+# Letters, digits and -+/;.$_(); the first byte is no hyphen.
 TUBE_NAME_PATTERN: Final = rb"[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()\-]{0,%d}" % (
     TUBE_NAME_MAX_BYTES - 1
 )
-# A deduplication key: what is printed and no space.
+# A deduplication key: printable bytes without spaces.
 KEY_PATTERN: Final = rb"[!-~]{1,%d}" % DEDUP_KEY_MAX_BYTES
 
 _match_tube_name = re.compile(TUBE_NAME_PATTERN).fullmatch
 
 
 def is_tube_name(name: bytes) -> bool:
-    """Tell whether these bytes may name a tube (1..200 bytes of the protocol's alphabet)."""
+    """Return whether these bytes may name a tube (1 to 200 bytes of the protocol's alphabet)."""
     return _match_tube_name(name) is not None

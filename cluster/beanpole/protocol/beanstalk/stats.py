@@ -1,7 +1,7 @@
-"""The YAML payloads of `stats`, `stats-job`, `stats-tube` and the lists, as beanstalkd 1.13 writes.
+"""The YAML payloads of `stats`, `stats-job`, `stats-tube` and the lists, as in beanstalkd 1.13.
 
-Keys, their order and their quotes are part of the protocol: clients compare whole dictionaries.
-Where the values come from does not belong here.
+Keys, their order and their quotes are part of the protocol: clients compare whole dictionaries. The
+source of the values does not belong here.
 """
 
 from collections.abc import Iterable
@@ -67,9 +67,9 @@ def format_stats(values: tuple[Any, ...]) -> bytes:
     """Write the payload of `stats`.
 
     Args:
-        values: one per key, in the order of `STATS_KEYS`. Ints, but: bytes for version, id (16
-            hexadecimal digits), hostname, os and platform; seconds as float for rusage-*; bool
-            for draining.
+        values: one per key, in the order of `STATS_KEYS`. All are ints except: bytes for version,
+            id (16 hexadecimal digits), hostname, os and platform; seconds as float for rusage-*;
+            bool for draining.
     """
     draining = b"true" if values[_DRAINING] else b"false"
     return _STATS % (*values[:_DRAINING], draining, *values[_DRAINING + 1 :])
@@ -79,7 +79,7 @@ def format_stats_job(values: tuple[Any, ...]) -> bytes:
     """Write the payload of `stats-job`.
 
     Args:
-        values: one per key, in the order of `STATS_JOB_KEYS`: ints, but tube and state are bytes.
+        values: one per key, in the order of `STATS_JOB_KEYS`: ints, except tube and state: bytes.
     """
     return _STATS_JOB % values
 
@@ -88,7 +88,7 @@ def format_stats_tube(values: tuple[Any, ...]) -> bytes:
     """Write the payload of `stats-tube`.
 
     Args:
-        values: one per key, in the order of `STATS_TUBE_KEYS`: ints, but name is bytes.
+        values: one per key, in the order of `STATS_TUBE_KEYS`: ints, except name: bytes.
     """
     return _STATS_TUBE % values
 

@@ -1,7 +1,7 @@
-"""The text commands of the Gearman protocol: lines of an administrator, and what is answered.
+"""The administrative text commands of the Gearman protocol: parse lines, encode replies.
 
-A line has words with spaces between them; the first ones are the command, in letters of any case.
-Which rows a list has is the node's to find.
+A line has words separated by spaces; the first ones are the command, which is case-insensitive. The
+rows of lists do not belong here.
 """
 
 import re
@@ -25,21 +25,21 @@ SHOW_JOBS: Final = 10
 SHOW_UNIQUE_JOBS: Final = 11
 CANCEL_JOB: Final = 12  # handle
 SHUTDOWN: Final = 13
-AUTH: Final = 14  # (AUTH, (token,)): of a user; gearmand does not know it
+AUTH: Final = 14  # (AUTH, (token,)): the token of a user; an extension of gearmand's commands
 
 Command = tuple[int, tuple[bytes, ...]]
 
 OK: Final = b"OK\r\n"
 END: Final = b".\n"
-# The version of gearmand whose behaviour this is. Clients compare it, so nothing stands behind it.
+# The version of gearmand that is implemented. Clients compare it, so it has no suffix.
 VERSION_REPLY: Final = b"OK 1.1.20\n"
-# What gearmand says with its default log level.
+# The reply of gearmand with its default log level.
 VERBOSE_REPLY: Final = b"OK ERROR\n"
 NO_FUNCTION: Final = b"ERR function not found\r\n"
 FUNCTION_BUSY: Final = b"ERR there are still connected workers or executing clients\r\n"
 NO_JOB: Final = b"ERR UNKNOWN_JOB\r\n"
 JOB_RUNS: Final = b"ERR JOB_IS_RUNNING\r\n"
-# Of the client's user; gearmand has no users.
+# The user lacks the right, or the token is unknown; gearmand has no users.
 DENIED: Final = b"ERR ACCESS_DENIED The+user+may+not+do+this\r\n"
 BAD_TOKEN: Final = b"ERR ACCESS_DENIED Unknown+token\r\n"
 TOKEN_MAX_BYTES: Final = 128
@@ -56,17 +56,17 @@ _PLAIN: Final[dict[bytes, int]] = {
     b"shutdown": SHUTDOWN,
 }
 _ABOUT_FUNCTIONS: Final[dict[bytes, int]] = {b"create": CREATE_FUNCTION, b"drop": DROP_FUNCTION}
-# As C reads a number at the beginning of a word.
+# A number at the beginning of a word, as C's atoi reads it.
 _match_number = re.compile(rb"[+-]?[0-9]{1,20}").match
 
 
 def error(code: bytes, text: bytes = b"") -> bytes:
-    """Write an error; its text may have no spaces."""
+    """Encode an error; spaces in its text become plus signs."""
     return b"ERR %b %b\r\n" % (code, text.replace(b" ", b"+")) if text else b"ERR %b\r\n" % code
 
 
 def unknown(word: bytes) -> bytes:
-    """The reply to what is no command."""
+    """Return the reply to an unknown command."""
     return b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % word
 
 
@@ -81,7 +81,7 @@ def _incomplete(word: bytes) -> Command:
 
 
 def read(line: bytes) -> Command:
-    """Read a line without its end."""
+    """Parse a line without its end."""
     word, _, rest = line.partition(b" ")
     arguments = tuple([item for item in rest.split(b" ") if item])
     command = word.lower()
@@ -117,15 +117,15 @@ def _read_show(what: tuple[bytes, ...]) -> Command:
 
 
 def number(word: bytes) -> int:
-    """Read a number as C's atoi does: text without digits gives 0."""
+    """Parse a number as C's atoi does: text without digits is 0."""
     found = _match_number(word)
     return int(found[0]) if found else 0
 
 
 def limits(numbers: tuple[bytes, ...]) -> tuple[int, int, int]:
-    """The bounds of high, normal and low jobs that `maxqueue` sets; 0 for none.
+    """Return the limits of high, normal and low jobs that `maxqueue` sets; 0 for no limit.
 
-    One number is for all three; what is not given, or below 1, is no limit.
+    A single number sets all three. A missing number, or one below 1, is no limit.
     """
     given = [min(max(0, number(word)), U32_MAX) for word in numbers[:3]]
     if len(given) == 1:

@@ -1,7 +1,7 @@
-"""The client's side of the Gearman protocol: bytes of requests out, packets and lines in.
+"""The client side of the Gearman protocol: encode requests, parse packets and lines.
 
-For tests and tools. It is stricter than a server: what no server sends raises. Connections,
-timeouts and failover do not belong here.
+For tests and tools. Parsing is strict: bytes that no server sends raise. Connections, timeouts and
+failover do not belong here.
 """
 
 from typing import Final
@@ -12,16 +12,16 @@ from beanpole.protocol.gearman import packets as p
 # (type, arguments).
 Reply = tuple[int, tuple[bytes, ...]]
 
-# The largest packet of a server has a body and what tells jobs apart. Above this the bytes are
-# taken for those of another protocol, before memory is spent on them.
+# The largest packet of a server has a body and the arguments that identify a job. A larger size is
+# taken for bytes of another protocol and rejected before memory is allocated.
 REPLY_MAX_BYTES: Final = p.PACKET_MAX_BYTES + 4096
 
 
 def request(kind: int, *arguments: bytes) -> bytes:
-    """Write one packet of a client.
+    """Encode one packet of a client.
 
     Raises:
-        ValueError: one of the arguments but the last contains a NUL, which would make it two.
+        ValueError: an argument other than the last contains a NUL, which would split it.
     """
     if any(b"\0" in argument for argument in arguments[:-1]):
         raise ValueError(f"only the last argument may contain a NUL: {arguments!r}")
@@ -30,20 +30,20 @@ def request(kind: int, *arguments: bytes) -> bytes:
 
 
 class ReplyParser:
-    """Turns the bytes of a server into packets, and into lines where the client expects them."""
+    """Parses the bytes of a server into packets, or into lines where the client expects them."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the server."""
+        """Add bytes received from the server."""
         self._data += data
 
     def next(self) -> Reply | None:
-        """Return the next packet, or None if it is not all here.
+        """Return the next packet, or None if it is incomplete.
 
         Raises:
-            ProtocolError: no Gearman server sends this.
+            ProtocolError: no Gearman server sends these bytes.
         """
         if len(self._data) < p.HEADER_BYTES:
             return None
@@ -62,10 +62,10 @@ class ReplyParser:
         return kind, arguments
 
     def line(self) -> bytes | None:
-        """Return the next line with its end, or None if it is not all here.
+        """Return the next line with its end, or None if it is incomplete.
 
         Raises:
-            ProtocolError: a packet comes.
+            ProtocolError: the next bytes are a packet.
         """
         if self._data[:1] == b"\0":
             raise ProtocolError(f"a packet and no line: {bytes(self._data[:64])!r}")

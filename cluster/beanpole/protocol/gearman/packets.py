@@ -1,7 +1,8 @@
 """The packets of the Gearman protocol: numbers, directions, arguments, and the layout of a packet.
 
-A packet is a magic, a type and a length, each of four bytes, and arguments with a NUL between two;
-the last one takes the rest. What reads and writes packets is in `parser`, `replies` and `client`.
+A packet has a magic, a type and a length of four bytes each, and arguments separated by NUL; the
+last argument takes the rest. The code that reads and writes packets is in `parser`, `replies` and
+`client`.
 """
 
 from struct import Struct
@@ -53,17 +54,17 @@ GRAB_JOB_ALL: Final = 39
 JOB_ASSIGN_ALL: Final = 40
 GET_STATUS_UNIQUE: Final = 41
 STATUS_RES_UNIQUE: Final = 42
-# What has a larger type, or 0, is no packet of this protocol.
+# A larger type, or 0, is no packet of this protocol.
 TYPE_MAX: Final = 42
 
-# How many arguments a request has. What is not here goes the other way, or nobody answers it:
-# 5 is unused, 24 is ALL_YOURS, 35 is SUBMIT_JOB_SCHED.
+# The number of arguments of each request. The missing types are sent by servers, or no server
+# answers them: 5 is unused, 24 is ALL_YOURS, 35 is SUBMIT_JOB_SCHED.
 REQUEST_ARGUMENTS: Final[dict[int, int]] = {
     CAN_DO: 1,  # function
     CANT_DO: 1,  # function
     RESET_ABILITIES: 0,
     PRE_SLEEP: 0,
-    SUBMIT_JOB: 3,  # function, unique, data; so are its kin
+    SUBMIT_JOB: 3,  # function, unique, data; also of the variants below
     GRAB_JOB: 0,
     WORK_STATUS: 3,  # handle, numerator, denominator
     WORK_COMPLETE: 2,  # handle, data
@@ -121,7 +122,7 @@ REPLY_ARGUMENTS: Final[dict[int, int]] = {
     STATUS_RES_UNIQUE: 6,  # unique, known, runs, numerator, denominator, how many clients wait
 }
 
-# The names of requests, in metrics and in what is told about a wrong packet.
+# The names of requests for metrics and for errors about malformed packets.
 NAMES: Final[dict[int, str]] = {
     CAN_DO: "CAN_DO",
     CANT_DO: "CANT_DO",
@@ -153,18 +154,18 @@ NAMES: Final[dict[int, str]] = {
     GET_STATUS_UNIQUE: "GET_STATUS_UNIQUE",
 }
 
-# As libgearman allows.
+# The limit of libgearman.
 FUNCTION_MAX_BYTES: Final[int] = QUEUE_NAME_MAX_BYTES - 1
 # gearmand's GEARMAN_MAX_UNIQUE_SIZE.
 UNIQUE_MAX_BYTES: Final = 64
-# Functions of a reducer are functions.
+# The reducer of a job is a function.
 REDUCER_MAX_BYTES: Final[int] = FUNCTION_MAX_BYTES
-# As gearmand's; it stands in lists.
+# The limit of gearmand; client ids are shown in lists.
 CLIENT_ID_MAX_BYTES: Final = 128
-# A packet that is read as a whole: the largest body, and the other arguments of any request.
+# The largest packet that is buffered: the largest body, and the other arguments of any request.
 PACKET_MAX_BYTES: Final[int] = JOB_SIZE_MAX_BYTES + 4096
-# A larger one is read and thrown away, so that its client hears of it and the connection stays
-# usable. Beyond this the client would hear of it too late: the connection ends.
+# A packet above that limit is read and discarded, so that its client gets an error and the
+# connection stays usable. Above this limit the error would be too late: the connection ends.
 PACKET_SKIPPED_MAX_BYTES: Final = 64 * 1024 * 1024
 # The longest line of text: a command, a function and numbers, many times over.
 LINE_MAX_BYTES: Final = 8 * 1024

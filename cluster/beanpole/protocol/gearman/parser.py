@@ -1,8 +1,8 @@
-"""The server's side of the Gearman protocol: bytes of a client in, request tuples out.
+"""The server side of the Gearman protocol: parse the bytes of a client into request tuples.
 
 Binary packets and lines of text may follow each other in any order. No input makes the parser
-raise, and how the bytes are cut into pieces never changes the requests. It knows packets, lines and
-limits. It decides neither what a request does, nor any reply but those that need no queue.
+raise, and the requests do not depend on how the bytes are split into pieces. Belongs here: packets,
+lines, limits, and the replies that need no queue. The execution of requests does not.
 """
 
 from typing import Final
@@ -12,20 +12,20 @@ from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.receive_buffer import ReceiveBuffer
 
-# Kinds of requests beside the types of packets.
+# Kinds of requests in addition to the types of packets.
 TEXT: Final = p.TYPE_MAX + 1  # (TEXT, line): for `admin`
-BAD: Final = p.TYPE_MAX + 2  # (BAD, reply): the connection goes on
-CLOSE: Final = p.TYPE_MAX + 3  # (CLOSE, reply): nothing behind it can be understood
+BAD: Final = p.TYPE_MAX + 2  # (BAD, reply): the connection stays open
+CLOSE: Final = p.TYPE_MAX + 3  # (CLOSE, reply): the following bytes cannot be parsed
 KINDS: Final = p.TYPE_MAX + 4
 
-# The kind, and the arguments of a packet or what is told above.
+# The kind, and the arguments of the packet or the value shown above.
 Request = tuple[int, tuple[bytes, ...]]
 
-# States: the parser is in the middle of one of these.
+# The states of the parser.
 _START: Final = 0
 _PACKET: Final = 1  # collects the arguments of a packet
-_SKIPPED: Final = 2  # throws the rest of a packet away
-_LONG_LINE: Final = 3  # throws a line away that is above the limit
+_SKIPPED: Final = 2  # discards the rest of a packet
+_LONG_LINE: Final = 3  # discards a line above the limit
 
 _NOTHING: Final[Request] = (CLOSE, (b"",))
 _TOO_LARGE: Final = replies.error(
@@ -44,8 +44,8 @@ _CLIENT_ID_TOO_LARGE: Final = replies.error(
     b"ARGUMENT_TOO_LARGE", b"A client id has %d bytes at most" % p.CLIENT_ID_MAX_BYTES
 )
 _LINE_TOO_LONG: Final = b"ERR INVALID_ARGUMENTS A+line+has+%d+bytes+at+most\r\n" % p.LINE_MAX_BYTES
-# Their jobs end, even if nobody will ever get the result: of such a packet the handle is kept, and
-# as many bytes as no result has take the place of the rest.
+# These packets end their jobs even if the result is too large to be delivered: the handle of such a
+# packet is kept, and the result is replaced by one that is above the limit of results.
 _ENDS: Final = (p.WORK_COMPLETE, p.WORK_EXCEPTION)
 _HANDLE_MAX_BYTES: Final = 64
 _NO_RESULT: Final = bytes(RESULT_MAX_BYTES + 1)
@@ -54,7 +54,7 @@ _ABILITIES: Final = (p.CAN_DO, p.CANT_DO, p.CAN_DO_TIMEOUT)
 
 
 def read_packet(kind: int, body: bytes) -> Request:
-    """Split the arguments of a packet that a server expects, and check their sizes."""
+    """Split the arguments of a request packet, and check their number and sizes."""
     count = p.REQUEST_ARGUMENTS[kind]
     if not count:
         return (kind, ())
@@ -71,7 +71,7 @@ def read_packet(kind: int, body: bytes) -> Request:
 
 
 def _wrong_size(kind: int, arguments: tuple[bytes, ...]) -> bytes | None:
-    """The error of the first argument that is too large."""
+    """Return the error of the first argument that is too large; None if none is."""
     if kind in p.SUBMITS:
         if len(arguments[0]) > p.FUNCTION_MAX_BYTES:
             return _FUNCTION_TOO_LARGE
@@ -90,10 +90,10 @@ def _wrong_size(kind: int, arguments: tuple[bytes, ...]) -> bytes | None:
 
 
 class Parser(ReceiveBuffer):
-    """Turns the bytes of one connection into requests.
+    """Parses the bytes of one connection into requests.
 
-    It keeps what was fed and not yet asked for without a bound: its owner looks at
-    `buffered_bytes` and stops reading. Of its own it keeps at most one packet or one line.
+    The buffer of fed bytes is not bounded: the owner checks `buffered_bytes` and stops reading. An
+    incomplete packet or line is bounded by its own limit.
     """
 
     __slots__ = ("_kind", "_reply", "_state")
@@ -102,18 +102,18 @@ class Parser(ReceiveBuffer):
         """Start at the beginning of a packet or line."""
         super().__init__()
         self._state = _START
-        # Of the unfinished packet, whose arguments are the body: its type, and the reply when it
-        # is thrown away.
+        # The type of the incomplete packet, whose arguments are in the body, and the reply if it is
+        # discarded.
         self._kind = 0
         self._reply = b""
 
     @property
     def buffered_bytes(self) -> int:
-        """The bytes received behind the packet that is being read, which has a limit of its own."""
+        """The number of received bytes after the incomplete packet, which has its own limit."""
         return self.unparsed_bytes
 
     def next(self) -> Request | None:
-        """Return the next request, or None if its bytes are not all here."""
+        """Return the next request, or None if it is incomplete."""
         if self._state != _START:
             return self._next_unfinished()
         if self._offset == len(self._data) and not self._take_fed():

@@ -1,6 +1,6 @@
-"""The server's packets of the Gearman protocol as bytes, and the errors that it knows.
+"""Encode the packets of a Gearman server; the errors are constants.
 
-Codes and texts are gearmand's where it has such an error.
+Codes and texts are those of gearmand if it has the same error.
 """
 
 import re
@@ -10,37 +10,37 @@ from beanpole.constants import PROGRESS_MAX_BYTES, RESULT_MAX_BYTES, WATCHED_TUB
 from beanpole.protocol.gearman import packets as p
 
 _pack_header = p.HEADER.pack
-# A number as C's strtoul reads it, with what stands behind it left out.
+# A number as C's strtoul reads it; the text after it is ignored.
 _match_number = re.compile(rb"[ \t\r\n]*([+-]?[0-9]{1,20})").match
 
 
 def reply(kind: int, *arguments: bytes) -> bytes:
-    """Write one packet of the server."""
+    """Encode one packet of the server."""
     body = b"\0".join(arguments)
     header: bytes = _pack_header(p.REPLY_MAGIC, kind, len(body))
     return header + body
 
 
 def error(code: bytes, text: bytes) -> bytes:
-    """Write an ERROR."""
+    """Encode an ERROR."""
     return reply(p.ERROR, code, text)
 
 
 def u32(word: bytes) -> int:
-    """Read a number as gearmand does; what is none is 0."""
+    """Parse a number as gearmand does; text without a number is 0."""
     found = _match_number(word)
     return int(found[1]) & 0xFFFFFFFF if found else 0
 
 
 def status(handle: bytes, known: bool, running: bool, progress: bytes) -> bytes:
-    """Write a STATUS_RES; the progress is a numerator, a NUL and a denominator, or nothing."""
+    """Encode a STATUS_RES; the progress is a numerator, a NUL and a denominator, or empty."""
     return reply(p.STATUS_RES, handle, *_state(known, running, progress))
 
 
 def status_unique(
     unique: bytes, known: bool, running: bool, progress: bytes, clients: int
 ) -> bytes:
-    """Write a STATUS_RES_UNIQUE; `clients` is how many are attached to the job."""
+    """Encode a STATUS_RES_UNIQUE; `clients` is the number of clients attached to the job."""
     state = _state(known, running, progress)
     return reply(p.STATUS_RES_UNIQUE, unique, *state, b"%d" % clients)
 
@@ -80,7 +80,7 @@ DRAINING: Final = error(b"QUEUE_ERROR", b"This node is draining")
 NO_MAJORITY: Final = error(b"QUEUE_ERROR", b"No majority of the nodes answers; it is not done")
 DENIED: Final = error(b"ACCESS_DENIED", b"The user may not do this")
 CROWDED: Final = error(b"QUEUE_ERROR", b"The node has as many connections as it may")
-# What is told to a worker that does not have the job, by what it said.
+# The errors for a worker that does not hold the job, by the packet that it sent.
 NO_JOB_OF_DATA: Final = error(b"JOB_NOT_FOUND", b"Job does not exist on server")
 NO_JOB_OF_RESULT: Final = error(b"JOB_NOT_FOUND", b"Job given in work result not found")
 NO_JOB_OF_EXCEPTION: Final = error(
@@ -89,13 +89,13 @@ NO_JOB_OF_EXCEPTION: Final = error(
 
 
 def error_code(error: bytes) -> str:
-    """Return the code of an ERROR packet, or of a text command's line."""
+    """Return the code of an ERROR packet, or of an ERR line of a text command."""
     if error.startswith(b"ERR "):
         return error.split()[1].decode()
     return error[p.HEADER_BYTES :].partition(b"\0")[0].decode()
 
 
-# The errors whose texts are always the same, with their codes.
+# The errors with constant texts, with their codes.
 ERRORS: Final[dict[bytes, str]] = {
     packet: error_code(packet)
     for packet in (

@@ -1,1 +1,1 @@
-"""qless: scripts, arguments, JSON and texts of its dialects; no Lua is run."""
+"""The codec of qless: scripts, arguments, JSON and texts of its dialects. No Lua is executed."""

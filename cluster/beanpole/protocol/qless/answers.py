@@ -1,4 +1,4 @@
-"""What clients are told: results of calls as values of RESP, and messages as their bytes."""
+"""Encode the results of calls as RESP values, and the messages of channels as bytes."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -14,7 +14,7 @@ from beanpole.protocol.qless.texts import script_error, text_of
 from beanpole.protocol.resp.values import Error, Value
 from beanpole.qless import Result
 
-# The seed form says null where the later ones say what was wrong.
+# The seed form answers null where the later forms raise an error.
 _NULL_FOR_SEED: Final = (
     q.NO_JOB,
     q.NOT_RUNNING,
@@ -26,7 +26,7 @@ _NULL_FOR_SEED: Final = (
 
 
 def answer(script: Script, call: Call, result: Result) -> Value:
-    """The answer for the result of a call."""
+    """Return the answer for the result of a call."""
     code, value = result
     if code == q.OK:
         return _FORMS[call.answer](script, call, value)
@@ -41,14 +41,14 @@ def answer(script: Script, call: Call, result: Result) -> Value:
 
 
 def message(what: "bytes | tuple[tuple[bytes, bytes | None], ...]") -> bytes:
-    """What a message says: a jid, or an object whose values may have not been there."""
+    """Return the bytes of a message: a jid, or a JSON object in which None becomes `false`."""
     if isinstance(what, bytes):
         return what
     return cjson.encode({key: False if value is None else value for key, value in what})
 
 
 def _array(script: Script, items: Json) -> bytes:
-    """A JSON array. Only reqless-core knows that an empty table was to be one."""
+    """Return a JSON array. Only reqless-core encodes an empty table as `[]`, others as `{}`."""
     if not items and script.flavour == q.DOTTED:
         return b"[]"
     return cjson.encode(items)

@@ -1,4 +1,4 @@
-"""Reads what a client says to a script: the canonical call that it means, or the error for it."""
+"""Parse the keys and arguments of a script into the canonical call, or into an error."""
 
 from typing import Any, Final
 
@@ -11,12 +11,12 @@ from beanpole.protocol.qless.texts import redis_error, script_error
 
 __all__ = ["Call", "Refusal", "read"]
 
-# What an argument takes on its way beside its bytes, at most.
+# The maximum overhead of an encoded argument, in bytes.
 _ITEM_BYTES: Final = 9
 
 
 def read(script: Script, keys: list[bytes], args: list[bytes]) -> Call | Refusal:
-    """Read the keys and arguments of EVALSHA."""
+    """Parse the keys and arguments of EVALSHA."""
     if script.flavour == q.SEED:
         reader = Reader(script, 0.0, keys, args)
         call = calls_seed.read(reader)
@@ -53,7 +53,7 @@ def _checked(reader: Reader, call: Call) -> Call | Refusal:
 
 
 def _size(args: tuple[Any, ...]) -> int:
-    """How many bytes the arguments take on their way, at most."""
+    """Return an upper bound of the encoded size of the arguments, in bytes."""
     size = _ITEM_BYTES * (len(args) + 1)
     for item in args:
         if isinstance(item, bytes):

@@ -1,7 +1,7 @@
-"""The calls of reqless-core, whose names have dots, and their arguments.
+"""The calls of reqless-core, which have dotted names, and their arguments.
 
-Most are calls of the earlier form under another name, or with one argument less, because it is in
-the name: `job.addTag jid t` is `tag add jid t`.
+Most are calls of the earlier form under another name, or with one argument less because the name
+implies it: `job.addTag jid t` is `tag add jid t`.
 """
 
 from collections.abc import Callable
@@ -13,19 +13,19 @@ from beanpole.protocol.qless.calls_jobs import NO_QUEUE
 from beanpole.protocol.qless.calls_unified import Calls
 from beanpole.protocol.qless.requests import A_TABLE, Call, Reader
 
-# Patterns of queue names: their count, and the members of one.
+# The limit of the number of patterns, and of the members of one.
 PATTERNS_MAX: Final = 1000
-# What a set of identifiers has always, if it is not given.
+# The pattern that is added to a set of identifiers that lacks it.
 DEFAULT_IDENTIFIERS: Final = (b"default", b'["*"]')
 
 
 def _command(
     function: Callable[[Reader], Call], at: int, *words: bytes
 ) -> Callable[[Reader], Call]:
-    """A call of the earlier form with these words before the argument at this place."""
+    """Return a reader of a call of the earlier form, with `words` inserted before argument `at`."""
 
     def read(r: Reader) -> Call:
-        # An argument that is missing before the words stays missing: its error comes first.
+        # If an argument before the words is missing, do not insert them: its error comes first.
         if len(r.args) >= at:
             r.args[at:at] = words
         return function(r)
@@ -122,7 +122,7 @@ def priorities(r: Reader) -> Call:
 
 
 def set_identifiers(r: Reader) -> Call:
-    """`queueIdentifierPatterns.setAll [name patterns]...`: empty lists of patterns are left out."""
+    """`queueIdentifierPatterns.setAll [name patterns]...`: empty lists of patterns are omitted."""
     if len(r.args) % 2:
         r.refuse(b"Odd number of identifier patterns: " + A_TABLE)
     found: dict[bytes, bytes] = {}
@@ -137,7 +137,7 @@ def set_identifiers(r: Reader) -> Call:
 
 
 def set_priorities(r: Reader) -> Call:
-    """`queuePriorityPatterns.setAll [pattern]...`: their order is their meaning."""
+    """`queuePriorityPatterns.setAll [pattern]...`: the order of the patterns is significant."""
     if len(r.args) > PATTERNS_MAX:
         r.refuse(b"more than %d patterns" % PATTERNS_MAX)
     for pattern in r.args:

@@ -1,7 +1,7 @@
-"""The arguments of calls about jobs, in the dialects that have one script; and their errors.
+"""The arguments and errors of calls about jobs, in the dialects with a single script.
 
-The functions read what stands behind the call's name and its time. Dialects differ in few places,
-each marked by a question for the flavour.
+The functions read the arguments after the call's name and its time. The dialects differ in few
+places, each of which checks the flavour.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ def has_throttles(r: Reader) -> bool:
 
 
 def throttles(r: Reader, value: bytes | None, wrong: bytes) -> tuple[bytes, ...] | None:
-    """The throttles among the options of a job, None in a dialect that has none."""
+    """Return the throttles among the options of a job; None in a dialect without throttles."""
     if not has_throttles(r):
         return None
     return r.strings(value, wrong, q.THROTTLES_MAX, b"throttles")
@@ -34,7 +34,7 @@ def throttles(r: Reader, value: bytes | None, wrong: bytes) -> tuple[bytes, ...]
 def job_options(
     r: Reader, options: dict[bytes, bytes]
 ) -> tuple[int | None, tuple[bytes, ...] | None, float | None]:
-    """The retries, tags and priority of a `put`; None for each that is not given."""
+    """Return the retries, tags and priority of a `put`; None for each that is missing."""
     retries = tags = priority = None
     if b"retries" in options:
         retries = r.whole(options[b"retries"], None, b'Put(): Arg "retries" not a number: ')
@@ -46,7 +46,7 @@ def job_options(
 
 
 def dependencies(r: Reader, options: dict[bytes, bytes], name: bytes) -> tuple[bytes, ...]:
-    """The jids that a job is to wait for, among the options of a call of this name."""
+    """Return the jids that a job depends on, from the options of the call with this name."""
     return r.strings(
         options.get(b"depends"),
         name + b'(): Arg "depends" not JSON: ',
@@ -56,7 +56,7 @@ def dependencies(r: Reader, options: dict[bytes, bytes], name: bytes) -> tuple[b
 
 
 def delay_of_next(r: Reader, options: dict[bytes, bytes]) -> float:
-    """The delay of `complete` in the next queue."""
+    """Return the delay of `complete` in the next queue."""
     delay = to_number(options.get(b"delay", b"0"))
     if delay is None:
         r.refuse(b"assertion failed!")
@@ -65,7 +65,7 @@ def delay_of_next(r: Reader, options: dict[bytes, bytes]) -> float:
 
 
 def next_queue(r: Reader, options: dict[bytes, bytes]) -> bytes | None:
-    """The next queue of `complete`, without which two other options mean nothing."""
+    """Return the next queue of `complete`; without it, two other options are refused."""
     following: bytes | None = None
     if b"next" in options:
         following = r.a_name(options[b"next"], b"")
@@ -84,7 +84,7 @@ def put(r: Reader) -> Call:
 
 
 def requeue(r: Reader) -> Call:
-    """`requeue worker queue jid klass data delay [options]`: the job must be there."""
+    """`requeue worker queue jid klass data delay [options]`: the job must exist."""
     r.name(2, NO_JOB)
     return put_job(r, True)
 
@@ -122,7 +122,7 @@ def pop(r: Reader) -> Call:
 
 
 def peek(r: Reader) -> Call:
-    """`peek queue [offset] count`: reqless has the offset."""
+    """`peek queue [offset] count`: only reqless has the offset."""
     queue = r.name(0, NO_QUEUE)
     offset = 0
     at = 1
@@ -178,7 +178,7 @@ def retry(r: Reader) -> Call:
 def heartbeat(r: Reader) -> Call:
     """`heartbeat jid worker [data]`."""
     jid = r.name(0, NO_JOB)
-    worker = r.name(1, b'Heatbeat(): Arg "worker" missing')  # so it is in their text
+    worker = r.name(1, b'Heatbeat(): Arg "worker" missing')  # the text of the scripts
     return r.call(q.HEARTBEAT, (jid, worker, r.data_if(2)), forms.INTEGER)
 
 
@@ -189,7 +189,7 @@ def timeout(r: Reader) -> Call:
 
 
 def cancel(r: Reader) -> Call:
-    """`cancel jid...`: the answer has all of them, whether they were there or not."""
+    """`cancel jid...`: the answer has all jids, whether the jobs existed or not."""
     jids = r.names(0, q.CALL_JOBS_MAX, b"jobs")
     return r.call(q.CANCEL, (jids,), forms.ASKED)
 
@@ -239,14 +239,14 @@ def track(r: Reader) -> Call:
 
 
 def log(r: Reader) -> Call:
-    """`log jid message [data]`: the data is an object, whose keys the history shows."""
+    """`log jid message [data]`: the data is an object; the history has its keys."""
     jid = r.name(0, b"Log(): Argument 'jid' missing")
     message = r.text(1, b"Log(): Argument 'message' missing")
     data = b""
     if (value := r.at(2)) is not None:
         wrong = b"Log(): Argument 'data' not cjson: "
         decoded = r.json(value, wrong)
-        if isinstance(decoded, list):  # a table with numbers for keys
+        if isinstance(decoded, list):  # in Lua, a table with numbers as keys
             decoded = {str(number): item for number, item in enumerate(decoded, 1)}
         if not isinstance(decoded, dict):
             r.refuse(wrong + value[: q.NAME_MAX_BYTES])

@@ -1,6 +1,6 @@
 """The arguments of calls about queues, workers, tags, throttles and the configuration.
 
-They are those of the dialects that have one script; `calls_jobs` is about jobs.
+They are those of the dialects with a single script. The calls about jobs are in `calls_jobs`.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ NO_THROTTLE: Final = b"Throttle(): no tid provided"
 
 
 def refuse_none(r: Reader, start: int) -> None:
-    """Refuse a call that has nothing to work on: Redis wants an item at least."""
+    """Refuse a call without items: the commands of Redis require at least one."""
     if len(r.args) <= start:
         r.refuse(NO_ARGUMENTS, by_redis=True)
 
@@ -44,7 +44,7 @@ JOBS_STATES: Final = {
 
 
 def jobs_page(r: Reader, state: int, queue: bytes, at: int) -> Call:
-    """Read the offset and the count of `jobs`, which stand here."""
+    """Read the offset and the count of `jobs`, from argument `at` on."""
     offset = r.whole(r.at(at), 0, b'Jobs(): Arg "offset" not a number: ')
     count = r.whole(r.at(at + 1), 25, b'Jobs(): Arg "count" not a number: ')
     return r.call(q.JOBS, (state, queue, offset, count), forms.JIDS)
@@ -144,7 +144,7 @@ def tag(r: Reader) -> Call:
 
 
 def tag_page(r: Reader, at: int) -> tuple[int, int]:
-    """Read an offset and a count, which stand here."""
+    """Read the offset and the count of `tag`, from argument `at` on."""
     offset = r.whole(r.at(at), 0, b'Tag(): Arg "offset" not a number: ')
     return offset, r.whole(r.at(at + 1), 25, b'Tag(): Arg "count" not a number: ')
 

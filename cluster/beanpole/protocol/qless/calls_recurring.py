@@ -1,6 +1,6 @@
-"""The arguments of calls about templates of recurring jobs, and their errors.
+"""The arguments and errors of calls about templates of recurring jobs.
 
-They are those of the dialects that have one script.
+They are those of the dialects with a single script.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from beanpole.protocol.qless.calls_jobs import NO_QUEUE, ODD, has_throttles, thr
 from beanpole.protocol.qless.requests import Call, Reader
 
 NO_TEMPLATE: Final = b"Recurring(): no jid provided"
-# What may change of a template; each is read in its own way.
+# The attributes of a template that are read as numbers with the same error text.
 _NUMBERS: Final = (b"priority", b"interval")
 NO_INTERVAL: Final = b'Recur(): Arg "interval" must be greater than 0'
 
@@ -29,12 +29,12 @@ def recur(r: Reader) -> Call:
 
 
 def template(r: Reader, who: tuple[bytes, bytes, bytes, bytes], at: int, name: bytes) -> Call:
-    """Read the interval, the offset and the options of a template, which begin here."""
+    """Read the interval, the offset and the options of a template, from argument `at` on."""
     wrong = name + b'(): Arg "%b" not a number: '
     interval = r.number(r.at(at), None, wrong % b"interval")
     offset = r.number(r.at(at + 1), None, wrong % b"offset")
     if interval <= 0:
-        # Dialects without throttles say another thing than they mean.
+        # The text of dialects without throttles is wrong: 0 is not allowed.
         r.refuse(
             name + NO_INTERVAL.removeprefix(b"Recur")
             if has_throttles(r)
@@ -84,7 +84,7 @@ def recur_update(r: Reader) -> Call:
 def changed(
     r: Reader, key: bytes, value: bytes, again: bool
 ) -> bytes | float | int | tuple[bytes, ...]:
-    """Read what one attribute of a template is to be. `again`: data is encoded again."""
+    """Read the new value of an attribute of a template; `again`: data is encoded again."""
     wrong = b'Recur(): Arg "%b" must be a number: ' % key[: q.NAME_MAX_BYTES]
     if key in _NUMBERS:
         number = r.number(value, None, wrong)

@@ -1,7 +1,6 @@
-"""The arguments of the seed form, which has a script for each call; and their errors.
+"""The arguments and errors of the seed form, which has one script for each call.
 
-The queue of some calls is a key, and `now` stands among the arguments, or nowhere where the call
-needs no time.
+The queue of some calls is a key. `now` is one of the arguments; calls that need no time lack it.
 """
 
 from typing import Final
@@ -15,7 +14,7 @@ from beanpole.protocol.qless.requests import Call, Reader
 
 
 def read(r: Reader) -> Call:
-    """Read the call that the script is."""
+    """Read the arguments of the call that the script implements."""
     return _CALLS[r.script.call](r)
 
 
@@ -25,7 +24,7 @@ def _no_keys(r: Reader, text: bytes) -> None:
 
 
 def _key(r: Reader, name: bytes) -> bytes:
-    """The queue, which is the one key."""
+    """Return the queue, which is the only key."""
     count = len(r.keys)
     if count != 1:
         got = b"Got %d, expected" % count if count else b"Expected"
@@ -35,7 +34,7 @@ def _key(r: Reader, name: bytes) -> bytes:
 
 
 def _now(r: Reader, at: int, wrong: bytes, is_shown: bool = True) -> None:
-    """Read the time, which stands here. `is_shown`: the error ends with what stands there."""
+    """Read the time from argument `at`; `is_shown`: the error ends with the value."""
     value = r.at(at)
     number = None if value is None else to_number(value)
     if number is None:
@@ -135,7 +134,7 @@ def heartbeat(r: Reader) -> Call:
 
 
 def cancel(r: Reader) -> Call:
-    """`jid`, in some versions `jid...`: only those answer with the jids."""
+    """`jid`, in some versions `jid...`: only these versions answer with the jids."""
     _no_keys(r, b"Cancel(): No Keys should be provided")
     r.name(0, b'Cancel(): Arg "jid" missing.')
     if not r.script.cancels_many:
@@ -173,7 +172,7 @@ def depends(r: Reader) -> Call:
 
 
 def track(r: Reader) -> Call:
-    """Nothing, or `track jid now`, or `untrack jid now`."""
+    """No argument, or `track jid now`, or `untrack jid now`."""
     _no_keys(r, b"Track(): No keys expected. Got %d" % len(r.keys))
     command = r.at(0)
     if command is None:

@@ -1,6 +1,6 @@
-"""The calls of the dialects that have one script, by their names (qless-core, reqless 0.13).
+"""The calls of the dialects with a single script, by their names (qless-core, reqless 0.13).
 
-Names with dots (reqless-core) are in `calls_dotted`, the seed form is in `calls_seed`.
+The dotted names of reqless-core are in `calls_dotted`, the seed form is in `calls_seed`.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,11 @@
-"""JSON as Lua's cjson reads and writes it, with its leniencies, its errors and its quirks.
+"""A JSON codec compatible with Lua's cjson, including its leniency, its errors and its quirks.
 
-It takes text that JSON forbids (hexadecimal numbers, control characters, bytes that are no UTF-8)
-and says its own errors, which clients see. It writes no empty array, since a table of Lua does not
-know that it is one: `[]` becomes `{}`. Unlike it this refuses infinity and NaN in whatever is
-read, as they cannot be written again.
+cjson accepts text that JSON forbids (hexadecimal numbers, control characters, bytes that are not
+UTF-8), and clients see its own error texts. It never writes an empty array, because an empty table
+of Lua is not known to be one: `[]` becomes `{}`. Unlike cjson, this module refuses infinity and NaN
+when reading, because they cannot be written again.
 
-Strings are `str`; bytes that are no UTF-8 are surrogates in it. Numbers are floats.
+Strings are `str`; bytes that are not UTF-8 become surrogates. Numbers are floats.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 Json = Any  # None, bool, float, str, list[Json] or dict[str, Json]
 
-# How deep data may be; cjson has 1000. Everybody who reads the data again needs stack for it.
+# The maximum depth of data; that of cjson is 1000. Every later reader needs stack for the depth.
 DEPTH_MAX: Final = 128
 
 _NOT_FINITE: Final = b"Cannot serialise number: must not be NaN or Inf"
@@ -24,7 +24,7 @@ _UTF16: Final = b"JSON parser does not support UTF-16 or UTF-32"
 
 
 class Bad:
-    """What is wrong with a text that is no JSON."""
+    """The error for a text that is no JSON."""
 
     __slots__ = ("text",)
 
@@ -36,11 +36,12 @@ class Bad:
 
 
 # --- reading -------------------------------------------------------------------------------------
-# What Python's reader refuses is read here, for cjson may take it, and has its own words for what
-# is wrong: some 50 ms of a node for so many bytes. Of longer texts the place is said, no more.
+# A text that Python's decoder refuses is read again by `_Reader`, because cjson may accept it, and
+# has other error texts. This takes a node some 50 ms for the given number of bytes. For longer
+# texts, the error has only the position.
 _AGAIN_MAX_BYTES: Final = 32 * 1024
 
-# Half a pair of UTF-16 is an error for cjson, but not for Python.
+# An unpaired surrogate is an error for cjson, but not for Python.
 _WHOLE: Final = re.compile(rb"\\[^u]|\\u[dD][89abAB]..\\u[dD][c-fC-F]")
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -58,7 +59,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def decode(text: bytes) -> "Json | Bad":
-    """Read a JSON text."""
+    """Decode a JSON text."""
     half = _HALF.search(text)
     if half is not None:
         half = _HALF.search(_WHOLE.sub(b" ", text))
@@ -97,7 +98,7 @@ def _is_too_deep(value: Json) -> bool:
     return True
 
 
-# Names of tokens, as the errors have them.
+# The names of tokens in errors.
 _OBJ_BEGIN: Final = b"T_OBJ_BEGIN"
 _OBJ_END: Final = b"T_OBJ_END"
 _ARR_BEGIN: Final = b"T_ARR_BEGIN"
@@ -128,7 +129,7 @@ _DECIMAL: Final = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-
 _HEXADECIMAL: Final = re.compile(
     rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?"
 )
-# These begin a number for strtod, though not for JSON.
+# These begin a number for strtod, but not in JSON.
 _ODD_NUMBER: Final = re.compile(rb"\+|-?(?:[iI][nN][fF]|[nN][aA][nN])")
 _NO_NUMBER: Final = re.compile(rb"[+-]?(?:[iI][nN][fF]|[nN][aA][nN])")
 _ESCAPES: Final = {
@@ -144,13 +145,13 @@ _ESCAPES: Final = {
 
 
 class _Reader:
-    """Reads one text, token by token, where Python's reader cannot."""
+    """Reads one text token by token; for texts that Python's decoder refuses."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
-        self.at = 0  # behind the present token
-        self.index = 0  # where it begins, or what is wrong in it
-        self.kind = _END  # of the present token: its name, or what is wrong
+        self.at = 0  # the end of the present token
+        self.index = 0  # the beginning of the token, or of the error in it
+        self.kind = _END  # the name of the present token, or its error
         self.value: Json = None
         self.fault: bytes | None = None
 
@@ -175,8 +176,8 @@ class _Reader:
             )
 
     def _document(self) -> Json:
-        """Read a value whose first token is the present one. The stack has what is not closed."""
-        stack: list[tuple[Json, str]] = []  # containers, and the key that they stand under
+        """Read a value whose first token is the present one; open containers are on a stack."""
+        stack: list[tuple[Json, str]] = []  # the outer containers, each with its present key
         container: Json = None
         key = ""
         while True:
@@ -200,7 +201,7 @@ class _Reader:
             else:
                 self._expected(b"value")
                 return None
-            while True:  # a value is complete: up, as long as something ends with it
+            while True:  # a value is complete: pop all containers that end with it
                 if container is None:
                     return value
                 if self._put(container, key, value):
@@ -214,7 +215,7 @@ class _Reader:
                 break
 
     def _put(self, container: Json, key: str, value: Json) -> bool:
-        """Put a value into what holds it, and step over what follows; whether that is its end."""
+        """Add a value to its container, and skip the next token; return whether that ends it."""
         self._next()
         if isinstance(container, dict):
             container[key] = value
@@ -233,7 +234,7 @@ class _Reader:
         return False
 
     def _key(self) -> str:
-        """Read a key, which is the present token, and step to its value."""
+        """Read the key at the present token, and advance to its value."""
         if self.kind != _STRING:
             self._expected(b"object key string")
             return ""
@@ -327,7 +328,7 @@ def _code_point(text: bytes, at: int) -> tuple[int, int]:
     r"""Read the code point of one escape `\uXXXX`, or of two that form a surrogate pair.
 
     Returns:
-        The code point, or -1 if it is malformed; and how many bytes were read.
+        The code point, or -1 if it is malformed; and the number of bytes read.
     """
     if not _HEX4.match(text, at + 2):
         return -1, 0
@@ -354,7 +355,7 @@ _SHORT: Final = {
     "\\": "\\\\",
     "/": "\\/",
 }
-# Below this a whole number has all of its digits in the 14 that are written.
+# Integers below this fit into the 14 digits that are written.
 _WHOLE_MAX: Final = 10**14
 
 
@@ -370,9 +371,10 @@ def _quote(text: str) -> str:
 
 
 def encode(value: Json) -> bytes:
-    """Write a value; in it may be bytes for strings, tuples for lists, and ints for numbers.
+    """Encode a value, which may contain bytes as strings, tuples as lists, and ints as numbers.
 
-    What is written is at most as deep as what was read, plus what answers put around it.
+    The recursion is bounded: a value is at most as deep as decoded data plus the levels that
+    answers add.
     """
     parts: list[str] = []
     _write(value, parts)

@@ -1,7 +1,7 @@
-"""Numbers as the scripts of qless read and write them: Lua's, which are those of C.
+"""Parse and format numbers as the scripts of qless do: as in Lua, and so as in C.
 
-There is no NaN and no infinity here, and nothing above NUMBER_MAX: what the state machine adds and
-compares is finite, and one number has one form.
+NaN, infinity and numbers beyond NUMBER_MAX are refused: all numbers that the state machine adds and
+compares are finite, and each number has a single representation.
 """
 
 import re
@@ -12,7 +12,7 @@ from beanpole.qless import NUMBER_MAX
 # More digits than a number of any client has.
 _TEXT_MAX_BYTES: Final = 512
 
-# What strtod takes of the C locale, with spaces around it; what stands behind a NUL is not seen.
+# The syntax of strtod in the C locale, with spaces around it; bytes after a NUL are ignored.
 _NUMBER: Final = re.compile(
     rb"[ \t\n\v\f\r]*(?:"
     rb"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(
 
 
 def to_number(text: bytes) -> float | None:
-    """Read a number as Lua's `tonumber` does; None if it is none, or beyond NUMBER_MAX."""
+    """Parse a number as Lua's `tonumber` does; None if it is malformed or beyond NUMBER_MAX."""
     if len(text) > _TEXT_MAX_BYTES:
         return None
     found = _NUMBER.fullmatch(text)
@@ -37,15 +37,15 @@ def to_number(text: bytes) -> float | None:
             value = float.fromhex(found.group(2).decode())
         except OverflowError:
             return None
-    # Comparisons refuse infinity, too. Adding 0.0 makes -0.0 the other zero.
+    # The comparisons also refuse infinity. Adding 0.0 turns -0.0 into 0.0.
     return value + 0.0 if -NUMBER_MAX <= value <= NUMBER_MAX else None
 
 
 def format_number(value: float) -> bytes:
-    """Write a number as Lua and its JSON do, with 14 digits; whole ones have no fraction."""
+    """Format a number as Lua and cjson do, with 14 digits; integers have no fraction."""
     return b"%.14g" % value
 
 
 def truncate(value: float) -> int:
-    """What an integer reply of Redis makes of a number of a script."""
+    """Truncate a number of a script as an integer reply of Redis does."""
     return int(value)

@@ -1,9 +1,9 @@
-"""Tells which dialect of qless a script is, by what stands in its text; no Lua is run.
+"""Recognise the dialect of a qless script by its text; no Lua is executed.
 
 A script of one of the later forms declares its calls as functions of a table, and the names of
-their arguments tell the dialects apart. The seed form has one script for each call: its error
-strings name the call, and its assertions say which argument stands where. A script whose
-declarations differ from all that is known here is not recognised.
+their arguments distinguish the dialects. The seed form has one script for each call: its error
+strings name the call, and its assertions give the position of each argument. A script with unknown
+declarations is not recognised.
 """
 
 import hashlib
@@ -17,17 +17,17 @@ TEXT_MAX_BYTES: Final = 512 * 1024
 
 
 class Script(NamedTuple):
-    """A script that was recognised.
+    """A recognised script.
 
     Attributes:
         flavour: its dialect, one of `beanpole.qless.FLAVOURS`.
         sha: the SHA-1 of its text, 40 hexadecimal digits, as Redis names scripts.
-        call: of the seed form: the one call that it is, in lower case.
-        names: of the other forms: the calls that it has.
+        call: the call that a script of the seed form implements, in lower case.
+        names: the calls that a script of another form declares.
         peeks_from: whether its `peek` has an offset.
-        names_queue: whether its errors call the argument `queue` `queue_name`.
-        names_jid: whether its errors say which job was not running.
-        cancels_many: of the seed form: whether its `cancel` takes more than one job.
+        names_queue: whether its errors name the argument `queue` as `queue_name`.
+        names_jid: whether its errors name the job that was not running.
+        cancels_many: whether `cancel` takes more than one job, in the seed form.
     """
 
     flavour: int
@@ -48,8 +48,8 @@ _DECLARATION: Final = re.compile(
     re.MULTILINE,
 )
 
-# What the arguments of the calls that matter are in each dialect, without `now`. Two dialects call
-# the worker that puts a job `me`.
+# The arguments of the calls that distinguish the dialects, without `now`. Two dialects name the
+# worker that puts a job `me`.
 _PUT: Final = (b"queue", b"jid", b"klass", b"data", b"delay", b"...")
 _PUT_BY_ME: Final = (b"me", *_PUT)
 _PUT_BY_WORKER: Final = (b"worker", *_PUT)
@@ -60,17 +60,17 @@ _PEEKS_FROM: Final = (
     (b"queue", b"offset", b"limit"),
 )
 
-# 'Put(): Arg "jid" missing', and error('Put(): ...'): the call that a script of the seed form is.
+# 'Put(): Arg "jid" missing', and error('Put(): ...'): the call of a script of the seed form.
 _SAYS: Final = re.compile(rb"['\"](\w+)\(\): ")
-# local jid = assert(ARGV[1], ...): where an argument stands.
+# local jid = assert(ARGV[1], ...): the position of an argument.
 _POSITION: Final = re.compile(
     rb"^[ \t]*local[ \t]+(\w+)[ \t]*=[ \t]*assert\([ \t]*(?:tonumber\(|cjson\.decode\()?[ \t]*"
     rb"(KEYS|ARGV)\[(\d+)\]",
     re.MULTILINE,
 )
-# Where each call has its arguments, by the names of the scripts: KEYS begin at 101, ARGV at 1. An
-# argument that a script does not assert is not here; calls whose first argument is a subcommand
-# assert a name at several places.
+# The positions of the arguments of each call, by their names in the scripts: KEYS begin at 101,
+# ARGV at 1. Arguments that a script does not assert are omitted, and so are those that are asserted
+# at several positions, in calls whose first argument is a subcommand.
 _SEED: Final[dict[bytes, dict[bytes, int]]] = {
     b"cancel": {b"jid": 1},
     b"complete": {b"jid": 1, b"worker": 2, b"queue": 3, b"now": 4, b"data": 5},
@@ -102,7 +102,7 @@ _SEED: Final[dict[bytes, dict[bytes, int]]] = {
 _WITH_JID: Final = re.compile(rb"Complete\(\): Job ['\"]\s*\.\.\s*self\.jid")
 _CANCEL_MANY: Final = re.compile(rb"^--[ \t]*Cancel\(0, jid, ", re.MULTILINE)
 
-# Scripts of the seed form that are published (qless-py 0.9.4), by their SHA-1.
+# The published scripts of the seed form (qless-py 0.9.4), by their SHA-1.
 KNOWN: Final[dict[bytes, bytes]] = {
     b"33e2743326c5b85fbc0bc09be8a94d30cb87bd85": b"cancel",
     b"4ea4ea025c743c27cf32a593e1ef19c0793b2966": b"complete",
@@ -129,7 +129,7 @@ KNOWN: Final[dict[bytes, bytes]] = {
 
 
 def recognise(text: bytes) -> Script | None:
-    """Say which dialect, and of the seed form which call, a script is; None if it is unknown."""
+    """Return the dialect, and in the seed form the call, of a script; None if it is unknown."""
     if len(text) > TEXT_MAX_BYTES:
         return None
     sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

@@ -1,8 +1,8 @@
-"""Reads the arguments of a script, one after the other, and remembers what was wrong first.
+"""Read the arguments of a script one after the other, and keep the first error.
 
-The order in which they are read is the order of the checks in the scripts, so that a client sees
-the same error. Reading goes on after an error, with values that mean nothing: whoever reads asks
-`refused` once, at the end. What each call of a dialect has for arguments is in `calls_*`.
+The arguments are read in the order in which the scripts check them, so that a client gets the same
+error. After an error, the methods return placeholders: the caller checks `refused` once, at the
+end. The arguments of each call of a dialect are in `calls_*`.
 """
 
 from typing import Any, Final, NamedTuple
@@ -14,11 +14,13 @@ from beanpole.protocol.qless.recognition import Script
 
 
 class Call(NamedTuple):
-    """A call as it goes to the log.
+    """A call, to be submitted to the log.
 
     Attributes:
-        code: one of the calls of `beanpole.qless`, its arguments are `args`.
+        code: one of the calls of `beanpole.qless`.
+        flavour: the dialect.
         now: the client's time in seconds.
+        args: the arguments of the call.
         answer: the form of the answer, one of `forms`.
     """
 
@@ -30,7 +32,7 @@ class Call(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The error for arguments that are no call; without the word `ERR` before it."""
+    """The error for invalid arguments, without the word `ERR` before it."""
 
     text: bytes
 
@@ -38,7 +40,7 @@ class Refusal(NamedTuple):
 NO_INTEGER: Final = b"value is not an integer or out of range"
 NO_ARGUMENTS: Final = b"Wrong number of args calling Redis command from script"
 NO_STRING: Final = b"Lua redis lib command arguments must be strings or integers"
-# What Lua says of a table; its address is of no use to anybody.
+# Lua's text of a table, with a fixed address.
 A_TABLE: Final = b"table: 0x000000000000"
 
 
@@ -46,12 +48,12 @@ class Reader:
     """The arguments of one call.
 
     Attributes:
-        args: those that stand behind the call's name and its time.
+        args: the arguments after the call's name and its time.
         keys: the keys, which only the seed form has.
-        refused: the first error, b"" if there was none.
-        by_redis: whether that error is one of Redis, not of the script.
-        broken: whether a number has a fraction that may not have one. Redis notices that, after
-            the script has looked at everything.
+        refused: the first error; b"" if there was none.
+        by_redis: whether the first error is one of Redis, not of the script.
+        broken: whether an integer argument has a fraction. Redis raises that error, after the
+            script has checked all arguments.
     """
 
     def __init__(self, script: Script, now: float, keys: list[bytes], args: list[bytes]) -> None:
@@ -64,32 +66,32 @@ class Reader:
         self.broken = False
 
     def refuse(self, message: bytes, by_redis: bool = False) -> None:
-        """Remember an error, if it is the first."""
+        """Keep an error if it is the first."""
         if not self.refused:
             self.refused = message
             self.by_redis = by_redis
 
     def call(self, code: int, args: tuple[Any, ...], answer: int) -> Call:
-        """The call that the arguments are, unless something was refused."""
+        """Return the call; it is valid only if nothing was refused."""
         return Call(code, self.script.flavour, self.now, args, answer)
 
     # --- strings --------------------------------------------------------------------------------
 
     def at(self, index: int) -> bytes | None:
-        """An argument as it is, or None."""
+        """Return an argument unchanged, or None if it is missing."""
         return self.args[index] if index < len(self.args) else None
 
     def name(self, index: int, missing: bytes) -> bytes:
-        """A name that must be there."""
+        """Return a required name."""
         return self.a_name(self.at(index), missing)
 
     def name_if(self, index: int) -> bytes | None:
-        """A name that may be there."""
+        """Return an optional name, or None."""
         value = self.at(index)
         return None if value is None else self.a_name(value, b"")
 
     def a_name(self, value: bytes | None, missing: bytes) -> bytes:
-        """A name that is in hand."""
+        """Check a name that was read before; None is refused as `missing`."""
         if value is None:
             self.refuse(missing)
             return b""
@@ -99,7 +101,7 @@ class Reader:
         return value
 
     def names(self, start: int, limit: int, what: bytes) -> tuple[bytes, ...]:
-        """All names from here on."""
+        """Return all names from `start` on, at most `limit`."""
         values = self.args[start:]
         if len(values) > limit:
             self.refuse(b"more than %d %b" % (limit, what))
@@ -107,11 +109,11 @@ class Reader:
         return tuple([self.a_name(value, b"") for value in values])
 
     def text(self, index: int, missing: bytes) -> bytes:
-        """A text that must be there, such as a message."""
+        """Return a required text, such as a message."""
         return self.a_text(self.at(index), missing)
 
     def a_text(self, value: bytes | None, missing: bytes) -> bytes:
-        """A text that is in hand."""
+        """Check a text that was read before; None is refused as `missing`."""
         if value is None:
             self.refuse(missing)
             return b""
@@ -121,14 +123,14 @@ class Reader:
         return value
 
     def options(self, start: int) -> dict[bytes, bytes]:
-        """Pairs of names and values from here on; a name without a value is left out."""
+        """Return the pairs of names and values from `start` on, without a last unpaired name."""
         args = self.args
         return {args[at]: args[at + 1] for at in range(start, len(args) - 1, 2)}
 
     # --- numbers --------------------------------------------------------------------------------
 
     def number(self, value: bytes | None, default: float | None, wrong: bytes) -> float:
-        """A number; the error ends with what stands there instead."""
+        """Parse a number; the error is `wrong` followed by the value."""
         if value is None:
             if default is not None:
                 return default
@@ -141,7 +143,7 @@ class Reader:
         return number
 
     def whole(self, value: bytes | None, default: int | None, wrong: bytes) -> int:
-        """A number without a fraction."""
+        """Parse a number without a fraction."""
         number = self.number(value, None if default is None else float(default), wrong)
         if number % 1.0 != 0.0:
             self.broken = True
@@ -151,7 +153,7 @@ class Reader:
     # --- JSON -----------------------------------------------------------------------------------
 
     def json(self, value: bytes | None, wrong: bytes) -> cjson.Json:
-        """Decode a value that is asserted: `false` fails, too."""
+        """Decode a value that the script asserts, so that `false` is refused, too."""
         decoded = self._decoded(value)
         if decoded is False:
             self.refuse(wrong + b"false")
@@ -171,14 +173,14 @@ class Reader:
         return decoded
 
     def data(self, value: bytes | None, wrong: bytes, again: bool) -> bytes:
-        """The data of a job: as it came, or as it is when it is encoded again."""
+        """Return the data of a job: as it was received, or decoded and encoded `again`."""
         decoded = self.json(value, wrong)
         if value is None or self.refused:
             return b""
         return self.a_text(cjson.encode(decoded), b"") if again else value
 
     def data_if(self, index: int) -> bytes | None:
-        """Data that may be there, decoded and encoded again; `false` counts as absent."""
+        """Return optional data, decoded and encoded again; `false` counts as missing."""
         value = self.at(index)
         if value is None:
             return None
@@ -190,7 +192,7 @@ class Reader:
     def strings(
         self, value: bytes | None, wrong: bytes, limit: int, what: bytes
     ) -> tuple[bytes, ...]:
-        """A JSON array of names; a JSON object is an empty one, as it is in Lua."""
+        """Parse a JSON array of names; a JSON object counts as an empty one, as in Lua."""
         if value is None or value == b"[]":
             return ()
         decoded = self.json(value, wrong)

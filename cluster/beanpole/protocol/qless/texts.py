@@ -1,4 +1,4 @@
-"""The error texts of the dialects for results of calls, and the form that Redis gives to them."""
+"""The error texts of the dialects for the results of calls, in the format of Redis."""
 
 import beanpole.qless as q
 from beanpole.protocol.qless.recognition import Script
@@ -6,16 +6,16 @@ from beanpole.protocol.qless.requests import Call
 
 
 def script_error(sha: bytes, message: bytes) -> bytes:
-    """What a script raised itself, as Redis shows it, without `ERR ` before it."""
+    """Format an error that a script raised as Redis does, without `ERR ` before it."""
     return b"user_script:1: %b script: %b, on @user_script:1." % (message, sha)
 
 
 def redis_error(sha: bytes, message: bytes) -> bytes:
-    """What a command of Redis raised in a script, as Redis shows it, without `ERR `."""
+    """Format an error that a command raised in a script as Redis does, without `ERR `."""
     return b"%b script: %b, on @user_script:1." % (message, sha)
 
 
-# The names that texts have for calls, with brackets behind them.
+# The names of calls in texts, where "()" follows.
 _NAMES: dict[int, bytes] = {
     q.PUT: b"Put",
     q.POP: b"Pop",
@@ -41,7 +41,7 @@ _NAMES: dict[int, bytes] = {
     q.RECUR_UNTAG: b"Untag",
 }
 
-# What stands before a job's state, or before the worker or queue that has it.
+# The texts before the state of a job, or before the worker or queue that holds it.
 _NOT_RUNNING = {
     q.COMPLETE: b"is not currently running: ",
     q.FAIL: b"not currently running: ",
@@ -54,12 +54,12 @@ _OTHER_WORKER = {
     q.RETRY: b"has been given to another worker: ",
     q.HEARTBEAT: b"given out to another worker: ",
 }
-# These name the job in all dialects.
+# The texts of these calls name the job in all dialects.
 _NAMING = (q.PUT, q.PRIORITY, q.TAG_ADD, q.TAG_REMOVE, q.LOG, q.RECUR_TAG, q.RECUR_UNTAG)
 
 
 def text_of(script: Script, call: Call, code: int, details: tuple[object, ...]) -> bytes:
-    """The text of an error that a call gave as its result, in the words of the script."""
+    """Return the text of an error that is the result of a call, in the words of the script."""
     name = _NAMES.get(call.code, b"Qless") + b"(): "
     first = details[0] if details else b""
     jid = first if isinstance(first, bytes) else b""
@@ -93,19 +93,19 @@ def text_of(script: Script, call: Call, code: int, details: tuple[object, ...]) 
     if code == q.NOT_DEPENDING:
         return b"%bJob %b not in the depends state: %b" % (name, jid, _state(second))
     if code == q.NO_JOB and call.code == q.PRIORITY and not script.names_jid:
-        return b"Queue(): no queue name provided"  # so the scripts stumble
+        return b"Queue(): no queue name provided"  # the scripts fail with this error
     if code == q.NO_JOB and call.code == q.PUT:
         name = b"Requeue(): "
     return name + _not_held(script, call, code, jid, second)
 
 
 def _state(state: object) -> bytes:
-    """The name of a state; Lua says `false` for that of a job that is not there."""
+    """Return the name of a state; `false` for a job that does not exist, as in Lua."""
     return q.STATE_NAMES.get(state, b"false") if isinstance(state, int) else b"false"
 
 
 def _not_held(script: Script, call: Call, code: int, jid: bytes, second: object) -> bytes:
-    """Why somebody does not hold the job that he says he holds."""
+    """Return the reason why a client does not hold the job that it names."""
     names_jid = (script.names_jid and call.code != q.TRACK) or call.code in _NAMING
     job = b"Job " + jid + b" " if names_jid else b"Job "
     other = second if isinstance(second, bytes) else b""
@@ -115,7 +115,7 @@ def _not_held(script: Script, call: Call, code: int, jid: bytes, second: object)
         if call.code == q.TIMEOUT:
             return b"Job " + jid + b" not running"
         if call.code == q.FAIL and script.names_jid:
-            job = job[:-1]  # so it is in their text
+            job = job[:-1]  # their text lacks the space
         return job + _NOT_RUNNING.get(call.code, b"not currently running: ") + _state(second)
     if code == q.OTHER_WORKER:
         return job + _OTHER_WORKER.get(call.code, b"running with another worker: ") + other
@@ -128,5 +128,5 @@ def _no_job(script: Script, call: Call, job: bytes, jid: bytes) -> bytes:
     if call.code == q.TIMEOUT and not script.names_jid:
         return b"Job " + jid + b" not running"
     if call.code == q.FAIL and script.names_jid:
-        job = job[:-1]  # so it is in their text
+        job = job[:-1]  # their text lacks the space
     return job + b"does not exist"

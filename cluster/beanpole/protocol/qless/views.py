@@ -1,4 +1,4 @@
-"""What calls show, as the objects that JSON is made of; each dialect has its own attributes."""
+"""Convert the views of jobs, queues and workers to JSON objects with each dialect's attributes."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ _WHATS: Final = {
 
 
 def job(script: Script, view: JobView) -> Object:
-    """A job."""
+    """Return the object of a job."""
     flavour = script.flavour
     failure: Object = {}
     if view.failure is not None:
@@ -62,13 +62,13 @@ def job(script: Script, view: JobView) -> Object:
 
 
 def _embedded(data: bytes) -> Json:
-    """Data as an object. Another dialect may have put it, so it may have never been written."""
+    """Return decoded data; None if it is no JSON, as another dialect may have put the job."""
     value = cjson.decode(data)
     return None if isinstance(value, cjson.Bad) else value
 
 
 def _event(flavour: int, item: HistoryItem) -> Object:
-    """One item of a history."""
+    """Return the object of one item of a history."""
     when, what, first, second = item
     shown: Object = {}
     if what == q.HAS_PUT:
@@ -91,7 +91,7 @@ def _event(flavour: int, item: HistoryItem) -> Object:
 
 
 def _stages(history: tuple[HistoryItem, ...]) -> list[Object]:
-    """A history as the seed form has it: an object for each queue that the job was in."""
+    """Return a history in the seed form: an object for each queue that the job was in."""
     stages: list[Object] = []
     for when, what, first, second in history:
         if what == q.HAS_PUT or not stages:
@@ -106,7 +106,8 @@ def _stages(history: tuple[HistoryItem, ...]) -> list[Object]:
         elif what == q.HAS_DONE:
             stage["done"] = when
         elif what == q.HAS_FAILED:
-            # Nobody failed it if it had no retries left; else all stages of that worker.
+            # Without a worker, the job ran out of retries: only this stage has failed. Otherwise
+            # all stages of the worker have.
             for one in stages if second else [stage]:
                 if not second or one.get("worker") == second:
                     one["failed"] = when
@@ -114,7 +115,7 @@ def _stages(history: tuple[HistoryItem, ...]) -> list[Object]:
 
 
 def recurring(script: Script, view: RecurringView) -> Object:
-    """A template."""
+    """Return the object of a template of recurring jobs."""
     shown: Object = {
         "jid": view.jid,
         "klass": view.klass,
@@ -135,7 +136,7 @@ def recurring(script: Script, view: RecurringView) -> Object:
 
 
 def queue(script: Script, view: QueueView) -> Object:
-    """The counts of a queue."""
+    """Return the counts of a queue."""
     shown: Object = {
         "name": view.name,
         "waiting": view.waiting,
@@ -153,12 +154,12 @@ def queue(script: Script, view: QueueView) -> Object:
 
 
 def worker(view: WorkerView) -> Object:
-    """The counts of a worker."""
+    """Return the counts of a worker."""
     return {"name": view.name, "jobs": view.jobs, "stalled": view.stalled}
 
 
 def stats(view: StatsView) -> Object:
-    """A queue on one day."""
+    """Return the statistics of a queue on one day."""
     return {
         "retries": view.retries,
         "failed": view.failed,
@@ -169,7 +170,7 @@ def stats(view: StatsView) -> Object:
 
 
 def _times(view: TimesView) -> Object:
-    # Rounding may leave less than nothing of what is a sum of squares.
+    # Rounding may make the sum of squares negative.
     spread = max(0.0, view.vk / (view.count - 1)) ** 0.5 if view.count > 1 else 0.0
     return {
         "count": view.count,
@@ -180,7 +181,7 @@ def _times(view: TimesView) -> Object:
 
 
 def options(script: Script, pairs: tuple[tuple[bytes, bytes], ...]) -> Object:
-    """The configuration with its defaults: they are numbers, what was set is a string."""
+    """Return the configuration with its defaults; numeric defaults are ints, set values bytes."""
     shown: Object = {
         name.decode(): default(script, name)
         for name in q.CONFIG_DEFAULTS
@@ -192,7 +193,7 @@ def options(script: Script, pairs: tuple[tuple[bytes, bytes], ...]) -> Object:
 
 
 def default(script: Script, option: bytes) -> bytes | int | None:
-    """What an option is worth if nobody has set it. The seed form has no grace period."""
+    """Return the default of an option; None if it has none. The seed form has no grace period."""
     value = q.CONFIG_DEFAULTS.get(option)
     if value is None or (script.flavour == q.SEED and option == b"grace-period"):
         return None

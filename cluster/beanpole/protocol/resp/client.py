@@ -1,4 +1,4 @@
-"""The client's side of RESP2: requests to bytes, bytes of a server to replies. Does no I/O."""
+"""The client side of RESP2: encode requests, parse replies. Does no I/O."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,26 +6,26 @@ from typing import Final
 from beanpole.errors import ProtocolError
 from beanpole.protocol.resp.values import Error
 
-# A bulk string of Redis, which allows no more unless it is told to.
+# The default limit of a bulk string in Redis.
 BULK_MAX_BYTES: Final = 512 * 1024 * 1024
-# A line is a number, a state, or an error with what was wrong.
+# A line is a number, a status, or an error with its text.
 LINE_MAX_BYTES: Final = 64 * 1024
-# Members of one list or set; replies of lists in lists are not asked for beyond this depth.
+# Members of one list or set, and the depth of nested lists; no request here has a deeper reply.
 ITEMS_MAX: Final = 16 * 1024 * 1024
 DEPTH_MAX: Final = 8
 
-# bytes: a bulk string, or a simple one.
+# bytes are a bulk string or a simple string.
 Reply = bytes | int | Error | None | list["Reply"]
 
 
 def encode(words: Sequence[bytes]) -> bytes:
-    """Write a request."""
+    """Encode a request."""
     parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"*%d\r\n%b" % (len(parts), b"".join(parts))
 
 
 class _List:
-    """A list whose items are not all here."""
+    """An incomplete list; `left` items are missing."""
 
     __slots__ = ("items", "left")
 
@@ -35,25 +35,26 @@ class _List:
 
 
 class ReplyParser:
-    """Turns the bytes that a server sends into replies."""
+    """Parses the bytes of a server into replies."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._offset = 0
-        self._bulk = -1  # the length of the bulk string that has begun
+        self._bulk = -1  # the length of the incomplete bulk string; -1 if there is none
         self._open: list[_List] = []
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the server."""
+        """Add bytes received from the server."""
         del self._data[: self._offset]
         self._offset = 0
         self._data += data
 
     def next(self) -> tuple[Reply] | None:
-        """Return the next reply, in a tuple because it may be None; None if it is not all here.
+        """Return the next reply, in a tuple because it may be None; None if it is incomplete.
 
         Raises:
-            ProtocolError: this is no reply; what follows cannot be told apart.
+            ProtocolError: this is no reply. The connection must be closed, because the beginning of
+                the next reply is unknown.
         """
         while True:
             found = self._take_bulk() if self._bulk >= 0 else self._take_line()
@@ -84,7 +85,7 @@ class ReplyParser:
         return (value,)
 
     def _take_line(self) -> "tuple[Reply] | tuple[()] | None":
-        """The value of a line; nothing if it begins one; None if it is not all here."""
+        """Return the value of a line; () if the line begins a value; None if it is incomplete."""
         end = self._data.find(b"\r\n", self._offset, self._offset + LINE_MAX_BYTES)
         if end < 0:
             if len(self._data) - self._offset >= LINE_MAX_BYTES:

@@ -1,27 +1,30 @@
-"""Glob patterns as Redis has them: `*`, `?`, `[a-z]`, `[^a-z]`, and backslashes before these.
+"""The glob patterns of Redis: `*`, `?`, `[a-z]`, `[^a-z]`, and backslashes to escape these.
 
-A pattern becomes a regular expression that never looks back over a star, so the time of a match is
-at most the product of the two lengths.
+A pattern is compiled to a regular expression that never backtracks over a star, so the time of a
+match is at most proportional to the product of the two lengths.
 """
 
 import re
 from collections.abc import Callable
 from typing import Final
 
-# Longer patterns are refused: with a channel's name of four kilobytes a match takes 1 ms.
+# Longer patterns are refused: with a channel name of four kilobytes a match takes 1 ms.
 PATTERN_MAX_BYTES: Final = 1024
 
 _STAR: Final = b"*"
 
 
 def matcher(pattern: bytes) -> Callable[[bytes], bool]:
-    """What tells whether a pattern fits all of a text."""
+    """Return a function that returns whether a pattern matches all of a text."""
     match = re.compile(_expression(pattern), re.DOTALL).fullmatch
     return lambda text: match(text) is not None
 
 
 def _expression(pattern: bytes) -> bytes:
-    """The first place where the piece behind a star fits is the right one, but for the last."""
+    """Return the expression of a pattern.
+
+    The piece after a star may always match at the first possible place, except the last piece.
+    """
     pieces = _pieces(pattern)
     if len(pieces) == 1:
         return pieces[0]
@@ -30,7 +33,7 @@ def _expression(pattern: bytes) -> bytes:
 
 
 def _pieces(pattern: bytes) -> list[bytes]:
-    """The expressions of what stands between stars; each fits texts of one length only."""
+    """Return the expressions of the pieces between stars; each matches texts of one length."""
     pieces = [b""]
     place = 0
     while place < len(pattern):
@@ -52,7 +55,7 @@ def _pieces(pattern: bytes) -> list[bytes]:
 
 
 def _set(pattern: bytes, place: int) -> tuple[bytes, int]:
-    """The expression of a set of bytes, and where it ends. One without an end goes to the last."""
+    """Return the expression of a set of bytes, and the place after it; `]` may be missing."""
     negated = pattern[place : place + 1] == b"^"
     place += negated
     found = set[int]()

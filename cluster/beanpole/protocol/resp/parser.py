@@ -1,8 +1,8 @@
-"""The server's side of RESP: bytes of a client in, requests out.
+"""The server side of RESP: parse the bytes of a client into requests.
 
 A request is an array of bulk strings, or one line of words. No input makes the parser raise, and
-how the bytes are cut into pieces never changes the requests. What cannot be understood has the
-error of Redis, and nothing behind it is looked at. It decides nothing about commands.
+the requests do not depend on how the bytes are split into pieces. Malformed bytes get the error of
+Redis, and the bytes after them are ignored. The meaning of commands does not belong here.
 """
 
 import re
@@ -11,26 +11,26 @@ from typing import Final
 from beanpole.protocol.receive_buffer import ReceiveBuffer
 from beanpole.protocol.resp.values import Error, encode
 
-# One argument: twice as much as the data of a job may have, so that what is too large for a job is
-# refused with its name, and any script.
+# One argument: any script, and twice the maximum of a job's data, so that larger data gets an error
+# that names it.
 BULK_MAX_BYTES: Final = 2 * 1024 * 1024
-# All arguments of a request: the data of a job and a script, and room for names. What is submitted
-# must fit into one batch.
+# All arguments of a request: the data of a job, a script, and names. A command must fit into one
+# batch.
 REQUEST_MAX_BYTES: Final = 3 * 1024 * 1024
-# A call names at most a thousand jobs, or things of a job.
+# A call names at most a thousand jobs, or items of a job.
 ARGUMENTS_MAX: Final = 10_000
-# The line that says how many arguments, or bytes, follow: 20 digits are above every limit.
+# The line with the number of arguments or bytes that follow: 20 digits are above every limit.
 COUNT_MAX_BYTES: Final = 64
-# A request in one line, as people type it; Redis has the same limit.
+# An inline request, as typed into a terminal; Redis has the same limit.
 LINE_MAX_BYTES: Final = 64 * 1024
 
-# The arguments, of which there is at least one; or the reply after which the connection is closed.
+# The arguments, at least one; or the reply after which the connection is closed.
 Request = list[bytes] | bytes
 
 _ARRAY: Final = ord("*")
 _is_number = re.compile(rb"0|-?[1-9][0-9]{0,18}").fullmatch
 _is_blank = re.compile(rb"[ \t\n\r\v\f\0]*").match
-# A word of a line: pieces that are bare, in double or in single quotes.
+# One piece of a word in a line: bare, in double quotes or in single quotes.
 _match_piece = re.compile(
     rb"""([^ \t\n\r\v\f\0"']+)|"((?:[^"\\]|\\.)*)"(?=[ \t\n\r\v\f\0]|\Z)"""
     rb"""|'((?:[^'\\]|\\.)*)'(?=[ \t\n\r\v\f\0]|\Z)""",
@@ -41,7 +41,7 @@ _ESCAPED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\
 
 
 def protocol_error(text: bytes) -> bytes:
-    """The reply to what is no request."""
+    """Return the reply to a malformed request."""
     return encode(Error(b"ERR Protocol error: " + text))
 
 
@@ -52,7 +52,7 @@ def _unescape(found: re.Match[bytes]) -> bytes:
 
 
 def split_line(line: bytes) -> list[bytes] | None:
-    """The words of a line, with quotes as in Redis; None if they are not balanced."""
+    """Return the words of a line, with quotes as in Redis; None if the quotes are unbalanced."""
     words: list[bytes] = []
     start = _end_of_blank(line, 0)
     while start < len(line):
@@ -82,10 +82,10 @@ def _end_of_blank(line: bytes, start: int) -> int:
 
 
 class Parser(ReceiveBuffer):
-    """Turns the bytes of one connection into requests.
+    """Parses the bytes of one connection into requests.
 
-    It keeps what was fed and not yet asked for without a bound: its owner looks at
-    `buffered_bytes` and stops reading. Of its own it keeps at most one request.
+    The buffer of fed bytes is not bounded: the owner checks `buffered_bytes` and stops reading. An
+    incomplete request is bounded by its own limit.
     """
 
     __slots__ = ("_arguments", "_broken", "_bytes", "_left")
@@ -94,19 +94,19 @@ class Parser(ReceiveBuffer):
         """Start at the beginning of a request."""
         super().__init__()
         self._broken = False
-        self._arguments: list[bytes] = []  # of the unfinished request
-        self._left = 0  # how many are not here; 0: at the beginning of a request
+        self._arguments: list[bytes] = []  # of the incomplete request
+        self._left = 0  # missing arguments; 0 at the beginning of a request
         self._bytes = 0  # of all arguments of the request so far
-        # Of the unfinished argument, with its CR and LF; -1 while its length is not known.
+        # Of the incomplete argument, with its CRLF; -1 while its length is unknown.
         self._missing_bytes = -1
 
     @property
     def buffered_bytes(self) -> int:
-        """The bytes received behind the argument that is being read, which has its own limit."""
+        """The number of received bytes after the incomplete argument, which has its own limit."""
         return self.unparsed_bytes
 
     def next(self) -> Request | None:
-        """Return the next request, or None if its bytes are not all here."""
+        """Return the next request, or None if it is incomplete."""
         if self._broken:
             return None
         while not self._left:
@@ -125,7 +125,7 @@ class Parser(ReceiveBuffer):
         return self._next_arguments()
 
     def _break(self, text: bytes) -> bytes:
-        """Nothing that follows can be understood."""
+        """Discard the buffer, end the parsing, and return the error for the client."""
         self._broken = True
         self._arguments = []
         self._body = bytearray()
@@ -137,7 +137,7 @@ class Parser(ReceiveBuffer):
     # --- lines of words -------------------------------------------------------------------------
 
     def _next_line(self) -> Request | None:
-        """The words of a line, perhaps none; None if it has no end yet."""
+        """Return the words of a line, possibly none; None if it has no end yet."""
         while True:
             start = self._offset
             end = self._data.find(b"\n", start, start + LINE_MAX_BYTES + 1)
@@ -153,13 +153,16 @@ class Parser(ReceiveBuffer):
     # --- arrays of bulk strings -----------------------------------------------------------------
 
     def _count_line(self) -> bytes | None:
-        """A line with a kind and a number; None if it is not here; too long if it has no end."""
+        """Return a line with a kind and a number; None if it is incomplete.
+
+        A line without an end is returned as more than `COUNT_MAX_BYTES` bytes.
+        """
         while True:
             start = self._offset
             end = self._data.find(b"\r", start, start + COUNT_MAX_BYTES + 1)
             if end >= 0:
                 if end + 1 < len(self._data):
-                    self._offset = end + 2  # what stands behind CR counts as LF, as in Redis
+                    self._offset = end + 2  # any byte after CR counts as LF, as in Redis
                     return self._data[start:end]
             elif len(self._data) - start > COUNT_MAX_BYTES:
                 return self._data[start : start + COUNT_MAX_BYTES + 1]
@@ -167,7 +170,7 @@ class Parser(ReceiveBuffer):
                 return None
 
     def _begin_array(self) -> bytes | None:
-        """Read how many arguments follow. What is wrong, if anything; None if it is not here."""
+        """Parse the number of arguments; return the error or b""; None if it is incomplete."""
         line = self._count_line()
         if line is None:
             return None
@@ -176,7 +179,7 @@ class Parser(ReceiveBuffer):
         count = int(line[1:]) if _is_number(line, 1) else ARGUMENTS_MAX + 1
         if count > ARGUMENTS_MAX:
             return b"invalid multibulk length"
-        self._left = max(0, count)  # a request without arguments is none
+        self._left = max(0, count)  # a request without arguments is ignored
         self._arguments = []
         self._bytes = 0
         return b""
@@ -195,7 +198,7 @@ class Parser(ReceiveBuffer):
         return arguments
 
     def _begin_argument(self) -> bytes | None:
-        """Read the length of an argument; see `_begin_array`."""
+        """Parse the length of an argument; see `_begin_array` for the result."""
         line = self._count_line()
         if line is None:
             return None
@@ -213,7 +216,7 @@ class Parser(ReceiveBuffer):
         return b""
 
     def _take_argument(self) -> bool:
-        """Take what is here of an argument; whether that is all of it."""
+        """Read received bytes of an argument; return whether the argument is complete."""
         end = self._offset + self._missing_bytes
         if not self._body and end <= len(self._data):
             self._arguments.append(self._data[self._offset : end - 2])

@@ -1,7 +1,7 @@
-"""What a server of RESP says: its values, and their bytes in RESP2 and RESP3.
+"""The values that a RESP server sends, and their encoding in RESP2 and RESP3.
 
-A client begins with RESP2, and HELLO may take it to RESP3. What RESP2 has no type for is there an
-array or a bulk string, as Redis does it. What a value means is in the frontends.
+A connection begins with RESP2, and HELLO may change it to RESP3. Types that RESP2 lacks are encoded
+as arrays or bulk strings, as in Redis. The meaning of values belongs into the frontends.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ RESP3: Final = 3
 
 
 class _Line:
-    """One line of text; what would end it is a space on the wire."""
+    """One line of text; CR and LF in it are sent as spaces."""
 
     __slots__ = ("text",)
 
@@ -36,13 +36,13 @@ class Simple(_Line):
 
 
 class Error(_Line):
-    """An error: all of its text, with the word in capitals at its beginning (`ERR ...`)."""
+    """An error: the whole text, which begins with a word in capitals (`ERR ...`)."""
 
     __slots__ = ()
 
 
 class Double:
-    """A floating point number; in RESP2 its text as a bulk string."""
+    """A floating point number; in RESP2 a bulk string with its digits."""
 
     __slots__ = ("number",)
 
@@ -60,7 +60,7 @@ class Double:
 
 
 class Map:
-    """Pairs of values; in RESP2 an array of keys and values by turns."""
+    """Pairs of values; in RESP2 an array of alternating keys and values."""
 
     __slots__ = ("pairs",)
 
@@ -78,7 +78,7 @@ class Map:
 
 
 class Push:
-    """What the server says unasked, such as a message of a channel; in RESP2 an array."""
+    """Data sent without a request, such as a message of a channel; in RESP2 an array."""
 
     __slots__ = ("items",)
 
@@ -102,14 +102,14 @@ OK: Final = Simple(b"OK")
 
 
 def encode(value: Value, version: int = RESP2) -> bytes:
-    """Write a value in this version of the protocol."""
+    """Encode a value in this version of the protocol."""
     parts: list[bytes] = []
     _encode(value, version, parts)
     return b"".join(parts)
 
 
 def format_double(number: float) -> bytes:
-    """A number as Redis writes it: the shortest digits that give it back, no `.0`."""
+    """Format a number as Redis does: the shortest digits that identify it, without `.0`."""
     if number != number:
         return b"nan"
     if number in (float("inf"), float("-inf")):

@@ -1,1 +1,1 @@
-"""The Workq protocol: bytes of clients to requests, and back. Pure, as every codec is."""
+"""The codec of the Workq protocol: bytes to requests, and replies to bytes. Does no I/O."""

@@ -1,9 +1,9 @@
-"""The client's side of the Workq protocol: bytes of requests out, replies in.
+"""The client side of the Workq protocol: encode requests, parse replies.
 
-For Beanpole's own clients, tools and tests. It is stricter than a server: a reply that Beanpole
-does not send raises. Connections, time-outs and failover do not belong here.
+For Beanpole's own clients, tools and tests. Parsing is strict: a reply that Beanpole does not send
+raises. Connections, time-outs and failover do not belong here.
 
-Which replies are possible follows from the request: its shape is given to the parser with `next`.
+The format of a reply depends on the request, so the caller passes the expected shape to `next`.
 """
 
 from typing import Final, NamedTuple
@@ -11,14 +11,15 @@ from typing import Final, NamedTuple
 from beanpole.errors import ProtocolError
 from beanpole.protocol.workq.requests import PAYLOAD_MAX_BYTES
 
-# --- shapes of what follows a +OK ----------------------------------------------------------------
+# --- the shapes of a reply after +OK -------------------------------------------------------------
 PLAIN: Final = 0  # nothing
-SIZED: Final = 1  # of lease, run and result: a line whose last word is the size of what follows
+SIZED: Final = 1  # of lease, run and result: a line whose last word is the size of the body
 BLOCKS: Final = 2  # of inspect
 
-# A line has at most a name, an id and some numbers; above this the bytes are another protocol's.
+# A line has at most a name, an id and some numbers; a longer one belongs to another protocol.
 LINE_MAX_BYTES: Final = 1024
-# Payloads and results have at most 1 MiB, and ours is not the only server: before memory is spent.
+# Payloads and results have at most 1 MiB in Beanpole; other servers may allow more. A larger size
+# is rejected before memory is allocated.
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 _BODY_KEY: Final = b"payload"
 _BODY_SIZE_KEY: Final = b"payload-size"
@@ -26,21 +27,21 @@ _ERRORS: Final = (b"CLIENT-ERROR", b"SERVER-ERROR", b"TIMEOUT", b"NOT-FOUND")
 
 
 class Block(NamedTuple):
-    """One thing that is inspected."""
+    """One item in the reply of an inspect."""
 
     title: bytes
     keys: dict[bytes, bytes]
 
 
 class Reply(NamedTuple):
-    """What a server answered.
+    """The reply of a server.
 
     Attributes:
-        word: b"OK", or that of an error.
-        text: what stands behind the word of an error.
-        line: of a SIZED reply: its words, without the size.
-        body: of a SIZED reply.
-        blocks: of a reply with BLOCKS.
+        word: b"OK", or the word of an error.
+        text: the text after the word of an error.
+        line: the words of a SIZED reply, without the size.
+        body: the body of a SIZED reply.
+        blocks: the blocks of a reply with the shape BLOCKS.
     """
 
     word: bytes
@@ -51,12 +52,12 @@ class Reply(NamedTuple):
 
 
 def encode(*words: int | bytes, flags: dict[bytes, int] | None = None) -> bytes:
-    """Write one request without a payload, such as `encode(b"lease", b"mail", 1000)`.
+    """Encode one request without a payload, such as `encode(b"lease", b"mail", 1000)`.
 
-    Flags with the value 0 are left out: it is the default of each.
+    Flags with the value 0 are omitted, because 0 is their default.
 
     Raises:
-        ValueError: a word holds a space or a line's end, which would make it two, or is a flag.
+        ValueError: a word is empty, contains a space, CR or LF, which would split it, or is a flag.
     """
     texts = [b"%d" % word if isinstance(word, int) else word for word in words]
     for text in texts:
@@ -69,11 +70,11 @@ def encode(*words: int | bytes, flags: dict[bytes, int] | None = None) -> bytes:
 def encode_with(
     payload: bytes, *words: int | bytes, flags: dict[bytes, int] | None = None
 ) -> bytes:
-    """Write one request with a payload; its size is added.
+    """Encode one request with a payload, and append the size to the words.
 
     Raises:
-        ValueError: as `encode`; or the payload is too large. A server that refuses its size reads
-            the payload as a line, and answers once more.
+        ValueError: see `encode`; or the payload is too large. A server that refuses the size parses
+            the payload as a line and sends a second reply.
     """
     if len(payload) > PAYLOAD_MAX_BYTES:
         raise ValueError(f"a payload of {len(payload)} bytes; {PAYLOAD_MAX_BYTES} are allowed")
@@ -81,18 +82,18 @@ def encode_with(
 
 
 class _Short(Exception):
-    """The bytes of a reply are not all here."""
+    """The reply is incomplete."""
 
 
 class _Cursor:
-    """A place in bytes that were received."""
+    """A position in the received bytes."""
 
     def __init__(self, data: bytearray) -> None:
         self._data = data
         self.place = 0
 
     def line(self) -> bytes:
-        """Take a line."""
+        """Read a line and return it without its end."""
         start = self.place
         end = self._data.find(b"\r\n", start, start + LINE_MAX_BYTES)
         if end < 0:
@@ -104,7 +105,7 @@ class _Cursor:
         return bytes(self._data[start:end])
 
     def skip(self, word: bytes) -> None:
-        """Take exactly these bytes."""
+        """Read exactly these bytes."""
         found = bytes(self._data[self.place : self.place + len(word)])
         if not word.startswith(found):
             raise ProtocolError(f"{word!r} is missing in the reply at {found!r}")
@@ -113,7 +114,7 @@ class _Cursor:
         self.place += len(word)
 
     def body(self, size: int) -> bytes:
-        """Take so many bytes, and the end of a line behind them."""
+        """Read a body of `size` bytes and the CRLF after it."""
         if size > BODY_MAX_BYTES:
             raise ProtocolError(f"a reply with {size} bytes; at most {BODY_MAX_BYTES}")
         end = self.place + size
@@ -127,21 +128,24 @@ class _Cursor:
 
 
 class ReplyParser:
-    """Turns the bytes that a server sends into replies."""
+    """Parses the bytes of a server into replies."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the server."""
+        """Add bytes received from the server."""
         self._data += data
 
     def next(self, shape: int) -> Reply | None:
-        """Return the reply of the oldest request, or None if its bytes are not all here.
+        """Return the reply to the oldest request, or None if it is incomplete.
+
+        Args:
+            shape: the shape of the expected reply: PLAIN, SIZED or BLOCKS.
 
         Raises:
-            ProtocolError: this is no reply to such a request. The connection is of no use any more:
-                what follows cannot be told apart.
+            ProtocolError: this is no reply to such a request. The connection must be closed,
+                because the beginning of the next reply is unknown.
         """
         cursor = _Cursor(self._data)
         try:
@@ -176,7 +180,7 @@ def _read_block(cursor: _Cursor) -> Block:
     keys: dict[bytes, bytes] = {}
     for _ in range(_number(count)):
         if _BODY_SIZE_KEY in keys and _BODY_KEY not in keys:
-            # It may hold the ends of lines.
+            # The payload may contain CRLF.
             cursor.skip(_BODY_KEY + b" ")
             keys[_BODY_KEY] = cursor.body(_number(keys[_BODY_SIZE_KEY]))
         else:

@@ -1,7 +1,7 @@
-"""One line of a Workq client, and its payload: to a request, or to an error.
+"""Parse one line of a Workq client and its payload into a request or an error.
 
-The order of the checks is the server's: what a client is told of a line with two mistakes depends
-on it. How lines and payloads are cut from a stream is in `parser`.
+The checks have the order of the original server, because it decides which error a client gets for a
+line with two mistakes. Splitting the stream into lines and payloads is in `parser`.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Flags = dict[bytes, bytes]
 
 
 class Head:
-    """A line whose payload follows."""
+    """A parsed line that a payload follows."""
 
     __slots__ = ("arguments", "flags", "kind", "size")
 
@@ -38,7 +38,7 @@ class Head:
         self.size = size
 
 
-# By word: the request, and how many arguments it has; the last one is the payload's size.
+# By word: the request and the number of its arguments; the last one is the size of the payload.
 _WITH_PAYLOAD: Final = {
     b"add": (r.ADD, 5),
     b"schedule": (r.SCHEDULE, 6),
@@ -49,14 +49,14 @@ _WITH_PAYLOAD: Final = {
 
 
 def bad_size(kind: int) -> Request:
-    """The error for a payload that is not as long as its line says."""
-    # `complete` has a result, too, and the server says "payload" all the same.
+    """Return the error for a payload that does not have the size in its line."""
+    # `complete` has a result, too, but the original server's error names a payload.
     reply = replies.INVALID_RESULT_SIZE if kind == r.FAIL else replies.INVALID_PAYLOAD_SIZE
     return (r.BAD, reply, kind)
 
 
 def read_line(line: bytes) -> Request | Head:
-    """Read a line without its end."""
+    """Parse a line without its end."""
     word, _, rest = line.partition(b" ")
     head = _WITH_PAYLOAD.get(word)
     read = _READERS.get(word)
@@ -69,7 +69,7 @@ def read_line(line: bytes) -> Request | Head:
     for token in tokens:
         if token.startswith(b"-") and b"=" in token:
             parts = token[1:].split(b"=", 2)
-            # What stands behind a second "=" is dropped.
+            # The text after a second "=" is dropped.
             if not parts[0] or not parts[1] or parts[0] in flags:
                 return (r.BAD, replies.INVALID_FLAGS, 0)
             flags[parts[0]] = parts[1]
@@ -88,7 +88,7 @@ def _read_head(kind: int, count: int, arguments: Words, flags: Flags) -> Request
 
 
 def read_payload(head: Head, payload: bytes) -> Request:
-    """Read what a line and its payload say together."""
+    """Parse a line together with its payload."""
     if head.kind in (r.COMPLETE, r.FAIL):
         return _read_finish(head, payload)
     if len(head.flags) > (r.RUN_FLAGS_MAX if head.kind == r.RUN else r.FLAGS_MAX):
@@ -108,7 +108,7 @@ def _read_finish(head: Head, result: bytes) -> Request:
 
 
 def _read_add(head: Head, payload: bytes) -> Request:
-    """Read `add` and `schedule`: all values first, and then what they may be."""
+    """Parse `add` and `schedule`: first the syntax of all values, then their ranges."""
     kind, arguments, flags = head.kind, head.arguments, head.flags
     job = parse_id(arguments[0])
     name = arguments[1]
@@ -214,7 +214,7 @@ def _read_delete(arguments: Words, flags: Flags) -> Request:
     if job is None:
         return (r.BAD, replies.INVALID_ID, r.DELETE)
     if not is_random_id(job):
-        # The server finds that it is no job's id, and says that it is deleted.
+        # The original server finds no job with such an id, and answers that it is deleted.
         return (r.BAD, replies.OK, r.DELETE)
     return (r.DELETE, job)
 
@@ -274,7 +274,7 @@ def _page_of_queue(kind: int, arguments: Words) -> Request:
 
 
 def _page(request: Request, arguments: Words) -> Request:
-    """Add an offset and a limit."""
+    """Append the offset and the limit to a request."""
     offset = parse_signed(arguments[0], 0, _INT_MAX)
     if offset is None:
         return (r.BAD, replies.INVALID_OFFSET, request[0])

@@ -1,12 +1,11 @@
-"""The server's side of the Workq protocol: bytes of a client in, request tuples out.
+"""The server side of the Workq protocol: parse the bytes of a client into request tuples.
 
-No input makes the parser raise, and how the bytes are cut into pieces never changes the requests.
-What is cut here are lines, payloads and the end of what can be understood; what they say is read in
-`lines`.
+No input makes the parser raise, and the requests do not depend on how the bytes are split into
+pieces. The stream is split into lines and payloads here; `lines` parses them.
 
-A payload that is longer or shorter than its line says is one error, and what stands behind the
-bytes that the line asked for is read as the next line, as the server does: it is usually one error
-more. A line that ends in a bare LF, and a command above the limit, close the connection.
+A payload that does not have the size in its line is an error. The bytes after that size are parsed
+as the next line, as in the original server, which usually causes a second error. A line that ends
+with a bare LF, or a command above the limit, closes the connection.
 """
 
 from typing import Final
@@ -20,30 +19,30 @@ _CLOSE: Final = (r.CLOSE,)
 
 
 class Parser:
-    """Turns the bytes of one connection into requests.
+    """Parses the bytes of one connection into requests.
 
-    It keeps what was fed and not yet asked for without a bound: its owner looks at
-    `buffered_bytes` and stops reading. An unfinished command is bounded by itself.
+    The buffer of fed bytes is not bounded: the owner checks `buffered_bytes` and stops reading. An
+    incomplete command is bounded by its own limit.
     """
 
     __slots__ = ("_closed", "_data", "_head", "_is_unfinished", "_line_bytes", "_offset", "_seen")
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._offset = 0  # what stands before it is parsed
-        self._seen = 0  # up to here the unfinished line has no end
-        self._head: lines.Head | None = None  # a line whose payload is not all here
-        self._line_bytes = 0  # of that line, with its end
+        self._offset = 0  # everything before it is parsed
+        self._seen = 0  # up to here the incomplete line has no end
+        self._head: lines.Head | None = None  # the line of an incomplete payload
+        self._line_bytes = 0  # the size of that line, with its end
         self._is_unfinished = False
         self._closed = False
 
     @property
     def buffered_bytes(self) -> int:
-        """The bytes received that nobody asked for yet, but none of an unfinished command."""
+        """The number of received bytes not parsed yet; 0 if they are one incomplete command."""
         return 0 if self._is_unfinished else len(self._data) - self._offset
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the client; ask `next` until it has no more requests."""
+        """Add bytes received from the client; then call `next` until it returns None."""
         if self._closed:
             return
         if self._offset:
@@ -53,7 +52,7 @@ class Parser:
         self._data += data
 
     def next(self) -> Request | None:
-        """Return the next request, or None if its bytes are not all here."""
+        """Return the next request, or None if it is incomplete."""
         self._is_unfinished = False
         if self._closed:
             return None
@@ -78,7 +77,7 @@ class Parser:
         return self._next_with(head)
 
     def _next_with(self, head: lines.Head) -> Request | None:
-        """The request of a line and the payload behind it."""
+        """Return the request of a line and its payload, or None if it is incomplete."""
         size_bytes = head.size + len(_END)
         if self._line_bytes + size_bytes > r.COMMAND_MAX_BYTES:
             return self._close()

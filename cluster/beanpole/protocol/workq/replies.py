@@ -1,8 +1,8 @@
 """The bytes of every reply of the Workq protocol.
 
-Constants for replies without values, functions for those with. When which reply is due is not
-decided here. The real server's texts "Invalid Payload", "Invalid Result" and "Queue out of sync"
-are missing: nothing leads to them.
+Replies without values are constants, replies with values are functions. The choice of a reply does
+not belong here. The texts "Invalid Payload", "Invalid Result" and "Queue out of sync" of the
+original server are omitted, because no request causes them.
 """
 
 from collections.abc import Iterable
@@ -32,17 +32,17 @@ INVALID_OFFSET: Final[bytes] = b"-CLIENT-ERROR Invalid cursor offset\r\n"
 INVALID_LIMIT: Final[bytes] = b"-CLIENT-ERROR Invalid limit\r\n"
 DUPLICATE_JOB: Final[bytes] = b"-CLIENT-ERROR Duplicate job\r\n"
 DUPLICATE_RESULT: Final[bytes] = b"-CLIENT-ERROR Duplicate result\r\n"
-# Of the client's user; the real server has no users.
+# The user lacks the right, or the token is unknown; the original server has no users.
 DENIED: Final[bytes] = b"-CLIENT-ERROR Denied\r\n"
 
-# The state of the cluster; the real server has other texts behind the same word.
+# Errors of the cluster; the original server has other texts after the same word.
 NO_MAJORITY: Final[bytes] = b"-SERVER-ERROR No majority of the cluster answers\r\n"
 OUT_OF_MEMORY: Final[bytes] = b"-SERVER-ERROR Out of memory\r\n"
 DRAINING: Final[bytes] = b"-SERVER-ERROR Draining\r\n"
 TOO_MANY_CLIENTS: Final[bytes] = b"-SERVER-ERROR Too many clients\r\n"
 INTERNAL_ERROR: Final[bytes] = b"-SERVER-ERROR Internal error\r\n"
 
-# What says that a request was not done, with the words that name it.
+# The replies that mean that a request was not done, with their words.
 ERRORS: Final[dict[bytes, str]] = {
     reply: reply[1:].decode().rstrip()
     for reply in (
@@ -62,7 +62,7 @@ def leased(job: bytes, name: bytes, ttr_ms: int, payload: bytes) -> bytes:
 
 
 def finished(job: bytes, success: bool, result: bytes) -> bytes:
-    """Answer a run or a result with what the job ended with."""
+    """Answer a run or a result with the result of the job."""
     return b"+OK 1\r\n%b %d %d\r\n%b\r\n" % (format_id(job), success, len(result), result)
 
 
@@ -73,6 +73,6 @@ def inspected(blocks: Iterable[bytes]) -> bytes:
 
 
 def block(title: bytes, keys: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """One thing that is inspected, with its keys and their values."""
+    """Encode one block of an inspect reply with its keys and values."""
     lines = [b"%b %b\r\n" % pair for pair in keys]
     return b"%b %d\r\n%b" % (title, len(lines), b"".join(lines))

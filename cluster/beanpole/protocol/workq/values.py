@@ -1,6 +1,6 @@
-"""The values of Workq arguments: numbers, ids and times, as the Go of the server has them.
+"""Parse the values of Workq arguments as the original server in Go: numbers, ids and times.
 
-A value that is none is None: which error that is depends on where it stands, and is in `lines`.
+Malformed values are None. The error for them depends on the argument, so it is chosen in `lines`.
 """
 
 import re
@@ -8,8 +8,8 @@ from typing import Final
 
 from beanpole.constants import SECOND_US
 
-# A number with more digits than this, without leading zeros, is above all limits; int() would take
-# its time with thousands.
+# A number with more digits than this, without leading zeros, is above all limits; int() is slow for
+# thousands of digits.
 _DIGITS_MAX: Final = 20
 
 _match_unsigned = re.compile(rb"[0-9]+").fullmatch
@@ -17,7 +17,8 @@ _match_signed = re.compile(rb"[+-]?[0-9]+").fullmatch
 _match_time = re.compile(
     rb"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z"
 ).fullmatch
-# 32 digits, or 8-4-4-4-12 of them; the server's library takes what `parse_id` strips around them.
+# 32 digits, or 8-4-4-4-12 of them. The library of the original server also accepts the prefix and
+# the braces that `parse_id` strips.
 _match_id = re.compile(
     rb"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 ).fullmatch
@@ -36,7 +37,7 @@ def _number(digits: bytes) -> int | None:
 
 
 def parse_unsigned(text: bytes, most: int) -> int | None:
-    """A number from 0 to `most`, as ParseUint reads it: digits, and nothing else."""
+    """Parse a number from 0 to `most` as Go's ParseUint does: only digits."""
     if _match_unsigned(text) is None:
         return None
     number = _number(text)
@@ -44,7 +45,7 @@ def parse_unsigned(text: bytes, most: int) -> int | None:
 
 
 def parse_signed(text: bytes, least: int, most: int) -> int | None:
-    """A number within these bounds, as Atoi reads it: a sign may stand before the digits."""
+    """Parse a number from `least` to `most` as Go's Atoi does: digits with an optional sign."""
     if _match_signed(text) is None:
         return None
     number = _number(text.lstrip(b"+-"))
@@ -56,7 +57,7 @@ def parse_signed(text: bytes, least: int, most: int) -> int | None:
 
 
 def parse_id(text: bytes) -> bytes | None:
-    """The 16 bytes of a UUID in one of its four forms, of whatever version."""
+    """Return the 16 bytes of a UUID of any version, in one of its four forms."""
     if text.startswith(b"{") and text.endswith(b"}"):
         text = text[1:-1]
     elif text.startswith(_URN):
@@ -67,12 +68,12 @@ def parse_id(text: bytes) -> bytes | None:
 
 
 def is_random_id(job: bytes) -> bool:
-    """Tell whether it is a UUID of version 4: only those are ids of jobs."""
+    """Return whether this is a UUID of version 4; other UUIDs are no job ids."""
     return job[6] >> 4 == 4 and job[8] >> 6 == 2
 
 
 def format_id(job: bytes) -> bytes:
-    """The id as replies have it."""
+    """Format an id for a reply."""
     digits = job.hex()
     parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
     return "-".join(parts).encode()
@@ -83,7 +84,7 @@ def _is_leap(year: int) -> bool:
 
 
 def _days_before_year(year: int) -> int:
-    """Days from the first one of the year 1 to the first one of this year."""
+    """Return the days from January 1 of the year 1 to January 1 of this year."""
     past = year - 1
     return past * 365 + past // 4 - past // 100 + past // 400
 
@@ -92,12 +93,12 @@ _DAYS_BEFORE_1970: Final = _days_before_year(1970)
 
 
 def _days_of_months(year: int, months: int) -> int:
-    """Days of the first months of a year."""
+    """Return the days of the first `months` months of a year."""
     return _DAYS_BEFORE[months] + (1 if months >= 2 and _is_leap(year) else 0)
 
 
 def parse_time(text: bytes) -> int | None:
-    """Seconds since 1970 of a time like 2016-12-31T23:59:59Z, the only form there is."""
+    """Return the seconds since 1970 of a time like 2016-12-31T23:59:59Z, the only valid form."""
     found = _match_time(text)
     if found is None:
         return None
@@ -113,10 +114,10 @@ def parse_time(text: bytes) -> int | None:
 
 
 def format_time(time_us: int) -> bytes:
-    """A time since 1970, without what is less than a second."""
+    """Format a time in microseconds since 1970, rounded down to seconds."""
     days, seconds = divmod(time_us // SECOND_US, DAY_S)
     days += _DAYS_BEFORE_1970
-    year = days * 400 // 146_097 + 2  # at most one or two too many
+    year = days * 400 // 146_097 + 2  # too large by at most two
     while _days_before_year(year) > days:
         year -= 1
     day = days - _days_before_year(year)
