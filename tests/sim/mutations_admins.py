@@ -191,7 +191,7 @@ ADMINS: Final = (
         "cancelled jobs: their clients do not hear it",
         r"never heard of the end|waits for something|it heard ",
         cancel_tells_nobody,
-        seed=8,
+        seed=3,
     ),
     in_lives(
         "cancel_is_ok",
@@ -210,7 +210,7 @@ ADMINS: Final = (
         "functions: one is dropped although workers have it",
         r"was dropped beside a worker",
         drop_beside_workers,
-        seed=7,
+        seed=4,
     ),
     in_lives(
         "last_cancel_drops",
@@ -241,7 +241,6 @@ ADMINS: Final = (
         "limits: jobs that run do not count",
         r"had \d jobs",
         limit_of_waiting,
-        seed=4,
     ),
     in_lives(
         "unique_of_one_function",
@@ -254,6 +253,6 @@ ADMINS: Final = (
         "reads: `status` tells what its node knows",
         r"is not listed|is listed|never had so many jobs",
         lists_of_this_node,
-        seed=80,
+        seed=25,
     ),
 )

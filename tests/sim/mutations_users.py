@@ -240,7 +240,7 @@ USERS: Final = (
         "users: a right in one queue is one in all",
         r"done without a right",
         one_tube_is_enough,
-        seed=68,
+        seed=23,
     ),
     in_lives(
         "tokens_are_never_dropped",
@@ -282,7 +282,7 @@ USERS: Final = (
         "users: a right stays when it is taken",
         r"done without a right|may not work on|the users of",
         narrower_is_wider,
-        seed=26,
+        seed=31,
     ),
     in_lives(
         "all_are_locked_out",
