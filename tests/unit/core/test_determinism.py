@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beanpole import commands as c
@@ -12,9 +12,10 @@ from beanpole.core.image.image import Image
 from beanpole.core.image.restore import load
 from beanpole.core.jobs.job import PAUSED, RATE_SPENT, RESERVED
 from beanpole.core.machine import Machine
+from beanpole.core.operations.checks import ALIASES_SINCE
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
 from tests.unit.core.foreign import add_spaces
-from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
+from tests.unit.core.logs import BUDGETS, LOGS, log_of, replay, tighten
 
 # Of a space.
 TOTALS = (
@@ -120,8 +121,20 @@ def test_an_image_in_progress_is_the_machine_as_it_was(
         assert not machine.queue.images
 
 
+# A worker of Workq gets a job of beanstalk, by an alias.
+LEASED_BY_ALIAS = log_of(
+    [
+        (0, 0, [(0, "next", [(c.PUT, 3, b"\x01al", 0, 0, 1, b"")])]),
+        (0, 0, [(c.LEADER, "next", [(c.GRANT, 0, 1, 3, 1, 0)])]),
+    ],
+    protocol=3,
+    version=4,
+)
+
+
 @PROPERTY
 @given(LOGS)
+@example(LEASED_BY_ALIAS)
 def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
     machine = Machine()
     for entry in entries:
@@ -152,7 +165,10 @@ def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
             ]
             for session in sessions
         )
-        assert held == sum(space.reserved for space in queue.every_space if space.leased)
+        assert held == sum(job.holder is not None for job in jobs)
+        if machine.version < ALIASES_SINCE:
+            # By an alias, a worker of a space without leases gets jobs of the others: no holder.
+            assert held == sum(space.reserved for space in queue.every_space if space.leased)
         assert set(queue.ready_tubes) <= set(queue.tubes)
         attached = {
             (session.serial, job_id)
