@@ -1,4 +1,4 @@
-"""`python -m bench`, which is what `make bench` runs. The work is in `run`."""
+"""`python -m bench`, the program of `make bench`. The implementation is in `run`."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Backup, verify and restore of ever more jobs: time, memory, bytes, and what clients feel.
+"""Measure backup, verify and restore of growing numbers of jobs: time, memory, size, client impact.
 
-One cluster of three compiled nodes is filled step by step. A bystander puts and deletes at the node
-that serves the backup, in a process of its own. The commands are those that operators run, so their
-start (0.3 s) is in the figures.
+One cluster of three compiled nodes is filled step by step. A bystander, in a process of its own,
+puts and deletes at the node that serves the backup. The commands are those that operators run, so
+the figures include their start (0.3 s).
 """
 
 import json
@@ -32,17 +32,17 @@ STEPS: Final = (250_000, 500_000, 1_000_000)
 MEMBERS: Final = ("a", "b", "c")
 CONNECTIONS: Final = 64
 START_MAX_S: Final = 120.0
-# Of the bystander between two jobs, and how long it looks before the backup.
+# The bystander's pause between two jobs, and its observation time before the backup.
 PAUSE_S: Final = 0.005
 QUIET_S: Final = 10.0
 MIB: Final = 1 << 20
 
 
 class Ran(NamedTuple):
-    """A command that ran to its end."""
+    """The cost of a command that ran to completion."""
 
     seconds: float
-    resident_bytes: int  # at its peak
+    resident_bytes: int  # the peak
 
 
 class Step(NamedTuple):
@@ -52,17 +52,17 @@ class Step(NamedTuple):
     backup: Ran
     encrypted: Ran
     file_bytes: int
-    node_bytes: int  # resident, of the node that serves it, before
-    node_more_bytes: int  # at the peak, more than before
+    node_bytes: int  # resident memory of the serving node, before the backup
+    node_more_bytes: int  # the increase at the peak
     put_quiet_ms: float  # p99 of a client without a backup
-    put_ms: float  # and beside one
+    put_ms: float  # and during a backup
     verify: Ran
-    restore: Ran  # of three members
-    start_s: float  # of one node alone, until it serves
+    restore: Ran  # for three members
+    start_s: float  # of a single node, until it serves
 
 
 def measure(load: Generator, steps: tuple[int, ...], directory: Path) -> list[Step]:
-    """Fill a fresh cluster step by step, and go through all of it at each."""
+    """Fill a fresh cluster step by step, and run all measurements at each step."""
     found: list[Step] = []
     with tempfile.TemporaryDirectory(prefix="backups-", dir=directory) as name:
         folder = Path(name)
@@ -109,7 +109,7 @@ def _step(jobs: int, folder: Path, node: dict[str, str]) -> Step:
 
 
 def _key(path: Path) -> str:
-    """Make an identity; returns its recipient."""
+    """Generate an identity; return its recipient."""
     import pyrage  # of the extra `backup`
 
     identity = pyrage.x25519.Identity.generate()
@@ -118,7 +118,7 @@ def _key(path: Path) -> str:
 
 
 def run(*words: str | Path) -> Ran:
-    """Run a command of `beanpole`, compiled; BenchError if it fails."""
+    """Run a compiled `beanpole` command; BenchError if it fails."""
     command = [BEANPOLE, *map(str, words)]
     begun_s = time.monotonic()
     process = subprocess.Popen(
@@ -134,7 +134,7 @@ def run(*words: str | Path) -> Ran:
 
 
 def _peak_from_now(pid: int) -> int:
-    """Let the system forget the peak of a process; returns what is resident now."""
+    """Reset the peak memory of a process; return its resident memory."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
     return _status(pid, "VmRSS")
 
@@ -151,7 +151,7 @@ def _status(pid: int, name: str) -> int:
 
 
 def _start(directory: Path, folder: Path) -> float:
-    """Start a node alone on a restored directory; returns the seconds until it serves."""
+    """Start a single node on a restored directory; return the seconds until it serves."""
     port = 23900
     settings = {
         "cluster": json.loads((folder / "data/cluster.json").read_text())["cluster"],
@@ -184,7 +184,7 @@ def _start(directory: Path, folder: Path) -> float:
 
 @contextmanager
 def bystander(address: str) -> "Iterator[_Look]":
-    """Run a client that puts and deletes over and over; yields what tells the p99 of its puts."""
+    """Run a client that puts and deletes continuously; yield a callable that reports its puts."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_stand_by, args=(address, theirs), daemon=True)
@@ -198,17 +198,17 @@ def bystander(address: str) -> "Iterator[_Look]":
 
 
 class _Look:
-    """Asks the bystander."""
+    """Queries the bystander."""
 
     def __init__(self, pipe: "Pipe[None, list[float]]") -> None:
         self._pipe = pipe
 
     def __call__(self) -> float:
-        """The p99 of its puts since the last look, in ms; 0 if there were none."""
+        """Return the p99 of its puts since the last call, in ms; 0 without puts."""
         return p99_ms(self.waits_s())
 
     def waits_s(self) -> list[float]:
-        """All waits for a put since the last look."""
+        """Return the durations of all puts since the last call."""
         self._pipe.send(None)
         return self._pipe.recv()
 

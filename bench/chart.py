@@ -1,4 +1,4 @@
-"""Line charts as SVG, with a logarithmic axis for what grows by tens."""
+"""Draw line charts as SVG, with a logarithmic x axis and a linear y axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,28 +10,28 @@ PLOT_HEIGHT: Final = 220
 LEFT: Final = 70
 RIGHT: Final = 16
 BOTTOM: Final = 44
-# Where names begin, how many are in a row, and the label of the upright axis below them.
+# The top of the legend, its columns and row height, and the label of the y axis below it.
 LEGEND: Final = 34
 LEGEND_COLUMNS: Final = 3
 LEGEND_ROW: Final = 14
 LABEL: Final = 22
-# Told apart also by people who do not see all colours (Okabe and Ito). Lines beyond these have the
-# same colours again, and are dashed.
+# Colours that colour-blind people can distinguish (Okabe and Ito). Further lines reuse them and are
+# dashed.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
-# An axis ends at one of these times a power of ten: a fifth of it is a short number, too.
+# An axis ends at one of these times a power of ten, so that a fifth of it is a short number, too.
 FACTORS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def top_of(value: float) -> float:
-    """Return the next of FACTORS times a power of ten, for the end of an axis."""
+    """Return the next of FACTORS times a power of ten, as the end of an axis."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(factor * power for factor in FACTORS if factor * power >= value)
 
 
 def draw(title: str, x_label: str, y_label: str, lines: Lines) -> str:
-    """Return a chart; x is drawn logarithmically, with 0 one step before the smallest."""
+    """Return a chart; the x axis is logarithmic, with 0 one step below 1."""
     points = [point for line in lines.values() for point in line]
     if not points:
         raise ValueError("a chart needs points")

@@ -1,8 +1,8 @@
-"""The guard against getting slower: ratios to beanstalkd, compared with those that are recorded.
+"""Detect performance regressions: compare ratios to beanstalkd with recorded ones.
 
-A ratio to a peer that was measured in the same round says something on another day too, also when
-the machine is a little slower on that day; op/s do not. It still holds only for one machine: on
-another one, record first.
+A ratio to a peer from the same round remains meaningful on another day, even if the machine is a
+little slower then; op/s do not. It still holds for one machine only: on another machine, record
+first.
 """
 
 import json
@@ -14,14 +14,14 @@ from bench.processes import BenchError
 from bench.results import BASELINE, Results, Spread, groups, ratios, spread
 
 RECORDED: Final = Path(__file__).resolve().parent / "recorded.json"
-# Less than this is never called slower: two rounds may agree by chance better than the third would.
+# A smaller loss is never reported: two rounds may agree by chance better than a third would.
 SPREAD_MIN: Final = 0.1
 
 Ratios = Mapping[str, Spread]
 
 
 def ratios_of(results: Results) -> dict[str, Spread]:
-    """Return the ratio of each system to the baseline, by a name for people."""
+    """Return the ratio of each system to the baseline, by a descriptive name."""
     found: dict[str, Spread] = {}
     for load, system, connections in groups(results.figures):
         if system == BASELINE:
@@ -35,9 +35,9 @@ def ratios_of(results: Results) -> dict[str, Spread]:
 
 
 def slower(recorded: Ratios, measured: Ratios) -> list[str]:
-    """Name what got slower than the spread of both runs allows, and what was not measured.
+    """Return the ratios that fell by more than the spread of both runs, and the missing ones.
 
-    Of beanstalkd itself nothing is asked.
+    beanstalkd itself is not checked.
     """
     found: list[str] = []
     for name, old in recorded.items():
@@ -57,7 +57,7 @@ def slower(recorded: Ratios, measured: Ratios) -> list[str]:
 
 
 def record(results: Results, path: Path) -> int:
-    """Write the ratios of a run to a file; return how many."""
+    """Write the ratios of a run to a file; return their number."""
     found = ratios_of(results)
     kept = {
         "set": results.set,
@@ -71,7 +71,7 @@ def record(results: Results, path: Path) -> int:
 
 
 def load(path: Path) -> dict[str, Spread]:
-    """Read recorded ratios; BenchError if there are none."""
+    """Read recorded ratios; BenchError if there are none or they are invalid."""
     try:
         found = json.loads(path.read_text())["ratios"]
         return {name: Spread(*values) for name, values in found.items()}

@@ -1,7 +1,7 @@
-"""How late the disk alone is: synced writes at regular times, beside what is measured.
+"""Measure the latency of the disk alone: synced writes at regular times, during a measurement.
 
-A queue that syncs before it acknowledges cannot be faster than that, so a latency is told together
-with this one.
+A queue that syncs before it acknowledges cannot be faster than the disk, so its latency is reported
+together with this one.
 """
 
 import mmap
@@ -14,16 +14,16 @@ from typing import Final, NamedTuple, Self
 from bench.processes import BenchError
 
 PERIOD_S: Final = 0.002
-# Writes that are in the middle so late wait for each other, and not for anything else.
+# If the median write is this late, writes wait for each other and measure nothing else.
 QUEUE_S: Final = 0.1
 WRITE_BYTES: Final = 4096
-# Overwritten again and again, as a log's segment is: its blocks are allocated before.
+# The file is overwritten in place, like a log's segment: its blocks are allocated before.
 FILE_BYTES: Final = 1024 * 1024
 assert FILE_BYTES % WRITE_BYTES == 0
 
 
 class Lateness(NamedTuple):
-    """Of the writes, each counted from the time at which it was to begin."""
+    """Latencies of the writes, each counted from its scheduled time."""
 
     writes: int
     p50_ms: float
@@ -32,18 +32,19 @@ class Lateness(NamedTuple):
 
 
 class DiskProbe:
-    """Writes while it is entered, from `begin` on.
+    """A context that writes regularly, from `begin` on.
 
-    A thread of this process: another interpreter that starts would be measured by everybody else.
+    It is a thread of this process, because the start of another interpreter would disturb the
+    measurement.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make the file."""
+        """Create the file."""
         path = folder / "probe"
         path.write_bytes(bytes(FILE_BYTES))
         try:
             self._file = os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
-        except OSError:  # this file system has no way past the system's cache; nor has the log
+        except OSError:  # this file system has no direct I/O; then the log does not use it, either
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         os.fsync(self._file)
         self._took_s: list[float] = []
@@ -52,25 +53,25 @@ class DiskProbe:
         self._thread = threading.Thread(target=self._write, name="disk probe")
 
     def begin(self) -> None:
-        """Write from now on."""
+        """Start the writes."""
         self._thread.start()
 
     def __enter__(self) -> Self:
-        """Nothing is written before `begin`."""
+        """Enter the context; nothing is written before `begin`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Write no more."""
+        """Stop the writes."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
         os.close(self._file)
 
     def lateness(self) -> Lateness:
-        """Return what was found; only after the end, and if it began.
+        """Return the latencies; only after the end, and if it began.
 
         Raises:
-            BenchError: a write failed, or the disk cannot write as often as this wanted.
+            BenchError: a write failed, or the disk cannot sync at this rate.
         """
         if self._error is not None:
             raise BenchError(f"the disk's own lateness: {self._error}")
@@ -86,7 +87,7 @@ class DiskProbe:
         )
 
     def _write(self) -> None:
-        block = mmap.mmap(-1, WRITE_BYTES)  # begins on a page, as O_DIRECT wants it
+        block = mmap.mmap(-1, WRITE_BYTES)  # page-aligned, as O_DIRECT requires
         block.write(b"x" * WRITE_BYTES)
         offset = 0
         due_s = time.monotonic()

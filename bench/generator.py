@@ -1,4 +1,4 @@
-"""Builds the load generator (load/*.c) and runs it once against a running system."""
+"""Build the load generator (load/*.c) and run it against a running system."""
 
 import json
 import shutil
@@ -16,19 +16,19 @@ from bench.workloads import Workload
 
 FOLDER: Final = Path(__file__).resolve().parent
 BUILD: Final = FOLDER / "build"
-# What `make qless-sources` unpacks.
+# Unpacked by `make qless-sources`.
 QLESS_SCRIPT: Final = (
     FOLDER.parent / "build" / "qless-suites" / "reqless-0.13.3" / "reqless" / "lua" / "qless.lua"
 )
-# Time beyond the measured one after which the generator is taken for stuck: it may first put a
+# Time beyond the measurement after which the generator is considered stuck: it may first put a
 # million jobs and open ten thousand connections.
 SPARE_S: Final = 600.0
-# Snapshots and events of a fill are not what is measured after it; a disk may be slow with them.
+# Snapshots and events of a fill must not disturb the measurement; a slow disk takes time for them.
 QUIET_MAX_S: Final = 120.0
 
 
 def qless_script() -> str:
-    """Return the file of the Lua that all qless systems are asked with: reqless 0.13.3's."""
+    """Return the file of the Lua script that all qless systems are called with (reqless 0.13.3)."""
     if not QLESS_SCRIPT.exists():
         raise BenchError(f"{QLESS_SCRIPT} is missing: run `make qless-sources` first")
     return str(QLESS_SCRIPT)
@@ -38,28 +38,28 @@ TLS: Final = ("-DWITH_TLS", "-lssl", "-lcrypto")
 
 
 class Figure(NamedTuple):
-    """One measurement. Times of clients are in microseconds."""
+    """One measurement. Latencies of clients are in microseconds."""
 
     round: int
     system: str
     promise: str
     workload: str
     connections: int
-    rate: float  # of an open loop, 0: closed
+    rate: float  # of an open loop; 0: closed loop
     op_s: float
     latency_us: dict[str, dict[str, float]]
     gap_us: float
     client_cpu_share: float
     server_us_per_op: float
-    # All processes with the generator, over jobs that went through the whole cycle.
+    # Of all processes including the generator, per 1,000 jobs that completed the whole cycle.
     cpu_s_per_1000_jobs: float
     written_bytes_per_job: float
-    # Median of the nodes, of jobs that were put before the measurement; 0: there were none.
+    # Median over the nodes, per job put before the measurement; 0 without such jobs.
     resident_bytes_per_job: float
 
 
 def build(tls: bool = False) -> Path:
-    """Compile the load generator if it is older than its sources; with OpenSSL only for TLS."""
+    """Compile the load generator unless it is up to date; with OpenSSL only for TLS."""
     sources = sorted((FOLDER / "load").glob("*.c"))
     program = BUILD / ("load-tls" if tls else "load")
     newest = max(path.stat().st_mtime for path in (FOLDER / "load").iterdir())
@@ -80,7 +80,7 @@ def build(tls: bool = False) -> Path:
 
 
 class Generator(NamedTuple):
-    """The program, with what is the same for all its runs."""
+    """The program, and the settings that all its runs share."""
 
     program: Path
     seconds: float
@@ -90,7 +90,7 @@ class Generator(NamedTuple):
     def measure(
         self, round_number: int, system: System, running: Running, load: Workload, connections: int
     ) -> Figure:
-        """Run it once, or twice if the rate follows from what a closed loop reaches."""
+        """Run it once, or twice if the rate is derived from a closed loop's result."""
         options: dict[str, str] = {"body": str(self.body), **load.options}
         options |= {"connections": str(connections), "protocol": system.protocol}
         options |= {"seconds": str(self.seconds), "warm-up": str(self.warm_up)}
@@ -101,7 +101,7 @@ class Generator(NamedTuple):
         found = first
         if load.rate_share:
             rate = first.result["op_s"] * load.rate_share
-            # The backlog is still there.
+            # The backlog of the first run still exists.
             found = self.run(running, {**options, "rate": f"{rate:.0f}", "fill": "0"}, what)
         figure = figure_of(found, round_number, system, load, connections)
         return figure._replace(resident_bytes_per_job=resident_per_job(first, load.fill))
@@ -113,12 +113,12 @@ class Generator(NamedTuple):
         what: str,
         mark: Callable[[str], None] = lambda _: None,
     ) -> "Measured":
-        """Run the program, and look at the servers at the moments that it marks.
+        """Run the program, and sample the servers' usage at the moments that it marks.
 
         Args:
-            running: the system that takes its commands.
+            running: the system under load.
             options: of the program, see its `--help`.
-            what: names this run in errors.
+            what: a description of this run for errors.
             mark: called with `filled`, `start` and `end` at these moments.
         """
         command = [str(self.program), "--marks", "1", "--addresses", ",".join(running.addresses)]
@@ -143,7 +143,7 @@ class Generator(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What the generator said, and what the servers had used before, between and after."""
+    """The generator's result, and the servers' usage before, between and after."""
 
     result: dict[str, Any]
     before: Usage
@@ -172,7 +172,7 @@ def _process(command: list[str], most_s: float) -> Iterator[subprocess.Popen[str
 def figure_of(
     found: Measured, round_number: int, system: System, load: Workload, connections: int
 ) -> Figure:
-    """Turn one run of the generator into a figure."""
+    """Convert one run of the generator into a figure."""
     result = found.result
     latency = result["latency_us"]
     jobs = latency.get("delete", latency["put" if "put" in latency else "all"])["count"]
@@ -197,7 +197,7 @@ def figure_of(
 
 
 def resident_per_job(found: Measured, jobs: int) -> float:
-    """Return by how much a node grew with each job that was put before the measurement."""
+    """Return the growth of a node's memory per job that was put before the measurement."""
     if not jobs:
         return 0.0
     pairs = zip(found.before.resident_bytes, found.filled.resident_bytes, strict=True)

@@ -1,9 +1,8 @@
-"""A queue of a million jobs: what they take of memory, how long a restart takes, and how late
-commands are while a snapshot is written.
+"""Measure a queue of a million jobs: memory, time of a restart, and latency during a snapshot.
 
-One cluster goes through all of it: it is filled, every node writes a snapshot, a load of half of
-what it reaches runs while every node writes another one, and then each node is killed and started
-again.
+One cluster goes through all of it: it is filled, every node writes a snapshot, a load at half of
+the reached rate runs while every node writes another snapshot, and then each node is killed and
+restarted.
 """
 
 import json
@@ -29,12 +28,12 @@ from bench.servers import Running, beanpole, compiled_environment
 
 RESTART_MAX_S: Final = 120.0
 SNAPSHOT_MAX_S: Final = 120.0
-# Into the measurement, so that the snapshot is not counted as part of its start.
+# Delay after the start of the measurement, so that the snapshot is not part of its start.
 SNAPSHOT_AFTER_S: Final = 1.0
 
 
 class Million(NamedTuple):
-    """What was found. Of several nodes: in their order."""
+    """The results; values of several nodes are in the order of the nodes."""
 
     jobs: int
     resident_bytes_per_job: list[float]
@@ -42,13 +41,13 @@ class Million(NamedTuple):
     rate_op_s: float
     p99_9_ms: float
     max_ms: float
-    disk: Lateness  # of the disk alone in that time
+    disk: Lateness  # of the disk alone, at the same time
     snapshot_s: float  # of all nodes at the same time, under that load
     restart_s: list[float]
 
 
 def measure(load: Generator, jobs: int, connections: int, directory: Path) -> Million:
-    """Fill a fresh cluster, with its data in a folder of that directory, and go through it all."""
+    """Fill a fresh cluster, with its data below `directory`, and run all measurements."""
     with tempfile.TemporaryDirectory(prefix="million-", dir=directory) as name:
         folder = Path(name)
         with ExitStack() as stack, beanpole(3)(folder) as running:
@@ -89,7 +88,7 @@ def _under_snapshot(
     disk: DiskProbe,
     took: list[float],
 ) -> dict[str, Any]:
-    """Run an open loop in which every node writes a snapshot; BenchError if it came too late."""
+    """Run an open loop in which every node writes a snapshot; BenchError if one took too long."""
 
     failed: list[BenchError] = []
 
@@ -121,8 +120,8 @@ def _under_snapshot(
 def _snapshots(nodes: Nodes) -> None:
     """Let all nodes write a snapshot at the same time.
 
-    From here, and not by `beanpole snapshot`: three interpreters that start are half a second of
-    both cores, which a measurement would see.
+    Called by gRPC and not by `beanpole snapshot`: the start of three interpreters takes half a
+    second of both cores, which would disturb a measurement.
     """
     request = admin_pb2.TakeSnapshotRequest()
     stubs = [admin_pb2_grpc.AdminStub(nodes.channel(target)) for target in nodes.addresses]
@@ -142,7 +141,7 @@ def _nodes(folder: Path) -> list[dict[str, str]]:
 def _restart(folder: Path, node: dict[str, str], restarted: ExitStack) -> float:
     """Kill a node and start it again as `up` did; return the seconds until it serves.
 
-    It runs on until `restarted` is closed: the next one needs it for a majority.
+    It runs until `restarted` is closed: the restart of the next node needs it for a majority.
     """
     subprocess.run(["kill", "-9", str(node["pid"])], check=True)
     wait_for(lambda: not _serves(node), RESTART_MAX_S, f"{node['id']} is dead")

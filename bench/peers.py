@@ -1,8 +1,8 @@
-"""Peers that speak other protocols, run from Debian's packages: RabbitMQ, NATS, Redis, gearmand.
+"""Peers with other protocols, run from Debian's packages: RabbitMQ, NATS, Redis, gearmand.
 
-Each has the settings under which its promise is nearest to Beanpole's, and is named in the results
-with the promise that it then makes. Nothing but the run's folder is read or written: no
-configuration of the machine, no cookie, no name server of the machine's own.
+Each has the settings whose durability promise is nearest to Beanpole's, and the results name the
+promise that it then makes. Only the run's folder is read or written: no configuration, cookie or
+name server of the machine is used.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any, Final
 from bench.processes import BenchError, child, wait_for, wait_for_answer
 from bench.servers import BASE_PORT, DISK, MAJORITY, MAJORITY_MEMORY, MEMORY, Running, System
 
-# Three virtual machines of Erlang on two cores take their time.
+# Three Erlang virtual machines on two cores are slow to start.
 RABBITMQ_TIMEOUT_S: Final = 120.0
 START_TIMEOUT_S: Final = 30.0
 NODES: Final = (1, 2, 3)
@@ -30,8 +30,8 @@ disk_free_limit.absolute = 1GB
 vm_memory_high_watermark.relative = 0.3
 log.file.level = warning
 """
-# One scheduler a node: three nodes with as many as there are cores would fight over them. No busy
-# waiting, which would be counted as work.
+# One scheduler per node: three nodes with one scheduler per core would compete for the cores. No
+# busy waiting, which would be counted as work.
 ERLANG: Final = (
     "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}"
 )
@@ -46,7 +46,7 @@ cluster {{ name: bench, listen: 127.0.0.1:{route}, routes: [{routes}] }}
 
 @contextmanager
 def redis(folder: Path) -> Iterator[Running]:
-    """One Redis that syncs its append-only file before it answers."""
+    """Run one Redis that syncs its append-only file before it answers."""
     log = folder / "output.log"
     (folder / "data").mkdir()
     command = ["redis-server", "--bind", "127.0.0.1", "--port", str(BASE_PORT)]
@@ -59,7 +59,7 @@ def redis(folder: Path) -> Iterator[Running]:
 
 @contextmanager
 def gearmand(folder: Path, durable: bool) -> Iterator[Running]:
-    """One gearmand, whose background jobs are in SQLite or in memory."""
+    """Run one gearmand, whose background jobs are in SQLite or in memory."""
     log = folder / "output.log"
     command = ["gearmand", "-L", "127.0.0.1", "-p", str(BASE_PORT), "-t", "1"]
     command += ["-l", str(folder / "gearmand.log"), "-P", str(folder / "gearmand.pid")]
@@ -67,7 +67,7 @@ def gearmand(folder: Path, durable: bool) -> Iterator[Running]:
         command += ["-q", "libsqlite3", f"--libsqlite3-db={folder / 'jobs.sqlite'}"]
         command += ["--libsqlite3-table=gearman_queue"]
     if os.geteuid() == 0:
-        # It would become the user `gearman`, which may not write to the folder.
+        # By default it switches to the user `gearman`, which may not write to the folder.
         command += ["-u", "root"]
     with child(command, log) as process:
         wait_for_answer(process, f"127.0.0.1:{BASE_PORT}", log, START_TIMEOUT_S)
@@ -76,7 +76,7 @@ def gearmand(folder: Path, durable: bool) -> Iterator[Running]:
 
 @contextmanager
 def nats(folder: Path) -> Iterator[Running]:
-    """Three NATS servers with one stream of three replicas, which do not sync per message."""
+    """Run three NATS servers with one stream of three replicas, which do not sync per message."""
     routes = ", ".join(f"nats://127.0.0.1:{BASE_PORT + 20 + node}" for node in NODES)
     environment = dict(os.environ, GOMAXPROCS="1")
     with ExitStack() as running:
@@ -131,7 +131,7 @@ def _make_stream(address: str) -> None:
         "ack_policy": "explicit",
         "deliver_policy": "all",
         "ack_wait": 120_000_000_000,
-        # Both at least as many as there are ever workers.
+        # Both are at least the number of workers in any run.
         "max_ack_pending": 1_000_000,
         "max_waiting": 100_000,
     }
@@ -141,7 +141,7 @@ def _make_stream(address: str) -> None:
 
 
 def _ask_nats(address: str, subject: str, request: dict[str, Any]) -> None:
-    """Make a request until it is granted: a new cluster refuses while it elects its leaders."""
+    """Repeat a request until it succeeds: a new cluster refuses while it elects its leaders."""
     body = json.dumps(request)
     host, _, port = address.rpartition(":")
     reply = ""
@@ -189,14 +189,14 @@ def _rabbitmq_environment(folder: Path, node: int) -> dict[str, str]:
         "RABBITMQ_PID_FILE": str(own / "pid"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
-        # Makes the script become the server instead of staying as its parent.
+        # Makes the script exec the server instead of remaining as its parent.
         "RUNNING_UNDER_SYSTEMD": "true",
     }
 
 
 @contextmanager
 def rabbitmq(folder: Path) -> Iterator[Running]:
-    """Three RabbitMQ nodes; the generator declares a quorum queue of three members."""
+    """Run three RabbitMQ nodes; the generator declares a quorum queue of three members."""
     (folder / "rabbitmq.conf").write_text(RABBITMQ_CONFIGURATION)
     (folder / "plugins").write_text("[].\n")
     with ExitStack() as running:
@@ -211,7 +211,7 @@ def rabbitmq(folder: Path) -> Iterator[Running]:
             process = running.enter_context(child(command, log, environment))
             started.append((process, f"127.0.0.1:{BASE_PORT + node}", log))
             if node == 1:
-                # It writes the cookie that the others read.
+                # The first node writes the cookie that the others read.
                 wait_for_answer(*started[0], RABBITMQ_TIMEOUT_S)
         for server in started:
             wait_for_answer(*server, RABBITMQ_TIMEOUT_S)
@@ -257,7 +257,7 @@ GEARMAND_DURABLE: Final = System(
     "gearman-job-server",
     ("gearmand",),
 )
-# The same server, asked by the script of a client library.
+# The same server, called with the script of a client library.
 QLESS_ON_REDIS: Final = System(
     "qless on Redis appendfsync always", DISK, redis, "qless", "redis-server", ("redis-server",)
 )

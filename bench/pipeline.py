@@ -1,8 +1,8 @@
-"""How many rows a second the Spark side moves on two cores: `make bench-pipeline`.
+"""Measure the rows per second that the Spark side moves on two cores: `make bench-pipeline`.
 
-A cluster of three real nodes takes rows as jobs and gives their events back over gRPC; a made-up
-log of a day is read from Parquet and goes through the statistics. Spark, the nodes and Python share
-the machine. Each figure is the best of some tries: the first ones compile.
+A cluster of three real nodes takes rows as jobs and returns their events over gRPC; a generated log
+of a day is read from Parquet and goes through the statistics. Spark, the nodes and Python share the
+machine. Each figure is the best of several tries, because the first ones include compilation.
 """
 
 import json
@@ -72,7 +72,7 @@ def _files(spark: SparkSession, folder: Path) -> None:
 
 
 def _drain(frame: DataFrame) -> None:
-    """Compute all columns of all rows and drop them."""
+    """Compute all columns of all rows and discard them."""
     frame.write.format("noop").mode("overwrite").save()
 
 

@@ -1,7 +1,7 @@
-"""How long the commands of the pipeline take, started cold: `make bench-pipeline` runs this, too.
+"""Measure the commands of the pipeline, started cold: `make bench-pipeline` also runs this.
 
 Each command is a process of its own, with a JVM and Python workers that it starts; time, processor
-time and memory are those of all of them together. Sizes in events, from the command line:
+time and memory are the sums over all of them. Sizes, in events, are given on the command line:
 
     python -m bench.pipeline_commands 27000 100000 1000000
 """
@@ -27,11 +27,11 @@ KIB: Final = 1024
 
 
 class Cost(NamedTuple):
-    """What a command took, with all processes that it started."""
+    """The cost of a command, including all processes that it started."""
 
     wall_s: float
     cpu_s: float
-    # Proportional set size: what processes share counts once.
+    # Proportional set size, which counts shared memory once.
     peak_bytes: int
 
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measure(words: Sequence[str]) -> Cost:
-    """Run `beanpole` with these words.
+    """Run `beanpole` with these arguments.
 
     Raises:
         BenchError: it failed.
@@ -81,15 +81,15 @@ def measure(words: Sequence[str]) -> Cost:
 
 
 class _Watch(threading.Thread):
-    """Samples a process and all that it started, until it is told that they have ended."""
+    """Samples a process and all its descendants until `ended` is set."""
 
     def __init__(self, process: int) -> None:
         super().__init__(daemon=True)
         self.ended = threading.Event()
         self.peak_bytes = 0
-        # Of each process, when it was last seen.
+        # Of each process, as of its last sample.
         self.ticks: dict[int, int] = {}
-        # Kept, because a process whose parent has ended has another one.
+        # Remembered, because a process whose parent has ended gets another parent.
         self._family = {process}
 
     def run(self) -> None:
@@ -106,7 +106,7 @@ class _Watch(threading.Thread):
 
 
 def _processes() -> Iterator[tuple[int, list[str]]]:
-    """Give the number of each process, and the fields of its `stat` behind its name."""
+    """Yield the id of each process, and the fields of its `stat` after its name."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             yield int(path.parent.name), path.read_text().rpartition(")")[2].split()

@@ -1,12 +1,12 @@
-"""Makes event logs of any size with numpy, for measuring the pipeline and for showing its report.
+"""Generate event logs of any size with NumPy, to measure the pipeline and to show its report.
 
-The lives are valid, and look like those of a busy day: load that rises and falls, tubes of
-different speed, workers that are away for an hour, jobs that fail. One seed gives one log.
+The lives are valid, and resemble a busy day: load that rises and falls, tubes of different speed,
+workers that are absent for a while, jobs that fail. A seed determines the log.
 
     python -m bench.pipeline_events DIR EVENTS [HOURS]
 
-A log is made in slices of time, and what has not happened yet of the jobs of a slice goes into the
-next: fifty million events take no more memory than one million, about 1.5 GB.
+A log is made in slices of time, and events of a slice's jobs that lie after it are carried into the
+next slice: fifty million events take no more memory than one million, about 1.5 GB.
 """
 
 import sys
@@ -26,17 +26,17 @@ from beanpole.places import resolved
 SECOND_US: Final = 1_000_000
 DAY_US: Final = 86_400 * SECOND_US
 BEGIN: Final = datetime(2026, 3, 2, tzinfo=UTC)
-# Cluster time began when the cluster did.
+# Cluster time began when the cluster was created.
 CLUSTER_AGE_US: Final = 40 * DAY_US
-# How many events a job has, about.
+# The approximate number of events per job.
 EVENTS_PER_JOB: Final = 3.15
 ATTEMPTS_MAX: Final = 4
 WORKERS_PER_TUBE: Final = 12
 # In this part of the log the second tube has no workers.
 AWAY: Final = (0.45, 0.5)
-# The jobs of a slice: about a million events.
+# The number of jobs per slice: about a million events.
 SLICE_JOBS: Final = 320_000
-# When the load is highest, as a share of the log.
+# The time of the highest load, as a share of the log.
 PEAK: Final = 0.6
 
 
@@ -72,20 +72,20 @@ REASONS: Final = ("connection_lost", "node_down", "ttr")
 COUNTS: Final = ("attempt", "timeouts", "releases", "buries", "kicks")
 NONE: Final = -1
 
-Ints = Any  # numpy's arrays of integers; their types say nothing more that helps here
+Ints = Any  # NumPy arrays of integers; a more precise type would not help here
 
 
 def _when(share: Ints) -> Ints:
-    """Return by when this share of all jobs has been put: the load rises to PEAK and falls."""
+    """Return the time by which this share of all jobs has been put: the load peaks at PEAK."""
     rising = np.sqrt(share * PEAK)
     return np.where(share < PEAK, rising, 1 - np.sqrt((1 - share) * (1 - PEAK)))
 
 
 class _Lives:
-    """Many jobs at once, and the events of every step that they made together."""
+    """Many jobs at once, and the events of each step that they take together."""
 
     def __init__(self, jobs: int, shares: tuple[float, float], length_us: int, seed: Any) -> None:
-        """Let jobs be put while the share of all jobs grows between two values."""
+        """Create the jobs that are put while the share of all jobs grows between two values."""
         self.random = np.random.default_rng(seed)
         self.tube = self.random.choice(len(KINDS), jobs, p=[kind.share for kind in KINDS])
         day = _when(self.random.uniform(*shares, jobs))
@@ -99,7 +99,7 @@ class _Lives:
         self.steps: list[dict[str, Ints]] = []
 
     def emit(self, jobs: Ints, event: str, before: int, after: int, **more: Ints) -> None:
-        """Write down one step of these jobs."""
+        """Record one step of these jobs."""
         if after == READY:
             self.ready_us[jobs] = self.time_us[jobs]
         none = np.full(len(jobs), NONE, np.int64)
@@ -122,7 +122,7 @@ class _Lives:
         )
 
     def put(self) -> Ints:
-        """Put all jobs; returns those that are ready, which is all of them in the end."""
+        """Put all jobs; return all of them, because in the end all are ready."""
         jobs = np.arange(len(self.tube))
         late = self.delay_s > 0
         self.emit(jobs[~late], "put", GONE, READY)
@@ -132,7 +132,7 @@ class _Lives:
         return jobs
 
     def attempt(self, jobs: Ints, last: bool) -> Ints:
-        """Reserve ready jobs and end the reservations; returns which jobs are ready again."""
+        """Reserve ready jobs and end the reservations; return the jobs that are ready again."""
         kinds = self.tube[jobs]
         wait_s = np.array([kind.wait_s for kind in KINDS])[kinds]
         begun_us = self.time_us[jobs]
@@ -187,23 +187,23 @@ class _Lives:
 
 
 def _names(codes: Ints, names: tuple[str, ...] | list[str]) -> pa.Array:
-    """Turn numbers into names; NONE becomes null."""
+    """Convert codes into names; NONE becomes null."""
     indices = pa.array(codes, mask=codes == NONE, type=pa.int32())
     return pa.DictionaryArray.from_arrays(indices, pa.array(names)).cast(pa.string())
 
 
 def _numbers(values: Ints) -> pa.Array:
-    """Turn numbers into a column; NONE becomes null."""
+    """Convert numbers into a column; NONE becomes null."""
     return pa.array(values, mask=values == NONE, type=pa.int64())
 
 
 def slices(events: int, hours: float = 24, seed: int = 1) -> Iterator[pa.Table]:
-    """Return events of a log that begins with offset 0, in order.
+    """Yield the events of a log that begins with offset 0, in order.
 
     Args:
-        events: how many, roughly (within a tenth).
-        hours: how long the log lasts.
-        seed: decides everything.
+        events: the approximate number (within a tenth).
+        hours: the duration of the log.
+        seed: determines everything.
     """
     length_us = int(hours * 3600 * SECOND_US)
     jobs = int(events / EVENTS_PER_JOB)
@@ -234,7 +234,7 @@ def make(events: int, hours: float = 24, seed: int = 1) -> pa.Table:
 
 
 def _lived(lives: _Lives) -> dict[str, Ints]:
-    """Return the events of all lives, in no order."""
+    """Return the events of all lives, unsorted."""
     jobs = lives.put()
     for attempt in range(1, ATTEMPTS_MAX + 1):
         jobs = lives.attempt(jobs, last=attempt == ATTEMPTS_MAX)
@@ -256,7 +256,7 @@ def _table(columns: dict[str, Ints], first: int) -> pa.Table:
         f"n{number % 3}:{1 + number // 40}:{100 + number}"
         for number in range(len(KINDS) * WORKERS_PER_TUBE)
     ]
-    # Eight workers share a host; puts come from another one.
+    # Eight workers share a host; puts come from another host.
     hosts = ["10.9.0.1", *[f"10.0.0.{number}" for number in range(1 + len(workers) // 8)]]
     worker = columns["worker"]
     zero = np.zeros(count, np.int64)
@@ -299,12 +299,12 @@ def write(
     cluster: str = "made-up",
     rows_max: int = FILE_ROWS_MAX,
 ) -> int:
-    """Write a log as `beanpole events export` does, and return how many events it has.
+    """Write a log as `beanpole events export` does, and return its number of events.
 
     Args:
-        directory: where to; it is made.
+        directory: the directory to create.
         events: all at once, or slice by slice.
-        cluster: whose events they are said to be.
+        cluster: the name of the cluster in the export.
         rows_max: the most events of a file.
     """
     place = resolved(str(directory))
@@ -316,7 +316,7 @@ def write(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write a log of about so many events into a directory."""
+    """Write a log of about the given number of events into a directory."""
     directory, events, *hours = arguments
     made = slices(int(events), float(hours[0]) if hours else 24.0)
     print(f"{write(Path(directory), made):,} events in {directory}")

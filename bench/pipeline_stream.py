@@ -1,8 +1,8 @@
-"""What a batch of `beanpole pipeline stream` costs after 16 hours, beside one of the first hour.
+"""Compare the cost of a batch of `beanpole pipeline stream` after 16 hours with the first hour.
 
-A made-up log of 16 hours goes through the stream's own code in batches of equal size, one for each
-of its minutes, with the tables every five batches as in real life. Spark's job is left out, because
-it knows nothing of what was before: its work is done here, in this process.
+A generated log of 16 hours goes through the stream's own code in batches of equal size, one for
+each of its minutes, with a refresh of the tables every five batches as in production. Spark's job
+is left out, because it does not depend on earlier batches: this process does its work.
 """
 
 import os
@@ -31,7 +31,7 @@ REFRESH_BATCHES: Final = 5
 
 
 class Cost(NamedTuple):
-    """What the batches of an hour cost, in seconds of processor each, and what DIR has then."""
+    """The mean processor time of an hour's batches in seconds, and the files of DIR after them."""
 
     batch_s: float
     refresh_s: float
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
 
 
 class Nodes:
-    """Says what nodes say of a log that has come this far."""
+    """Answers like nodes whose log ends at `end`."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -55,11 +55,11 @@ class Nodes:
         return self.extent()
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def run(folder: Path, events: int = EVENTS, hours: int = HOURS) -> list[Cost]:
-    """Feed a log minute by minute; return what each hour cost."""
+    """Feed a log minute by minute; return the cost of each hour."""
     table = pipeline_events.make(events, hours)
     count = 60 * hours
     ends = [table.num_rows * (number + 1) // count for number in range(count)]
@@ -107,7 +107,7 @@ def _hours(
 
 
 def main() -> int:
-    """Print the first hour and the last one."""
+    """Print the costs of the first and the last hour."""
     with tempfile.TemporaryDirectory(prefix="beanpole-bench-") as folder:
         costs = run(Path(folder))
         files = sum(len(names) for _, _, names in os.walk(folder))

@@ -1,6 +1,6 @@
-"""Processes of the benchmark: started, watched, ended for sure, and what they have used.
+"""Processes of the benchmark: start, watch and reliably end them, and measure their usage.
 
-Everything that a run starts ends with it, also when the run fails or is killed itself.
+Everything that a run starts ends with it, even if the run fails or is itself killed.
 """
 
 import ctypes
@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 STOP_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.02
 CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
-# The unit of /sys/block/*/stat, whatever the disk's own is.
+# The unit of /sys/block/*/stat, regardless of the disk's own sector size.
 SECTOR_BYTES: Final = 512
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-# Processes that use less than this share of a core for so long are quiet.
+# Processes that use less than this share of a core for this time are quiet.
 QUIET_SHARE: Final = 0.1
 QUIET_S: Final = 0.5
 
@@ -29,11 +29,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class BenchError(Exception):
-    """The benchmark cannot go on; the message says why."""
+    """The benchmark cannot continue; the message says why."""
 
 
 class Usage(NamedTuple):
-    """What processes have used so far."""
+    """The resources that processes have used so far."""
 
     cpu_s: float
     written_bytes: int  # by the disks, for all processes
@@ -41,13 +41,13 @@ class Usage(NamedTuple):
 
 
 def usage(pids: list[int]) -> Usage:
-    """Return what processes have used so far; all must be running."""
+    """Return the resources that processes have used so far; all must be running."""
     resident = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES for pid in pids]
     return Usage(_family_ticks(pids) / CLOCK_TICKS, disk_bytes(), tuple(resident))
 
 
 def wait_until_quiet(pids: list[int], most_s: float) -> None:
-    """Wait until processes have done what they put off; BenchError if that takes too long."""
+    """Wait until processes have finished background work; BenchError if that takes too long."""
     before = _family_ticks(pids)
     for _ in range(int(most_s / QUIET_S)):
         _PAUSE.wait(QUIET_S)
@@ -59,7 +59,7 @@ def wait_until_quiet(pids: list[int], most_s: float) -> None:
 
 
 def _family_ticks(pids: list[int]) -> int:
-    """Return the processor time of processes and all their descendants, also of ended ones."""
+    """Return the processor ticks of processes and all their descendants, including ended ones."""
     stats: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended a moment ago
@@ -69,22 +69,22 @@ def _family_ticks(pids: list[int]) -> int:
         family |= more
     if not family <= stats.keys():
         raise BenchError("a server ended while it was measured")
-    # utime and stime, and those of children that were waited for
+    # utime and stime, and those of reaped children.
     return sum(int(ticks) for pid in family for ticks in stats[pid][11:15])
 
 
 def disk_bytes() -> int:
     """Return the bytes that the disks of this machine have written so far.
 
-    Not what /proc/PID/io says: the system counts there all of a large folio (256 KiB and more) of
-    which one block is written.
+    /proc/PID/io is not usable: it counts all of a large folio (256 KiB and more) when only one of
+    its blocks is written.
     """
     stats = [path / "stat" for path in Path("/sys/block").iterdir() if (path / "device").exists()]
     return sum(int(path.read_text().split()[6]) * SECTOR_BYTES for path in stats)
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Wait until a condition holds; BenchError if it takes too long."""
+    """Wait until a condition holds; BenchError after the timeout."""
     for _ in range(int(timeout_s / POLL_S)):
         if condition():
             return
@@ -93,7 +93,7 @@ def wait_for(condition: Callable[[], bool], timeout_s: float, what: str) -> None
 
 
 def answers(address: str) -> bool:
-    """Whether somebody accepts connections at HOST:PORT."""
+    """Whether a process accepts connections at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), 1).close()
@@ -105,7 +105,7 @@ def answers(address: str) -> bool:
 def wait_for_answer(
     process: subprocess.Popen[bytes], address: str, log: Path, most_s: float
 ) -> None:
-    """Wait until a server listens; BenchError with its last words if it ended instead."""
+    """Wait until a server listens; BenchError with its last output if it ended instead."""
 
     def listens() -> bool:
         if process.poll() is not None:
@@ -120,7 +120,7 @@ def wait_for_answer(
 def child(
     command: list[str], log: Path, environment: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process; end it with SIGTERM, or SIGKILL when that takes too long."""
+    """Run a process; end it with SIGTERM, or SIGKILL if that takes too long."""
     prctl = ctypes.CDLL(None).prctl
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -129,7 +129,7 @@ def child(
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
-            # Ctrl-C is for the benchmark, which then ends its servers in order.
+            # Ctrl-C must reach only the benchmark, which then ends its servers in order.
             start_new_session=True,
             preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
         )
@@ -142,6 +142,6 @@ def child(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        # Helpers of the server's own, should it have left any.
+        # End helper processes that the server may have left.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""Where a node's processor time goes: what each stage of a command's way costs, from samples.
+"""Profile the processor time of a node: the cost of each stage of a command's path, by sampling.
 
-`perf` (Debian: linux-perf) samples the leader and one follower of a compiled cluster under load.
-The innermost function that belongs to a stage says whose a sample is, so a system call is part of
-the stage that made it. Samples tell shares; the time itself is the system's count for the process.
+`perf` (Debian: linux-perf) samples the leader and one follower of a compiled cluster under load. A
+sample belongs to the stage of its innermost known function, so a system call belongs to the stage
+that made it. Samples give shares; the total time is the system's count for the process.
 """
 
 import re
@@ -19,9 +19,9 @@ from bench.processes import BenchError, usage
 from bench.servers import Running, beanpole, leader
 from bench.workloads import Workload
 
-# Often enough for a hundredth of a second's share in five seconds, seldom enough to cost little.
+# High enough to resolve a hundredth of a second in five seconds, low enough to cost little.
 SAMPLES_HZ: Final = "250"
-# What of the stack is kept of each sample, to be unwound afterwards.
+# The part of the stack that each sample keeps, for unwinding afterwards.
 STACK: Final = "dwarf,8192"
 OTHER: Final = "event loop, timers, and what no stage is known of"
 # By the symbols of mypyc (CPyDef_MODULE___CLASS___FUNCTION), of uvloop and of the C thread.
@@ -57,7 +57,7 @@ STAGES: Final = tuple(
 
 
 class Cost(NamedTuple):
-    """What one node spent on an operation, in microseconds of processor time."""
+    """The processor time of one node per operation, in microseconds."""
 
     role: str
     workload: str
@@ -66,7 +66,7 @@ class Cost(NamedTuple):
 
 
 def stage_of(stack: Sequence[str]) -> str:
-    """Return the stage of a sample; the innermost function comes first."""
+    """Return the stage of a sample, whose innermost function comes first."""
     for symbol in stack:
         for name, pattern in STAGES:
             if pattern.search(symbol):
@@ -75,7 +75,7 @@ def stage_of(stack: Sequence[str]) -> str:
 
 
 def stacks(text: str) -> Iterator[list[str]]:
-    """Return the symbols of each sample in what `perf script -F ip,sym` printed."""
+    """Yield the symbols of each sample in the output of `perf script -F ip,sym`."""
     for sample in text.split("\n\n"):
         found = [line.split(maxsplit=1)[1] for line in sample.splitlines() if len(line.split()) > 1]
         if found:
@@ -83,7 +83,7 @@ def stacks(text: str) -> Iterator[list[str]]:
 
 
 def profile(load: Generator, workloads: Sequence[Workload], connections: int) -> list[Cost]:
-    """Measure the leader and a follower under each workload, in a fresh cluster each."""
+    """Measure the leader and a follower under each workload, each in a fresh cluster."""
     if not shutil.which("perf"):
         raise BenchError("profiles need perf (Debian: apt-get install linux-perf)")
     found: list[Cost] = []
@@ -142,7 +142,7 @@ def _script(path: Path) -> str:
 
 
 def table(costs: Sequence[Cost]) -> list[list[str]]:
-    """Return the rows of a table, its head first; the dearest stage comes first."""
+    """Return the rows of a table, its head first; the most expensive stage comes first."""
     names = {name: 0.0 for one in costs for name in one.by_stage_us}
     for one in costs:
         for name, us in one.by_stage_us.items():

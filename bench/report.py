@@ -1,4 +1,4 @@
-"""Results for people: tables in a terminal and in docs/performance.md, and charts beside them."""
+"""Format results: tables for a terminal and for docs/performance.md, and charts beside them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from bench.workloads import SERIES, SETS
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 BEGIN: Final = "<!-- results: written by `python -m bench report` -->"
 END: Final = "<!-- end of the results -->"
-# From one heading of the results to the next.
+# One section of the results, from its heading to the next.
 _SECTIONS: Final = re.compile(r"^### .*?(?=^### |\Z)", re.DOTALL | re.MULTILINE)
 
-# The systems of sets that the others there are compared with.
+# For some sets, the system that all others are compared with.
 COMPARED: Final = {
     "peers": BEANPOLE_3.name,
     "events": BEANPOLE_3.name,
@@ -73,7 +73,7 @@ def _ratio(results: Results, one: str, other: str, load: str, connections: int) 
 
 
 def against(results: Results, mine: str) -> list[list[str]]:
-    """Return how many times as fast this system was as each other one."""
+    """Return the ratio of this system's rate to that of each other system."""
     keys = groups(results.figures)
     counts = sorted({connections for _, _, connections in keys})
     names = list(dict.fromkeys(system for _, system, _ in keys if system != mine))
@@ -87,7 +87,7 @@ def against(results: Results, mine: str) -> list[list[str]]:
 
 
 def handoffs(results: Results) -> list[list[str]]:
-    """Return how long a job takes to a blocked worker, beside what the put takes."""
+    """Return the time of a job's way to a blocked worker, beside the time of its put."""
     rows = [["system", "put p50 ms", "to the worker p50 ms", "ratio of the medians"]]
     for (_, system, _), group in groups(results.figures).items():
         if {"handoff", "put"} <= group[0].latency_us.keys():
@@ -98,7 +98,7 @@ def handoffs(results: Results) -> list[list[str]]:
 
 
 def foreground(results: Results) -> list[list[str]]:
-    """Return how many results clients had that waited for them, and how long they waited."""
+    """Return the rate of results for waiting clients, and the clients' waits."""
     rows = [["system", "promise", "submitters", "results/s", "p50 ms", "p99 ms", "to a worker p50"]]
     for (_, system, connections), group in groups(results.figures).items():
         if "run" in group[0].latency_us:
@@ -125,7 +125,7 @@ def tables(results: Results) -> list[list[list[str]]]:
 
 
 def head(results: Results) -> str:
-    """Say how it was measured."""
+    """Return a description of the measurement."""
     return (
         f"{results.at}; {results.rounds} rounds of {results.seconds:g} s for each line, bodies of "
         f"{results.body} bytes where the workload does not say otherwise. Medians of the rounds; "
@@ -150,13 +150,13 @@ def text(results: Results) -> str:
 
 
 def markdown(rows: list[list[str]]) -> str:
-    """Return a table for the page."""
+    """Return a table in Markdown."""
     lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def charts(results: Results) -> dict[str, str]:
-    """Return the charts that a set has, by the name of their file."""
+    """Return the charts of a set, by file name."""
     if results.set == "charts":
         return {
             f"{series.name}.svg": drawn
@@ -182,7 +182,7 @@ def _series(results: Results, label: str, points: dict[str, int]) -> str:
 
 
 def section(results: Results, folder: str) -> str:
-    """Return the part of the page about one set."""
+    """Return the section of the page about one set."""
     title = next((one.title for one in SETS if one.name == results.set), results.set)
     machine = "; ".join(f"{name}: {value}" for name, value in results.machine.items())
     parts = [f"### {title}", head(results), f"Machine: {machine}."]
@@ -196,10 +196,10 @@ def section(results: Results, folder: str) -> str:
 def write(found: Sequence[Results], page: Path) -> list[Path]:
     """Rewrite the sections of these sets in the marked part of the page, and their charts.
 
-    Sections of other sets stay as they are; one that was not there comes last.
+    Sections of other sets stay as they are; new sections are appended.
 
     Returns:
-        The files that were written.
+        The written files.
     """
     written = page.read_text()
     before, begin, rest = written.partition(BEGIN)

@@ -1,4 +1,4 @@
-"""Results of a run: as a file, and as medians and ratios with their spread."""
+"""The results of a run: stored as a file, and reduced to medians and ratios with their spread."""
 
 import datetime
 import json
@@ -17,14 +17,14 @@ from bench.generator import Figure
 from bench.processes import BenchError
 from bench.servers import System
 
-# What figures are compared with: the only durable setting of a single beanstalkd.
+# The baseline of comparisons: the only durable setting of a single beanstalkd.
 BASELINE: Final = "beanstalkd -b -f0"
 SYNCS: Final = 200
 SYNC_BYTES: Final = 4096
 
 
 class Results(NamedTuple):
-    """Everything that one run found out."""
+    """All results of one run."""
 
     set: str
     at: str
@@ -36,7 +36,7 @@ class Results(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """A median and the quartiles around it."""
+    """A median and its quartiles."""
 
     median: float
     low: float
@@ -44,7 +44,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Return the median and the quartiles; one value is all three."""
+    """Return the median and the quartiles; a single value is all three."""
     found = sorted(values)
     if len(found) == 1:
         return Spread(found[0], found[0], found[0])
@@ -55,7 +55,7 @@ def spread(values: Iterable[float]) -> Spread:
 def ratios(
     figures: Sequence[Figure], one: str, other: str, load: str, connections: int
 ) -> list[float]:
-    """Return the op/s of one system over those of another, each within the same round."""
+    """Return the op/s of one system divided by those of another, within each round."""
 
     def rates(system: str) -> dict[int, float]:
         wanted = (system, load, connections)
@@ -77,7 +77,7 @@ def save(results: Results, path: Path) -> None:
 
 
 def load(path: Path) -> Results:
-    """Read results; BenchError if the file is missing or none."""
+    """Read results; BenchError if the file is missing or invalid."""
     try:
         found = json.loads(path.read_text())
         return Results(**found | {"figures": [Figure(**one) for one in found["figures"]]})
@@ -88,19 +88,19 @@ def load(path: Path) -> Results:
 
 
 def now() -> str:
-    """Return the time, for people."""
+    """Return the current time as text."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def machine(folder: Path, systems: Sequence[System]) -> dict[str, str]:
-    """Name the machine, its load before the run, and the versions of what is measured."""
+    """Describe the machine, its load before the run, and the versions of the measured systems."""
     cores = os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     found = {
         "processor": f"{cores} x {_processor()}",
         "memory": f"{memory:.0f} GiB",
         "system": f"{_name_of_system()}, Linux {platform.release()}",
-        # The same version from another place may be slower by a tenth: see docs/performance.md.
+        # The same version from another build may be slower by a tenth: see docs/performance.md.
         "python": f"{platform.python_version()} of {os.path.realpath(sys.executable)}",
         "disk": f"{_file_system(folder)}, 4 KiB written and synced in {_sync_us(folder):.0f} us",
         "load before": " ".join(f"{part:.2f}" for part in os.getloadavg()),
@@ -127,7 +127,7 @@ def _file_system(folder: Path) -> str:
 
 
 def _sync_us(folder: Path) -> float:
-    """Return the median time to add 4 KiB to a file and have them on the disk."""
+    """Return the median time in us to append 4 KiB to a file and sync it."""
     path = folder / "sync-probe"
     took: list[float] = []
     try:
@@ -151,7 +151,7 @@ def _version(package: str) -> str:
 
 
 def groups(figures: Iterable[Figure]) -> dict[tuple[str, str, int], list[Figure]]:
-    """Return the figures of the rounds together, by workload, system and connections."""
+    """Group the figures of all rounds by workload, system and connections."""
     found: dict[tuple[str, str, int], list[Figure]] = {}
     for one in figures:
         found.setdefault((one.workload, one.system, one.connections), []).append(one)
@@ -159,7 +159,7 @@ def groups(figures: Iterable[Figure]) -> dict[tuple[str, str, int], list[Figure]
 
 
 def middle(group: Sequence[Figure], name: str, *inside: str) -> float:
-    """Return the median of one field, or of what is inside of it."""
+    """Return the median of one field, or of a value inside it."""
 
     def value(figure: Figure) -> float:
         found: Any = getattr(figure, name)

@@ -1,7 +1,7 @@
 """The command line of the benchmark, and the run itself: systems take turns, round by round.
 
-Each system is freshly started in an empty folder on the same disk, and each round has all of them,
-so that a change of the machine's mood meets all; the order turns by one from round to round.
+Each system starts freshly in an empty folder on the same disk, and each round has all of them, so
+that a change of the machine's speed affects all; the order rotates by one from round to round.
 """
 
 import argparse
@@ -45,12 +45,12 @@ nats-server redis-server gearman-job-server); the benchmark starts and stops the
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; return the exit status."""
+    """Run the command of the command line; return the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help")):
         words.insert(0, DEFAULT)
     options = parser().parse_args(words)
-    # Killed or interrupted, it ends its servers all the same.
+    # Exit normally on SIGTERM, too, so that the servers are ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return int(options.run(options))
@@ -181,7 +181,7 @@ def _add_measuring(command: argparse.ArgumentParser, one: Set) -> None:
 def run_set(options: argparse.Namespace) -> int:
     """Measure one of the sets, print its tables, keep its results."""
     if getattr(options, "installed", False):
-        # What others have measured stays where it is.
+        # The results of the full set stay in a file of their own.
         options.set = options.set._replace(name="installed", systems=WHEEL_AND_TREE)
     found = measure(options.set, options)
     print()
@@ -218,7 +218,7 @@ def run_million(options: argparse.Namespace) -> int:
 
 
 def run_stall(options: argparse.Namespace) -> int:
-    """Make all attacks and print what bystanders waited."""
+    """Run all attacks and print the waits of the bystanders."""
     options.dir.mkdir(parents=True, exist_ok=True)
     found = stall.measure(options.dir.resolve())
     print(stall.table(found))
@@ -226,7 +226,7 @@ def run_stall(options: argparse.Namespace) -> int:
 
 
 def run_strangers(options: argparse.Namespace) -> int:
-    """Measure beside strangers and print what they cost."""
+    """Measure beside strangers and print their cost."""
     options.dir.mkdir(parents=True, exist_ok=True)
     load = Generator(generator.build(), options.seconds, WARM_UP_S, options.body)
     for connections in options.connections:
@@ -238,7 +238,7 @@ def run_strangers(options: argparse.Namespace) -> int:
 
 
 def run_backups(options: argparse.Namespace) -> int:
-    """Back up, verify and restore with ever more jobs; print the table."""
+    """Back up, verify and restore with growing numbers of jobs; print the table."""
     options.dir.mkdir(parents=True, exist_ok=True)
     load = Generator(generator.build(), options.seconds, WARM_UP_S, options.body)
     found = backups.measure(load, options.steps, options.dir.resolve())
@@ -247,7 +247,7 @@ def run_backups(options: argparse.Namespace) -> int:
 
 
 def run_scrape(options: argparse.Namespace) -> int:
-    """Scrape a node of many queues; print the table."""
+    """Scrape a node with many queues; print the table."""
     options.dir.mkdir(parents=True, exist_ok=True)
     found = scrape.measure(options.queues, options.dir.resolve())
     print(report.markdown(scrape.table(found)))
@@ -266,7 +266,7 @@ def run_tls(options: argparse.Namespace) -> int:
 
 
 def run_check(options: argparse.Namespace) -> int:
-    """Compare a quick run with what is recorded."""
+    """Compare a quick run with the recorded ratios."""
     recorded = check.load(options.recorded)
     slower = check.slower(recorded, check.ratios_of(measure(options.set, options)))
     for line in slower:
@@ -280,7 +280,7 @@ def run_check(options: argparse.Namespace) -> int:
 
 
 def run_record(options: argparse.Namespace) -> int:
-    """Keep the ratios of a run as those that later ones are compared with."""
+    """Store the ratios of a run as the reference of later checks."""
     count = check.record(results.load(options.file), options.recorded)
     print(f"{count} ratios recorded in {options.recorded}")
     return 0
@@ -317,7 +317,7 @@ def measure(one: Set, options: argparse.Namespace) -> Results:
 
 
 def chosen_systems(systems: Sequence[System], texts: Sequence[str]) -> list[System]:
-    """Return the systems that are wanted and installed; BenchError for none."""
+    """Return the selected systems that are installed; BenchError if none is selected."""
     chosen = [one for one in systems if any(text in one.name for text in texts)]
     if not chosen:
         names = "; ".join(one.name for one in systems)
@@ -329,7 +329,7 @@ def chosen_systems(systems: Sequence[System], texts: Sequence[str]) -> list[Syst
 
 
 def chosen_workloads(loads: Sequence[Workload], text: str) -> list[Workload]:
-    """Return the workloads that are wanted; BenchError for none."""
+    """Return the selected workloads; BenchError if there are none."""
     chosen = [one for one in loads if any(part in one.name for part in text.split(","))]
     if not chosen:
         names = ", ".join(one.name for one in loads)

@@ -1,7 +1,7 @@
-"""Pages of metrics with many queues: how long they take, and what a client's put waits beside them.
+"""Measure pages of metrics with many queues: their latency, and that of a client's put beside them.
 
-One cluster of three compiled nodes with a ready job in each queue. A client in a process of its own
-puts and deletes at the node that is scraped once a second, with and without that in turns.
+One cluster of three compiled nodes has a ready job in each queue. A client, in a process of its
+own, puts and deletes at one node, in turns with and without a scrape of that node once a second.
 """
 
 import json
@@ -21,22 +21,22 @@ from bench.stall import Connection
 
 QUEUES: Final = 1000
 PERIOD_S: Final = 1.0
-# Of each turn.
+# The duration of each turn.
 TURN_S: Final = 15.0
 TURNS: Final = 4
-# Puts that are sent together while the queues are filled.
+# Puts per batch when the queues are filled.
 TOGETHER: Final = 250
 
 
 class Scraped(NamedTuple):
-    """What was found."""
+    """The results."""
 
     queues: int
     page_bytes: int
-    promtool: str  # what it says of the page
+    promtool: str  # its verdict on the page
     page_ms: list[float]  # of each page, from the request to its last byte
-    put_quiet_ms: list[float]  # all puts without pages
-    put_ms: list[float]  # and with one a second
+    put_quiet_ms: list[float]  # all puts without scrapes
+    put_ms: list[float]  # and with one scrape a second
 
 
 def measure(queues: int, directory: Path) -> Scraped:
@@ -62,7 +62,7 @@ def measure(queues: int, directory: Path) -> Scraped:
 
 
 def promtool(page: bytes) -> str:
-    """Return what Prometheus' own tool says of a page."""
+    """Return the verdict of Prometheus's own tool on a page."""
     if shutil.which("promtool") is None:
         return "not asked: apt-get install prometheus"
     command = ["promtool", "check", "metrics"]

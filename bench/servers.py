@@ -1,7 +1,7 @@
-"""The systems that the benchmark compares, and how Beanpole and beanstalkd are run.
+"""The systems that the benchmark compares, and how to run Beanpole and beanstalkd.
 
-All listen on loopback only and keep their data below the folder they are given. The systems that
-speak other protocols are in `peers`.
+All listen on loopback only and keep their data below a given folder. Systems with other protocols
+are in `peers`.
 """
 
 import json
@@ -18,17 +18,17 @@ from typing import Final, NamedTuple
 from bench.processes import BenchError, child, wait_for, wait_for_answer
 
 START_TIMEOUT_S: Final = 30.0
-# What `make compiled` builds; `make bench` does it first.
+# Built by `make compiled`, which `make bench` runs first.
 COMPILED: Final = Path(__file__).resolve().parent.parent / "build" / "compiled"
 BEANPOLE: Final = str(Path(sys.executable).with_name("beanpole"))
 # The compiled wheel in an environment of its own, where `make wheel` installs it.
 INSTALLED: Final = COMPILED.with_name("installed") / "bin" / "beanpole"
 # Five seconds after its start a node starts the process that seals its events, once in its life.
 SETTLE_S: Final = 8.0
-# Below the range from which the kernel gives ports to clients.
+# Below the range of ports that the kernel assigns to clients.
 BASE_PORT: Final = 23600
 
-# When a change is acknowledged. Only systems with the same promise are alike.
+# The condition for acknowledging a change. Only systems with the same promise are comparable.
 MAJORITY: Final = "disks of a majority"
 DISK: Final = "disk of one"
 MAJORITY_MEMORY: Final = "memory of a majority"
@@ -36,22 +36,22 @@ MEMORY: Final = "memory of one"
 
 
 class Running(NamedTuple):
-    """A system that takes clients."""
+    """A system that accepts clients."""
 
     addresses: list[str]
     pids: list[int]
-    # Of Beanpole's nodes, in the order of the process ids.
+    # The ids of Beanpole's nodes, in the order of the process ids.
     ids: tuple[str, ...] = ()
 
 
 class System(NamedTuple):
-    """A system to measure: what it is called in tables, and how to run it in a folder."""
+    """A system to measure: its name in tables, and how to run it in a folder."""
 
     name: str
     promise: str
     run: Callable[[Path], AbstractContextManager[Running]]
     protocol: str = "beanstalk"
-    # Debian's package and the programs that it must have brought; none for Beanpole.
+    # Debian's package and the programs that it installs; empty for Beanpole.
     package: str = ""
     programs: tuple[str, ...] = ()
 
@@ -68,7 +68,7 @@ def beanpole(
     protocol: str = "beanstalk",
     installed: bool = False,
 ) -> Callable[[Path], AbstractContextManager[Running]]:
-    """Return how to run a cluster of this size, for clients of a protocol."""
+    """Return a function that runs a cluster of this size for clients of a protocol."""
 
     @contextmanager
     def run(folder: Path) -> Iterator[Running]:
@@ -103,7 +103,7 @@ def beanpole(
 
 
 def compiled_environment() -> dict[str, str]:
-    """Return the environment in which nodes are compiled ones; BenchError if there are none."""
+    """Return the environment that selects compiled nodes; BenchError if there are none."""
     if not COMPILED.exists():
         raise BenchError(f"{COMPILED} is missing: run `make compiled` first")
     return {**os.environ, "PYTHONPATH": str(COMPILED)}
@@ -118,7 +118,7 @@ def installed_program() -> tuple[str, dict[str, str]]:
 
 
 def leader(data: Path) -> str:
-    """Return the id of the node that leads the cluster in a folder."""
+    """Return the id of the leader of the cluster in a folder."""
     command = [BEANPOLE, "status", "--dir", str(data), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     found = json.loads(done.stdout)["leader"]
@@ -128,7 +128,7 @@ def leader(data: Path) -> str:
 
 
 def beanstalkd(durable: bool) -> Callable[[Path], AbstractContextManager[Running]]:
-    """Return how to run Debian's beanstalkd, in memory or with an fsync for every command."""
+    """Return a function that runs Debian's beanstalkd, in memory or with an fsync per command."""
 
     @contextmanager
     def run(folder: Path) -> Iterator[Running]:
@@ -167,7 +167,7 @@ BEANSTALKD: Final = System(
 
 
 def speaking(protocol: str) -> tuple[System, ...]:
-    """Return Beanpole's systems for another protocol: three nodes, one, and one in memory."""
+    """Return Beanpole's systems for another protocol: three nodes, one node, one node in memory."""
     memory = ("durability=memory",)
     return (
         System(f"beanpole {protocol}, 3 nodes", MAJORITY, beanpole(3, protocol=protocol), protocol),

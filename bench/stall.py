@@ -1,8 +1,8 @@
-"""What a bystander waits for while others do the worst that is allowed.
+"""Measure how long a bystander waits during the heaviest permitted load of other clients.
 
-One fresh cluster of three nodes for each attack. A bystander at each node puts a job and deletes
-it, over and over; its longest wait for one answer is the figure. Afterwards the leader must be the
-same as before.
+Each attack has a fresh cluster of three nodes. A bystander at each node puts a job and deletes it,
+over and over; its longest wait for one answer is the figure. Afterwards the leader must be the same
+as before.
 """
 
 import json
@@ -33,26 +33,26 @@ from bench.processes import BenchError
 from bench.servers import BEANPOLE, beanpole
 
 KICKERS: Final = 300
-KICKED: Final = 1000  # by each of them
+KICKED: Final = 1000  # by each kicker
 SESSIONS: Final = 10_000
 WATCHERS: Final = 1000
 GIANTS: Final = 64
-# Puts that are sent together while a queue is filled.
+# Puts per batch when a queue is filled.
 FILL: Final = 500
 REPLY_S: Final = 120.0
 SETTLE_S: Final = 2.0
 PAUSE_S: Final = 0.01  # of a bystander between two jobs
-# The longest wait that is allowed for one answer, whatever other clients do.
+# The longest permitted wait for one answer, whatever other clients do.
 WAIT_MAX_MS: Final = 500
 
 
 class Stall(NamedTuple):
-    """What one attack did to the bystanders."""
+    """The effect of one attack on the bystanders."""
 
     name: str
     attack_s: float  # until all of it was answered
-    quiet_ms: float  # the longest wait before it
-    wait_ms: float  # the longest wait during it
+    quiet_ms: float  # the longest wait before the attack
+    wait_ms: float  # the longest wait during the attack
     closed: int  # connections of bystanders that were closed
     leader_changed: bool
 
@@ -60,7 +60,7 @@ class Stall(NamedTuple):
 class Bystanders:
     """One client at each node that puts a job and deletes it, over and over.
 
-    They are a process of their own: waiting for the attackers' interpreter is no wait for a node.
+    They run in a process of their own, so that waits for the attackers' interpreter do not count.
     """
 
     def __init__(self, addresses: list[str]) -> None:
@@ -71,7 +71,7 @@ class Bystanders:
         theirs.close()
 
     def take(self) -> tuple[float, int]:
-        """The longest wait for an answer since the last look in ms, and how many were closed."""
+        """Return (longest wait in ms since the last call, number of closed connections)."""
         self._pipe.send(None)
         longest_ms, closed = self._pipe.recv()
         return longest_ms, closed
@@ -82,7 +82,7 @@ class Bystanders:
 
 
 def _stand_by(addresses: list[str], pipe: MultiprocessingConnection) -> None:
-    """Run the bystanders, and tell at each word from the pipe, until it ends."""
+    """Run the bystanders, and report at each message from the pipe, until it closes."""
     bystanders = [Bystander(address) for address in addresses]
     with suppress(EOFError):
         while True:
@@ -101,7 +101,7 @@ class Bystander:
         threading.Thread(target=self._run, daemon=True).start()
 
     def take(self) -> float:
-        """The longest wait for an answer since the last look, in seconds."""
+        """Return the longest wait for an answer since the last call, in seconds."""
         found, self._longest_s = self._longest_s, 0.0
         return found
 
@@ -126,7 +126,7 @@ class Bystander:
 
 
 class Connection:
-    """A plain client."""
+    """A plain beanstalk client."""
 
     def __init__(self, address: str, tube: bytes = b"bystanders") -> None:
         host, port = address.rsplit(":", 1)
@@ -138,7 +138,7 @@ class Connection:
         self.socket.sendall(data)
 
     def line(self) -> bytes:
-        """The next line of the node."""
+        """Return the next line from the node."""
         line = self._file.readline()
         if not line:
             raise ConnectionError("closed by the node")
@@ -154,7 +154,7 @@ class Connection:
 
 
 def measure(directory: Path) -> list[Stall]:
-    """Make all attacks, each on a cluster of its own below a directory."""
+    """Run all attacks, each on a cluster of its own below a directory."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
     try:
@@ -178,7 +178,7 @@ def _measure(
         bystanders = Bystanders(running.addresses)
         stack.callback(bystanders.stop)
         time.sleep(SETTLE_S)
-        bystanders.take()  # how they began
+        bystanders.take()  # discard the waits of their start
         time.sleep(SETTLE_S)
         quiet_ms, _ = bystanders.take()
         begun_s = time.monotonic()
@@ -197,7 +197,7 @@ def _leader(folder: Path) -> tuple[str, int]:
 
 
 def _each(many: list[Any], action: Callable[[Any], Any]) -> list[Any]:
-    """Do something to many connections, some at a time."""
+    """Apply an action to many items, some at a time."""
     with ThreadPoolExecutor(16) as pool:
         return list(pool.map(action, many))
 
@@ -276,7 +276,7 @@ def _reserve(connections: list[Connection]) -> None:
         putter = Connection("{}:{}".format(*connection.socket.getpeername()), b"tube-7")
         putter.ask(b"put 0 0 60 1\r\nx\r\n")
         putter.close()
-    # A client that leaves with a job gives it back, and another one gets it.
+    # A client that disconnects with a job returns it, and another client gets it.
     for connection in connections:
         connection.socket.shutdown(socket.SHUT_WR)
     got = sum(connection.line().startswith(b"RESERVED") for connection in connections)
@@ -324,7 +324,7 @@ ATTACKS: Final[dict[str, tuple[Callable[..., Any], Callable[[Any], None], tuple[
 
 
 def table(stalls: list[Stall]) -> str:
-    """The result as rows of Markdown."""
+    """Return the result as a Markdown table."""
     rows = [
         "| attack | all of it took s | longest wait before ms | during ms | closed | leader |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -1,10 +1,10 @@
-"""What strangers cost that are refused: the rate of clients beside them, over the rate without.
+"""Measure the cost of refused strangers: the rate of clients with them, relative to without.
 
-One cluster of three compiled nodes with a shared secret, whose clients come by plain ports and by
-TLS with certificates. The clients work in full cycles by the plain ports, with and without the
-strangers in turns, so that a change of the machine's speed meets both: as fast as they can, and at
-half of that rate. The strangers are processes of the same machine, so the nodes lack what these use
-of its cores: it is given beside, and it is why the second rate is measured.
+One cluster of three compiled nodes with a shared secret serves plain ports and TLS with
+certificates. The clients run full cycles through the plain ports, with and without the strangers in
+turns, so that a change of the machine's speed affects both: as fast as they can, and at half of
+that rate. The strangers are processes of the same machine and take processor time from the nodes:
+the table shows how much, and the second rate is measured for that reason.
 """
 
 import multiprocessing
@@ -36,23 +36,23 @@ from bench.workloads import workload
 
 NODES: Final = 3
 HALF_OPEN: Final = 1000
-# Handshakes begun anew, pieces of garbage and introductions in a second.
+# Handshakes, pieces of garbage and introductions per second.
 PER_SECOND: Final = 100
 PACE_S: Final = 1 / PER_SECOND
 CONNECTIONS: Final = 64
 ROUNDS: Final = 6
-# Strangers have begun by then, or the benchmark is stuck.
+# Strangers that have not begun by then are stuck.
 BEGIN_MAX_S: Final = 60.0
-# Of the rate of a closed loop: what an operator who has room to spare may ask for.
+# The share of a closed loop's rate that an operator with spare capacity may run at.
 SHARE: Final = 0.5
 SECRET: Final = "the secret of a benchmark"
-# Of a cluster by `beanpole up`: the first client port of each protocol, from the base port.
+# In a cluster of `beanpole up`: the offset of each protocol's first client port from the base port.
 PROTOCOLS: Final = {"workq": 40, "gearman": 50, "qless": 60}
 TLS_PORT: Final = 5
 
 
 class Ports(NamedTuple):
-    """Where the strangers come to."""
+    """The targets of the strangers."""
 
     tls: list[int]
     plain: list[int]  # of all clients, nodes, gRPC and HTTP
@@ -62,15 +62,15 @@ class Ports(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """What one kind of strangers cost."""
+    """The cost of one kind of strangers."""
 
     name: str
     quiet_op_s: float
-    rates: list[float]  # with them, over without
-    costs: list[float]  # the same, of the processor time that the nodes need for a command
-    half_rates: list[float]  # the same, of the rate that is reached where half of it is asked for
+    rates: list[float]  # with them, relative to without
+    costs: list[float]  # the same for the nodes' processor time per command
+    half_rates: list[float]  # the same for the rate that is reached at half of the full rate
     p99_ms: tuple[float, float]  # at that rate, without and with them
-    cores: float  # that the strangers used
+    cores: float  # used by the strangers
 
 
 Event = multiprocessing.synchronize.Event
@@ -84,7 +84,7 @@ def connect(ports: Ports, port: int) -> socket.socket:
 
 
 def hold_handshakes(ports: Ports, begun: Event) -> None:
-    """Keep 1,000 connections whose handshake never ends; begin those anew that are closed."""
+    """Keep 1,000 connections whose handshake never ends; reopen connections that are closed."""
     hello = bytes.fromhex("16030100c8010000c40303")
     held: list[socket.socket] = []
     while True:
@@ -101,7 +101,7 @@ def hold_handshakes(ports: Ports, begun: Event) -> None:
 
 
 def send_garbage(ports: Ports, begun: Event) -> None:
-    """Send rubbish to each port of each node."""
+    """Send garbage to each port of each node."""
     chance = random.Random(20)
     while True:
         for port in (*ports.plain, *ports.tls):
@@ -112,7 +112,7 @@ def send_garbage(ports: Ports, begun: Event) -> None:
 
 
 def show_nothing(ports: Ports, begun: Event) -> None:
-    """Go through a handshake to its end, without a certificate."""
+    """Complete TLS handshakes without a certificate."""
     context = ssl.create_default_context(cafile=ports.ca)
     while True:
         for port in ports.tls:
@@ -127,7 +127,7 @@ def show_nothing(ports: Ports, begun: Event) -> None:
 
 
 def replay_frames(ports: Ports, begun: Event) -> None:
-    """Say to a node what it has said itself, and proofs that are none."""
+    """Replay a node's own introduction to it."""
     while True:
         for port in ports.peer:
             with suppress(OSError), connect(ports, port) as stranger:
@@ -152,7 +152,7 @@ KINDS: Final[dict[str, tuple[Callable[[Ports, Event], None], ...]]] = {
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[Running, Ports]]:
-    """Run three nodes that take clients on plain ports and by TLS."""
+    """Run three nodes that accept clients on plain ports and by TLS."""
     make_ca(folder, "30")
     secret = folder / "secret"
     secret.touch(0o600)
@@ -204,7 +204,7 @@ def measure(generator: Generator, connections: int, folder: Path) -> list[Ratio]
     """Measure with and without each kind of strangers, in turns.
 
     Raises:
-        BenchError: a node ended, or failed at a stranger.
+        BenchError: a node ended, or raised an exception because of a stranger.
     """
     found = []
     with cluster(folder) as (running, ports):
@@ -239,7 +239,7 @@ def _ratio(
     beside: list[tuple[Figure, Figure]],
     cores: float,
 ) -> Ratio:
-    """Compare what was measured in turns: a closed loop and half of its rate, each time."""
+    """Compare the figures of all turns, each a closed loop and half of its rate."""
     pairs = list(zip(beside, quiet, strict=True))
     p99_ms = [
         statistics.median(half.latency_us["all"]["p99"] for _, half in figures) / 1e3
@@ -260,12 +260,12 @@ def _ratio(
 def strangers(
     kinds: tuple[Callable[[Ports, Event], None], ...], ports: Ports
 ) -> Iterator[list[int]]:
-    """Run them; they have begun, and what it costs to start them is over."""
+    """Run strangers; yield once all have begun, so that their start is not measured."""
     context = multiprocessing.get_context("spawn")
     begun = [context.Event() for _ in kinds]
     processes = [
         context.Process(
-            # Each from an address of its own: what one kind does must not get another one refused.
+            # Each has an address of its own: a limit that one kind reaches must not affect another.
             target=kind,
             args=(ports._replace(source=f"127.0.0.{2 + number}"), event),
             daemon=True,
@@ -286,7 +286,7 @@ def strangers(
 
 
 def table(found: list[Ratio]) -> str:
-    """The result as rows of Markdown."""
+    """Return the result as a Markdown table."""
     head = (
         "| strangers | op/s without | rate with, over without (quartiles) "
         "| processor time of the nodes for a command (quartiles) "

@@ -1,9 +1,9 @@
-"""What TLS costs: the rate of clients with it, for them and between the nodes, over without.
+"""Measure the cost of TLS: the rate with TLS for clients and between nodes, relative to without.
 
-Three clusters of three compiled nodes run at the same time: plain; plain, with a port for TLS that
-is not used; and TLS for clients, the links between nodes and gRPC. They take turns with the same
-load, spread over their nodes, so that a change of the machine's speed meets all. The generator's
-own share of TLS is part of it, since it runs on the same cores.
+Three clusters of three compiled nodes run at the same time: plain; plain, with an unused TLS port;
+and TLS for clients, the links between nodes and gRPC. They take turns with the same load, spread
+over their nodes, so that a change of the machine's speed affects all. The cost includes the
+generator's own share of TLS, because it runs on the same cores.
 """
 
 import statistics
@@ -32,9 +32,9 @@ from bench.workloads import workload
 NODES: Final = 3
 CONNECTIONS: Final = 64
 ROUNDS: Final = 7
-# Between the ports of one cluster and the next.
+# The distance between the ports of two clusters.
 PORTS: Final = 100
-# Of protocols that nothing uses here, from a node's first port.
+# The port offsets of protocols that are not used here, from a node's first port.
 LISTENERS: Final = {"workq": 50, "gearman": 60, "qless": 70}
 PLAIN: Final = "plain"
 OFFERED: Final = "plain, TLS offered"
@@ -48,14 +48,14 @@ class Turn(NamedTuple):
     op_s: float
     p50_ms: float
     p99_ms: float
-    server_us: float  # processor time of all nodes, for an operation
-    client_share: float  # of a core, of the generator
+    server_us: float  # processor time of all nodes per operation
+    client_share: float  # of one core, used by the generator
 
 
 def measure(
     load: Generator, connections: int, rounds: int, directory: Path
 ) -> dict[str, list[Turn]]:
-    """Measure all kinds in turns; the order moves on by one from round to round."""
+    """Measure all kinds in turns; the order rotates by one from round to round."""
     found: dict[str, list[Turn]] = {kind: [] for kind in KINDS}
     with tempfile.TemporaryDirectory(prefix="tls-", dir=directory) as name, ExitStack() as stack:
         folder = Path(name)
@@ -71,7 +71,7 @@ def measure(
             for at in range(len(KINDS)):
                 kind = KINDS[(number + at) % len(KINDS)]
                 turn = _turn(load, kind, running[kind], connections)
-                if number:  # the first is not counted
+                if number:  # the first round is not counted
                     found[kind].append(turn)
                     print(f"round {number}: {kind}: {turn.op_s:,.0f} op/s", flush=True)
     return found

@@ -1,4 +1,4 @@
-"""What is measured: workloads, and the sets of systems and workloads that go together."""
+"""The workloads, and the sets of systems and workloads that are measured together."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ from bench.servers import (
     System,
 )
 
-# The largest body that Beanpole and beanstalkd take without being told otherwise.
+# The largest body that Beanpole and beanstalkd accept by default.
 LARGE_BODY_BYTES: Final = 65535
 BACKLOG_JOBS: Final = 1_000_000
 # The protocols whose clients can wait for results.
@@ -35,13 +35,13 @@ class Workload(NamedTuple):
     name: str
     title: str
     options: Mapping[str, str]
-    # Whether jobs are left: then every measurement gets a server of its own.
+    # Whether jobs remain: then every measurement gets a server of its own.
     leaves_jobs: bool = False
-    # Of the rate that the same server has just reached in a closed loop; 0: closed loop itself.
+    # The share of the rate that the same server has just reached in a closed loop; 0: closed loop.
     rate_share: float = 0.0
     # Whether it needs more of the protocol than put, reserve and delete in one queue.
     beanstalk_only: bool = False
-    # With how many connections it is measured whatever the set says; 0: with those of the set.
+    # The number of connections, regardless of the set; 0: those of the set.
     connections: int = 0
 
     @property
@@ -50,7 +50,7 @@ class Workload(NamedTuple):
 
     def fits(self, system: System) -> bool:
         if self.options.get("workload") == "foreground":
-            # gearmand has these jobs in memory, whatever its queue of the others is.
+            # gearmand keeps these jobs in memory, regardless of the queue of its background jobs.
             return system.protocol in FOREGROUND and system is not GEARMAND_DURABLE
         return system.protocol == "beanstalk" or not self.beanstalk_only
 
@@ -76,7 +76,7 @@ WORKLOADS: Final = (
     full("idle", "full cycle beside 10,000 waiting workers", idle="10000"),
     full("large", "full cycle of 64 KiB bodies", body=str(LARGE_BODY_BYTES)),
     full("pipelined", "full cycle, 16 commands in a batch", depth="16"),
-    # The latencies of reserve and put, in the same run, say what reserves in a row cost.
+    # The latencies of reserve and put in the same run show the cost of consecutive reserves.
     full("rows", "full cycle of one connection, 100 commands in a batch", depth="100")._replace(
         connections=1
     ),
@@ -129,7 +129,7 @@ SYSTEMS: Final = (
 
 
 class Series(NamedTuple):
-    """One line of a chart: a workload in several sizes, which are also its points."""
+    """One line of a chart: a workload in several sizes, which are its points."""
 
     name: str
     label: str
@@ -155,7 +155,7 @@ SERIES: Final = (
 
 
 class Set(NamedTuple):
-    """Systems and workloads that are measured together, and with how many connections."""
+    """Systems and workloads that are measured together, and the numbers of connections."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""`python -m chaos`, which is what `make soak` runs. The work is in `soak`."""
+"""`python -m chaos`, the program of `make soak`. The implementation is in `soak`."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Judges the history of a soak: lost, invented, doubled, and how long nothing was acknowledged.
+"""Judge the history of a soak: lost, invented and doubled jobs, and gaps of acknowledgements.
 
-Only what is certain by the clients' own clocks counts. A client surely holds a job from the reply
-to its reserve until it sent a later command that only the holder can do and that was done, as long
-as the TTR cannot have ended. `python -m chaos.checks DIR` judges a kept history again.
+Only facts that are certain by the clients' own clocks count. A client surely holds a job from the
+reply to its reserve until it sent the last command that only the holder can do and that succeeded,
+as long as the TTR cannot have ended. `python -m chaos.checks DIR` judges a kept history again.
 """
 
 import bisect
@@ -30,7 +30,7 @@ HOLDER_DID: Final = {
 COMMITTED: Final = frozenset(
     {"INSERTED", "RESERVED", "DELETED", "RELEASED", "BURIED", "TOUCHED", "KICKED"}
 )
-# Much longer than the time between two acknowledgements while all is well.
+# Much longer than the usual time between two acknowledgements.
 SILENCE_S: Final = 0.2
 SHOWN_MAX: Final = 20
 
@@ -44,7 +44,7 @@ class Hold:
     asked_s: float
     from_s: float
     until_s: float
-    # Before this the TTR cannot have ended.
+    # Before this time the TTR cannot have ended.
     safe_s: float
     ttr_s: int
 
@@ -54,7 +54,7 @@ class Hold:
 
 @dataclass
 class Findings:
-    """What is wrong with a history; empty when all is well."""
+    """The violations in a history, and its counts; no violations if all is well."""
 
     verdict: Verdict
     double: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Findings:
     odd: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     linear: list[str] = field(default_factory=list)
-    # Jobs whose search was given up: neither good nor bad.
+    # Jobs whose search was given up, neither good nor bad.
     undecided: list[str] = field(default_factory=list)
     passed: int = 0
     unknown_puts: int = 0
@@ -71,7 +71,7 @@ class Findings:
     commands: int = 0
 
     def violations(self) -> list[str]:
-        """Return every violation in one line each."""
+        """Return every violation, one line each."""
         verdict = self.verdict
         lost = [f"job {job} was acknowledged and is lost" for job in verdict.lost]
         return [
@@ -87,7 +87,7 @@ class Findings:
         ]
 
     def outcome(self) -> str:
-        """Return what was found in one line, in the words of Jepsen's queue checkers."""
+        """Return the result in one line, in the words of Jepsen's queue checkers."""
         verdict = self.verdict
         return (
             f"ok {verdict.acknowledged}, lost {len(verdict.lost)}, "
@@ -101,7 +101,7 @@ class Findings:
 
 
 def judge(clients: Sequence[list[Op]]) -> Findings:
-    """Judge the histories of all clients of a queue that was empty before and after."""
+    """Judge the histories of all clients of a queue that was empty before and after the run."""
     joined = history.History()
     early: list[str] = []
     holds: list[Hold] = []
@@ -129,7 +129,7 @@ def judge(clients: Sequence[list[Op]]) -> Findings:
 
 
 def _join(joined: history.History, ops: Iterable[Op]) -> None:
-    """Add the commands of one client to what the judge of the integration tests reads."""
+    """Add the commands of one client to the input of the judge of the integration tests."""
     for op in ops:
         outcome = history.UNKNOWN if op.outcome == record.SILENT else op.outcome
         if op.kind == record.PUT:
@@ -142,7 +142,7 @@ def _join(joined: history.History, ops: Iterable[Op]) -> None:
 
 
 def find_holds(ops: Iterable[Op], early: list[str]) -> Iterator[Hold]:
-    """Return what one client surely held; add to `early` what it lost before its TTR ended."""
+    """Yield the sure holds of one client; add to `early` those that ended before their TTR."""
     held: dict[int, Hold] = {}
     for op in ops:
         if op.kind == record.LEFT:
@@ -155,7 +155,7 @@ def find_holds(ops: Iterable[Op], early: list[str]) -> Iterator[Hold]:
         elif op.job in held and op.kind in HOLDER_DID:
             hold = held[op.job]
             if op.outcome == HOLDER_DID[op.kind]:
-                # A delete is also allowed to others, once the TTR has returned the job.
+                # Other clients may delete the job, too, once the TTR has returned it.
                 sure_s = min(op.sent_s, hold.safe_s) if op.kind == record.DELETE else op.sent_s
                 hold.until_s = max(hold.until_s, sure_s)
                 hold.safe_s = op.sent_s + hold.ttr_s - record.TTR_MARGIN_S
@@ -167,7 +167,7 @@ def find_holds(ops: Iterable[Op], early: list[str]) -> Iterator[Hold]:
 
 
 def _overlaps(holds: Iterable[Hold]) -> Iterator[str]:
-    """Return the pairs of clients that surely had one job at one time."""
+    """Yield the pairs of clients that surely held the same job at the same time."""
     by_job: defaultdict[int, list[Hold]] = defaultdict(list)
     for hold in holds:
         by_job[hold.job].append(hold)
@@ -175,8 +175,8 @@ def _overlaps(holds: Iterable[Hold]) -> Iterator[str]:
         several.sort(key=lambda hold: hold.from_s)
         for number, one in enumerate(several):
             for other in several[number + 1 :]:
-                # A reply can be read late, when its reservation has ended: what counts is that it
-                # was made, or that it still stood, while `one` surely had the job.
+                # A reply can be read late, when its reservation has already ended. It counts only
+                # if it was made, or still stood, while `one` surely had the job.
                 stood = other.until_s > other.from_s
                 made = other.asked_s > one.from_s
                 if other.from_s < one.until_s and (stood or made):
@@ -197,7 +197,7 @@ def _resurrected(ops: Iterable[Op]) -> Iterator[str]:
 
 
 class Window(NamedTuple):
-    """A time in which one thing happened to the cluster: a leader was killed, say."""
+    """The time of one event in the cluster, for instance the kill of a leader."""
 
     from_s: float
     until_s: float
@@ -206,7 +206,7 @@ class Window(NamedTuple):
 def gaps_s(clients: Iterable[list[Op]], windows: Iterable[Window]) -> list[float]:
     """Return for each window the longest time without an acknowledgement, in seconds.
 
-    A silence that goes on at the end of a window counts to its own end.
+    A silence that continues beyond the end of a window counts in full.
     """
     times = sorted(op.done_s for ops in clients for op in ops if op.outcome in COMMITTED)
     found: list[float] = []
@@ -221,13 +221,13 @@ def gaps_s(clients: Iterable[list[Op]], windows: Iterable[Window]) -> list[float
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that `share` of all do not exceed; 0 if there are none."""
+    """Return the smallest value that a `share` of all values does not exceed; 0 without values."""
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)] if ordered else 0.0
 
 
 def gap_figures(gaps_s: Sequence[float]) -> list[str]:
-    """Return the distribution of the times without an acknowledgement after kills of leaders."""
+    """Return the distribution of the gaps of acknowledgements after kills of leaders."""
     if not gaps_s:
         return ["no leader was killed"]
     p50, p95 = (percentile(gaps_s, share) for share in (0.5, 0.95))
@@ -238,7 +238,7 @@ def gap_figures(gaps_s: Sequence[float]) -> list[str]:
 
 
 def main() -> int:
-    """Judge a run whose files were kept once more."""
+    """Judge again a run whose files were kept."""
     directory = Path(sys.argv[1])
     clients = list(record.read(directory / "history"))
     found = judge(clients)

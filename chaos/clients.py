@@ -1,8 +1,8 @@
-"""Clients of a soak: they use the queue in every way that moves jobs, and write what they saw.
+"""Clients of a soak: use the queue in every way that moves jobs, and record what they observe.
 
-`python -m chaos.clients` runs many of them in a process of its own until SIGTERM, so that the
-proxies and the nemesis do not slow them down. They never repeat a command. Judging is the business
-of `checks`.
+`python -m chaos.clients` runs many clients in a process of its own until SIGTERM, so that the
+proxies and the nemesis do not slow them down. Clients never repeat a command. `checks` judges
+their records.
 """
 
 import argparse
@@ -21,26 +21,26 @@ from chaos.record import Op
 from tests.integration.support.raw import Address, Raw
 
 TUBES: Final = (b"red", b"green", b"blue")
-# Longer than any pause of the plan with the timeouts behind it; a longer silence is a finding.
+# Longer than any pause of the plan plus the timeouts after it; a longer silence is a finding.
 PATIENCE_S: Final = 40.0
 CONNECT_TIMEOUT_S: Final = 1.0
-# Not to hammer nodes that are down.
+# A pause that spares nodes that are down.
 RETRY_S: Final = 0.05
-# A dozen clients together then ask for a few hundred commands a second, which leaves the machine
-# time for elections: what is looked for is wrong order, not high load.
+# A dozen clients together then send a few hundred commands a second, which leaves the machine time
+# for elections: the soak looks for wrong order, not for high load.
 THINK_S_MAX: Final = 0.03
 COMMANDS_PER_CONNECTION: Final = 60
-# A client may name one of this many jobs that it has seen last, whichever client has them.
+# A client may name one of the last jobs, this many, that it has seen, whichever client has them.
 SEEN_JOBS: Final = 20
 WAITS_S: Final = (0, 0, 1, 3, 8)
 SIZES: Final = (60, 200, 1000, 8000)
-# Short enough to end while a worker sleeps, long enough never to end in this soak.
+# Short enough to end while a worker sleeps, or long enough never to end in a soak.
 TTRS_S: Final = (1, 2, 5, 600)
 EXPECTED: Final = {
     record.PUT: (b"INSERTED", b"DRAINING", b"OUT_OF_MEMORY"),
     record.RESERVE: (
         *(b"RESERVED", b"TIMED_OUT", b"DEADLINE_SOON", b"INTERNAL_ERROR"),
-        b"NOT_FOUND",  # of reserve-job
+        b"NOT_FOUND",  # reserve-job
     ),
     record.DELETE: (b"DELETED", b"NOT_FOUND", b"INTERNAL_ERROR"),
     record.RELEASE: (b"RELEASED", b"NOT_FOUND", b"INTERNAL_ERROR"),
@@ -60,7 +60,7 @@ LOOKS: Final = (
 
 
 class Gone(Exception):
-    """The connection is of no use any more; what happened is written down."""
+    """The connection is unusable; the cause is recorded."""
 
 
 class Client:
@@ -106,7 +106,7 @@ class Client:
             for count, tube in enumerate(TUBES, 2):
                 self._connection.ask(b"watch " + tube, b"WATCHING %d" % count)
         except (OSError, AssertionError):
-            # A node without a majority may answer INTERNAL_ERROR; nothing was done that counts.
+            # A node without a majority may answer INTERNAL_ERROR; no command that counts was sent.
             times = (began_s, time.monotonic())
             outcome = record.UNKNOWN
             self._writer.write(Op(self.number, node, record.CONNECT, *times, 0, outcome, ""))
@@ -129,12 +129,12 @@ class Client:
         self._command(record.PUT, words + record.make_body(head), head=head)
 
     def reserve(self, words: bytes) -> int:
-        """Reserve a job and return its id, 0 for none."""
+        """Reserve a job and return its id; 0 for none."""
         op = self._command(record.RESERVE, words)
         return op.job
 
     def finish(self, kind: str, job: int) -> bool:
-        """Delete, release, bury or touch a job; whether it was done."""
+        """Delete, release, bury or touch a job; return whether the command succeeded."""
         words = {
             record.DELETE: b"delete %d" % job,
             record.TOUCH: b"touch %d" % job,
@@ -147,7 +147,7 @@ class Client:
         self._command(record.KICK, b"kick %d" % bound)
 
     def drain(self) -> None:
-        """Delete everything that can be had without waiting; kick the rest."""
+        """Delete all jobs that are available without waiting; kick the rest."""
         assert self._connection
         for tube in TUBES:
             self._command(record.TUBES, b"use " + tube)
@@ -156,7 +156,7 @@ class Client:
             self.finish(record.DELETE, job)
 
     def close(self) -> None:
-        """End a client that is not run in a thread."""
+        """End a client that does not run in a thread."""
         self.leave()
         self._writer.close()
 
@@ -176,7 +176,7 @@ class Client:
                 self._handle(job)
 
     def _look_around(self) -> None:
-        """What clients do beside a job's usual life."""
+        """Send one of the commands outside of a job's usual life."""
         dice, tube = self._chance.random(), self._chance.choice(TUBES)
         seen = self._chance.choice(self._seen)
         if dice < 0.6:
@@ -197,11 +197,11 @@ class Client:
     def _handle(self, job: int) -> None:
         dice = self._chance.random()
         if dice < 0.06:
-            # A second job in one hand; DEADLINE_SOON is possible.
+            # Hold a second job; DEADLINE_SOON is possible.
             if other := self.reserve(b"reserve-with-timeout 0"):
                 self.finish(record.DELETE, other)
         elif dice < 0.14:
-            # Works for some time: a short TTR ends meanwhile or is touched away.
+            # Work for some time, so that a short TTR ends or is extended by a touch.
             for _ in range(self._chance.randrange(1, 4)):
                 self._think(0.9)
                 if not self.finish(record.TOUCH, job):
@@ -212,14 +212,14 @@ class Client:
             (record.DELETE, record.RELEASE, record.BURY, ""), (86, 7, 4, 3)
         )[0]
         if not kind:
-            raise Gone  # walks away with the job
+            raise Gone  # leaves with the job
         self.finish(kind, job)
 
     def _think(self, seconds_max: float) -> None:
         self.ending.wait(self._chance.uniform(0, seconds_max))
 
     def _command(self, kind: str, words: bytes, job: int = 0, head: str = "") -> Op:
-        """Send a command and write down what came of it; raises Gone when that is unknown."""
+        """Send a command and record its outcome; raise Gone if the outcome is unknown."""
         assert self._connection
         sent_s = time.monotonic()
         outcome, body = record.UNKNOWN, head
@@ -258,7 +258,7 @@ class Client:
 
 
 def command_line(history: Path, seed: int, count: int, addresses: Sequence[Address]) -> list[str]:
-    """Return what stands behind the name of Python to run clients."""
+    """Return the arguments of Python that run clients."""
     options = ["--history", str(history), "--seed", str(seed), "--count", str(count)]
     return ["-m", "chaos.clients", *options, *addresses]
 
@@ -276,8 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for number in range(options.count)
     ]
     threads = [threading.Thread(target=client.run) for client in clients]
-    # Blocked in all threads, and waited for: right behind SIGCONT the system gives a signal to any
-    # thread, and the main thread would not wake from waiting for an event.
+    # Blocked in all threads and waited for: right after SIGCONT the system may deliver a signal to
+    # any thread, and that would not wake a main thread that waits for an event.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""The wall clocks of nodes, which a preloaded library steps: a file each, that it maps."""
+"""Step the wall clocks of nodes: each node's preloaded library maps a file with its offset."""
 
 import shutil
 import struct
@@ -12,7 +12,7 @@ SHIM: Final = Path(__file__).with_name("clock_shim.c")
 
 
 class Clocks:
-    """The wall clocks of the nodes: a file each, that a preloaded library maps."""
+    """The wall clocks of the nodes: a file each, mapped by a preloaded library."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -26,13 +26,13 @@ class Clocks:
                 self.shift(number, 0.0)
 
     def shift(self, number: int, seconds: float) -> None:
-        """Let a node's wall clock be so far ahead of the true one, from now on."""
+        """Set a node's wall clock ahead of the true time, from now on."""
         path = self._path(number)
         with path.open("r+b" if path.exists() else "wb") as file:
             file.write(struct.pack("=q", round(seconds * 1e9)))
 
     def prefix(self, number: int) -> list[str]:
-        """Return what stands before a node's command line."""
+        """Return the prefix of a node's command line."""
         if not self.works:
             return []
         return ["env", f"LD_PRELOAD={self._library}", f"SOAK_CLOCK_FILE={self._path(number)}"]

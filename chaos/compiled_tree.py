@@ -1,4 +1,4 @@
-"""The compiled tree of `make compiled`: what lets a node run it, and whether it is there."""
+"""The compiled tree of `make compiled`: select it for a node, and check that it exists."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ COMPILED: Final = Path(__file__).resolve().parents[1] / "build" / "compiled"
 
 
 def prefix(compiled: bool) -> list[str]:
-    """Return what stands before the command line of a node, compiled or not."""
+    """Return the prefix of a node's command line, compiled or not."""
     if not compiled:
         return []
     others = os.environ.get("PYTHONPATH")
@@ -18,7 +18,7 @@ def prefix(compiled: bool) -> list[str]:
 
 
 def missing() -> str:
-    """Return why no compiled nodes can be run, in one line; nothing if they can."""
+    """Return why compiled nodes cannot run, in one line; empty if they can."""
     code = "import beanpole.core.machine as found; print(found.__file__)"
     command = [*prefix(compiled=True), sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,8 +1,8 @@
-"""Three nodes in containers, as deploy/docker/compose.yaml has them, and what can be done to them.
+"""Three nodes in containers, as in deploy/docker/compose.yaml, and the faults of containers.
 
-Faults act through the engine's API: kill, stop, pause, cut off from the network, come back with
-another address, less of the processor and of the memory. The engine is that of the environment
-(`engine`), the images are those of `images`; when faults come is the business of others.
+Faults act through the engine's API: kill, stop, pause, disconnect from the network, reconnect with
+another address, limit the processor and the memory. `engine` provides the engine and `images` the
+images; other modules schedule the faults.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 COMPOSE: Final = ROOT / "deploy" / "docker" / "compose.yaml"
 NAMES: Final = ("n1", "n2", "n3")
 PROXY: Final = "haproxy"
-# Where HAProxy listens, in its container and published on the loopback interface.
+# The ports of HAProxy, in its container and published on the loopback interface.
 ANY: Final = 11300
 LEADER: Final = 11301
 BEANSTALK: Final = 11300
 HTTP: Final = 11330
-# Addresses can be chosen in a network with a subnet of its own only.
+# The engine accepts chosen addresses only in a network with a configured subnet.
 SUBNET: Final = "10.177.113"
-# Beyond those that the engine gives by itself, which are the lowest.
+# Above the addresses that the engine assigns by itself, which are the lowest.
 HOST_FIRST: Final = 100
 HTTP_TIMEOUT_S: Final = 1.0
 SERVE_TIMEOUT_S: Final = 60.0
-# compose.yaml gives a node 30 s.
+# As in compose.yaml.
 STOP_TIMEOUT_S: Final = 30
 CPU_PERIOD_US: Final = 100_000
 
 
 def compose_command() -> list[str]:
-    """Return how compose is called here; nothing if it is not installed."""
+    """Return the command of compose on this machine; empty if it is not installed."""
     found = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
     if not found.returncode:
         return ["docker", "compose"]
@@ -70,7 +70,7 @@ class Containers:
             "PROMETHEUS_IMAGE": images.prometheus,
         }
         self._images = images
-        # How often the engine has started a node again by itself.
+        # How often the engine has restarted each container by itself.
         self._restarts: dict[str, int] = {}
 
     # --- the project ------------------------------------------------------------------------------
@@ -119,9 +119,9 @@ class Containers:
         return self.engine.networks.get(f"{self.project}_default")
 
     def run_beside(self, command: Sequence[str], folder: Path) -> Any:
-        """Run a program of this repository in a container of the same network; return that.
+        """Run a program of this repository in a new container of the same network; return that.
 
-        It sees names as the nodes do. `folder` is at the same path there.
+        The program resolves the names of the nodes. `folder` is mounted at its own path.
         """
         mounts = {str(ROOT): {"bind": str(ROOT), "mode": "ro"}}
         mounts[str(folder)] = {"bind": str(folder), "mode": "rw"}
@@ -138,13 +138,13 @@ class Containers:
         )
 
     def empty_volume(self, number: int) -> None:
-        """Remove everything that a node that does not run has stored."""
+        """Remove all data of a stopped node."""
         volume = {f"{self.project}_{NAMES[number]}": {"bind": "/data", "mode": "rw"}}
         command = ["find", "/data", "-mindepth", "1", "-delete"]
         self.engine.containers.run(self._images.base, command, volumes=volume, remove=True)
 
     def run_once(self, number: int, arguments: Sequence[str]) -> Any:
-        """Run a node that does not run with other arguments, as `compose run` does."""
+        """Run a stopped node once with other arguments, as `compose run` does."""
         volume = {f"{self.project}_{NAMES[number]}": {"bind": "/var/lib/beanpole", "mode": "rw"}}
         network = self.network
         container = self.engine.containers.create(
@@ -164,7 +164,7 @@ class Containers:
     # --- what nodes say ---------------------------------------------------------------------------
 
     def address(self, number: int) -> str:
-        """Return the address that a node has now; empty if it has none."""
+        """Return the present address of a node; empty if it has none."""
         networks = self.node(number).attrs["NetworkSettings"]["Networks"]
         return str(networks.get(self.network.name, {}).get("IPAddress", ""))
 
@@ -187,7 +187,7 @@ class Containers:
             asking.close()
 
     def answers(self, number: int, page: str) -> bool:
-        """Whether a node answers a page of its HTTP port with 200 now."""
+        """Whether a node answers a page of its HTTP port with 200."""
         try:
             return self.get(number, page)[0] == 200
         except ConnectionError:
@@ -197,7 +197,7 @@ class Containers:
         return self.answers(number, "/readyz?leader=1")
 
     def leader(self, other_than: int | None = None) -> int:
-        """Wait for a node that leads and is ready, and return its number."""
+        """Wait for a ready leader, and return its number."""
         numbers = [number for number in range(len(NAMES)) if number != other_than]
         return wait_until(
             lambda: [number for number in numbers if self.is_leader(number)],
@@ -218,13 +218,13 @@ class Containers:
         return str(self.node(number).logs(tail=30).decode(errors="replace"))
 
     def keep_logs(self, folder: Path) -> None:
-        """Write what all lives of the nodes have said, and the proxy, into files."""
+        """Write the complete logs of the nodes and of the proxy into files."""
         for name in (*NAMES, PROXY):
             log = self.service(name).logs(timestamps=True)
             (folder / f"{name}.log").write_bytes(log)
 
     def ended(self) -> list[str]:
-        """Return which nodes have ended by themselves since this was called last."""
+        """Return the nodes that have ended by themselves since the last call."""
         found = []
         for name in NAMES:
             container = self.service(name)
@@ -253,24 +253,24 @@ class Containers:
         return int(container.wait()["StatusCode"])
 
     def pause(self, number: int) -> None:
-        """Let a node stand still; its kernel goes on to answer."""
+        """Pause a node's processes; its kernel still answers."""
         self.node(number).pause()
 
     def unpause(self, number: int) -> None:
         self.node(number).unpause()
 
     def disconnect(self, number: int) -> None:
-        """Take a node's network away: nothing is refused, nothing arrives."""
+        """Disconnect a node from the network: nothing is refused, nothing arrives."""
         self.network.disconnect(self.node(number))
 
     def connect(self, number: int, address: str = "") -> str:
-        """Give it back, with an address that no node has had if none is given; return it."""
+        """Reconnect a node, with the given address or one that no node has had; return it."""
         address = address or f"{SUBNET}.{next(self._hosts)}"
         self.network.connect(self.node(number), ipv4_address=address, aliases=[NAMES[number]])
         return address
 
     def limit(self, number: int, cpu_share: float, memory_bytes: int) -> None:
-        """Let a node have so much of one core, and so much memory; changed while it runs."""
+        """Limit a running node to a share of one core (0: no limit), and to a size of memory."""
         self.node(number).update(
             cpu_period=CPU_PERIOD_US,
             cpu_quota=int(cpu_share * CPU_PERIOD_US) if cpu_share else -1,

@@ -1,6 +1,6 @@
-"""Which ways to break a cluster work on this machine, and what is missing for the others.
+"""List the ways to break a cluster that work on this machine, and what the others lack.
 
-`python -m chaos.doctor` prints a line for each and changes nothing; the status is 0.
+`python -m chaos.doctor` prints a line for each and changes nothing; the exit status is 0.
 """
 
 import os
@@ -17,7 +17,7 @@ from chaos.toxiproxy_server import PROGRAM, URL
 
 
 def processes() -> str:
-    """Faults of processes need nothing; those of clocks and disks need more."""
+    """Return the tools that are missing for faults of clocks and disks; others need none."""
     wanted = {"gcc": "clock steps: gcc", "strace": "failing syncs: strace"}
     absent = [words for program, words in wanted.items() if shutil.which(program) is None]
     return f"without {'; '.join(absent)}" if absent else ""
@@ -37,7 +37,7 @@ def toxiproxy() -> str:
     return f"with our double: there is no {PROGRAM}, and {URL} is not set"
 
 
-# What it is called, which command uses it, and why it does not work here, or works with less.
+# (name, command that uses it, function that returns why it does not work here, or only partly)
 WAYS: Final[tuple[tuple[str, str, Callable[[], str]], ...]] = (
     ("processes", "make soak", processes),
     ("disks that forget", "make soak ARGS=--forgetful", forgetful),

@@ -1,7 +1,7 @@
 """The connections of our double of toxiproxy: bytes that are late, slow, cut off or lost.
 
-What each toxic does is that of toxiproxy 2.12, as its documentation and a recorded session with a
-real server tell. The HTTP API is in `toxiproxy_double`.
+Toxics behave as in toxiproxy 2.12, according to its documentation and a recorded session with a
+real server. The HTTP API is in `toxiproxy_double`.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from collections import Counter
 from typing import Final
 
 CHUNK_BYTES: Final = 32 * 1024
-# Chunks on their way in one direction, before the sender is not read any more.
+# The most chunks in transit in one direction; then the sender is no longer read.
 CHUNKS_MAX: Final = 256
-# Data that is slowed down goes in steps of this length.
+# Data that is slowed down is sent in steps of this length.
 STEP_S: Final = 0.1
 UPSTREAM: Final = "upstream"  # from the client to the server
 DOWNSTREAM: Final = "downstream"
 STREAMS: Final = (UPSTREAM, DOWNSTREAM)
-# What each type takes, all integers: ms (us of the slicer), bytes, rates in KB/s.
+# The attributes of each type, all integers: ms (us for the slicer), bytes, rates in KB/s.
 ATTRIBUTES: Final = {
     "latency": ("latency", "jitter"),
     "bandwidth": ("rate",),
@@ -38,7 +38,7 @@ class Toxic:
     def __init__(self, name: str, kind: str, stream: str) -> None:
         self.name = name
         self.kind = kind
-        # As it was given, in upper or lower case.
+        # As given, in upper or lower case.
         self.stream = stream
         self.toxicity: float = 1
         self.attributes = dict.fromkeys(ATTRIBUTES[kind], 0)
@@ -53,7 +53,7 @@ class Toxic:
             "name": self.name,
             "type": self.kind,
             "stream": self.stream,
-            # As Go writes numbers: 1 and not 1.0.
+            # As Go formats numbers: 1 and not 1.0.
             "toxicity": int(self.toxicity) if self.toxicity in (0, 1) else self.toxicity,
         }
 
@@ -90,19 +90,19 @@ class Proxy:
         return [toxic.as_json() for toxic in found]
 
     def differs(self, listen: str, upstream: str) -> bool:
-        """Whether it is at another address, or leads to another one."""
+        """Whether the proxy has another listening address or another upstream."""
         with contextlib.suppress(OSError, ValueError):
             listen = _resolved(listen)
         return (listen, upstream) != (self.listen, self.upstream)
 
     async def start(self) -> None:
-        """Listen; OSError if the address is taken, ValueError if the port is no number."""
+        """Listen; OSError if the address is taken, ValueError if the port is not a number."""
         host, _, port = _resolved(self.listen).rpartition(":")
         self._server = await asyncio.start_server(self._accepted, host, int(port))
         self.listen = "{}:{}".format(*self._server.sockets[0].getsockname())
 
     async def stop(self) -> None:
-        """Refuse connections, and end those that there are."""
+        """Refuse connections, and end the existing ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -111,14 +111,14 @@ class Proxy:
         await asyncio.sleep(0)
 
     def change(self) -> None:
-        """Wake whatever waits because of a toxic that may be another one now."""
+        """Wake all waits that depend on toxics, which may have changed."""
         self._changed.set()
         self._changed = asyncio.Event()
         for pair in self._pairs:
             pair.wake()
 
     def remove(self, toxic: Toxic) -> None:
-        """Take a toxic away; connections that a timeout has held end."""
+        """Remove a toxic; connections that a timeout held end."""
         self.toxics.remove(toxic)
         if toxic.kind == "timeout":
             for pair in list(self._pairs):
@@ -126,7 +126,7 @@ class Proxy:
         self.change()
 
     async def nap(self, seconds: float | None) -> bool:
-        """Wait; whether the toxics changed meanwhile. None: until they do."""
+        """Wait up to `seconds`, None for ever; return whether the toxics changed meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -151,7 +151,7 @@ class Proxy:
 
 
 def _resolved(place: str) -> str:
-    """Return an address with its host as an IPv4 address; nothing else is listened on."""
+    """Return an address with its host as an IPv4 address, the only kind that is supported."""
     host, _, port = place.rpartition(":")
     return f"{socket.gethostbyname(host)}:{int(port)}"
 
@@ -160,10 +160,10 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Pair:
-    """A client's connection and the one to the server.
+    """A client's connection and the corresponding one to the server.
 
-    There are no half-closed ones: the end of one direction closes the socket that it wrote to, and
-    so the other direction ends, too, as late as its toxics want.
+    There are no half-closed connections: the end of one direction closes the socket it wrote to, so
+    the other direction ends, too, as late as its toxics demand.
     """
 
     def __init__(self, client: Ends, server: Ends) -> None:
@@ -188,12 +188,12 @@ class Pair:
             link.close()
 
     def wake(self) -> None:
-        """Let both directions see that the toxics changed."""
+        """Let both directions notice that the toxics changed."""
         for link in self._links:
             link.wake()
 
     def end(self) -> None:
-        """End at once, whatever toxics want."""
+        """End at once, regardless of toxics."""
         for task in self._tasks:
             task.cancel()
         for _, writer in (self._client, self._server):
@@ -225,13 +225,13 @@ class Link:
         self._writer = writer
         self._queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(CHUNKS_MAX)
         self._rolled: dict[Toxic, bool] = {}
-        # Only a connection that was opened with a toxic that resets is reset by it.
+        # A toxic resets only connections that were opened while it existed.
         self._first = frozenset(proxy.toxics)
-        # Of each limit, since it came or this connection did.
+        # The bytes that passed each limit, since the toxic or this connection began.
         self._passed_bytes: Counter[Toxic] = Counter()
 
     async def run(self) -> bool:
-        """Carry everything; whether the connection is to be reset."""
+        """Carry all data; return whether the connection is to be reset."""
         reading = asyncio.create_task(self._read())
         try:
             while True:
@@ -262,12 +262,12 @@ class Link:
         self._writer.close()
 
     def wake(self) -> None:
-        """Look at the toxics again; a full queue does so anyway."""
+        """Check the toxics again; with a full queue that happens anyway."""
         with contextlib.suppress(asyncio.QueueFull):
             self._queue.put_nowait((0.0, None))
 
     async def _next(self) -> tuple[float, bytes | None] | None:
-        """Return the next chunk, or None when a timeout is over; its time begins at each chunk."""
+        """Return the next chunk, or None after a timeout, which restarts at each chunk."""
         timeout_s = self._of(self._active(), "timeout", "timeout") / 1e3
         try:
             async with asyncio.timeout(timeout_s or None):
@@ -287,7 +287,7 @@ class Link:
                 return
 
     def _active(self) -> list[Toxic]:
-        """Return the toxics of this direction for which the dice, once a connection, said yes."""
+        """Return the toxics of this direction that apply, by chance, once per connection."""
         return [
             toxic
             for toxic in self._proxy.toxics
@@ -299,7 +299,7 @@ class Link:
         return sum(toxic.attributes[attribute] for toxic in toxics if toxic.kind == kind)
 
     async def _deliver(self, at_s: float, data: bytes, toxics: list[Toxic]) -> bool:
-        """Send a chunk on as late and as slowly as the toxics want; whether it was the last."""
+        """Send a chunk as late and slowly as the toxics demand; return whether it was the last."""
         kinds = {toxic.kind: toxic.attributes for toxic in toxics}
         if latency := kinds.get("latency"):
             jitter = latency["jitter"]

@@ -1,7 +1,7 @@
-"""The end of a run: the queue is emptied, the nodes say the same, the clients' files are judged.
+"""The end of a run: empty the queue, check that the nodes agree, judge the clients' files.
 
-For runs that have their nodes anywhere (containers, namespaces); `soak` has an end of its own,
-which also looks at disks and memory.
+For runs whose nodes are elsewhere (containers, namespaces); `soak` has an end of its own, which
+also checks disks and memory.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ EQUAL_TIMEOUT_S: Final = 20.0
 def empty(
     address: str, nodes: Sequence[str], client: int, seed: int, history: Path, timeout_s: float
 ) -> int:
-    """Reserve and delete all jobs, and return how many there ever were.
+    """Reserve and delete all jobs; return the number of jobs that ever existed.
 
     Args:
-        address: where the queue is emptied.
-        nodes: all nodes, which must then say the same of the queue.
-        client: the number under which this client writes what it saw.
+        address: the address at which the queue is emptied.
+        nodes: all nodes, which must then report the same statistics.
+        client: the number under which this client records its commands.
         seed: of its choices.
-        history: where it writes.
-        timeout_s: how long jobs may take to come back from clients that are gone.
+        history: the folder of its records.
+        timeout_s: how long jobs may take to return from clients that are gone.
     """
     last = Client(client, [address], seed, history)
     last.connect(0)
@@ -55,7 +55,7 @@ def empty(
 
 
 def figures(found: checks.Findings, clients: int, seconds: float) -> list[str]:
-    """Return what the judges counted, a line each."""
+    """Return the counts of the judges, a line each."""
     verdict = found.verdict
     return [
         f"ran {seconds / 60:.1f} minutes with {clients} clients, {found.commands} commands",
@@ -67,7 +67,7 @@ def figures(found: checks.Findings, clients: int, seconds: float) -> list[str]:
 
 
 def miscounted(found: checks.Findings, total_jobs: int) -> list[str]:
-    """Return in words that there were more or fewer jobs than the puts explain."""
+    """Return a finding if the number of jobs does not match the puts."""
     low = found.verdict.acknowledged
     if low <= total_jobs <= low + found.unknown_puts:
         return []

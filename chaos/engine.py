@@ -1,11 +1,11 @@
-"""A Docker engine for tests: the one that answers, or one started here in a network of its own.
+"""A Docker engine for tests: an existing one, or one started here in a network of its own.
 
     python -m chaos.engine COMMAND...
 
-runs COMMAND with DOCKER_HOST set. Where no engine answers and this is root, it starts `dockerd` in
-a new network namespace, with its files in build/docker/engine, and runs COMMAND in the same one: so
+runs COMMAND with DOCKER_HOST set. If no engine answers and this is root, it starts `dockerd` in a
+new network namespace, with its files in build/docker/engine, and runs COMMAND in the same one. So
 the machine's interfaces and packet filters stay as they are, published ports are those of this
-namespace's loopback, and containers reach nothing outside.
+namespace's loopback, and containers cannot reach anything outside.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ STOP_TIMEOUT_S: Final = 60.0
 PING_TIMEOUT_S: Final = 5
 DEFAULT: Final = "unix:///var/run/docker.sock"
 INSIDE: Final = "--inside"
-# What dockerd itself runs to make networks and containers.
+# The programs that dockerd runs to make networks and containers.
 NEEDED: Final = {
     "dockerd": "docker.io",
     "containerd": "containerd",
@@ -43,7 +43,7 @@ NEEDED: Final = {
 
 
 def answers(address: str | None = None) -> bool:
-    """Return whether an engine answers, at an address or where the environment says."""
+    """Return whether an engine answers, at an address or at that of the environment."""
     environment = {**os.environ, **({"DOCKER_HOST": address} if address else {})}
     if not _accepts(environment.get("DOCKER_HOST") or DEFAULT):
         return False
@@ -59,7 +59,7 @@ def answers(address: str | None = None) -> bool:
 
 
 def _accepts(address: str) -> bool:
-    """Whether somebody listens at a UNIX socket: the SDK leaves one open where nobody does."""
+    """Whether a process listens at a UNIX socket; if none does, the SDK leaks its own socket."""
     scheme, _, path = address.partition("://")
     if scheme != "unix":
         return True
@@ -68,7 +68,7 @@ def _accepts(address: str) -> bool:
 
 
 def missing() -> str:
-    """Return in one line why no engine can be started here; nothing if one can."""
+    """Return in one line why no engine can be started here; empty if one can."""
     no_engine = "no Docker engine answers (DOCKER_HOST)"
     if os.geteuid():
         return f"{no_engine}, and only root can start one here"
@@ -102,7 +102,7 @@ def started() -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command beside an engine; return its exit status, 2 if there can be no engine."""
+    """Run a command beside an engine; return its exit status, or 2 without an engine."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == [INSIDE]:
         with started() as address:

@@ -1,7 +1,7 @@
-"""The faults: how each is done to the cluster, and how the cluster is made whole again.
+"""The faults: how each is applied to the cluster, and how the cluster is repaired afterwards.
 
-Each function does one fault from begin to end and returns a few words about it. When faults come is
-in `plan`.
+Each function applies one fault from begin to end and returns a short description. `plan` schedules
+the faults.
 """
 
 import random
@@ -25,24 +25,24 @@ from tests.integration.support.waiting import wait_for_time
 
 DISTURBANCE_S: Final = (0.1, 10.0)
 DOWN_S_MAX: Final = 2.0
-# Behind an election of the two others, which by then have jobs again.
+# After an election among the two other nodes, which by then have jobs again.
 LATE_S: Final = 3.0
-# A power cut comes with one of the node's next writes or changes of names; at most this far on.
+# A power cut comes with one of the node's next writes or renames, at most this many on.
 MOMENT_MAX: Final = 12
 START_WRITES_MAX: Final = 40
-# After a new leader is ready, so that a second interruption would be seen in the same window.
+# Waited after a new leader is ready, so that the window also shows a second interruption.
 SETTLED_S: Final = 1.0
-# Pauses and cuts of the other lane can come between.
+# Long enough for pauses and cuts of the other lane.
 END_TIMEOUT_S: Final = 40.0
 FULL_S: Final = (2.0, 5.0)
 FILE_BYTES_MAX: Final = 4096
-# A flip in the last record of a log looks like a write that was cut off, which is no damage.
+# A flip in the last record of a log looks like an incomplete write, which is not damage.
 DAMAGE_SHARE: Final = 0.25
 DAMAGE_BYTES_MIN: Final = 16384
-# System call, error: what strace injects into a node.
+# (system call, error) that strace injects into a node.
 INJECTIONS: Final = (("pwritev2", "EIO"), ("pwritev2", "ENOSPC"), ("fdatasync", "EIO"))
 
-Story = tuple[str, float, float]  # words, from when until when
+Story = tuple[str, float, float]  # description, begin and end
 
 
 def kill(ground: Ground, chance: random.Random) -> str:
@@ -52,7 +52,7 @@ def kill(ground: Ground, chance: random.Random) -> str:
     wait_for_time(chance.uniform(0, DOWN_S_MAX))
     ground.start(victim)
     if chance.random() < 0.2:
-        # Once more, somewhere in its start.
+        # Once more, at a random point of its start.
         wait_for_time(chance.uniform(0, 1))
         ground.kill(victim)
         ground.start(victim)
@@ -88,7 +88,7 @@ def kill_all(ground: Ground, chance: random.Random) -> str:
 
 
 def power_cut(ground: Ground, chance: random.Random) -> str:
-    """Let the power of one node fail, sometimes again while it starts."""
+    """Cut the power of one node, sometimes again while it starts."""
     victim = chance.randrange(COUNT)
     leads = ground.cluster.is_leader(victim)
     moment = _moment(chance)
@@ -97,7 +97,7 @@ def power_cut(ground: Ground, chance: random.Random) -> str:
     ground.start(victim)
     again = chance.random() < 0.3
     if again:
-        # Somewhere in its start, which begins with writes.
+        # At a random point of its start, which begins with writes.
         ground.cut_power([victim], power.Moment("bytes", chance.randrange(1, START_WRITES_MAX)))
         ground.start(victim)
     ground.wait_until_serving(victim)
@@ -106,13 +106,13 @@ def power_cut(ground: Ground, chance: random.Random) -> str:
 
 
 def _moment(chance: random.Random) -> power.Moment:
-    """Return when power fails: mostly in the middle of a write or a change of names."""
+    """Return when power fails: mostly in the middle of a write or a rename."""
     kind = chance.choice(("now", "bytes", "bytes", "names", "names"))
     return power.NOW if kind == "now" else power.Moment(kind, chance.randrange(1, MOMENT_MAX))
 
 
 def power_cut_all(ground: Ground, chance: random.Random) -> str:
-    """Let all power fail. Two nodes come back first: what was acknowledged must be with any two."""
+    """Cut all power. Two nodes return first: any two must have what was acknowledged."""
     moment = _moment(chance)
     ground.cut_power(chance.sample(range(COUNT), COUNT), moment)
     order = chance.sample(range(COUNT), COUNT)
@@ -136,7 +136,7 @@ def restart(ground: Ground, chance: random.Random) -> str:
 
 
 def fail_disk(ground: Ground, chance: random.Random) -> str:
-    """Let a write or a sync of one node fail: it must end by itself, in one line."""
+    """Let a write or a sync of one node fail: the node must end by itself, with one line."""
     victim = chance.randrange(COUNT)
     process = ground.process(victim)
     ground.release(victim)
@@ -167,7 +167,7 @@ def fail_disk(ground: Ground, chance: random.Random) -> str:
 
 
 def wipe(ground: Ground, chance: random.Random) -> str:
-    """Take a node's disk away, then bring it back with --rejoin, perhaps with more trouble."""
+    """Wipe a node's disk and bring the node back with --rejoin, perhaps with further faults."""
     ground.wait_until_serving(*range(COUNT))
     victim = chance.randrange(COUNT)
     ground.kill(victim)
@@ -189,7 +189,7 @@ def _rejoin(ground: Ground, chance: random.Random, victim: int) -> str:
             ground.cut_power([other], _moment(chance))
         else:
             ground.kill(other)
-        # Once it has begun it remembers by itself that it rejoins.
+        # Once it has begun to rejoin, the node remembers that by itself.
         marked = standing(ground.data(victim)) == REJOINING
         ground.start(other, () if other != victim or marked else ["--rejoin"])
         ground.wait_until_serving(other)
@@ -199,7 +199,7 @@ def _rejoin(ground: Ground, chance: random.Random, victim: int) -> str:
 
 
 def damage(ground: Ground, chance: random.Random) -> str:
-    """Flip a bit in what a stopped node has stored: it must refuse to start."""
+    """Flip a bit in a stopped node's stored data: the node must refuse to start."""
     ground.wait_until_serving(*range(COUNT))
     victim = chance.randrange(COUNT)
     ground.kill(victim)
@@ -219,7 +219,7 @@ def damage(ground: Ground, chance: random.Random) -> str:
 
 
 def _flip(data: Path, chance: random.Random) -> tuple[Path, int] | None:
-    """Flip one bit early in the log or in a snapshot; return where, None if there is little."""
+    """Flip one bit early in the log or a snapshot; return its place, None if both are small."""
     paths = [*sorted((data / "log").glob("*.wal"))[:1], *(data / "snapshots").glob("*.snapshot")]
     used = {path: len(path.read_bytes().rstrip(b"\0")) for path in sorted(paths)}
     choice = [path for path, size in used.items() if size > DAMAGE_BYTES_MIN]
@@ -260,7 +260,7 @@ def cut(ground: Ground, chance: random.Random) -> str:
 
 
 def clock(ground: Ground, chance: random.Random) -> str:
-    """Step the wall clock of one node, or of all; it stays so until the next step."""
+    """Step the wall clock of one node, or of all, until the next step."""
     numbers = list(range(COUNT)) if chance.random() < 0.3 else [chance.randrange(COUNT)]
     seconds = chance.choice(STEPS_S)
     for number in numbers:
@@ -269,7 +269,7 @@ def clock(ground: Ground, chance: random.Random) -> str:
 
 
 def fill_disk(ground: Ground, chance: random.Random) -> str:
-    """Leave less than the reserve on the disk: puts are refused, all else goes on."""
+    """Leave less than the reserve on the disk: puts are refused, all else works."""
     words = ground.fill_disk()
     wait_for_time(chance.uniform(*FULL_S))
     ground.empty_disk()
@@ -295,7 +295,7 @@ FAULTS: Final[dict[str, Callable[[Ground, random.Random], str]]] = {
 
 
 class Nemesis:
-    """Carries out a plan, one thread for each lane."""
+    """Executes a plan, with one thread for each lane."""
 
     def __init__(self, ground: Ground, schedule: plan.Plan, tell: Callable[[str], None]) -> None:
         self.done: list[str] = []
@@ -309,7 +309,7 @@ class Nemesis:
         ]
 
     def run(self) -> None:
-        """Do everything; return when all is done, or when something is found."""
+        """Execute the plan; return when it is complete, or when there is a finding."""
         for thread in self._threads:
             thread.start()
         try:

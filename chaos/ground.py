@@ -1,7 +1,7 @@
-"""The cluster that a soak runs on: processes, their logs and clocks, and disks that lose power.
+"""The cluster of a soak: processes, their logs and clocks, and disks that lose power.
 
-Faults of both lanes act through it at the same time, so that it knows which nodes are meant to run;
-one that ends by itself is a finding. Which faults there are is in `faults`.
+Faults of both lanes act through this module concurrently, so it tracks which nodes should run; a
+node that ends by itself is a finding. The faults are in `faults`.
 """
 
 import itertools
@@ -21,9 +21,9 @@ from tests.integration.support.waiting import wait_until
 
 COUNT: Final = len(NODES)
 PAIRS: Final = tuple(itertools.combinations(NODES, 2))
-# All faults that can meet are over long before: then the node serves, or it never will.
+# Long after all faults that can coincide: a node that does not serve by then never will.
 SERVE_TIMEOUT_S: Final = 60.0
-# Small files, so that a soak of minutes makes segments, snapshots and transfers of snapshots.
+# Small files, so that a soak of minutes produces segments, snapshots and snapshot transfers.
 SETTINGS: Final = {
     "wal_segment_bytes": MEBIBYTE,
     "snapshot_bytes_min": MEBIBYTE,
@@ -34,21 +34,21 @@ TROUBLE: Final = ("Traceback", "Error:", "differs", "assert")
 
 
 class Kind(NamedTuple):
-    """What nodes a soak has, and what their disks are."""
+    """The kind of nodes and disks of a soak."""
 
-    # Run the tree that `make compiled` makes.
+    # Run the tree that `make compiled` builds.
     compiled: bool = False
-    # Each node's data is on a file system that loses what was not synced when its power fails.
+    # Each node's data is on a file system that loses unsynced data when its power fails.
     forgetful: bool = False
-    # No process is ended.
+    # No process is ended by faults.
     calm: bool = False
-    # The disks do not sync the log: for the test that this is noticed.
+    # The disks do not sync the log, for the test that this is noticed.
     lies: bool = False
     settings: Mapping[str, object] = {}
 
     @property
     def rates(self) -> plan.Rates:
-        """The faults that take processes and disks away."""
+        """The rates of faults that end processes and damage disks."""
         return plan.CALM if self.calm else plan.POWER if self.forgetful else plan.BREAKING
 
 
@@ -56,7 +56,7 @@ PLAIN: Final = Kind()
 
 
 class Ground(Processes):
-    """Three nodes and everything that can be done to them, from two threads."""
+    """Three nodes and all operations on them, usable from two threads."""
 
     def __init__(self, directory: Path, seed: int = 0, kind: Kind = PLAIN) -> None:
         super().__init__(directory, kind.compiled, {**SETTINGS, **kind.settings})
@@ -65,7 +65,7 @@ class Ground(Processes):
         self.windows: list[tuple[float, float]] = []
         self.disk_words: list[str] = []
         self.rejoins = 0
-        # Held while nothing else may happen, and by every fault of the disturbing lane.
+        # Held by a fault that must not overlap others, and by every fault of the disturbing lane.
         self.quiet = threading.RLock()
         self._lock = threading.RLock()
         self._began_s = [0.0] * COUNT
@@ -77,7 +77,7 @@ class Ground(Processes):
         return self._nodes[number]
 
     def start(self, number: int, arguments: Sequence[str] = (), wanted: bool = True) -> None:
-        """Start a node without waiting; not `wanted`: it may end by itself."""
+        """Start a node without waiting; if not `wanted`, it may end by itself."""
         with self._lock:
             super().start(number, arguments)
             self._began_s[number] = time.monotonic()
@@ -85,7 +85,7 @@ class Ground(Processes):
                 self._wanted.discard(number)
 
     def kill(self, *numbers: int) -> None:
-        """End nodes with SIGKILL, as much at once as can be."""
+        """End nodes with SIGKILL, as nearly at once as possible."""
         with self._lock:
             super().kill(*numbers)
 
@@ -95,7 +95,7 @@ class Ground(Processes):
         super().stop(number)
 
     def cut_power(self, numbers: Sequence[int], moment: power.Moment) -> None:
-        """End nodes as a loss of power does, all at the moment that comes for the first of them."""
+        """End nodes as a loss of power does, all at the moment given for the first of them."""
         with self._lock:
             self._wanted -= set(numbers)
             for number in numbers:
@@ -108,14 +108,14 @@ class Ground(Processes):
                 self.disks[number].restore()
 
     def wipe(self, number: int) -> None:
-        """Give a node that does not run an empty disk."""
+        """Give a stopped node an empty disk."""
         if self.disks:
             self.disks[number].format()
         else:
             super().wipe(number)
 
     def living(self) -> list[tuple[int, float, int]]:
-        """Return number, age in seconds and process id of each node that runs."""
+        """Return number, age in seconds and process id of each running node."""
         with self._lock:
             now = time.monotonic()
             return [
@@ -125,7 +125,7 @@ class Ground(Processes):
             ]
 
     def release(self, number: int) -> None:
-        """From here on a node may end by itself, because a fault asks it to."""
+        """Allow a node to end by itself from here on, because a fault ends it."""
         with self._lock:
             self._wanted.discard(number)
 
@@ -135,7 +135,7 @@ class Ground(Processes):
             super().signal(number, which)
 
     def wait_until_serving(self, *numbers: int) -> None:
-        """Wait until nodes take clients; that they do not is a finding, and is fatal."""
+        """Wait until nodes serve clients; a node that does not is a fatal finding."""
         for number in numbers:
             address = self.cluster.nodes[number].beanstalk
 
@@ -146,12 +146,12 @@ class Ground(Processes):
             wait_until(serves, SERVE_TIMEOUT_S, f"n{number} serves: {self.story(number)}")
 
     def look(self) -> None:
-        """Add a finding for each node that ended by itself; it is not asked for again."""
+        """Add a finding for each node that ended by itself; each is reported once."""
         with self._lock:
             super().look()
 
     def read_logs(self, judge: Callable[[str], bool]) -> list[str]:
-        """Return the lines of all lives of all nodes that `judge` picks."""
+        """Return the lines that `judge` selects from all logs of all nodes."""
         return [
             f"{path}: {line}"
             for path in self.logs()

@@ -1,10 +1,11 @@
-"""The images of runs in containers, made without a registry: a base from Debian, and ours on it.
+"""Build the images of runs in containers without a registry: a base from Debian, and ours on it.
 
 The base is a tree that debootstrap makes once, in build/docker/base, with the builder's tools,
-HAProxy and Prometheus (`python -m chaos.images`, where Debian's packages can be reached: beside an
-engine of ours they cannot); an engine imports it as one image. So it stands for what the Dockerfile
-and compose.yaml name, under names of its own: no image of the user is replaced. It is larger than a
-slim one. Wheels come from build/wheels, because nothing outside can be reached in a build.
+HAProxy and Prometheus. `python -m chaos.images` makes it where Debian's packages can be reached,
+which is not possible beside an engine of ours. An engine imports the tree as one image. It stands
+for the images that the Dockerfile and compose.yaml name, under names of its own, so no image of the
+user is replaced. It is larger than a slim image. Wheels come from build/wheels, because a build
+has no access to the network.
 """
 
 import os
@@ -21,7 +22,7 @@ MADE: Final = TREE / ".made"
 WHEELS: Final = ROOT / "build" / "wheels"
 SUITE: Final = "bookworm"
 PACKAGES: Final = "python3,python3-venv,python3-dev,gcc,libc6-dev,haproxy"
-# Debian's package of it brings services and a web page along; the program alone is enough.
+# Debian's package also installs services and a web page; the program alone is enough.
 PROMETHEUS: Final = Path("/usr/bin/prometheus")
 BASE: Final = "beanpole-test/base"
 NODE: Final = "beanpole-test/node"
@@ -37,7 +38,7 @@ class Images(NamedTuple):
 
 
 def missing() -> str:
-    """Return in one line why no images can be made here; nothing if they can."""
+    """Return in one line why no images can be made here; empty if they can."""
     needed = {"docker": "docker.io", "debootstrap": "debootstrap", str(PROMETHEUS): "prometheus"}
     packages = sorted({name for tool, name in needed.items() if not shutil.which(tool)})
     if packages:
@@ -50,7 +51,7 @@ def missing() -> str:
 
 
 def make_tree() -> None:
-    """Make the tree of the base anew."""
+    """Make the tree of the base image anew."""
     shutil.rmtree(TREE, ignore_errors=True)
     TREE.parent.mkdir(parents=True, exist_ok=True)
     _run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(TREE)])
@@ -59,7 +60,7 @@ def make_tree() -> None:
 
 
 def build(engine: Any) -> Images:
-    """Make all images in the engine that the environment names; RuntimeError if that fails."""
+    """Build all images in the engine of the environment; RuntimeError if that fails."""
     try:
         engine.images.get(BASE)
     except ImageNotFound:
@@ -82,8 +83,8 @@ def _import_base() -> None:
 
 
 def _run(command: list[str], given: str = "") -> None:
-    """Run a command; what it says is shown only if it fails."""
-    # The classic builder, which is in every engine; BuildKit's client is a package of its own.
+    """Run a command; its output is shown only if it fails."""
+    # The classic builder is in every engine; BuildKit's client is a separate package.
     environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
     done = subprocess.run(
         command,

@@ -1,12 +1,12 @@
-"""Is the history of each job linearizable? A search, job by job, as Wing and Gong, and Lowe.
+"""Check that the history of each job is linearizable, by a search after Wing and Gong, and Lowe.
 
 Every command that names a job, or whose reply does, takes effect at one moment between request and
-reply; one without a reply at some later moment or never. What clients do not see happens between
-them, as early as it can and no earlier: a TTR ends, the jobs of a connection that ended return, a
-delay ends, a kick of a number of jobs takes this one, a reserve whose reply is unknown takes it.
-When a delay ends is not judged: after a cold start cluster time is an estimate. The whole queue is
-judged by the same kind of search in the simulator (`tests/sim/linear_check.py`), which has few
-commands; here there are many, so each job has a search of its own, which knows nothing of others.
+reply; a command without a reply takes effect at some later moment or never. Unobserved transitions
+happen in between, as early as possible and no earlier: a TTR ends, the jobs of a closed connection
+return, a delay ends, a kick of several jobs takes this one, a reserve without a reply takes it.
+The time at which a delay ends is not judged: after a cold start cluster time is an estimate. The
+simulator judges the whole queue by the same kind of search (`tests/sim/linear_check.py`), for few
+commands; here there are many, so each job has a search of its own, independent of other jobs.
 """
 
 import bisect
@@ -18,35 +18,35 @@ from typing import Final, NamedTuple
 from chaos import record
 from chaos.record import Op
 
-# Many times what a job of a soak needs; a search that needs more is counted as undecided.
+# Many times what a job of a soak needs; a search that exceeds it is counted as undecided.
 SITUATIONS_MAX: Final = 20_000
 FOREVER_S: Final = float("inf")
 DELAYED, READY, RESERVED, BURIED, HIDDEN, GONE = range(6)
-# Answers that tell nothing of the job; docs/consistency.md: certainly not done.
+# Replies that reveal nothing about the job; docs/consistency.md: certainly not done.
 NOTHING_DONE: Final = frozenset({"INTERNAL_ERROR", "DRAINING", "OUT_OF_MEMORY"})
 BY_HOLDER: Final = frozenset({record.RELEASE, record.BURY, record.TOUCH})
 NOBODY: Final = -1
 
 
 class State(NamedTuple):
-    """One job: GONE is before its put and after its delete."""
+    """The state of one job, which is GONE before its put and after its delete."""
 
     kind: int
     session: int = NOBODY
-    # Before this the TTR cannot have ended.
+    # Before this time the TTR cannot have ended.
     safe_s: float = 0.0
 
 
 class Event(NamedTuple):
-    """One command of one connection about one job."""
+    """One command about one job, and the connection that sent it."""
 
     op: Op
     session: int
-    until_s: float  # of its reply; for ever if there is none
+    until_s: float  # of its reply; infinite without one
 
 
 class Judged(NamedTuple):
-    """What came of all searches."""
+    """The results of all searches."""
 
     wrong: list[str]
     undecided: list[str]
@@ -54,7 +54,7 @@ class Judged(NamedTuple):
 
 
 class Windows:
-    """Commands that may take effect on any job, by the time in which they may."""
+    """The time windows of commands that may take effect on any job."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
         spans = sorted((op.sent_s, ends_s(op)) for op in ops)
@@ -62,7 +62,7 @@ class Windows:
         self._until_s = list(itertools.accumulate((until_s for _, until_s in spans), max))
 
     def meet(self, from_s: float, until_s: float) -> bool:
-        """Whether one may take effect then."""
+        """Whether a command may take effect in this interval."""
         before = bisect.bisect_right(self._from_s, until_s)
         return before > 0 and self._until_s[before - 1] >= from_s
 
@@ -73,16 +73,16 @@ def ends_s(op: Op) -> float:
 
 
 class Queue(NamedTuple):
-    """What all jobs share."""
+    """The part of the history that all jobs share."""
 
     kicks: Windows
     hiding: Windows
-    # By connection: it may end from here on, as its last answered command was sent then.
+    # By connection: the earliest time at which it may end, when it sent its last answered command.
     ends_s: Sequence[float]
 
 
 class Search:
-    """The search for one order of the commands about one job."""
+    """The search for an order of the commands about one job."""
 
     def __init__(self, events: Sequence[Event], ttr_s: int, queue: Queue) -> None:
         self._events = sorted(events, key=lambda event: event.until_s)
@@ -90,7 +90,7 @@ class Search:
         self._queue = queue
 
     def run(self, limit: int) -> bool | None:
-        """Return whether there is such an order; None if `limit` situations did not tell."""
+        """Return whether such an order exists; None if `limit` situations do not decide it."""
         count = len(self._events)
         answered = sum(1 << n for n in range(count) if self._events[n].until_s < FOREVER_S)
         start = (0, State(GONE))
@@ -100,7 +100,7 @@ class Search:
             done, state = stack.pop()
             if done & answered == answered:
                 return True
-            # The last that is pushed is tried first: the command with the earliest reply.
+            # The last one on the stack is tried first: the command with the earliest reply.
             following = [after for after in self._next(done, state) if after not in seen]
             seen.update(following)
             stack += reversed(following)
@@ -126,7 +126,7 @@ class Search:
     def _unseen(
         self, state: State, from_s: float, until_s: float, living: set[int]
     ) -> Iterator[State]:
-        """What may happen to the job between these times without a command about it."""
+        """Yield the states that the job may enter in this interval without a command about it."""
         kind = state.kind
         if kind == RESERVED:
             over = state.session not in living and until_s >= self._queue.ends_s[state.session]
@@ -141,7 +141,7 @@ class Search:
 
 
 def outcome(state: State, event: Event, ttr_s: int) -> State | None:
-    """Return what a command makes of a job; None if it cannot have had this answer."""
+    """Return the state of a job after a command; None if the reply is impossible."""
     op, kind = event.op, state.kind
     mine = kind == RESERVED and state.session == event.session
     held = State(RESERVED, event.session, op.sent_s + ttr_s - record.TTR_MARGIN_S)
@@ -152,7 +152,7 @@ def outcome(state: State, event: Event, ttr_s: int) -> State | None:
     elif op.kind == record.LOOK:
         allowed = (kind == GONE) == refused
     elif op.kind == record.RESERVE:
-        by_name = not op.line or op.line.startswith("reserve-job")  # not known of old files
+        by_name = not op.line or op.line.startswith("reserve-job")  # old files lack the line
         allowed = kind == READY or (by_name and kind in (DELAYED, BURIED))
         after = held
     elif op.kind == record.KICK:
@@ -176,7 +176,7 @@ def _delay(op: Op) -> bool:
 
 
 def judge(clients: Sequence[Sequence[Op]], limit: int = SITUATIONS_MAX) -> Judged:
-    """Judge all jobs of which a put is known; the others are `unexpected` for other judges."""
+    """Judge all jobs with exactly one known put; other judges report the rest as `unexpected`."""
     events: defaultdict[int, list[Event]] = defaultdict(list)
     ends: list[float] = []
     job_of = record.jobs_by_body(clients)
@@ -212,7 +212,7 @@ def judge(clients: Sequence[Sequence[Op]], limit: int = SITUATIONS_MAX) -> Judge
 
 
 def _counts(op: Op) -> bool:
-    """Whether a command may have changed the job, or tells of it."""
+    """Whether a command may have changed the job, or reveals its state."""
     if op.kind == record.LOOK:
         return not record.is_unknown(op) and op.line.startswith(("peek ", "stats-job "))
     return True

@@ -1,7 +1,6 @@
-"""What the nodes of a run hold: equal images, all events, and what they say of their versions.
+"""Check that the nodes of a run agree: equal images, all events, and their reported versions.
 
-For runs in which nodes have different programs (`upgrade`); what clients saw is the business of
-`checks`.
+For runs in which nodes have different programs (`upgrade`); `checks` judges what clients observed.
 """
 
 import subprocess
@@ -31,7 +30,7 @@ CLUSTER: Final = "test"
 
 
 class Says(NamedTuple):
-    """What the members of a cluster say of themselves, in the words of `beanpole status`."""
+    """The versions that members report, in the words of `beanpole status`."""
 
     program: str
     active: int
@@ -39,7 +38,7 @@ class Says(NamedTuple):
 
 
 def beanpole(*words: str, program: Sequence[str] = BEANPOLE) -> tuple[int, str]:
-    """Run the command line tool: its exit status, and what it says."""
+    """Run the command line tool; return its exit status and its output."""
     done = subprocess.run(
         [*program, *words], capture_output=True, text=True, timeout=CALL_TIMEOUT_S, check=False
     )
@@ -47,7 +46,7 @@ def beanpole(*words: str, program: Sequence[str] = BEANPOLE) -> tuple[int, str]:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
+    """Return every file below a folder, by relative path."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -59,9 +58,9 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def equal_images(nodes: Sequence[Node]) -> tuple[int, int]:
-    """Let all nodes write a snapshot at one index; return the index and the size.
+    """Let all nodes write a snapshot at the same index; return the index and the size.
 
-    Nothing may be sent meanwhile. AssertionError if two of them differ.
+    No command may be sent meanwhile. AssertionError if two snapshots differ.
     """
 
     def same() -> list[int]:
@@ -99,13 +98,13 @@ def _image(node: Node, index: int) -> bytes:
 
 
 def event_files(node: Node) -> dict[str, int]:
-    """The files of events that a node has now, with their checksums."""
+    """Return the event files that a node has now, with their checksums."""
     files = contents(node.directory / "data" / "events")
     return {name: zlib.crc32(data) for name, data in files.items() if name.endswith(".events")}
 
 
 def all_events(nodes: Sequence[Node]) -> pa.Table:
-    """Every event, dense; AssertionError if one is missing, or if a node has it otherwise."""
+    """Return all events; AssertionError if one is missing, or if nodes disagree."""
 
     def ends() -> int:
         with Source([node.grpc for node in nodes]) as source:
@@ -120,7 +119,8 @@ def all_events(nodes: Sequence[Node]) -> pa.Table:
         with Source([node.grpc]) as source:
             (reply,) = source.ranges().values()
         spans = [(span.first, span.end) for span in reply.spans]
-        # A snapshot replaces entries that the other nodes have already cut from their logs.
+        # A node that received a snapshot lacks the entries that other nodes had cut from their
+        # logs.
         logs = node.directory.glob("output*.log")
         if not any("fetching the snapshot" in log.read_text(errors="replace") for log in logs):
             assert spans == [(0, end)], f"{node.id} has the events {spans} of {end}"
@@ -136,7 +136,7 @@ def _read(addresses: list[str], start: int, end: int) -> pa.Table:
 
 
 def exported(nodes: Sequence[Node], directory: Path) -> pa.Table:
-    """All events in the files that `beanpole events export` makes."""
+    """Return all events, read from the files that `beanpole events export` writes."""
     addresses = ",".join(node.grpc for node in nodes)
     failed, words = beanpole("events", "export", "--addresses", addresses, "--to", str(directory))
     assert not failed, words
@@ -145,7 +145,7 @@ def exported(nodes: Sequence[Node], directory: Path) -> pa.Table:
 
 
 def digests_in_events(nodes: Sequence[Node]) -> int:
-    """How many entries have their running digest in the files of two nodes; all are equal."""
+    """Return how many entries have a running digest in several event files; they must be equal."""
     hashes: dict[int, set[int]] = {}
     seen: Counter[int] = Counter()
     for node in nodes:

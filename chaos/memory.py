@@ -1,7 +1,7 @@
-"""What memory the nodes of a soak take over time, and whether it stayed flat.
+"""Measure the memory of a soak's nodes over time, and judge whether it stays flat.
 
-The rule is `verdict`. Nodes are killed every few seconds, so what is compared is what their
-processes come to after a start, not how one process grows over hours.
+The rule is in `verdict`. Nodes are killed every few seconds, so the comparison is between the sizes
+that young processes reach, not the growth of one process over hours.
 """
 
 import json
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 SAMPLE_S: Final = 2.0
-# A process that has just started has not read its log yet, and has no clients.
+# A younger process has not read its log yet, and has no clients.
 AGE_S_MIN: Final = 4.0
-# Flat: in the last quarter of a run the median of a node is at most this much above its median in
-# the quarter before. The share allows for what a queue holds by chance, the bytes for a small one.
+# Flat: in the last quarter of a run, the median of a node is at most this much above its median in
+# the quarter before. The share allows for random contents of a queue, the bytes for a small queue.
 GROWTH_SHARE_MAX: Final = 0.1
 GROWTH_BYTES_MAX: Final = 8 << 20
 # In shorter runs a quarter has too few samples, and the queue is still growing.
@@ -24,7 +24,7 @@ MEBIBYTE: Final = 1 << 20
 
 
 class Sample(NamedTuple):
-    """One look at one process."""
+    """One measurement of one process."""
 
     at_s: float
     node: int
@@ -41,15 +41,15 @@ def rss_bytes(pid: int) -> int | None:
     for line in lines:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
-    return None  # it waits to be reaped
+    return None  # a zombie process
 
 
 class Watch:
-    """Looks at the nodes every few seconds, in a thread of its own.
+    """Samples the nodes every few seconds, in a thread of its own.
 
     Args:
-        now_s: seconds since the run began.
-        look: for each node that runs, its number, its age in seconds and its process id.
+        now_s: returns the seconds since the run began.
+        look: returns number, age in seconds and process id of each running node.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Watch:
         self._thread.start()
 
     def end(self, path: Path) -> None:
-        """Look no more, and write what was seen into a file."""
+        """Stop sampling, and write the samples into a file."""
         self._ending.set()
         self._thread.join()
         path.write_text("".join(json.dumps(sample) + "\n" for sample in self.samples))
@@ -76,7 +76,7 @@ class Watch:
 
 
 class Trend(NamedTuple):
-    """The memory of one node: medians of the third and the last quarter of a run, and the most."""
+    """The memory of one node: medians of the third and last quarter of a run, and the maximum."""
 
     node: int
     before_bytes: int
@@ -96,7 +96,7 @@ class Trend(NamedTuple):
 
 
 def trends(samples: Sequence[Sample], seconds: float) -> list[Trend]:
-    """Return how the memory of each node went over the last half; those with too few looks not."""
+    """Return the trend of each node over the last half, except nodes with too few samples."""
     found: list[Trend] = []
     old = [sample for sample in samples if sample.age_s >= AGE_S_MIN]
     for node in sorted({sample.node for sample in old}):

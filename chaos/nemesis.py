@@ -1,9 +1,9 @@
-"""What can be done to three nodes, wherever they run: the interface of all backends.
+"""The interface of all backends: the faults that can be applied to three nodes.
 
-A backend is a `Backend`. Each protocol below is one ability, and a scenario names those that it
+A backend is a `Backend`. Each protocol below is one ability, and a scenario names the abilities it
 needs by the type of its first argument, so that it runs on every backend that has them. A fault
-lasts until `heal`, but for nodes that were ended: those the scenario starts again. Nothing here
-does a fault.
+lasts until `heal`, except that the scenario itself restarts the nodes it ended. This module applies
+no fault.
 """
 
 import abc
@@ -26,7 +26,7 @@ FOLLOWER: Final = "follower"
 NOT_READY: Final = "not ready"
 AWAY: Final = "away"
 LEADER_TIMEOUT_S: Final = 30.0
-# All faults are over: then a node is ready, or it never will be.
+# Long after all faults have ended: a node that is not ready by then never will be.
 READY_TIMEOUT_S: Final = 60.0
 CLIENTS_END_TIMEOUT_S: Final = 90.0
 
@@ -35,17 +35,17 @@ class Load(Protocol):
     """The clients of a run."""
 
     def end(self) -> None:
-        """Let them end; AssertionError if they do not, or with a status other than 0."""
+        """End the clients; AssertionError if they do not end, or with a status other than 0."""
 
     def kill(self) -> None:
-        """End them at once; harmless when they have ended."""
+        """End the clients at once; harmless if they have ended."""
 
 
 class Nodes(Protocol):
-    """What every scenario may use."""
+    """The abilities that every scenario may use."""
 
     def name(self, number: int) -> str:
-        """Return what a node is called, from n0 or n1 on."""
+        """Return the name of a node, beginning with n0 or n1."""
 
     def leader(self, other_than: int | None = None) -> int:
         """Wait for a node that leads and is ready, and return its number."""
@@ -65,12 +65,12 @@ class Ends(Nodes, Protocol):
         """End a node as an operator does; a status other than 0 is a finding."""
 
     def start(self, number: int) -> None:
-        """Start a node with the data that it has, without waiting."""
+        """Start a node with its existing data, without waiting."""
 
 
 @runtime_checkable
 class Freezes(Nodes, Protocol):
-    """A node can stand still while its kernel goes on."""
+    """A node can be paused while its kernel keeps running."""
 
     def freeze(self, number: int) -> None: ...
 
@@ -96,13 +96,13 @@ class Cuts(Separates, Protocol):
     """One direction between two nodes can be cut by itself."""
 
     def ways(self) -> Sequence[str]:
-        """Return in which ways: "all" packets are lost, or "data only" and TCP goes on.
+        """Return the ways of cutting: "all" packets are lost, or "data only" and TCP goes on.
 
-        If all are lost, acknowledgements are, too, so the other direction soon stands.
+        If all packets are lost, acknowledgements are, too, so the other direction soon stalls.
         """
 
     def cut(self, source: int, target: int, way: str) -> None:
-        """Let nothing that one node sends arrive at another."""
+        """Drop everything that one node sends to another."""
 
 
 @runtime_checkable
@@ -121,35 +121,35 @@ class Loses(Nodes, Protocol):
 
 @runtime_checkable
 class Slows(Nodes, Protocol):
-    """A node sends no more than a rate, also to its clients."""
+    """The rate at which a node sends is limited, also to its clients."""
 
     def slow(self, number: int, kbit_s: int) -> None: ...
 
 
 @runtime_checkable
 class Delays(Nodes, Protocol):
-    """What a node sends arrives late, also at its clients."""
+    """A node's outgoing traffic is delayed, also to its clients."""
 
     def delay(self, number: int, latency_ms: int) -> None: ...
 
 
 @runtime_checkable
 class Slices(Nodes, Protocol):
-    """What a node sends arrives in small pieces."""
+    """A node's outgoing traffic arrives in small pieces."""
 
     def slice(self, number: int) -> None: ...
 
 
 @runtime_checkable
 class IgnoresClients(Nodes, Protocol):
-    """Nothing that clients send arrives at a node."""
+    """Traffic from clients to a node is dropped."""
 
     def ignore_clients(self, number: int) -> None: ...
 
 
 @runtime_checkable
 class LosesReplies(Nodes, Protocol):
-    """Nothing that a node replies arrives at its clients, whose connections then end."""
+    """A node's replies to clients are dropped, and then the clients' connections end."""
 
     def lose_replies(self, number: int) -> None: ...
 
@@ -163,7 +163,7 @@ class ResetsClients(Nodes, Protocol):
 
 @runtime_checkable
 class LimitsClients(Nodes, Protocol):
-    """Connections of a node's clients end when they have sent some bytes."""
+    """Connections of a node's clients end after a number of bytes from the client."""
 
     def limit_clients(self, number: int, count_bytes: int) -> None: ...
 
@@ -175,7 +175,7 @@ class Moves(Nodes, Protocol):
     def disconnect(self, number: int) -> None: ...
 
     def connect(self, number: int, moved: bool) -> str:
-        """Return the address that the node has now."""
+        """Return the new address of the node."""
 
 
 @runtime_checkable
@@ -197,25 +197,25 @@ class FillsDisks(Nodes, Protocol):
     """Less than the reserve is left on the disk of all nodes."""
 
     def fill_disk(self) -> str:
-        """Return in words how much was taken."""
+        """Return in words how much was filled."""
 
 
 @runtime_checkable
 class StepsClocks(Nodes, Protocol):
-    """The wall clock of a node steps, and stays so until the next step."""
+    """The wall clock of a node steps, and keeps its offset until the next step."""
 
     def step_clock(self, number: int, seconds: float) -> None: ...
 
 
 @runtime_checkable
 class Replaces(Nodes, Protocol):
-    """A node's data are gone for ever, and it comes back with an empty disk."""
+    """A node loses its data for good, and returns with an empty disk."""
 
     def replace(self, number: int) -> None:
         """Kill a node, remove its data and start it with --rejoin, without waiting."""
 
     def wait_until_rejoined(self, number: int) -> None:
-        """Wait until it has everything, and counts as a voter again."""
+        """Wait until the node has all data, and votes again."""
 
 
 @runtime_checkable
@@ -223,22 +223,22 @@ class Upgrades(Ends, Protocol):
     """A node can run the last release, or this program."""
 
     def install(self, number: int, new: bool) -> None:
-        """Let the next start of a node run that program."""
+        """Set the program of a node's next start: this one if `new`, or the last release."""
 
 
 class Backend(abc.ABC):
-    """Three nodes, and everything that a run needs of them beside faults."""
+    """Three nodes, and all operations of a run on them except faults."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.findings: list[str] = []
 
     def words(self) -> str:
-        """Return in one line how links are broken here, for the report."""
+        """Return in one line how links are broken by this backend, for the report."""
         return ""
 
     def unable(self) -> Mapping[type, str]:
-        """Return the abilities that this machine has not, and why."""
+        """Return the abilities that this machine lacks, with the reasons."""
         return {}
 
     @abc.abstractmethod
@@ -254,10 +254,10 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def addresses(self) -> Sequence[Address]:
-        """Return where this process reaches each node as a client."""
+        """Return the addresses at which this process reaches the nodes as a client."""
 
     def door(self) -> Address:
-        """Return where the queue is emptied."""
+        """Return the address at which the queue is emptied."""
         return self.addresses()[0]
 
     @abc.abstractmethod
@@ -270,7 +270,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def check(self, number: int) -> None:
-        """AssertionError with what a node said if it has ended."""
+        """Raise AssertionError with a node's output if it has ended."""
 
     @abc.abstractmethod
     def look(self) -> None:
@@ -278,21 +278,21 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def logs(self) -> list[Path]:
-        """Return the files of all lives of all nodes."""
+        """Return the log files of all lives of all nodes."""
 
     def excuses(self, op: Op) -> bool:
-        """Whether a fault explains that a client waited for ever."""
+        """Whether a fault explains that a client waited without a reply."""
         return False
 
     def start_clients(self, history: Path, seed: int, count: int) -> Load:
-        """Start the clients of a soak, which write to a folder; node numbers are ours."""
+        """Start the clients of a soak, which write to a folder and number the nodes as we do."""
         command = clients.command_line(history, seed, count, self.addresses())
         return LocalClients([sys.executable, *command], self.directory / "clients.log")
 
     # --- what nodes say ---------------------------------------------------------------------------
 
     def role(self, number: int) -> str:
-        """Return what a node says of itself."""
+        """Return the role that a node reports."""
         try:
             status, text = self.get(number, "/readyz?leader=1")
         except ConnectionError:

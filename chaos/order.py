@@ -1,7 +1,7 @@
-"""Did jobs leave their tube in order? Judges deliveries of one history by (priority, id).
+"""Check that jobs leave their tube in order: judge the deliveries of a history by (priority, id).
 
 docs/consistency.md promises that the ready jobs of a tube leave in order of (priority, id), and
-that ids grow in the order of the log. What is certain by the clients' one clock:
+that ids grow in the order of the log. These facts are certain, because clients share one clock:
 
 * A put that was answered before another was sent has the smaller id.
 * Job A was *surely ready* from the answer to its put, without a delay, until the first command was
@@ -10,11 +10,11 @@ that ids grow in the order of the log. What is certain by the clients' one clock
   ready cannot get B from A's tube: it *passed over* A. Reserves that overlap the taking of A, or
   the answer to its put, prove nothing.
 * A reserve whose reply is unknown may have taken one job, unseen, until the end of its connection.
-  Each such reserve explains one job that was passed over for the first time in its window; what
-  is left over is a violation.
+  Each such reserve explains one job that was passed over for the first time in its window; a job
+  without an explanation is a violation.
 
-Which tubes a client watches does not matter: B shows that it watched that tube. Nothing is judged
-of histories of before lines and tubes were kept.
+The tubes that a client watches do not matter: B proves that the client watched its tube. Histories
+from before lines and tubes were recorded are not judged.
 """
 
 import bisect
@@ -39,18 +39,18 @@ class Waiting(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A job that was passed over, and by which reserve first."""
+    """A job that was passed over, and the first reserve that did so."""
 
     job: int
     by: Op
 
 
 class Judged(NamedTuple):
-    """What came of it."""
+    """The result of the check."""
 
     wrong: list[str]
-    passed: int  # over, with those that unknown replies explain
-    deliveries: int  # that were judged
+    passed: int  # jobs passed over, including those that unknown replies explain
+    deliveries: int  # the number of deliveries that were judged
 
 
 def judge(clients: Sequence[Sequence[Op]]) -> Judged:
@@ -86,7 +86,7 @@ def judge(clients: Sequence[Sequence[Op]]) -> Judged:
 
 
 def _passed(waiting: Iterable[Waiting], got: Iterable[tuple[Op, Key]]) -> Iterator[Passed]:
-    """Return each job of one tube that was passed over, once; `got` in the order of sending."""
+    """Yield each job of one tube that was passed over, once; `got` is in the order of sending."""
     coming = sorted(waiting)
     place = 0
     there: list[tuple[Key, Waiting]] = []
@@ -110,9 +110,9 @@ def _passed(waiting: Iterable[Waiting], got: Iterable[tuple[Op, Key]]) -> Iterat
 
 
 def _unexplained(passed: Iterable[Passed], unknown: Iterable[Op]) -> Iterator[Passed]:
-    """Give each job that was passed over an unknown reserve of its own; return those left over.
+    """Assign an unknown reserve to each job that was passed over; yield the jobs left without one.
 
-    Of all windows that are open the one that ends first is used, which explains as many as can be.
+    Of all open windows the one that ends first is used, which explains the most jobs.
     """
     coming = sorted((op.sent_s, ends_s(op)) for op in unknown)
     place = 0
@@ -130,7 +130,7 @@ def _unexplained(passed: Iterable[Passed], unknown: Iterable[Op]) -> Iterator[Pa
 
 
 def _ids(puts: Iterable[Op]) -> Iterator[str]:
-    """Return the puts that got a smaller id than one that was answered before they were sent."""
+    """Report the puts that got a smaller id than a put answered before they were sent."""
     by_sent = list(puts)
     by_done = sorted(by_sent, key=lambda op: op.done_s)
     place, largest = 0, 0

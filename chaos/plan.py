@@ -1,9 +1,9 @@
-"""What goes wrong when: a schedule that the seed alone decides.
+"""The schedule of faults, determined by the seed alone.
 
-There are two lanes, so that faults of one meet faults of the other. The first takes processes and
-disks away and gives them back, one after the other, because only one node at a time may lose what
-it has stored. The second disturbs: pauses, cut links, wall clocks, a full disk. How a fault is
-done, and to whom, is in `faults`.
+There are two lanes, so that faults of one coincide with faults of the other. The first takes
+processes and disks away and gives them back, one after the other, because only one node at a time
+may lose its stored data. The second disturbs: pauses, cut links, wall clocks, a full disk. `faults`
+applies the faults and chooses their victims.
 """
 
 import random
@@ -27,8 +27,8 @@ FILL_DISK: Final = "fill disk"
 
 Rates = Mapping[str, float]
 
-# How many a minute: whatever the seed, more than what is asked for below. Leaders are killed as
-# often as others, because the distribution of the gaps is taken from those.
+# Faults per minute: for every seed, more than ASKED demands. Leaders are killed as often as other
+# nodes, because the distribution of the gaps is taken from those kills.
 BREAKING: Final[Rates] = {
     KILL: 3.2,
     KILL_LEADER: 3.2,
@@ -38,13 +38,13 @@ BREAKING: Final[Rates] = {
     WIPE: 0.25,
     DAMAGE: 0.25,
 }
-# On disks that forget what was not synced.
+# For disks that lose unsynced data.
 POWER: Final[Rates] = {**BREAKING, POWER_CUT: 2.2, POWER_CUT_ALL: 1.1}
-# All processes live as long as the run, to see what becomes of their memory.
+# All processes live as long as the run, which shows the growth of their memory.
 CALM: Final[Rates] = {}
 DISTURBING: Final[Rates] = {STOP: 4.0, CUT: 4.0, CLOCK: 1.0, FILL_DISK: 0.2}
 
-# What a run of 20 minutes must have done to count, and shorter and longer ones in proportion.
+# The faults that a run of 20 minutes must complete to count; other lengths in proportion.
 ASKED_MINUTES: Final = 20.0
 ASKED: Final = (
     ("kills of single nodes", 60, (KILL,)),
@@ -76,24 +76,24 @@ class Plan(NamedTuple):
 
 
 def make_plan(seed: int, minutes: float, breaking: Rates = BREAKING) -> Plan:
-    """Return the plan for a seed; each kind comes at least once, however short the time is.
+    """Return the plan for a seed; each kind occurs at least once, however short the run is.
 
     Args:
-        seed: decides everything.
-        minutes: how long the run is.
-        breaking: the faults of the first lane.
+        seed: determines everything.
+        minutes: the length of the run.
+        breaking: the rates of the first lane.
     """
     chance = random.Random(seed)
     return Plan(*(_lane(chance, rates, minutes) for rates in (breaking, DISTURBING)))
 
 
 def asked_for(minutes: float, breaking: Rates = BREAKING) -> dict[str, int]:
-    """Return how often what must be done in a run of that length, by its words."""
+    """Return the required number of faults in a run of that length, by description."""
     return {words: int(count * minutes / ASKED_MINUTES) for words, count, _ in _asked(breaking)}
 
 
 def shortfalls(done: Iterable[str], minutes: float, breaking: Rates = BREAKING) -> list[str]:
-    """Return in words what a run did too seldom; `done` are the kinds of the finished faults."""
+    """Return in words which faults were too rare; `done` are the kinds of the completed faults."""
     counts = Counter(done)
     asked = asked_for(minutes, breaking)
     found = {words: sum(counts[kind] for kind in kinds) for words, _, kinds in _asked(breaking)}

@@ -1,8 +1,8 @@
-"""Disks that forget: a file system for each node, which loses what was not synced at a power cut.
+"""Forgetful disks: a file system for each node, which loses unsynced data at a power cut.
 
-The file system is the program of `forgetful/`, made with the machine's C compiler and mounted
-through /dev/fuse; this starts it, talks to it, and says what a machine lacks for it. When the power
-of a node fails is decided in `plan` and done in `faults`.
+The file system is the program of `forgetful/`, compiled with the machine's C compiler and mounted
+through /dev/fuse; this module starts it, talks to it, and reports what a machine lacks for it.
+`plan` schedules the power cuts and `faults` applies them.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ MNT_DETACH: Final = 2
 
 
 class Moment(NamedTuple):
-    """When the power fails.
+    """The time of a power cut.
 
-    `kind`: "now", "bytes" (soon after a write or sync) or "names" (soon after a change of names or
-    a sync of a directory); `nth`: after how many of them.
+    `kind`: "now", "bytes" (soon after a write or sync) or "names" (soon after a rename, or a sync
+    of a directory); `nth`: after this many of them.
     """
 
     kind: str
@@ -39,15 +39,15 @@ NOW: Final = Moment("now")
 
 
 class Unavailable(Exception):
-    """This machine cannot mount such a file system; the message is one line that says why."""
+    """This machine cannot mount such a file system; the message is one line with the reason."""
 
 
 def build(directory: Path, *flags: str) -> Path:
     """Compile the file system into a directory and return the program.
 
     Args:
-        directory: where to put it.
-        flags: more flags of the compiler.
+        directory: the folder of the program.
+        flags: additional compiler flags.
 
     Raises:
         Unavailable: there is no C compiler, or it lacks the kernel's headers.
@@ -69,19 +69,19 @@ def build(directory: Path, *flags: str) -> Path:
 
 
 class ForgetfulDisk:
-    """One mounted file system, as long as this object is not closed and its process lives.
+    """A mounted file system, until this object is closed or its process ends.
 
     Args:
-        program: what `build` returned.
+        program: the result of `build`.
         place: an empty directory to mount it on.
-        seed: decides what survives a power cut.
-        lies: what is written with RWF_DSYNC is not synced, as if the node had not asked for that,
-            and chance keeps nothing of it.
+        seed: determines what survives a power cut.
+        lies: writes with RWF_DSYNC are not synced, as if the node had not asked for that, and
+            none of them survives by chance.
     """
 
     def __init__(self, program: Path, place: Path, seed: int, lies: bool = False) -> None:
         self.place = place
-        # What became of what was not synced, at all power cuts together.
+        # The fate of unsynced data, summed over all power cuts.
         self.fates: Counter[str] = Counter()
         place.mkdir(parents=True, exist_ok=True)
         command = [str(program), str(place), str(seed), str(place.parent)]
@@ -91,7 +91,7 @@ class ForgetfulDisk:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Ctrl-C is for the soak, which then unmounts.
+            # Ctrl-C must reach only the soak, which then unmounts.
             start_new_session=True,
         )
         if self._read() != "ready":
@@ -104,30 +104,30 @@ class ForgetfulDisk:
             )
 
     def cut(self, moment: Moment = NOW) -> None:
-        """Let the power fail at some moment: what was not synced is gone.
+        """Cut the power at the given moment: unsynced data is lost.
 
-        Writes are not answered any more, until `refuse`.
+        Writes get no answer from then on, until `refuse`.
         """
         self.fates.update(_numbers(self._ask(f"cut {moment.kind} {moment.nth}")))
 
     def refuse(self) -> None:
-        """Answer all writes with EIO: their processes have been killed, and can end now."""
+        """Answer all writes with EIO, so that the killed processes can end."""
         self._ask("off")
 
     def restore(self) -> None:
-        """Give the power back. No process of before may run any more."""
+        """Restore the power. No process from before the cut may be running."""
         self._ask("on")
 
     def format(self) -> None:
-        """Put an empty disk in its place."""
+        """Replace the disk by an empty one."""
         self._ask("format")
 
     def counts(self) -> Counter[str]:
-        """Return how often what was asked: writes by kind and syncs by kind."""
+        """Return the numbers of writes and syncs, by kind."""
         return Counter(_numbers(self._ask("count")))
 
     def close(self) -> None:
-        """Unmount it; what was stored is gone."""
+        """Unmount the disk; its contents are lost."""
         if self._process.poll() is None:
             assert self._process.stdin
             with contextlib.suppress(BrokenPipeError):
@@ -144,7 +144,7 @@ class ForgetfulDisk:
             _unmount(self.place)
 
     def keep(self) -> None:
-        """Close it and leave its files in the directory where it was mounted."""
+        """Close the disk, and leave its files in the directory where it was mounted."""
         with tempfile.TemporaryDirectory(dir=self.place.parent) as folder:
             kept = Path(folder) / "kept"
             shutil.copytree(self.place, kept)
@@ -166,7 +166,7 @@ class ForgetfulDisk:
 
 @contextlib.contextmanager
 def mounted(program: Path, place: Path, seed: int = 0) -> Iterator[ForgetfulDisk]:
-    """Mount one, and unmount it at the end."""
+    """Mount a disk, and unmount it at the end."""
     disk = ForgetfulDisk(program, place, seed)
     try:
         yield disk
@@ -175,17 +175,17 @@ def mounted(program: Path, place: Path, seed: int = 0) -> Iterator[ForgetfulDisk
 
 
 def check(directory: Path) -> None:
-    """Mount one for a moment.
+    """Check that this machine can mount such a disk.
 
     Raises:
-        Unavailable: it cannot be done on this machine.
+        Unavailable: it cannot.
     """
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         ForgetfulDisk(build(Path(folder)), Path(folder) / "disk", 0).close()
 
 
 def figures(cuts: int, cuts_of_all: int, disks: Iterable[ForgetfulDisk]) -> list[str]:
-    """Return what power cuts did, and how the nodes wrote, a line each."""
+    """Return the effects of power cuts, and how the nodes wrote, a line each."""
     disks = list(disks)
     fates = sum((disk.fates for disk in disks), Counter[str]())
     asked = sum((disk.counts() for disk in disks), Counter[str]())
@@ -201,13 +201,13 @@ def figures(cuts: int, cuts_of_all: int, disks: Iterable[ForgetfulDisk]) -> list
 
 
 def _numbers(line: str) -> dict[str, int]:
-    """Read "one 1 two 2"."""
+    """Parse "one 1 two 2"."""
     words = line.split()
     return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
 
 def _unmount(place: Path) -> None:
-    """Unmount what a process left behind that did not end as it should."""
+    """Unmount a file system whose process ended abnormally."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.umount2(os.fsencode(place), MNT_DETACH):
         raise OSError(ctypes.get_errno(), f"cannot unmount {place}")

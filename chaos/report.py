@@ -1,6 +1,6 @@
-"""A run as one page of HTML: what was broken when, above rate, latency and role of each node.
+"""Render a run as one page of HTML: faults over time, with rate, latency and role of each node.
 
-Nothing is fetched by the page. The figures are those of the judges; nothing is judged here.
+The page is self-contained. Its figures come from the judges; nothing is judged here.
 """
 
 import html
@@ -19,7 +19,7 @@ LEFT: Final = 130
 LANE: Final = 16
 CHART: Final = 120
 COLOURS: Final = ("#1f78c1", "#ef843c", "#629e51")
-# What a node said of itself, and its colour.
+# The colours of the roles that nodes report.
 ROLES: Final = {LEADER: "#1f78c1", FOLLOWER: "#a6cee3", NOT_READY: "#f2b84b", AWAY: "#555555"}
 STYLE: Final = (
     "body{font:14px sans-serif;margin:24px auto;max-width:1300px;color:#222}"
@@ -29,7 +29,7 @@ STYLE: Final = (
 
 
 class Role(NamedTuple):
-    """What a node said of itself when it was asked."""
+    """The role that a node reported at a time."""
 
     at_s: float
     node: int
@@ -37,7 +37,7 @@ class Role(NamedTuple):
 
 
 class Axis:
-    """The time of a run in pixels."""
+    """Maps the time of a run to pixels."""
 
     def __init__(self, begin_s: float, end_s: float) -> None:
         self.begin_s = begin_s
@@ -48,7 +48,7 @@ class Axis:
 
 
 def lanes(windows: Mapping[str, Sequence[Window]], axis: Axis) -> str:
-    """Draw a line for each kind of fault."""
+    """Draw a row for each kind of fault."""
     parts = []
     for place, (name, found) in enumerate(sorted(windows.items())):
         y = place * LANE
@@ -63,7 +63,7 @@ def lanes(windows: Mapping[str, Sequence[Window]], axis: Axis) -> str:
 
 
 def strips(roles: Iterable[Role], axis: Axis) -> str:
-    """Draw a strip for each node, in the colour of its role from one moment to the next."""
+    """Draw a strip for each node, coloured by its role from one report to the next."""
     by_node: defaultdict[int, list[Role]] = defaultdict(list)
     for role in roles:
         by_node[role.node].append(role)
@@ -92,7 +92,7 @@ def chart(
     axis: Axis,
     windows: Iterable[Window],
 ) -> str:
-    """Draw one line a node, with the faults behind it."""
+    """Draw one line per node, with the faults in the background."""
     top = max((value for points in lines.values() for _, value in points), default=0.0) or 1.0
     parts = [
         f'<text x="0" y="12">{html.escape(title)}</text><text x="0" y="28">up to {top:.3g}</text>'
@@ -112,7 +112,7 @@ def chart(
 def seconds(
     ops: Iterable[Op], axis: Axis
 ) -> tuple[dict[int, list[tuple[float, float]]], dict[int, list[tuple[float, float]]]]:
-    """Return acknowledged commands, and the p99 of their times in ms, by node and second."""
+    """Return acknowledged commands, and the p99 of their latency in ms, by node and second."""
     times: defaultdict[int, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     last = 0
     for op in ops:
@@ -138,11 +138,11 @@ def write(
     """Write the page.
 
     Args:
-        path: where.
+        path: the file.
         title: names the run: what, seed, date.
-        windows: of each kind of fault, on the clock of the clients.
-        clients: what they did.
-        roles: what each node said of itself, in order of time.
+        windows: the times of each kind of fault, on the clock of the clients.
+        clients: their commands.
+        roles: the reported role of each node, in order of time.
         words: figures, and findings.
     """
     ops = [op for client in clients for op in client]

@@ -1,8 +1,8 @@
 """Rounds of scenarios on three nodes, with the clients of a soak, judged at the end.
 
 `python -m chaos.rounds BACKEND --minutes n` runs them. Each round has all scenarios that the
-backend can do, in another order; after each one everything heals and all nodes must be ready again.
-Where the nodes are is in `backends`, what goes wrong in `scenarios`. The status is 0 only if
+backend supports, in a new order; after each one everything heals and all nodes must be ready
+again. The backends are in `backends`, the scenarios in `scenarios`. The status is 0 only if
 nothing was lost, invented, doubled or stuck.
 """
 
@@ -31,10 +31,10 @@ from tests.integration.support.waiting import wait_for_time
 COUNT: Final = 12
 MINUTES_DEFAULT: Final = 5.0
 WARM_UP_S: Final = 1.0
-# Between two faults, so that clients get something done.
+# The most time between two faults, in which clients make progress.
 CALM_S_MAX: Final = 2.0
 # Connections that a cut has left half open end by their keepalives: a node whose address changed
-# keeps jobs for clients at the old one for so long (KEEPALIVE_* of host/aio_clients).
+# keeps jobs for clients at the old address for that long (KEEPALIVE_* of host/aio_clients).
 EMPTY_TIMEOUT_S: Final = 180.0
 FINDINGS_SHOWN_MAX: Final = 20
 WATCH_PERIOD_S: Final = 0.5
@@ -43,14 +43,14 @@ Tell = Callable[[str], None]
 
 
 class Done(NamedTuple):
-    """What a run came to: lines of figures, and what is wrong."""
+    """The result of a run: lines of figures, and findings."""
 
     figures: list[str]
     findings: list[str]
 
 
 class Rounds:
-    """One run on nodes that serve an empty queue; it may have had jobs before."""
+    """One run on nodes with an empty queue, which may have had jobs before."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Rounds:
         self._ending = threading.Event()
 
     def run(self, minutes: float) -> Done:
-        """Break things for so long, then empty the queue and judge."""
+        """Apply faults for the given time, then empty the queue and judge."""
         began_s = time.monotonic()
         with Raw(self._backend.door()) as client:
             jobs_before = int(client.dictionary(b"stats")["total-jobs"])
@@ -91,7 +91,7 @@ class Rounds:
         return self._judge(jobs - jobs_before, time.monotonic() - began_s)
 
     def _break(self, began_s: float, minutes: float) -> None:
-        """Do rounds of all scenarios, each in an order of its own, until the time is over."""
+        """Run rounds of all scenarios, each in a new order, until the time is over."""
         backend, chance = self._backend, random.Random(self._seed)
         while time.monotonic() - began_s < minutes * 60:
             for name in chance.sample(sorted(self._chosen), len(self._chosen)):
@@ -106,7 +106,7 @@ class Rounds:
                 wait_for_time(chance.uniform(0, CALM_S_MAX))
 
     def _watch(self) -> None:
-        """Write down what each node says of itself, for the report."""
+        """Record the role that each node reports, for the report."""
         while not self._ending.wait(WATCH_PERIOD_S):
             for number in NODES:
                 role = self._backend.role(number)
@@ -143,13 +143,13 @@ class Rounds:
 
 
 def _puts_by_address(clients: Sequence[Sequence[record.Op]]) -> str:
-    """Return how many puts were sent to each address of the clients, but for the last one."""
+    """Return the number of puts at each address, without those of the last client."""
     puts = Counter(op.node for ops in clients[:COUNT] for op in ops if op.kind == record.PUT)
     return ", ".join(str(puts[number]) for number in sorted(puts))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; what a backend cannot do is refused with what it can."""
+    """Parse the command line; reject scenarios that the backend does not support."""
     parser = argparse.ArgumentParser(prog="python -m chaos.rounds", description=__doc__)
     parser.add_argument("backend", choices=sorted(backends.ALL), help="where the nodes are")
     parser.add_argument("--minutes", type=float, default=MINUTES_DEFAULT)
@@ -169,7 +169,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def choose(backend: Backend, names: Sequence[str] | None, tell: Tell) -> dict[str, Scenario]:
-    """Return the scenarios of a run, without those for which this machine lacks something."""
+    """Return the scenarios of a run, without those that this machine cannot do."""
     possible = scenarios.possible(type(backend))
     chosen = {name: possible[name] for name in names or possible}
     for ability, why in backend.unable().items():
@@ -184,7 +184,7 @@ def _tell(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run rounds as the command line says; return the exit status."""
+    """Run rounds according to the command line; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parse(given)
     place = backends.ALL[options.backend]
@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if place.kind is Namespaces:
         enter_own("chaos.rounds", given)
-    # SIGTERM ends the nodes, too, as Ctrl-C does.
+    # SIGTERM, like Ctrl-C, must also end the nodes.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.chdir(ROOT)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(backend: Backend, options: argparse.Namespace, directory: Path, seed: int) -> int:
-    """Start the nodes, do the rounds, tell; return the exit status."""
+    """Start the nodes, run the rounds, print the result; return the exit status."""
     if words := backend.words():
         _tell(words)
     try:

@@ -1,4 +1,4 @@
-"""The soak: real nodes, real clients, real faults, and one summary of what became of them.
+"""The soak: real nodes, real clients, real faults, and a summary of their results.
 
 `python -m chaos` (`make soak MINUTES=n`) runs it. The exit status is 0 only if nothing was lost,
 invented, doubled or stuck; the files of a failed run stay where the summary says.
@@ -33,8 +33,8 @@ DRAIN_TIMEOUT_S: Final = 60.0
 EQUAL_TIMEOUT_S: Final = 20.0
 FINDINGS_SHOWN_MAX: Final = 20
 FINDINGS_BYTES_MAX: Final = 4000
-# In `stats` these are of the whole queue, the same on all nodes; so is all of `stats-tube`, but for
-# the clients that wait.
+# These fields of `stats` cover the whole queue and are the same on all nodes; so are all fields of
+# `stats-tube`, except for the clients that wait.
 SHARED_STATS: Final = (
     "current-jobs-urgent",
     "current-jobs-ready",
@@ -72,10 +72,10 @@ class Soak:
         self._load: Process | None = None
         self._total_jobs = 0
         self._writes: list[str] = []
-        self._done: list[str] = []  # the kinds of the faults that were done
+        self._done: list[str] = []  # the kinds of the completed faults
 
     def run(self) -> bool:
-        """Do it all; whether nothing was found."""
+        """Run the soak; return whether there are no findings."""
         ground = self._ground
         try:
             for number in range(COUNT):
@@ -102,7 +102,7 @@ class Soak:
         return not self.findings
 
     def _break(self) -> None:
-        """Do everything that goes wrong while the clients work."""
+        """Apply all faults while the clients work."""
         ground = self._ground
         schedule = plan.make_plan(self.seed, self.minutes, ground.kind.rates)
         nemesis = Nemesis(ground, schedule, self._tell)
@@ -148,7 +148,7 @@ class Soak:
         ground.look()
 
     def _compare(self, when: str) -> int:
-        """Wait until all nodes tell the same of the queue; return how many jobs it has had."""
+        """Wait until all nodes report the same queue; return its total number of jobs."""
         told: list[dict[str, str] | None] = []
 
         def equal() -> bool:
@@ -165,7 +165,7 @@ class Soak:
         return int(told[0]["total-jobs"]) if told and told[0] else 0
 
     def _count_writes(self) -> None:
-        """Say how the nodes used disks that forget, before these are gone."""
+        """Record how the nodes used forgetful disks, before these are unmounted."""
         ground = self._ground
         if not ground.disks:
             return
@@ -181,7 +181,7 @@ class Soak:
         rates = self._ground.kind.rates
         flatness, growing = memory.verdict(self._memory.samples, seconds, COUNT)
         if self._ground.findings or not self._total_jobs:
-            # The queue was not emptied, so what is missing may still be in it.
+            # The queue was not emptied, so missing jobs may still be in it.
             found.verdict.lost.clear()
         else:
             low = found.verdict.acknowledged
@@ -191,7 +191,7 @@ class Soak:
                     f"{found.unknown_puts} unknown puts"
                 )
         self.findings += found.violations()
-        if not self.findings:  # else it ended early, and says why
+        if not self.findings:  # otherwise the run ended early, and a finding says why
             self.findings += plan.shortfalls(self._done, self.minutes, rates)
             self.findings += growing
         windows = [checks.Window(*window) for window in self._ground.windows]
@@ -205,11 +205,11 @@ class Soak:
 
 
 def shared_stats(client: Raw) -> dict[str, str] | None:
-    """Ask a node for what all nodes must tell alike.
+    """Return the statistics that all nodes must report alike.
 
     Returns:
-        Values by name, those of a tube with the tube before the name; None if a tube ended between
-        two questions, as an empty one does when its last client has left.
+        Values by name, those of a tube prefixed with the tube; None if a tube vanished between
+        two commands, as an empty tube does when its last client has left.
     """
     stats = client.dictionary(b"stats")
     found = {name: stats[name] for name in SHARED_STATS}
@@ -218,7 +218,7 @@ def shared_stats(client: Raw) -> dict[str, str] | None:
         if tube_stats is None:
             return None
         for name, value in tube_stats.items():
-            # Asking changes which client is connected where.
+            # These commands themselves change the counts of connected clients.
             if not name.startswith("current-") or name.startswith("current-jobs"):
                 found[f"{tube} {name}"] = value
     return found
@@ -247,7 +247,7 @@ def summary(
 
 
 def _refusal(kind: Kind, directory: Path) -> str:
-    """Return in one line why such a soak cannot be run on this machine; nothing if it can."""
+    """Return in one line why this machine cannot run such a soak; empty if it can."""
     if kind.compiled and (words := compiled_tree.missing()):
         return words
     try:
@@ -259,7 +259,7 @@ def _refusal(kind: Kind, directory: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a soak as the command line says; return the exit status."""
+    """Run a soak according to the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=MINUTES_DEFAULT)
     parser.add_argument("--seed", type=int, help="decides faults and clients (default: any)")
@@ -297,8 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_and_tell(soak: Soak, keep: bool) -> int:
-    """Run it, print what was found, and return the exit status; `keep`: the files if it is good."""
-    # SIGTERM ends the nodes, too, as Ctrl-C does.
+    """Run the soak, print its results, and return the exit status; `keep` the files if good."""
+    # SIGTERM, like Ctrl-C, must also end the nodes.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         good = soak.run()

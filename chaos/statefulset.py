@@ -1,9 +1,9 @@
-"""The pods of a StatefulSet as processes of this machine, treated as its controller would.
+"""Run the pods of a StatefulSet as processes of this machine, and restart them as its controller.
 
-No API server is needed: what a pod's container does (command, variables, probes, preStop) is taken
-from the manifest, and the order of restarts is the controller's: from the highest ordinal down, and
-the next one only when the one before is ready for `minReadySeconds`. What differs is named in
-`Pod`. What clients see meanwhile is the business of tests/kubernetes.
+No API server is needed: the manifest defines a pod's container (command, variables, probes,
+preStop), and the order of restarts is the controller's: from the highest ordinal down, the next one
+only when the one before has been ready for `minReadySeconds`. `Pod` names the differences.
+tests/kubernetes checks what clients observe meanwhile.
 """
 
 import http.client
@@ -19,20 +19,20 @@ from typing import Any, Final
 from tests.integration.support.processes import Process
 from tests.integration.support.waiting import wait_for_time, wait_until
 
-# Each pod has an address of its own on the loopback, so that all can have the same ports.
+# Each pod has a loopback address of its own, so that all can use the same ports.
 NETWORK: Final = "127.77.0"
 SECRET: Final = "the secret of all pods"
-# Far beyond what a restart takes here; the probes have their own times.
+# Far beyond the time of a restart; the probes have timeouts of their own.
 READY_TIMEOUT_S: Final = 60.0
 
 Around = Callable[["Pod"], AbstractContextManager[object]]
 
 
 class Pod:
-    """One pod, without a kernel's namespaces: addresses, paths and process ids are translated.
+    """One pod, without kernel namespaces: addresses, paths and process ids are translated.
 
-    The name in the headless service becomes an address, `0.0.0.0` the same address, mounted paths
-    become folders below `directory`, and process 1 is the one that was started.
+    Its name in the headless service becomes an address, `0.0.0.0` the same address, mounted paths
+    become folders below `directory`, and process 1 the process that was started.
     """
 
     def __init__(self, spec: Mapping[str, Any], ordinal: int, directory: Path) -> None:
@@ -52,7 +52,7 @@ class Pod:
 
     @property
     def volume(self) -> Path:
-        """What outlives the pod."""
+        """The volume that outlives the pod."""
         return self._place("/var/lib/beanpole")
 
     @property
@@ -63,7 +63,7 @@ class Pod:
         """Run the container's command.
 
         Args:
-            program: variables that say which program it finds, such as PATH.
+            program: variables that select the program, such as PATH.
             without: variables of the manifest that this program does not know.
         """
         command = [self._here(word) for word in self._container["command"]]
@@ -78,7 +78,7 @@ class Pod:
         self.process = Process([*alone, *command], log)
 
     def stop(self) -> int:
-        """End it as the kubelet does: preStop, SIGTERM, SIGKILL when the grace period is over.
+        """End the pod as the kubelet does: preStop, SIGTERM, SIGKILL after the grace period.
 
         Returns:
             The exit status; -9 if it had to be killed.
@@ -98,7 +98,7 @@ class Pod:
         return status
 
     def probe(self, kind: str) -> bool:
-        """Make one request of a probe, such as `readinessProbe`."""
+        """Send one request of a probe, such as `readinessProbe`."""
         probe = self._container[kind]
         ports = {port["name"]: port["containerPort"] for port in self._container["ports"]}
         port, timeout_s = ports[probe["httpGet"]["port"]], float(probe["timeoutSeconds"])
@@ -112,7 +112,7 @@ class Pod:
             connection.close()
 
     def wait_until_ready(self) -> None:
-        """Ask as often as the manifest says until the pod is ready."""
+        """Probe at the interval of the manifest until the pod is ready."""
         period_s = float(self._container["readinessProbe"]["periodSeconds"])
 
         def ready() -> bool:
@@ -135,7 +135,7 @@ class Pod:
         return self.directory / path.removeprefix("/")
 
     def _here(self, text: str) -> str:
-        """Translate a text of the manifest to this machine."""
+        """Translate a value of the manifest to this machine."""
         for ordinal in range(self._replicas):
             text = text.replace(
                 f"{self._set}-{ordinal}.{self._service}", f"{NETWORK}.{ordinal + 1}"
@@ -180,7 +180,7 @@ class StatefulSet:
 
         Args:
             program: see `Pod.start`.
-            around: what the caller does from before a pod is stopped until it counts again.
+            around: the caller's context, from before a pod is stopped until it is ready again.
             without: see `Pod.start`.
         """
         for pod in reversed(self.pods):
@@ -199,5 +199,5 @@ class StatefulSet:
 
 
 def path_of(programs: Path) -> dict[str, str]:
-    """Return the variables with which a pod finds `beanpoled` in a folder."""
+    """Return the variables that make a pod find `beanpoled` in a folder."""
     return {"PATH": f"{programs}{os.pathsep}/usr/bin{os.pathsep}/bin"}

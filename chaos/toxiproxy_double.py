@@ -1,10 +1,9 @@
-"""A double of the toxiproxy server, for machines that have none: the same HTTP API, our proxies.
+"""A double of the toxiproxy server, for machines without one: the same HTTP API, our own proxies.
 
-`python -m chaos.toxiproxy_double [-host H] [-port P]` has the flags of the real one, so that either
-can be started in its place. It is a double and reports say so. Statuses, headers, fields and words
-are those of a recorded session with a real server 2.12, but for the words behind `bad request
-body:`, which are those of Go's JSON package and change with it. What a toxic does to bytes is in
-`double_links`.
+`python -m chaos.toxiproxy_double [-host H] [-port P]` has the flags of the real server, so that it
+can be started in its place; reports name it as a double. Statuses, headers, fields and words are
+those of a recorded session with a real server 2.12, except for the words after `bad request
+body:`, which come from Go's JSON package and change with it. `double_links` implements the toxics.
 """
 
 import argparse
@@ -24,7 +23,7 @@ VERSION: Final = "double"
 CALL_TIMEOUT_S: Final = 10.0
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
-# Browsers are kept away, whose pages could ask for any proxy.
+# Browsers are rejected, because web pages could request any proxy.
 BROWSERS: Final = "Mozilla/"
 
 POPULATE: Final = "/populate"
@@ -36,7 +35,7 @@ Answer = tuple[int, object]
 
 
 class Refused(Exception):
-    """The request is answered with this status and these words."""
+    """The request is rejected with this status and message."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -44,13 +43,13 @@ class Refused(Exception):
 
 
 class Double:
-    """All proxies. Its methods run in the loop."""
+    """All proxies. Its methods run in the event loop."""
 
     def __init__(self) -> None:
         self.proxies: dict[str, Proxy] = {}
 
     async def answer(self, method: str, path: str, data: bytes) -> Answer:
-        """Return status and JSON of a request; Refused if it cannot be done."""
+        """Return status and JSON of a request; raise Refused if it is rejected."""
         for pattern, methods in ROUTES.items():
             if found := re.fullmatch(pattern, path):
                 act = methods.get(method)
@@ -74,7 +73,7 @@ class Double:
         return HTTPStatus.CREATED, (await self._add(body)).as_json()
 
     async def populate(self, bodies: list[dict[str, Any]]) -> Answer:
-        """Make several proxies; one that is there as asked for stays, another one is replaced."""
+        """Create several proxies; an identical one stays, a different one is replaced."""
         for number, body in enumerate(bodies, 1):
             self._require(body, f" at proxy {number}")
         made = []
@@ -219,7 +218,7 @@ ROUTES: Final[dict[str, dict[str, Act]]] = {
 
 
 def handler(double: Double, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPRequestHandler]:
-    """Return the class that answers requests in threads, by asking in the loop."""
+    """Return the class that handles requests in threads, through the event loop."""
 
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
@@ -243,7 +242,7 @@ def handler(double: Double, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPReq
         do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = _serve
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing of each request."""
+            """Log no requests."""
 
     return Handler
 
@@ -267,14 +266,14 @@ def bad_body(words: str) -> Refused:
 
 
 def _success(found: object, path: str) -> tuple[str, str]:
-    """Return content type and text of an answer; the version is formatted in its own way."""
+    """Return content type and text of an answer; the version has a format of its own."""
     if path == VERSION_PATH:
         return f"{JSON};charset=utf-8", json.dumps(found) + "\n"
     return JSON, "" if found is None else _compact(found)
 
 
 def _refusal(refused: Refused, path: str) -> tuple[str, str]:
-    """Return content type and text of a refused request."""
+    """Return content type and text of a rejected request."""
     words, status = str(refused), refused.status
     if status in (HTTPStatus.FORBIDDEN, HTTPStatus.METHOD_NOT_ALLOWED) or words == NO_PAGE:
         return TEXT, f"{words}\n" if words else ""
@@ -297,7 +296,7 @@ async def serve(host: str, port: int) -> None:
 
 
 def main() -> int:
-    """Run it."""
+    """Run the server."""
     parser = argparse.ArgumentParser(prog="python -m chaos.toxiproxy_double", description=__doc__)
     parser.add_argument("-host", default="127.0.0.1")
     parser.add_argument("-port", type=int, default=8474)

@@ -1,6 +1,6 @@
-"""A toxiproxy server for runs: one that answers, one that is installed, or our double.
+"""A toxiproxy server for runs: a running one, an installed one, or our double.
 
-The client is toxiproxy-python. It has one server a process, and no timeouts: here it gets them.
+The client, toxiproxy-python, supports one server per process and has no timeouts; this adds them.
 """
 
 import os
@@ -27,12 +27,12 @@ class Server:
     """The server and its client.
 
     Attributes:
-        words: which server it is, for reports.
+        words: the server in words, for reports.
         api: the client.
     """
 
     def __init__(self, directory: Path) -> None:
-        # The client uses the proxies of the environment, which this machine is not behind.
+        # The client honours the environment's proxies, which must not carry local traffic.
         os.environ["NO_PROXY"] = "127.0.0.1,localhost"
         self.api: Any = Toxiproxy()
         self._process: Process | None = None

@@ -1,9 +1,9 @@
-"""An upgrade of real nodes under load: from a release to this program, back, forward, and the end.
+"""Upgrade real nodes under load: from a release to this program, back, forward again, finalize.
 
-`python -m chaos.upgrade` (`make upgrade MINUTES=n`) runs it for so long, with kills; zero minutes
-are one upgrade without them. Clients and judgement are those of a soak. Beside them, a client of a
+`python -m chaos.upgrade` (`make upgrade MINUTES=n`) runs it for n minutes, with kills; zero minutes
+are one upgrade without kills. Clients and judges are those of a soak. In addition, a client of a
 node that keeps its program may see no error, all images and events must be equal on the way, and
-after the end the older program must refuse and leave its disk as it was.
+after finalization the older program must refuse to start and leave its disk as it was.
 """
 
 import argparse
@@ -37,13 +37,13 @@ from tests.integration.support.releases import (
 )
 from tests.integration.support.waiting import wait_for_time, wait_until
 
-# Files of events that are soon complete, so that each program has written some.
+# Event files that are soon complete, so that each program writes some.
 SETTINGS: Final[Mapping[str, object]] = {
     "event_segment_bytes": 64 * 1024,
     "event_segment_age_s": 1,
     "disk_reserve_bytes": 0,
 }
-# Of a run with minutes: that share of the time is left for the cluster that is raised.
+# In a run with minutes, this share of the time is left for the finalized cluster.
 RAISED_SHARE: Final = 0.2
 STATUS_TIMEOUT_S: Final = 30.0
 RAISED_TIMEOUT_S: Final = 30.0
@@ -52,7 +52,7 @@ DOWN_S_MAX: Final = 1.0
 TOO_OLD: Final = (
     f"need machine version {MACHINE_VERSION}, this program knows up to {KNOWS[LAST]}: upgrade"
 )
-# What no client may see whose node is up.
+# Outcomes that no client may see while its node is up.
 ERRORS: Final = frozenset(
     {
         *(record.UNKNOWN, record.SILENT, record.GARBLED),
@@ -62,7 +62,7 @@ ERRORS: Final = frozenset(
 
 
 class Away(NamedTuple):
-    """A time in which a node was stopped, or starting, and not to be relied upon."""
+    """A time in which a node was stopped or starting, so that its clients may see errors."""
 
     node: int
     from_s: float
@@ -73,7 +73,7 @@ class Upgrade(soak.Soak):
     """One run.
 
     Args:
-        manual: an operator raises the version; else the leader does when all nodes know it.
+        manual: an operator raises the version; otherwise the leader does when all nodes know it.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class Upgrade(soak.Soak):
         self._runs: dict[int, Program] = {}
         self._kept: list[dict[str, int]] = [{} for _ in range(COUNT)]
         self._counts: Counter[str] = Counter()
-        # What stands before a command is the program's own.
+        # The program's own command line has the prefix.
         self._ground.prefix = []
         for number in range(COUNT):
             self._install(number, self.old)
 
     @property
     def kills(self) -> bool:
-        """Whether nodes are killed, too."""
+        """Whether nodes are also killed."""
         return self.minutes > 0
 
     # --- the way ----------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Upgrade(soak.Soak):
         self._check_images("raised")
 
     def _move(self, numbers: Sequence[int], program: Program) -> None:
-        """Give nodes a program, one after the other; compare the first with the others, and all."""
+        """Install a program on nodes in turn; compare images after the first, and after all."""
         for number in numbers:
             self._replace(number, program)
             self._check_versions()
@@ -167,14 +167,14 @@ class Upgrade(soak.Soak):
         for number in numbers:
             ground.start(number)
             if self.kills and self._chance.random() < 0.2:
-                wait_for_time(self._chance.uniform(0, DOWN_S_MAX))  # somewhere in its start
+                wait_for_time(self._chance.uniform(0, DOWN_S_MAX))  # at a random point of its start
                 ground.kill(number)
                 self._counts["kills within a start"] += 1
                 ground.start(number)
         ground.wait_until_serving(*numbers)
 
     def _kill(self) -> None:
-        """Kill the leader, another node or all, and let them come back with what they have."""
+        """Kill the leader, another node or all, and restart them with their data."""
         ground, chance = self._ground, self._chance
         dice, leader = chance.random(), ground.leader()
         kind = plan.KILL_LEADER if dice < 0.45 else plan.KILL if dice < 0.9 else plan.KILL_ALL
@@ -190,7 +190,7 @@ class Upgrade(soak.Soak):
         self._say(f"{kind}: {' '.join(f'n{number}' for number in victims)}")
 
     def _raise(self) -> None:
-        """End the upgrade."""
+        """Finalize the upgrade."""
         nodes = self._ground.cluster.nodes
         if self.manual:
             assert {one.active for one in self._says()} == {KNOWS[LAST]}, "raised without a request"
@@ -206,11 +206,11 @@ class Upgrade(soak.Soak):
         self._say(f"machine version {MACHINE_VERSION}")
 
     def _refuse(self, number: int) -> None:
-        """The older program ends at once, and leaves everything as it was.
+        """Check that the older program ends at once and leaves everything as it was.
 
-        It finds the raise in a snapshot before it does anything. In its log it finds the raise only
-        when the leader has told that it is committed. What the leader sends until then is appended,
-        and there may be a snapshot of what was applied before the raise.
+        It finds the raise in a snapshot before it does anything. It finds the raise in its log only
+        when the leader has announced its commit. Until then it appends entries from the leader, and
+        it may write a snapshot of what was applied before the raise.
         """
         ground = self._ground
         for found in ("log", "snapshot"):
@@ -243,7 +243,7 @@ class Upgrade(soak.Soak):
     # --- what is looked at ------------------------------------------------------------------------
 
     def _says(self) -> list[Says]:
-        """What each node says of its versions; ConnectionError while one does not."""
+        """Return the versions that each node reports; ConnectionError if one is unreachable."""
         asked = self._chance.choice(self._ground.cluster.nodes)
         found = status(asked)["nodes"]
         if not all(node["reachable"] for node in found):
@@ -252,7 +252,7 @@ class Upgrade(soak.Soak):
         return [Says(*(node[name] for name in names)) for node in found]
 
     def _check_versions(self) -> None:
-        """All nodes are there, with their programs, and each says what it knows."""
+        """Check that all nodes are up, with their programs and their known versions."""
         wanted = {
             number: (LAST, KNOWS[LAST]) if program is self.old else (VERSION, MACHINE_VERSION)
             for number, program in self._runs.items()
@@ -271,7 +271,7 @@ class Upgrade(soak.Soak):
             raise AssertionError(f"{error}: {found}") from None
 
     def _check_images(self, when: str) -> None:
-        """While the clients stand still, all nodes have the same image at one index."""
+        """Pause the clients, and check that all nodes have the same image at one index."""
         ground = self._ground
         ground.wait_until_serving(*range(COUNT))
         assert self._load
@@ -317,7 +317,7 @@ class Upgrade(soak.Soak):
 def _is_same(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bool:
     """Whether a file has the same content, or is a log with more room for its next records.
 
-    A start fills the newest segment with zeros, where the last program had just begun it.
+    A start fills the newest segment with zeros if the previous program had just begun it.
     """
     if name in before and name in after and name.startswith("log/"):
         return before[name].rstrip(b"\0") == after[name].rstrip(b"\0")
@@ -325,17 +325,17 @@ def _is_same(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes])
 
 
 def _goes_on(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bool:
-    """Whether a file is as a follower leaves it: a log only grows, or ends behind a snapshot.
+    """Whether a file is as a follower leaves it: a log only grows, or ends at a snapshot.
 
-    A new segment of the log is noted in the identity, through a temporary file; time is saved.
+    A new segment of the log is recorded in the identity, through a temporary file; time is saved.
     """
-    if name.startswith("log/"):  # zeros are the room for its next records
+    if name.startswith("log/"):  # zeros are room for the next records
         return name not in after or after[name].startswith(before.get(name, b"").rstrip(b"\0"))
     return name.startswith(("snapshots/", "identity", "clock")) or name not in before
 
 
 def errors_elsewhere(clients: Iterable[list[Op]], away: Sequence[Away]) -> list[str]:
-    """Return the errors that clients saw whose nodes were up for as long as they were connected."""
+    """Return the errors that clients saw although their node was up during their connection."""
     found = []
     for ops in clients:
         connected_s = None
@@ -353,7 +353,7 @@ def errors_elsewhere(clients: Iterable[list[Op]], away: Sequence[Away]) -> list[
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run upgrades as the command line says; return the exit status."""
+    """Run upgrades according to the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m chaos.upgrade", description=__doc__)
     parser.add_argument("--minutes", type=float, default=0.0)
     parser.add_argument("--seed", type=int, help="decides the order (default: any)")

@@ -1,7 +1,7 @@
-"""Hatchling's hook that puts compiled modules into a wheel: `BEANPOLE_COMPILE=1 pip wheel .`
+"""The Hatchling hook that adds compiled modules to a wheel: `BEANPOLE_COMPILE=1 pip wheel .`
 
-Without the variable the wheel is pure Python and works everywhere. What is compiled, and how, is in
-`compile.py`.
+Without the variable the wheel is pure Python and works everywhere. `compile.py` lists the compiled
+modules and compiles them.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any, Final
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SWITCH: Final = "BEANPOLE_COMPILE"
-# What mypy has to know the types of, beside the run-time dependencies.
+# Packages whose types mypy needs, in addition to the run-time dependencies.
 TOOLS: Final = ("mypy>=1.15", "setuptools>=77", "types-grpcio>=1.0", "types-protobuf>=6.0")
 
 
@@ -22,11 +22,11 @@ class CompiledHook(BuildHookInterface[Any]):
     """Adds the extension modules beside their sources, which tracebacks show."""
 
     def dependencies(self) -> list[str]:
-        """Return what pip has to install where it builds."""
+        """Return the packages that pip must install in the build environment."""
         return [*self.metadata.core.dependencies, *TOOLS] if self._is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, unless this is an editable install, which takes its sources as they are."""
+        """Compile, except for an editable install, which uses the sources as they are."""
         if version != "standard" or not self._is_wanted():
             return
         tree = Path(self.root, "build", "wheel")
@@ -38,7 +38,7 @@ class CompiledHook(BuildHookInterface[Any]):
             build_data["force_include"][str(path)] = str(path.relative_to(tree))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the tree, which the wheel has now."""
+        """Remove the tree, whose modules are in the wheel now."""
         shutil.rmtree(Path(self.root, "build", "wheel"), ignore_errors=True)
 
     def _is_wanted(self) -> bool:

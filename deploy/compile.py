@@ -1,12 +1,12 @@
-"""Builds build/compiled: the two packages with the modules of the hot path compiled by mypyc.
+"""Build build/compiled: the two packages with the modules of the hot path compiled by mypyc.
 
     make compiled        (or: .venv/bin/python deploy/compile.py)
     PYTHONPATH=$PWD/build/compiled .venv/bin/beanpole up
 
-The sources are the same, and so is what they do; only the time differs. The tree is a copy, so that
-an edited source is never hidden behind an old compiled one: nothing uses it that was not told to.
-`build_hook.py` makes the compiled wheel of such a tree. Needs a C compiler and the headers of
-Python. What is compiled, and why the rest is not, is below.
+The compiled modules behave like their sources; only the speed differs. The tree is a copy that must
+be selected explicitly, so that an edited source is never hidden behind an old compiled one.
+`build_hook.py` makes the compiled wheel from such a tree. Needs a C compiler and the headers of
+Python. The comments below say what is compiled, and why the rest is not.
 """
 
 import argparse
@@ -23,9 +23,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TREE: Final = ROOT / "build" / "compiled"
 PACKAGES: Final = (ROOT / "cluster" / "beanpole", ROOT / "node" / "beanpoled")
 
-# The way of a command, from bytes to bytes. Not compiled: what inherits from classes of others
-# (the library's SyncObj and Node: its attributes would stay in a dict), generated code, and what
-# runs once or for people.
+# The path of a command, from bytes to bytes. Not compiled: classes that inherit from those of a
+# library (SyncObj and Node: their attributes would stay in a dict), generated code, and code that
+# runs once or serves people.
 MODULES: Final = (
     "beanpole/commands.py",
     "beanpole/constants.py",
@@ -126,7 +126,7 @@ ignore_missing_imports = True
 """
 
 
-# The last file of a tree that is whole, a copy of this one: `make compiled` compares its time with
+# Written last into a complete tree, as a copy of this file: `make compiled` compares its time with
 # the sources', `beanpole up` its contents.
 MARK: Final = ".ready"
 
@@ -150,7 +150,7 @@ def main() -> int:
 
 
 def find_missing() -> str:
-    """Return in one line what is not installed and where to get it; nothing if all is there."""
+    """Return in one line what is not installed and where to get it; empty if nothing is missing."""
     for module in ("mypyc", "setuptools"):
         if importlib.util.find_spec(module) is None:
             return f"there is no module {module}: mypy and setuptools are in the extra 'dev'"
@@ -162,13 +162,13 @@ def find_missing() -> str:
 
 
 def build(tree: Path) -> int:
-    """Compile the modules of a tree, which is the current directory; return how many."""
+    """Compile the modules of a tree, which is the current directory; return their number."""
     from mypyc.build import mypycify
     from setuptools import Extension, setup
     from setuptools.command.build_ext import build_ext
 
     class Parallel(build_ext):
-        """Compiles the files of an extension side by side: nearly all are of a single one."""
+        """Compiles the files of an extension in parallel: nearly all belong to a single one."""
 
         def build_extensions(self) -> None:
             compile_some = self.compiler.compile
@@ -184,8 +184,8 @@ def build(tree: Path) -> int:
     Path("mypy.ini").write_text(MYPY_CONFIG.format(typings=ROOT / "typings"))
     sources = [str(path) for pattern in MODULES for path in sorted(Path().glob(pattern))]
     sources = [source for source in sources if not source.endswith("__init__.py")]
-    # Assertions stay: a broken assumption must stop the node here, too. Each module is a file of C
-    # of its own: one for all takes the C compiler twice as long, and no node is faster for it.
+    # Assertions stay: a broken assumption must stop the node here, too. Each module becomes a C
+    # file of its own: a single file takes the C compiler twice as long, and makes no node faster.
     extensions = mypycify(
         ["--config-file=mypy.ini", *sources], opt_level="2", debug_level="0", multi_file=True
     )
@@ -195,13 +195,13 @@ def build(tree: Path) -> int:
         )
     ]
     for extension in extensions:
-        # The same bytes wherever the tree is.
+        # The output is the same wherever the tree is.
         extension.extra_compile_args += ["-g0", f"-ffile-prefix-map={tree}=."]
     setup(
         name="beanpole-compiled",
         packages=[],
         py_modules=[],
-        ext_modules=cast(list[Extension], extensions),  # older stubs know two kinds of them
+        ext_modules=cast(list[Extension], extensions),  # older stubs know two Extension classes
         cmdclass={"build_ext": Parallel},
         script_args=["--quiet", "build_ext", "--inplace"],
     )

@@ -1,6 +1,6 @@
-"""Where the nodes of a run are, by name: `python -m chaos.rounds NAME`.
+"""The backends that run the nodes, by name: `python -m chaos.rounds NAME`.
 
-Each is a `nemesis.Backend`; the scenarios that it can do follow from its methods.
+Each is a `nemesis.Backend`; its methods determine which scenarios it supports.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ class Place(NamedTuple):
     """One kind of backend.
 
     Attributes:
-        kind: the class, whose methods say what it can do.
-        make: in a folder; `compiled`: with the nodes of build/compiled.
-        missing: why it cannot be used here, in one line; nothing if it can.
+        kind: the class, whose methods determine its abilities.
+        make: creates it in a folder; `compiled`: with the nodes of build/compiled.
+        missing: returns why it cannot be used here, in one line; empty if it can.
     """
 
     kind: type[Backend]

@@ -1,7 +1,7 @@
-"""The nodes of compose.yaml as a backend; the clients are in a container of the same network.
+"""The nodes of compose.yaml as a backend, with the clients in a container of the same network.
 
-They use all nodes and both ports of HAProxy, and the queue is emptied through the proxy. What the
-engine can do to containers is in `containers`.
+The clients use all nodes and both ports of HAProxy, and the queue is emptied through the proxy.
+`containers` controls containers through the engine.
 """
 
 import time
@@ -18,12 +18,12 @@ from chaos.nemesis import NODES, Backend, Load
 from chaos.record import SILENT, Op
 
 CLIENTS_END_TIMEOUT_S: Final = 60
-# Little, but more than a node with the clients of a run needs.
+# Little memory, but more than a node needs with the clients of a run.
 STARVED_BYTES: Final = 512 << 20
 UNLIMITED_BYTES: Final = 2 << 30
-# A client may think for so long before it uses a connection again.
+# The longest pause of a client between two uses of a connection.
 THOUGHT_S_MAX: Final = 3.0
-# HAProxy, from outside.
+# HAProxy, as seen from outside the network.
 PUBLISHED: Final = f"127.0.0.1:{ANY}"
 
 
@@ -46,8 +46,8 @@ class Contained(Backend):
     """Containers as a backend.
 
     Args:
-        directory: of the run.
-        nodes: started already, if these are the tests' own; `close` leaves them as they are.
+        directory: the folder of the run.
+        nodes: the tests' own nodes, started already, which `close` does not end.
     """
 
     def __init__(self, directory: Path, nodes: Containers | None = None) -> None:
@@ -60,7 +60,7 @@ class Contained(Backend):
         self._nodes = nodes
         self._paused: set[int] = set()
         self._starved: set[int] = set()
-        # When a node got another address, because it was cut off and moved or started again.
+        # When a node changed its address, because it was disconnected and moved, or restarted.
         self._moves: list[tuple[int, Window]] = []
         self._leaving: dict[int, tuple[str, float]] = {}
 
@@ -68,23 +68,23 @@ class Contained(Backend):
         return NAMES[number]
 
     def start_all(self) -> None:
-        """Start everything, if the tests did not, and wait until the nodes are ready."""
+        """Start everything, unless the tests did, and wait until the nodes are ready."""
         if self._owned:
             self._nodes.up()
         self.wait_until_ready()
 
     def close(self) -> None:
-        """Keep what the nodes have said; end them if they were started here."""
+        """Keep the logs of the nodes; end the nodes if they were started here."""
         self._nodes.keep_logs(self.directory)
         if self._owned:
             self._nodes.down()
 
     def addresses(self) -> Sequence[str]:
-        """Return where this process reaches each node as a client."""
+        """Return the addresses at which this process reaches the nodes as a client."""
         return [self._nodes.beanstalk(number) for number in NODES]
 
     def door(self) -> str:
-        """Return where the queue is emptied: HAProxy's port for any node."""
+        """Return the address that empties the queue: HAProxy's port for any node."""
         return PUBLISHED
 
     def get(self, number: int, page: str) -> tuple[int, str]:
@@ -92,28 +92,28 @@ class Contained(Backend):
         return self._nodes.get(number, page)
 
     def check(self, number: int) -> None:
-        """The engine starts nodes again by itself; `look` finds those."""
+        """Do nothing: the engine restarts nodes by itself, and `look` finds those that ended."""
 
     def look(self) -> None:
         """Add a finding for each node that ended by itself since it was last started."""
         self.findings += self._nodes.ended()
 
     def logs(self) -> list[Path]:
-        """Return the files of all nodes, as they are now."""
+        """Return the log files of all nodes, written anew."""
         self._nodes.keep_logs(self.directory)
         return [self.directory / f"{name}.log" for name in NAMES]
 
     def start_clients(self, history: Path, seed: int, count: int) -> Load:
-        """Start clients beside the nodes, which use the names of nodes and proxy."""
+        """Start clients beside the nodes; they use the names of the nodes and of the proxy."""
         addresses = [f"{name}:{BEANSTALK}" for name in NAMES]
         addresses += [f"{PROXY}:{ANY}", f"{PROXY}:{LEADER}"]
         command = clients.command_line(history, seed, count, addresses)
         return ContainedClients(self._nodes.run_beside(["python3", *command], history))
 
     def excuses(self, op: Op) -> bool:
-        """Whether a command was sent to an address that was gone.
+        """Whether a command was sent to an address that no longer exists.
 
-        Nobody refuses it there, and a client without keepalives waits for as long as it likes.
+        No host refuses it there, and a client without keepalives waits without limit.
         """
         return op.outcome == SILENT and any(
             op.node == node
@@ -150,24 +150,24 @@ class Contained(Backend):
         self._come_back(number)
 
     def freeze(self, number: int) -> None:
-        """Let a node stand still."""
+        """Pause a node."""
         self._nodes.pause(number)
         self._paused.add(number)
 
     def disconnect(self, number: int) -> None:
-        """Take a node's network away: nothing is refused, nothing arrives."""
+        """Disconnect a node from the network: nothing is refused, nothing arrives."""
         self._leave(number)
         self._nodes.disconnect(number)
 
     def connect(self, number: int, moved: bool) -> str:
-        """Give it back, with the same address or with one that no node has had; return it."""
+        """Reconnect a node, with its old address or, if `moved`, with a new one; return it."""
         before, _ = self._leaving[number]
         after = self._nodes.connect(number, "" if moved else before)
         self._come_back(number)
         return after
 
     def starve(self, number: int, share: float) -> None:
-        """Give a node so much of one core, and little memory."""
+        """Limit a node to a share of one core, and to little memory."""
         self._nodes.limit(number, share, STARVED_BYTES)
         self._starved.add(number)
 

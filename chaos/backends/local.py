@@ -1,6 +1,6 @@
-"""Nodes that are processes of this machine, and what is done to processes, disks and clocks.
+"""Nodes that are processes of this machine, and the faults of processes, disks and clocks.
 
-What stands between the nodes, and so which links can be broken how, is each backend's own.
+Each backend has its own links between the nodes, and so its own faults of links.
 """
 
 import abc
@@ -20,14 +20,14 @@ from tests.integration.support.disks import standing
 from tests.integration.support.processes import Process
 from tests.integration.support.waiting import wait_until
 
-# An ordered end hands over and tells clients first.
+# A graceful stop first hands over leadership and tells clients.
 STOP_TIMEOUT_S: Final = 40.0
 MEBIBYTE: Final = 1 << 20
-# The filler leaves other programs of the machine this much of the disk, at least.
+# The filler leaves at least this much of the disk to other programs.
 DISK_SPARE_BYTES: Final = 3 << 30
-# Which processes may be traced; 0 is all of the same user.
+# The kernel's limit on tracing; 0 allows it for all processes of the same user.
 PTRACE_SCOPE: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
-# How a node's log is written, in both of its ways.
+# The system calls with which a node writes its log, in both of its modes.
 DISK_CALLS: Final = "pwritev2,fdatasync"
 
 
@@ -37,7 +37,7 @@ class LocalNodes(Backend):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.clocks = Clocks(directory)
-        # So that a filler can leave less than the reserve, and other programs enough.
+        # Chosen so that a filler can leave less than the reserve but enough for other programs.
         self.reserve_bytes = max(0, self.free_bytes() - DISK_SPARE_BYTES)
         self._filler = directory / "filler"
         self._nodes: dict[int, Process] = {}
@@ -48,11 +48,11 @@ class LocalNodes(Backend):
 
     @abc.abstractmethod
     def command(self, number: int) -> list[str]:
-        """Return the command line of a node; what stands before it may set its environment."""
+        """Return the command line of a node; a prefix may set its environment."""
 
     @abc.abstractmethod
     def data(self, number: int) -> Path:
-        """Return the folder of everything that a node has stored."""
+        """Return the folder of a node's stored data."""
 
     def unable(self) -> Mapping[type, str]:
         reasons: dict[type, str] = {}
@@ -77,7 +77,7 @@ class LocalNodes(Backend):
         self.wait_until_ready()
 
     def start(self, number: int, arguments: Sequence[str] = ()) -> None:
-        """Start a node with the data that it has, without waiting."""
+        """Start a node with its existing data, without waiting."""
         self._lives[number] += 1
         folder = self.data(number).parent
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ class LocalNodes(Backend):
         self._wanted.add(number)
 
     def kill(self, *numbers: int) -> None:
-        """End nodes with SIGKILL, as much at once as can be."""
+        """End nodes with SIGKILL, as nearly at once as possible."""
         self._wanted -= set(numbers)
         for number in numbers:
             self.signal(number, signal.SIGKILL)
@@ -107,7 +107,7 @@ class LocalNodes(Backend):
                 os.kill(self._nodes[number].pid, which)
 
     def check(self, number: int) -> None:
-        """AssertionError with what a node said if it has ended."""
+        """Raise AssertionError with a node's output if it has ended."""
         assert self._nodes[number].status() is None, self._nodes[number].story()
 
     def look(self) -> None:
@@ -138,7 +138,7 @@ class LocalNodes(Backend):
 
     @abc.abstractmethod
     def heal_links(self) -> None:
-        """Let everything arrive again."""
+        """Restore all links."""
 
     def _heal_processes(self) -> None:
         for number in self._frozen:
@@ -151,12 +151,12 @@ class LocalNodes(Backend):
         self.empty_disk()
 
     def freeze(self, number: int) -> None:
-        """Let a node stand still."""
+        """Stop a node with SIGSTOP."""
         self.signal(number, signal.SIGSTOP)
         self._frozen.add(number)
 
     def slow_disk(self, number: int, latency_ms: int) -> None:
-        """Let strace hold each write and sync of a node's log back."""
+        """Delay each write and sync of a node's log with strace."""
         inject = f"inject={DISK_CALLS}:delay_enter={latency_ms}ms"
         words = ["-qq", "-f", "-o", "/dev/null", "-e", f"trace={DISK_CALLS}", "-e", inject]
         pid = str(self._nodes[number].pid)
@@ -167,7 +167,7 @@ class LocalNodes(Backend):
         wait_until(lambda: _is_traced(pid), READY_TIMEOUT_S, f"strace follows {pid}")
 
     def fill_disk(self) -> str:
-        """Take the disk down to less than the reserve; return in words how much that was."""
+        """Fill the disk until less than the reserve is free; return the filler's size in words."""
         size = self.free_bytes() - self.reserve_bytes + 256 * MEBIBYTE
         with self._filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(size, MEBIBYTE))
@@ -177,7 +177,7 @@ class LocalNodes(Backend):
         self._filler.unlink(missing_ok=True)
 
     def step_clock(self, number: int, seconds: float) -> None:
-        """Let a node's wall clock be so far ahead of the true one, until the next step."""
+        """Set a node's wall clock ahead of the true time, until the next step."""
         self.clocks.shift(number, seconds)
 
     def replace(self, number: int) -> None:
@@ -187,11 +187,11 @@ class LocalNodes(Backend):
         self.start(number, ["--rejoin"])
 
     def wipe(self, number: int) -> None:
-        """Give a node that does not run an empty disk."""
+        """Give a stopped node an empty disk."""
         shutil.rmtree(self.data(number))
 
     def wait_until_rejoined(self, number: int) -> None:
-        """Wait until a node that lost its disk has everything and counts again."""
+        """Wait until a node that lost its disk has all data and votes again."""
         self.wait_until_ready([number])
         data, words = self.data(number), f"{self.name(number)} rejoined"
         wait_until(lambda: standing(data) == VOTER, READY_TIMEOUT_S, words)

@@ -1,4 +1,4 @@
-"""Nodes of the tests' own `Cluster` on the loopback: what their backends have in common."""
+"""The common part of backends that run the tests' own `Cluster` on the loopback interface."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.integration.support.nodes import Cluster, http_get
 
 
 class LoopbackNodes(LocalNodes):
-    """Subclasses make the cluster, and what stands between its nodes."""
+    """Subclasses create the cluster, and the links between its nodes."""
 
     cluster: Cluster
 

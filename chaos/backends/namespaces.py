@@ -1,8 +1,8 @@
 """Three nodes in network namespaces of their own, and one-way cuts, loss and resets between them.
 
-This process must have a namespace of its own, too (`enter_own`): it has the bridge, and the
+This process must run in a namespace of its own, too (`enter_own`), which has the bridge and the
 clients. A namespace lives as long as a process that holds it, so nothing is left behind, however
-this one ends. nft rules drop what comes in, so each direction of a link is cut by itself.
+this process ends. nft rules drop incoming packets, so each direction of a link is cut by itself.
 """
 
 import contextlib
@@ -25,17 +25,17 @@ from tests.integration.support.waiting import wait_until
 
 NAMES: Final = ("n1", "n2", "n3")
 NETWORK: Final = "10.177.114"
-# Of the bridge, which is where the clients are.
+# The address of the bridge, where the clients are.
 CLIENTS: Final = f"{NETWORK}.254"
 SECRET: Final = "the secret of three namespaces"
 HTTP_TIMEOUT_S: Final = "1"
 # A TCP segment without data has at most 80 bytes with its headers, SACK blocks included; the
 # smallest frame of nodes is longer.
 EMPTY_SEGMENT_BYTES: Final = 80
-# What a slow link lets pass at once, and how long a packet may wait before it is dropped.
+# The burst that a slow link lets pass, and how long a packet may wait before it is dropped.
 BURST: Final = "16kb"
 QUEUED: Final = "400ms"
-# In which ways a direction is cut.
+# The ways to cut a direction.
 ALL: Final = "all"
 DATA: Final = "data only"
 TOOLS: Final = {
@@ -45,14 +45,14 @@ TOOLS: Final = {
     "nsenter": "util-linux",
     "curl": "curl",
 }
-# A reset itself passes, or its receiver would never learn of it.
+# A reset itself must pass, or its receiver would never learn of it.
 RESET: Final = "tcp flags & rst == 0x0 reject with tcp reset"
 INSIDE: Final = "CHAOS_NAMESPACE"
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def missing() -> str:
-    """Return in one line why it cannot be done here; nothing if it can."""
+    """Return in one line why namespaces cannot be used here; empty if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for program, package in TOOLS.items():
@@ -63,16 +63,16 @@ def missing() -> str:
 
 
 def run(*words: str, text: str = "") -> None:
-    """Run a command of the system; RuntimeError with what it said if it fails."""
+    """Run a system command; raise RuntimeError with its error output if it fails."""
     done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
 def enter_own(module: str, arguments: Sequence[str]) -> None:
-    """Run this program again in a namespace of its own, if it is in none; that does not return.
+    """Run this program again in a namespace of its own, unless it is in one; then do not return.
 
-    The same process goes on, so that whoever ends it ends all of it.
+    The process keeps its id, so a signal to it still ends the whole run.
     """
     if INSIDE not in os.environ:
         words = ["unshare", "--net", sys.executable, "-m", module, *arguments]
@@ -113,7 +113,7 @@ class Namespaces(LocalNodes):
         self._inside(number, "nft", "-f", "-", text=f"add table inet chaos\n{chain}\n")
 
     def enter(self, number: int) -> list[str]:
-        """Return what stands before a command that runs in the namespace of a node."""
+        """Return the command prefix that enters the namespace of a node."""
         return ["nsenter", f"--net=/proc/{self._holders[number].pid}/ns/net"]
 
     def _inside(self, number: int, *words: str, text: str = "") -> None:
@@ -125,7 +125,7 @@ class Namespaces(LocalNodes):
         return NAMES[number]
 
     def command(self, number: int) -> list[str]:
-        """Return the command line of a node, whose configuration is in its environment."""
+        """Return the command line of a node, which takes its configuration from the environment."""
         members = [f"{name}={address(n)}:11310/{address(n)}:11320" for n, name in enumerate(NAMES)]
         host = address(number)
         settings = {
@@ -149,12 +149,12 @@ class Namespaces(LocalNodes):
         return self.directory / NAMES[number] / "data"
 
     def addresses(self) -> list[str]:
-        """Return where this process reaches each node as a client."""
+        """Return the addresses at which this process reaches the nodes as a client."""
         return [f"{address(number)}:11300" for number in NODES]
 
     def get(self, number: int, page: str) -> tuple[int, str]:
         """Return the status and text of a page; ConnectionError if the node does not answer."""
-        # From within its own namespace, so that no cut is in the way.
+        # Asked from within the node's namespace, so that no cut is in the way.
         line = [*self.enter(number), "curl", "--silent", "--max-time", HTTP_TIMEOUT_S]
         url = f"http://{address(number)}:11330{page}"
         command = [*line, "--write-out", "%{http_code}", url]
@@ -176,9 +176,9 @@ class Namespaces(LocalNodes):
         return (ALL, DATA)
 
     def cut(self, source: int, target: int, way: str) -> None:
-        """Let nothing of one node arrive at another; or no data, but what TCP sends by itself.
+        """Drop everything from one node to another, or only data, but not what TCP sends by itself.
 
-        Without TCP's acknowledgements the other direction soon stands, too; with them it goes on.
+        Without TCP's acknowledgements the other direction soon stalls, too; with them it works on.
         """
         longer = "" if way == ALL else f"ip length > {EMPTY_SEGMENT_BYTES} "
         self._rule(target, f"ip saddr {address(source)} {longer}drop")
@@ -192,7 +192,7 @@ class Namespaces(LocalNodes):
             self.separate(number, other)
 
     def refuse(self, one: int, other: int) -> None:
-        """Answer what two nodes send each other with a TCP reset."""
+        """Answer the traffic between two nodes with TCP resets."""
         for source, target in ((one, other), (other, one)):
             self._rule(target, f"ip saddr {address(source)} {RESET}")
 
@@ -203,7 +203,7 @@ class Namespaces(LocalNodes):
         self._rule(number, f"ip saddr {CLIENTS} {RESET}")
 
     def slow(self, number: int, kbit_s: int) -> None:
-        """Let no more than a rate leave a node, also to its clients."""
+        """Limit the rate at which a node sends, also to its clients."""
         tbf = ["tbf", "rate", f"{kbit_s}kbit", "burst", BURST, "latency", QUEUED]
         self._inside(number, "tc", "qdisc", "replace", "dev", "eth0", "root", *tbf)
         self._slowed.add(number)
@@ -213,7 +213,7 @@ class Namespaces(LocalNodes):
         self._rule(number, f"ip saddr {NETWORK}.0/24 numgen random mod 100 < {percent} drop")
 
     def heal_links(self) -> None:
-        """Let everything arrive again."""
+        """Restore all links."""
         for number in NODES:
             self._inside(number, "nft", "flush", "chain", "inet", "chaos", "in")
         for number in self._slowed:

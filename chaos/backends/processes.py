@@ -1,7 +1,7 @@
-"""Processes on the loopback, with a proxy of our own between each two: needs nothing but Python.
+"""Processes on the loopback, with our own proxy between each two; needs nothing but Python.
 
 A link is cut in both directions, silently (bytes are held back until it heals) or with a reset.
-`Releases` are the same nodes, but they begin with the last release.
+`Releases` runs the same nodes, but starts them with the last release.
 """
 
 import itertools
@@ -48,11 +48,11 @@ class Processes(LoopbackNodes):
         self.cluster = Cluster(directory / "nodes", settings=settings, dial=dial, base=base)
 
     def command(self, number: int) -> list[str]:
-        """Return the command line of a node, which is in a file beside its configuration."""
+        """Return the command line of a node; its configuration is a file."""
         return [*self.clocks.prefix(number), *self.prefix, *self.cluster.command(number)]
 
     def addresses(self) -> list[str]:
-        """Return where this process reaches each node as a client."""
+        """Return the addresses at which this process reaches the nodes as a client."""
         return [node.beanstalk for node in self.cluster.nodes]
 
     def close(self) -> None:
@@ -62,12 +62,12 @@ class Processes(LoopbackNodes):
     # --- faults -----------------------------------------------------------------------------------
 
     def heal_links(self) -> None:
-        """Let all links work again."""
+        """Restore all links."""
         for pair in PAIRS:
             self.links.restore(*pair)
 
     def separate(self, one: int, other: int) -> None:
-        """Hold back what two nodes send each other."""
+        """Hold back the traffic between two nodes."""
         self.links.cut(one, other, silent=True)
 
     def isolate(self, number: int) -> None:
@@ -80,13 +80,13 @@ class Processes(LoopbackNodes):
 
 
 class Releases(Processes):
-    """The same nodes begin as the last release; the machine's version is never raised."""
+    """The same nodes start as the last release; the machine's version is never raised."""
 
     def __init__(self, directory: Path, compiled: bool) -> None:
         super().__init__(directory, compiled)
         self._old = release(LAST, directory)
         self._new = this_program({"upgrade_finalize": "manual"}, self.prefix)
-        # From here on what stands before a command is the program's own.
+        # From here on the program's own command line has the prefix.
         self.prefix = []
         for number in NODES:
             self.install(number, new=False)
@@ -99,5 +99,5 @@ class Releases(Processes):
         wait_until_raised(self.cluster, KNOWS[LAST])
 
     def install(self, number: int, new: bool) -> None:
-        """Let the next start of a node run this program, or the last release."""
+        """Set the program of a node's next start: this one, or the last release."""
         install(self.cluster, number, self._new if new else self._old)

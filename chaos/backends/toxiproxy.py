@@ -1,7 +1,7 @@
-"""Three nodes on the loopback with a toxiproxy, or our double of it, in the way of every link.
+"""Three nodes on the loopback with a toxiproxy, or our double of it, in every link.
 
 There is a proxy for each direction in which a peer link and a gRPC link can be dialled, and one
-before each node's clients. Needs no root. Which toxic a fault is made of is decided here.
+before each node's clients. Needs no root. This module maps each fault to toxics.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ class Toxiproxy(LoopbackNodes):
         return [*before, *self.cluster.command(number), "--dial", dial]
 
     def addresses(self) -> list[str]:
-        """Return where clients reach each node, through its proxy."""
+        """Return the addresses of the proxies through which clients reach the nodes."""
         return [self._at(CLIENT, number, number) for number in NODES]
 
     def close(self) -> None:
@@ -69,17 +69,17 @@ class Toxiproxy(LoopbackNodes):
     # --- faults -----------------------------------------------------------------------------------
 
     def heal_links(self) -> None:
-        """Remove all toxics, and let all proxies listen."""
+        """Remove all toxics, and enable all proxies."""
         self.server.api.reset()
 
     def _from(self, source: int, target: int) -> Iterator[tuple[Any, str]]:
-        """Return the proxies that pass on what one node sends another, and in which stream."""
+        """Yield the proxies that carry traffic from one node to another, and its stream in each."""
         for kind in (PEER, GRPC):
             yield self.proxies[kind, source, target], UPSTREAM
             yield self.proxies[kind, target, source], DOWNSTREAM
 
     def _sent(self, number: int) -> Iterator[tuple[Any, str]]:
-        """Return the proxies that pass on what a node sends, to clients, too."""
+        """Yield the proxies that carry a node's outgoing traffic, including that to clients."""
         for other in others(number):
             yield from self._from(number, other)
         yield self.proxies[CLIENT, number, number], DOWNSTREAM
@@ -88,12 +88,12 @@ class Toxiproxy(LoopbackNodes):
         return ("data only",)
 
     def cut(self, source: int, target: int, way: str) -> None:
-        """Drop what one node sends another; what it sent stays lost when the link heals."""
+        """Drop traffic from one node to another; dropped bytes stay lost when the link heals."""
         for proxy, stream in self._from(source, target):
             proxy.add_toxic(type="timeout", stream=stream, attributes={"timeout": 0})
 
     def separate(self, one: int, other: int) -> None:
-        """Hold back what two nodes send each other, until the link heals."""
+        """Hold back the traffic between two nodes until the link heals."""
         for source, target in ((one, other), (other, one)):
             for proxy, stream in self._from(source, target):
                 proxy.add_toxic(type="bandwidth", stream=stream, attributes={"rate": 0})
@@ -103,18 +103,18 @@ class Toxiproxy(LoopbackNodes):
             self.separate(number, other)
 
     def refuse(self, one: int, other: int) -> None:
-        """End the connections of two nodes, and refuse new ones."""
+        """End the connections between two nodes, and refuse new ones."""
         for proxy, _ in self._from(one, other):
             proxy.disable()
 
     def slow(self, number: int, kbit_s: int) -> None:
-        """Let no more than a rate leave a node, also to its clients."""
+        """Limit the rate at which a node sends, also to its clients."""
         rate = kbit_s // KBIT_PER_KB
         for proxy, stream in self._sent(number):
             proxy.add_toxic(type="bandwidth", stream=stream, attributes={"rate": rate})
 
     def delay(self, number: int, latency_ms: int) -> None:
-        """Let what a node sends arrive late, by half of the time more or less."""
+        """Delay a node's outgoing traffic, with a jitter of half of the latency."""
         attributes = {"latency": latency_ms, "jitter": latency_ms // 2}
         for proxy, stream in self._sent(number):
             proxy.add_toxic(type="latency", stream=stream, attributes=attributes)
@@ -124,14 +124,14 @@ class Toxiproxy(LoopbackNodes):
             proxy.add_toxic(type="slicer", stream=stream, attributes=SLICES)
 
     def lose_replies(self, number: int) -> None:
-        """Drop what a node replies to clients, and end their connections after a second."""
+        """Drop a node's replies to clients, and end their connections after a second."""
         self._client_toxic(number, "timeout", DOWNSTREAM, {"timeout": SILENCE_MS})
 
     def reset_clients(self, number: int) -> None:
         self._client_toxic(number, "reset_peer", DOWNSTREAM, {"timeout": 0})
 
     def limit_clients(self, number: int, count_bytes: int) -> None:
-        """End each connection of a client after a number of bytes."""
+        """End each client connection after a number of bytes."""
         self._client_toxic(number, "limit_data", UPSTREAM, {"bytes": count_bytes})
 
     def _client_toxic(self, number: int, kind: str, stream: str, values: dict[str, int]) -> None:

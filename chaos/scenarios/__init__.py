@@ -1,7 +1,8 @@
-"""The scenarios, one a file: `act(nodes, chance)` does a fault and returns a few words about it.
+"""The scenarios, one per module: `act(nodes, chance)` applies a fault and returns a description.
 
-A file's name is the scenario's, its first line says what happens, and the type of `nodes` says
-which abilities it needs of a backend. Clients and judges are the same for all (`rounds`).
+The name of a module is that of its scenario, its first line describes the scenario, and the type
+of `nodes` names the required abilities of a backend. Clients and judges are the same for all
+(`rounds`).
 """
 
 import importlib
@@ -12,13 +13,13 @@ from typing import Any, Final, NamedTuple, get_type_hints
 
 
 class Scenario(NamedTuple):
-    """One fault from begin to end, but for its healing.
+    """One fault from begin to end, except for its healing.
 
     Attributes:
-        name: of the file, with spaces.
+        name: the name of the module, with spaces.
         story: what happens, in one line.
-        needs: the abilities, as a runtime protocol.
-        act: does it to nodes that have the abilities, as chance decides; returns a few words.
+        needs: the required abilities, as a runtime protocol.
+        act: applies the fault to nodes with these abilities, at random; returns a description.
     """
 
     name: str

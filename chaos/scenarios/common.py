@@ -1,4 +1,4 @@
-"""Choices and waits that scenarios have in common; no fault is done here."""
+"""Choices and waits that scenarios share; this module applies no fault."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -7,10 +7,10 @@ from typing import Final
 from chaos.nemesis import NODES, Cuts, Nodes
 from tests.integration.support.waiting import wait_for_time
 
-# Shorter and longer than an election, a fence and the time after which a node is declared down.
+# Both below and above the times of an election, of a fence and until a node is declared down.
 DISTURBANCE_S: Final = (0.3, 12.0)
 DOWN_S_MAX: Final = 3.0
-# Faults of followers are seldom noticed.
+# Faults of followers are often not noticeable.
 LEADER_SHARE: Final = 0.4
 
 
@@ -19,7 +19,7 @@ def others(number: int) -> Sequence[int]:
 
 
 def victim(nodes: Nodes, chance: random.Random) -> int:
-    """Return a node; the leader in 40 of 100 cases or more."""
+    """Return a random node, the leader in at least 40 of 100 cases."""
     if chance.random() < LEADER_SHARE:
         return nodes.leader()
     return chance.choice(NODES)
@@ -31,13 +31,13 @@ def pair(nodes: Nodes, chance: random.Random) -> tuple[int, int]:
 
 
 def spread(chance: random.Random, limits_s: tuple[float, float] = DISTURBANCE_S) -> float:
-    """Return for how long a fault lasts, in seconds; its order of magnitude is even."""
+    """Return a duration in seconds, evenly distributed on a logarithmic scale."""
     low, high = limits_s
     return float(low * (high / low) ** chance.random())
 
 
 def last(chance: random.Random) -> str:
-    """Let a fault last; return for how long it did."""
+    """Wait while a fault lasts; return its duration in words."""
     seconds = spread(chance)
     wait_for_time(seconds)
     return f"for {seconds:.1f} s"
@@ -49,7 +49,7 @@ def stay_away(chance: random.Random) -> None:
 
 
 def cut_each(nodes: Cuts, chance: random.Random, pairs: Iterable[tuple[int, int]]) -> str:
-    """Cut the way from each first to each second node; return in which way."""
+    """Cut the way from each first to each second node; return the way of cutting."""
     way = chance.choice(nodes.ways())
     for source, target in pairs:
         nodes.cut(source, target, way)

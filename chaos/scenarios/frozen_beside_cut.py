@@ -9,7 +9,7 @@ from chaos.scenarios.common import cut_each, last, others, victim
 
 @runtime_checkable
 class FreezesAndCuts(Freezes, Cuts, Protocol):
-    """Nodes can stand still, and links be cut one way."""
+    """Nodes can be paused, and links be cut one way."""
 
 
 def act(nodes: FreezesAndCuts, chance: random.Random) -> str:

@@ -6,7 +6,7 @@ from chaos.nemesis import Ends
 from chaos.scenarios.common import stay_away
 from tests.integration.support.waiting import wait_for_time
 
-# Behind the election, so that a second interruption would be seen.
+# After the election, so that a second interruption would be visible.
 SETTLED_S = 1.0
 
 

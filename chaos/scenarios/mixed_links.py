@@ -11,7 +11,7 @@ from chaos.scenarios.slow_links import RATES_KBIT_S
 
 @runtime_checkable
 class Mixes(Delays, Slows, Slices, Protocol):
-    """Links can be late, slow and in pieces."""
+    """Links can be delayed, slow and in pieces."""
 
 
 def act(nodes: Mixes, chance: random.Random) -> str:

@@ -1,6 +1,6 @@
 """Each node gets this program in place of the last release, one by one, and then that one again.
 
-The version of the machine is not raised, which would end the way back.
+The version of the machine is not raised, because that would prevent the downgrade.
 """
 
 import random

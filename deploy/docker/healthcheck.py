@@ -1,7 +1,7 @@
 """The image's health check: status 0 if the node of this container answers /livez with 200.
 
-Only that: a node without a majority is healthy, and restarting it would not help. Imports no more
-than it needs, because it runs every few seconds. The port is that of BEANPOLE_HTTP_LISTEN.
+Nothing else is checked: a node without a majority is healthy, and restarting it would not help.
+Imports are minimal, because it runs every few seconds. The port is that of BEANPOLE_HTTP_LISTEN.
 """
 
 import os
@@ -13,7 +13,7 @@ DEFAULT = "0.0.0.0:11330"
 
 
 def main() -> int:
-    """Ask once; return the exit status, and say on standard output what is wrong."""
+    """Send one request; return the exit status, and print the result on standard output."""
     host, _, port = os.environ.get("BEANPOLE_HTTP_LISTEN", DEFAULT).rpartition(":")
     host = {"0.0.0.0": "127.0.0.1", "[::]": "::1"}.get(host, host.strip("[]"))
     try:

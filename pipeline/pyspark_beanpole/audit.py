@@ -1,8 +1,8 @@
-"""The conservation audit: proves from the events that no job was lost and none was done twice.
+"""The conservation audit: prove from the events that no job was lost and none was done twice.
 
-It believes no event: offsets must be dense, each job's events must chain, counters and times are
-computed again from the raw times, and the jobs that are left must be those that the cluster has.
-What is wrong with single events is found in `chains`; this file puts the findings together.
+The audit trusts no event: offsets must be dense, the events of each job must chain, counters and
+times are computed again from the raw times, and the jobs that remain must match the cluster's own
+counts. `chains` finds the faults of single events; this module combines them into a verdict.
 """
 
 import json
@@ -19,14 +19,14 @@ from pyspark_beanpole.statistics.keys import STATES
 # The exit codes of `beanpole pipeline audit`; 2 is that of a wrong command line.
 BALANCED: Final = 0
 UNBALANCED: Final = 1
-# So many offsets are sorted together when gaps are looked for.
+# Offsets are sorted in chunks of this many to find gaps.
 _CHUNK: Final = 1 << 18
-# So many findings of a kind are named; a table has all of them.
+# Findings named per kind; the tables hold all of them.
 NAMED_MAX: Final = 20
 
 
 class Finding(NamedTuple):
-    """One kind of thing that does not add up."""
+    """One kind of discrepancy."""
 
     kind: str
     total: int
@@ -34,13 +34,13 @@ class Finding(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """What an audit found.
+    """The result of an audit.
 
-    Events `first <= offset < end` were read. `puts` of them are jobs that were put, `began_before`
-    jobs whose put is older than `first`. Of both together, `done` were ended by the worker that
-    held them, `removed` deleted by somebody else; `given_up` failed for good, and of `expired` the
-    TTL ended first. `still` has how many are in each state at the end.
-    `compared` tells whether the cluster's own counts were there to compare with.
+    Events `first <= offset < end` were read. `puts` counts the jobs that were put in this range,
+    `began_before` the jobs whose put is older than `first`. Of both together, `done` were ended by
+    the worker that held them, `removed` were deleted in any other way, `given_up` failed for good,
+    and `expired` reached the end of their TTL. `still` counts the jobs in each state at the end.
+    `compared` is true if the cluster's own counts were available for comparison.
     """
 
     first: int
@@ -58,15 +58,15 @@ class Audit(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """0 if everything adds up, else 1."""
+        """0 if there are no findings, else 1."""
         return UNBALANCED if self.findings else BALANCED
 
     def lines(self) -> list[str]:
-        """Return the result in words, for a terminal."""
+        """Return the result as text for a terminal."""
         still = ", ".join(f"{count:,} {state}" for state, count in self.still.items())
         compared = "as the cluster says" if self.compared else "not compared with a cluster"
         ends = f"ends: {self.done:,} done, {self.removed:,} removed"
-        if self.given_up or self.expired:  # not of beanstalk
+        if self.given_up or self.expired:  # beanstalk has neither
             ends += f", {self.given_up:,} given up, {self.expired:,} expired"
         found = [
             f"events {self.first} to {self.end}: {self.events:,}",
@@ -77,13 +77,14 @@ class Audit(NamedTuple):
         for finding in self.findings:
             found.append(f"{finding.kind}: {finding.total:,}")
             found += [f"  {words}" for words in finding.named]
-            # A range that is named is many offsets, so the total alone does not say it.
+            # A named range covers many offsets, so the total alone does not tell if any
+            # are unnamed.
             if finding.total > len(finding.named) >= NAMED_MAX:
                 found.append("  and more")
         return [*found, "does not add up" if self.findings else "everything adds up"]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result for machines."""
+        """Return the result as a dictionary for JSON."""
         return {
             **self._asdict(),
             "balanced": not self.findings,
@@ -92,16 +93,16 @@ class Audit(NamedTuple):
 
 
 def _divided(amount: Column, by: int) -> Column:
-    """Return the whole part of a division of integers; `/` would go through floating point."""
+    """Return the whole part of a quotient of integers; `/` would go through floating point."""
     return F.call_function("div", amount, F.lit(by))
 
 
 def gaps(rows: DataFrame, column: str, first: int, end: int) -> DataFrame:
-    """Return what keeps numbers from being exactly those from `first` to before `end`.
+    """Return the deviations of a column from exactly the numbers `first` to `end` - 1.
 
     Returns:
-        Rows (kind, first, end): `missing` or `repeated`. A missing range that reaches from one
-        chunk into the next is told in several rows.
+        Rows (kind, first, end) with the kind `missing` or `repeated`. A missing range that crosses
+        a chunk boundary is reported in several rows.
     """
     number = F.col(column)
     chunks = rows.sparkSession.range(first // _CHUNK, -(-end // _CHUNK)).select(
@@ -146,9 +147,10 @@ def _range_of(events: DataFrame, first: int | None, end: int | None) -> tuple[in
 
 
 def _put_findings(events: DataFrame) -> list[Finding]:
-    """Every id from the first to the last that was put belongs to a job, or to a new place of one.
+    """Check that each id between the lowest and the highest put belongs to a job or to a requeue.
 
-    Places are in no event. So ids may be missing as often as jobs went behind all others.
+    A job that goes behind all others of its rank uses up a number, which no event records. So ids
+    may be missing as often as jobs were requeued.
     """
     puts = events.where(F.col("event") == "put")
     low, high = puts.agg(F.min("job_id"), F.max("job_id")).collect()[0]
@@ -202,12 +204,12 @@ def audit(
     """Audit the events of one cluster.
 
     Args:
-        events: with the columns of docs/pipeline.md, in any order of rows.
-        first: the offset that the range begins with; the smallest that is there if None.
-        end: the offset before which it ends; the largest that is there, plus 1, if None.
-        jobs: how many jobs of each state the cluster has at `end` (of `EventRangeReply`), or None
-            if that is not known; then jobs that were lost without an event are not noticed.
-        jobs_before: the same before `first`. All zero for a range from offset 0; None if not known.
+        events: rows with the columns of docs/pipeline.md, in any order.
+        first: the first offset of the range; None for the smallest offset in `events`.
+        end: the offset after the range; None for the largest offset in `events` plus 1.
+        jobs: the cluster's number of jobs by state at `end` (of `EventRangeReply`), or None if
+            unknown; then jobs that were lost without an event are not noticed.
+        jobs_before: the same before `first`. All zero for a range from offset 0; None if unknown.
     """
     first, end = _range_of(events, first, end)
     events = events.where(F.col("offset").between(first, end - 1))
@@ -220,7 +222,7 @@ def audit(
     findings += [_fault_finding(links, kind, totals[kind]) for kind in FAULTS if totals[kind]]
     still = {state: totals[f"{state}_still"] for state in STATES}
     if jobs_before is not None:
-        # With the jobs that lay there all the time without an event.
+        # Include the jobs that had no event in this range.
         still = {state: jobs_before.get(state, 0) + totals[f"{state}_change"] for state in STATES}
         seen_before = {state: totals[f"{state}_before"] for state in STATES}
         findings += _conserved(still, seen_before, jobs, jobs_before)
@@ -249,10 +251,10 @@ def run_audit(
     jobs: Mapping[str, int] | None = None,
     jobs_before: Mapping[str, int] | None = None,
 ) -> Audit:
-    """Audit, and with a directory also write what was found into it.
+    """Run the audit, and write its results into `directory` if there is one.
 
-    `audit.json` is the result for machines. The tables `defects` and `gaps` (Parquet) name all
-    that does not add up, not only the first of each kind. Arguments are those of `audit`.
+    `audit.json` is the result for programs. The tables `defects` and `gaps` (Parquet) hold all
+    findings, not only the first of each kind. The arguments are those of `audit`.
     """
     result = audit(events, first=first, end=end, jobs=jobs, jobs_before=jobs_before)
     if directory is not None:

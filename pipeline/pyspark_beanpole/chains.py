@@ -1,7 +1,7 @@
-"""What may follow what in the life of a job, checked event by event with window functions.
+"""The allowed transitions of a job, checked event by event with window functions.
 
-Each event is compared with those before it of the same job: its state, its counters, and the times
-computed again from `time_us`. The verdict over a whole log is in `audit`.
+Each event is compared with the earlier events of the same job: its state, its counters, and the
+times computed again from `time_us`. The verdict over a whole log is in `audit`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from pyspark_beanpole.statistics.keys import SECOND_US, STATES
 
 _FINISHED: Final = ("done", "failed")
 _AT_REST: Final = ("ready", "delayed", "buried")
-# What each event may do: (event, states before, states after).
+# The allowed transitions: (event, states before, states after).
 _MOVES: Final = (
     ("put", ("gone",), ("ready", "delayed")),
     ("due", ("delayed",), ("ready",)),
@@ -26,19 +26,20 @@ _MOVES: Final = (
     ("released", ("reserved",), ("ready", "delayed")),
     ("returned", ("reserved",), ("ready",)),
     ("timed_out", ("reserved",), ("ready",)),
-    # Not from reserved if a client of Workq lets a job of beanstalk fail that no worker has.
+    # Not from reserved if a Workq client fails a beanstalk job that no worker holds.
     ("buried", ("ready", "delayed", "reserved"), ("buried",)),
     ("kicked", ("buried", "delayed"), ("ready",)),
     ("deleted", (*STATES, *_FINISHED), ("gone",)),
-    # What clusters at machine version 3 have beside, for protocols other than beanstalk.
+    # Events of protocols other than beanstalk, since machine version 3.
     ("done", STATES, ("done", "gone")),
     ("failed", STATES, ("failed", "gone", "ready")),
     ("expired", (*STATES, *_FINISHED), ("gone",)),
-    # At machine version 4 by an administrator, who changes order and delay, too, or by a policy.
+    # Since machine version 4: moved by a policy, or by an administrator, who may change order and
+    # delay, too.
     ("moved", STATES, (*_AT_REST, "moving")),
     ("moved", ("moving",), _AT_REST),
 )
-# The same of qless, whose jobs have more states and move from queue to queue.
+# The transitions of qless, whose jobs have more states and move from queue to queue.
 _BLOCKED: Final = ("depends", "throttled")
 _WAITING: Final = ("ready", "delayed", *_BLOCKED)
 _QLESS_MOVES: Final = (
@@ -53,13 +54,13 @@ _QLESS_MOVES: Final = (
     ("moved", ("moving",), _WAITING),
     ("blocked", _WAITING, _BLOCKED),
     ("unblocked", _BLOCKED, ("ready", "delayed")),
-    # Not from reserved if it came so from another server.
+    # Not from reserved if the job arrived in this state from another server.
     ("done", ("reserved", "ready"), ("done", "gone")),
     ("failed", ("reserved", "ready"), ("failed",)),
     ("deleted", (*_WAITING, "reserved", *_FINISHED), ("gone",)),
     ("expired", ("done",), ("gone",)),
 )
-# Which event moves which counter of the job, by 1; jobs of qless have none.
+# Each event increments its counter of the job by 1; qless jobs have no counters.
 _COUNTERS: Final = (
     ("attempt", "reserved"),
     ("timeouts", "timed_out"),
@@ -78,8 +79,8 @@ WRONG_WAIT: Final = "wrong waits"
 WRONG_RUN: Final = "wrong runs"
 WRONG_READY: Final = "wrong times of becoming ready"
 # fmt: off
-# Jobs that went behind all others of their rank: each used up a number of those that are ids. A job
-# that failed does, and in Gearman's queues each that comes back; in others more may be counted.
+# Jobs that went behind all others of their rank: each used up a number from the sequence of ids.
+# A failed job does, and in Gearman's queues each job that returns; other queues may count more.
 GEARMANS: Final = f"{e.PROTOCOL_NAMES[e.GEARMAN]}:%"
 BACK: Final = ("returned", "released", "timed_out")
 FAULTS: Final = (
@@ -103,7 +104,7 @@ def _shown(value: Column) -> Column:
 
 
 def _possible() -> Column:
-    """Whether the event may lead from the state before to the state after."""
+    """Return the condition that the event may lead from the state before to the state after."""
     return F.when(_of_qless(), _among(_QLESS_MOVES)).otherwise(_among(_MOVES))
 
 
@@ -120,7 +121,7 @@ def _among(moves: Iterable[tuple[str, Sequence[str], Sequence[str]]]) -> Column:
 
 
 def _order_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
-    """(kind, what is wrong, in words) of the order of a job's events."""
+    """Return (kind, condition, description) for each fault in the order of a job's events."""
     last, before = F.col("last_state"), F.col("state_before")
     event = F.col("event")
     dead = F.coalesce(last == "gone", F.lit(False))
@@ -160,7 +161,7 @@ def _order_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
 
 
 def _counter_faults() -> list[tuple[str, Column, Column]]:
-    """Counters move by 1 with their event, and not otherwise; all are 0 before a put."""
+    """Return the counter faults: a counter moves by 1 with its event only; it is 0 before a put."""
     faults: list[tuple[str, Column, Column]] = []
     for counter, event in _COUNTERS:
         before = F.coalesce(f"last_{counter}", F.when(F.col("event") == "put", 0))
@@ -177,19 +178,19 @@ def _counter_faults() -> list[tuple[str, Column, Column]]:
 
 
 def _time_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
-    """Waits, runs and the time of becoming ready, computed from the raw times.
+    """Return the faults of waits, runs and ready times, all computed from the raw times.
 
-    What began before the first event cannot be computed and is believed.
+    A time that began before the first event cannot be computed and is trusted.
     """
     time_us, event = F.col("time_us"), F.col("event")
     before, state = F.col("state_before"), F.col("state")
     became = (state == "ready") & (before != "ready")
-    # A job is known from its put on: then no earlier time means that it never was ready.
+    # A job is known from its put on: then no earlier ready time means that it was never ready.
     known = F.col("ready_since_us").isNotNull() | (F.col("born") == 1) | F.lit(from_start)
     ready_us = F.when(became, time_us).otherwise(F.col("ready_since_us"))
     waited = (event == "reserved") & (before == "ready")
     ran = (before == "reserved") & (event != "touched")
-    # Waits of qless begin with the put, or with the attempt before, by the clocks of clients.
+    # Waits of qless begin with the put or the previous attempt, by the clocks of clients.
     wait_us = F.when(waited, time_us - F.col("ready_since_us"))
     waits = ~_of_qless() & (~waited | F.col("ready_since_us").isNotNull())
     run_us = F.when(ran, time_us - F.col("reserved_since_us"))
@@ -208,7 +209,7 @@ def _time_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
 
 
 def _qless_run_fault(ran: Column) -> tuple[str, Column, Column]:
-    """A run of qless is a difference of the times that clients gave, perhaps of whole seconds."""
+    """Return the run fault of qless: runs are differences of client times, maybe whole seconds."""
     wanted = F.when(ran, F.col("client_time_us") - F.col("client_since_us"))
     differs = F.abs(F.col("run_us") - wanted) > SECOND_US
     lacks = F.col("run_us").isNull() != wanted.isNull()
@@ -222,7 +223,7 @@ def _differs(column: str, wanted: Column) -> Column:
 
 
 def chained(events: DataFrame, from_start: bool) -> DataFrame:
-    """Return each event with `faults`, an array of (kind, said), and what `ends` needs.
+    """Return each event with `faults`, an array of (kind, said), and the columns that `ends` needs.
 
     Args:
         events: of whole lives, or from some offset on.
@@ -256,7 +257,7 @@ def chained(events: DataFrame, from_start: bool) -> DataFrame:
             for kind, wrong, said in faults
         ]
     )
-    # A deletion that does not say that the worker has done the job.
+    # A deletion that does not show that the worker has done the job.
     taken = F.coalesce(F.col("protocol").isin(*FINISHING), F.lit(False))
     taken |= F.coalesce(F.col("reason").isin(*REMOVING), F.lit(False))
     return links.select(
@@ -274,7 +275,7 @@ def chained(events: DataFrame, from_start: bool) -> DataFrame:
 
 
 def went_last() -> Column:
-    """Whether an event is of a job that went behind all others of its rank."""
+    """Return the condition that the event moved its job behind all others of its rank."""
     back = F.col("event").isin(*BACK) & F.col("tube").like(GEARMANS)
     return F.col("state").isin("ready", "delayed") & ((F.col("event") == "failed") | back)
 
@@ -287,11 +288,11 @@ def defects(links: DataFrame) -> DataFrame:
 
 
 def ends(links: DataFrame) -> Row:
-    """Count what became of all jobs, in one row.
+    """Count the outcomes of all jobs, in one row.
 
-    `STATE_still` jobs are in that state at the end, `STATE_before` were in it before their first
-    event here, and `STATE_change` is by how much their number changed; without jobs of qless, which
-    the cluster does not count by these states. Each of FAULTS has its count.
+    `STATE_still` counts the jobs in that state at the end, `STATE_before` those in it before their
+    first event here, and `STATE_change` is the change of their number. Jobs of qless are left out,
+    because the cluster does not count them by these states. Each of FAULTS has its count.
     """
     state, before = F.col("state"), F.col("state_before")
     deleted = (F.col("event") == "deleted") & ~before.isin(*_FINISHED)

@@ -1,4 +1,4 @@
-"""The reader of an export that Spark drives, in place of the one that asks nodes."""
+"""The data source's reader of an export, the counterpart of `readers` for nodes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Part(InputPartition):
 
 
 class ExportReader(DataSourceReader):
-    """Reads the events that an export has when the tasks are planned; each file is checked."""
+    """Reads the events that an export has when the tasks are planned, and checks each file."""
 
     def __init__(self, options: ExportOptions, schema: StructType) -> None:
         self._options = options
@@ -42,7 +42,7 @@ class ExportReader(DataSourceReader):
 
 
 def split(export: Opened) -> list[Part]:
-    """Split an export into tasks: a large file each, or small ones that follow each other."""
+    """Split an export into tasks: one large file each, or consecutive small ones."""
     parts: list[Part] = []
     rows = 0
     for file in export.files:
@@ -53,5 +53,5 @@ def split(export: Opened) -> list[Part]:
         else:
             rows = file.rows
             parts.append(Part(replace(export, files=(file,), missing=(), notes=())))
-    # Spark makes something else of no tasks at all.
+    # Spark treats an empty list of tasks differently.
     return parts or [Part(export)]

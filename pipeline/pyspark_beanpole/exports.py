@@ -1,7 +1,7 @@
-"""Reading an export: every reader of the pipeline goes through `opened`, which finds what is wrong.
+"""Open and read an export; every reader of the pipeline goes through `opened`, which checks it.
 
-Belongs here: what the commands and the tasks need of an export, without Spark. What a manifest and
-a file are is in `beanpole.exports` and `beanpole.exporting`.
+This module holds the operations on an export that commands and tasks need, without Spark. The
+formats of the manifest and of the files are in `beanpole.exports` and `beanpole.exporting`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,52 +29,52 @@ from beanpole.exports import (
 )
 from beanpole.places import Place, resolved
 
-# A directory that changes while it is listed is looked at again; an exporter that changes it more
-# often than that between two looks does not exist.
+# A directory that changes during a listing is listed again, at most this many times in all; no
+# exporter changes it between every two of them.
 LOOKS_MAX: Final = 10
-# Reading and checking are done outside of the interpreter's lock.
+# Threads that read and check files, which releases the interpreter's lock.
 THREADS: Final = 8
-# So many bytes on a disk are checked in a second or two, which is before Spark has started.
+# Up to this size, a local export is checked in a second or two, before Spark has started.
 AHEAD_BYTES_MAX: Final = 1 << 30
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An export as it was when it was opened: plain values, which go into tasks of Spark."""
+    """An export at the time it was opened: plain values, which can be sent to Spark's tasks."""
 
-    # As it was given: a path or a URI.
+    # As given: a path or a URI.
     directory: str
     cluster: str
-    # Those that count, in the order of offsets, each whole on its own.
+    # The valid files, in the order of offsets; each is whole on its own.
     files: tuple[File, ...]
-    # How many jobs were in each state before the first event of the manifest.
+    # The number of jobs by state before the first event of the manifest.
     jobs_before: Mapping[str, int]
-    # Ranges of offsets that are not there, each first <= offset < end, in order: holes in the
-    # spans of the manifest, and files that were passed over.
+    # Missing ranges of offsets, each first <= offset < end, in order: holes in the spans of the
+    # manifest, and files that were passed over.
     missing: tuple[Span, ...] = ()
-    # What is wrong and was passed over, a line for each.
+    # The problems that were passed over, a line for each.
     notes: tuple[str, ...] = ()
-    # Whether every file that counts was checked already, not only listed.
+    # Whether every valid file was checked already, not only listed.
     verified: bool = False
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The ranges of offsets that are there, each first <= offset < end, in order."""
+        """The ranges of offsets that the files hold, each first <= offset < end, in order."""
         return joined((file.first, file.end) for file in self.files)
 
     @property
     def first(self) -> int:
-        """The first offset; 0 if there is none."""
+        """The first offset; 0 without events."""
         return self.files[0].first if self.files else 0
 
     @property
     def end(self) -> int:
-        """The offset behind the last event; 0 if there is none."""
+        """The offset after the last event; 0 without events."""
         return self.files[-1].end if self.files else 0
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return sum(file.rows for file in self.files)
 
     def read(
@@ -86,23 +86,24 @@ class Opened:
         texts: Sequence[str] = (),
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """Give the events [first, end) in order, each once, each from a file that was checked.
+        """Yield the events [first, end) in order, each once, each from a file that was checked.
 
-        A file is checked as a whole when something of it is read: its size, checksum, number of
-        events, cluster, and that the offsets are dense. Where a compaction has replaced files
-        meanwhile, their events are read from the new ones. Ranges that are `missing` are passed
-        over. Batches have the columns of their file.
+        A file is checked as a whole when any part of it is read: its size, checksum, number of
+        events and cluster, and that its offsets are dense. If a compaction has replaced files
+        since, their events are read from the new files. Ranges that are `missing` are skipped.
+        Batches have the columns of their file.
 
         Args:
             first: the first offset; None for that of the export.
-            end: the offset behind the last event; None for all.
-            columns: only these, of which a file of an older version may lack some; None for all.
-            texts: those that are handed over as dictionaries.
-            batch_rows: of a batch at most.
+            end: the offset after the last event; None for all.
+            columns: the columns to read, of which a file of an older version may lack some; None
+                for all.
+            texts: columns to return as dictionaries.
+            batch_rows: the most rows of a batch.
 
         Raises:
-            BadExport: a file is not as it was written, or gone.
-            ConfigurationError: the directory cannot be reached any more.
+            BadExport: a file is gone, or not as it was written.
+            ConfigurationError: the directory can no longer be reached.
         """
         place = resolved(self.directory)
         low = self.first if first is None else first
@@ -115,7 +116,7 @@ class Opened:
     def _read(
         self, place: Place, file: File, first: int, end: int, how: How
     ) -> Iterator[pa.RecordBatch]:
-        """Read a part of one file, or of those that replaced it."""
+        """Read a part of one file, or of the files that replaced it."""
         position = first
         files: Sequence[File] = (file,)
         for _ in range(LOOKS_MAX):
@@ -132,10 +133,10 @@ class Opened:
         raise BadExport(f"{place.name}/{file.name} is not there any more")
 
     def verify(self, file: File) -> None:
-        """Check one file as reading does, except for its single offsets.
+        """Check one file as `read` does, except for its individual offsets.
 
         Raises:
-            BadExport: it is not as it was written, or gone.
+            BadExport: the file is gone, or not as it was written.
         """
         place = resolved(self.directory)
         try:
@@ -145,17 +146,17 @@ class Opened:
                 checked(place, one, self.cluster)
 
     def verify_all(self) -> None:
-        """Check all files, several at a time; for an export of some gigabytes.
+        """Check all files, several at a time; meant for an export of some gigabytes.
 
         Raises:
-            BadExport: as `verify`; the first file in the order of offsets that is wrong.
+            BadExport: as `verify`, for the first bad file in the order of offsets.
         """
         with ThreadPoolExecutor(THREADS) as threads:
             for _ in threads.map(self.verify, self.files):
                 pass
 
     def verified_ahead(self) -> "Opened":
-        """Check all files now if that takes only a moment, and return what then is known.
+        """Check all files now if that takes only a moment; return the export, verified or as it is.
 
         Raises:
             BadExport: as `verify`.
@@ -169,13 +170,14 @@ class Opened:
     def changes(self, before: int) -> dict[str, dict[str, int]] | None:
         """Return the change of each tube's count of jobs by state, from the beginning to an offset.
 
-        Only the metadata of files is read.
+        Only the metadata of the files is read.
 
         Args:
             before: the first offset of a file, or the end.
 
         Returns:
-            By tube and state; None if a file has no such metadata, as those of release 0.3.0.
+            Changes by tube and state; None if a file lacks this metadata, as files of release
+            0.3.0.
         """
         place = resolved(self.directory)
         files = self.files
@@ -186,7 +188,7 @@ class Opened:
                     found = list(threads.map(lambda file: changes_of(place, file), wanted))
                 break
             except FileNotFoundError:
-                # A compaction has replaced some: its large files say the same together.
+                # A compaction has replaced some files: the sums over its large files are the same.
                 files = _looked_at(place)[1].files
         else:
             return None
@@ -198,7 +200,7 @@ class Opened:
                 so_far = total.setdefault(tube, dict.fromkeys(STATES, 0))
                 for state, change in by_state.items():
                     so_far[state] += change
-        # A large file may reach from before the offset to behind it.
+        # A large file may extend across the offset.
         is_whole = sum(file.rows for file in wanted) == sum(
             file.rows for file in self.files if file.end <= before
         )
@@ -206,17 +208,17 @@ class Opened:
 
 
 def opened(directory: str, allow_missing: bool = False) -> Opened:
-    """Look at an export: which of its files count, and that those are there with their sizes.
+    """Open an export: select its valid files, and check that they exist with their sizes.
 
     Args:
         directory: a path or URI, as stock Spark takes it.
-        allow_missing: pass over what is lost or damaged, for which all files are read and checked;
-            else checksums are compared when a file is read.
+        allow_missing: pass over lost and damaged files, for which all files are read and checked
+            now; otherwise checksums are compared when a file is read.
 
     Raises:
         ConfigurationError: it is not an export, or of another version.
-        BadExport: a file is lost, cut off, there twice or of another origin, or events are missing
-            between the others, and that is not allowed.
+        BadExport: a file is lost, truncated, duplicated or of another origin, or events between
+            files are missing, and `allow_missing` is not set.
     """
     place = resolved(directory)
     manifest, found = _looked_at(place)
@@ -231,7 +233,7 @@ def opened(directory: str, allow_missing: bool = False) -> Opened:
 
 
 def _looked_at(place: Place) -> tuple[Manifest, Compared]:
-    """Return a manifest and the listing that belongs to it, while an exporter may change both."""
+    """Return a manifest and a listing that match, although an exporter may change both."""
     manifest = _manifest(place)
     for _ in range(LOOKS_MAX):
         found = compared(manifest, listed(place), place.name)
@@ -285,10 +287,10 @@ def _without_damaged(export: Opened, problems: Sequence[Problem]) -> Opened:
 
 
 def _holding(place: Place, first: int, end: int) -> list[File]:
-    """Return the files that hold a range now, as the manifest says.
+    """Return the files that hold a range now, according to the manifest.
 
     Raises:
-        BadExport: it lists none that are there.
+        BadExport: no existing file holds the range's beginning.
     """
     _, found = _looked_at(place)
     there = [file for file in found.files if file.first < end and first < file.end]

@@ -1,6 +1,6 @@
-"""Where the events of a command come from: a cluster, or a directory that was exported from one.
+"""The input of a command: the events of a cluster, or of a directory that was exported from one.
 
-Both give the same columns, and what the cluster says about the range of offsets they cover.
+Both have the same columns, and the cluster's own counts for the range of offsets they cover.
 """
 
 import re
@@ -32,12 +32,12 @@ from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, MINUTE_US, Limits, 
 from pyspark_beanpole.statistics.parts import merged, reduced, with_looked
 from pyspark_beanpole.statistics.reigns import LOOK_COLUMNS, looked
 
-# Files that a task checks: of 50 MB each, some seconds where they come over a network.
+# Files that one task checks: at 50 MB each, some seconds over a network.
 VERIFY_FILES: Final = 8
-# A second look at so few events is over before Spark has begun a job.
+# A second look at this many events finishes before Spark has begun a job.
 LOOK_HERE_ROWS_MAX: Final = 1 << 18
 
-# Makes tables, by name, of the events of a range.
+# Makes tables, by name, from the events of a range.
 Reducer = Callable[[Iterator[pa.RecordBatch]], Mapping[str, pa.Table]]
 _NAMES: Final = ("range", "name", "part")
 _REDUCED: Final = "range long, name string, part binary"
@@ -48,19 +48,19 @@ class Input:
     """Events of a cluster."""
 
     spark: SparkSession
-    # What tasks read by themselves.
+    # The source that tasks read directly.
     source: Source
-    # Makes `events`; what that costs is not paid by those that read them otherwise.
+    # Makes `events`; only the readers of that property pay for it.
     load: Callable[[], DataFrame]
     cluster: str
-    # The ranges of offsets, each first <= offset < end, in order; there are gaps between them.
+    # The ranges of offsets, each first <= offset < end, in order, with gaps between them.
     spans: Sequence[tuple[int, int]]
-    # How many jobs were in each state before the first event, and behind the last one; None where
-    # that is not known.
+    # The number of jobs by state before the first event, and after the last one (None if that is
+    # not known).
     jobs_before: Mapping[str, int]
     jobs: Mapping[str, int] | None
-    # What should be there and is not, each first <= offset < end, in order: holes between the
-    # spans, and files that were passed over.
+    # Missing ranges, each first <= offset < end, in order: holes between the spans, and files that
+    # were passed over.
     missing: Sequence[tuple[int, int]] = ()
 
     @cached_property
@@ -70,12 +70,12 @@ class Input:
 
     @property
     def first(self) -> int:
-        """The first offset; 0 if there is none."""
+        """The first offset; 0 without events."""
         return self.spans[0][0] if self.spans else 0
 
     @property
     def end(self) -> int:
-        """The offset behind the last event; 0 if there is none."""
+        """The offset after the last event; 0 without events."""
         return self.spans[-1][1] if self.spans else 0
 
     def reduce(
@@ -88,14 +88,14 @@ class Input:
         """Reduce the events in one Spark job: each task reads a range of offsets itself.
 
         Args:
-            reducer: makes small tables of the events of a range, which come in order; a function
-                of a module, or `functools.partial` of one, because tasks get it by its name.
+            reducer: makes small tables from the events of a range, which come in order. It is a
+                function of a module, or `functools.partial` of one, because it is pickled by name.
             first: the first offset; None for that of the log.
-            end: the offset behind the last event; None for all.
-            columns: those that the reducer needs, and `offset`; an older event may lack some.
+            end: the offset after the last event; None for all.
+            columns: the columns that the reducer needs, with `offset`; older events may lack some.
 
         Returns:
-            What the reducer returned, in the order of offsets; nothing if there are no events.
+            The tables of each range, in the order of offsets; empty without events.
         """
         ranges = self.source.ranges(first, end)
         if not ranges:
@@ -111,18 +111,18 @@ class Input:
     def statistics(
         self, limits: Limits = DEFAULT_LIMITS, tubes: Collection[str] | None = None
     ) -> Parts:
-        """Return what statistics keep of all events, or of those of some tubes.
+        """Return the partial statistics of all events, or of those of some tubes.
 
-        `statistics.answers.finished` makes the tables of it.
+        `statistics.answers.finished` turns them into tables.
         """
         reducer = partial(reduced, limits=limits, tubes=tubes, put_from=put_from(self.source))
         return self.with_oldest(merged(self.reduce(reducer)))
 
     def with_oldest(self, parts: Parts) -> Parts:
-        """Take the second look that `oldest` needs, at the jobs of a minute in each tube.
+        """Take the second look that `oldest` needs, at the jobs of one minute in each tube.
 
         Args:
-            parts: of any contiguous part of the log.
+            parts: statistics of any contiguous part of the log.
         """
         cells = answers.unresolved(parts)
         if not cells.num_rows:
@@ -146,7 +146,7 @@ def _looked(batches: Iterator[pa.RecordBatch], cells: pa.Table) -> dict[str, pa.
 
 @dataclass(frozen=True)
 class _Task:
-    """What a task does that is told the numbers of its ranges."""
+    """The function of a Spark task: reduces the ranges whose numbers it receives."""
 
     source: Source
     reducer: Reducer
@@ -191,7 +191,7 @@ def from_cluster(
 
 
 def from_directory(spark: SparkSession, directory: str, allow_missing: bool = False) -> Input:
-    """Return the events of a directory that `beanpole events export` wrote, wherever it is.
+    """Return the events of a directory, local or remote, that `beanpole events export` wrote.
 
     Raises:
         ConfigurationError: it is not such a directory, or of another version.
@@ -201,7 +201,7 @@ def from_directory(spark: SparkSession, directory: str, allow_missing: bool = Fa
 
 
 def from_export(spark: SparkSession, export: Opened) -> Input:
-    """Return the events of an export. As `from_directory`."""
+    """Return the events of an export that is open already."""
     return Input(
         spark,
         ExportSource(export),
@@ -215,9 +215,9 @@ def from_export(spark: SparkSession, export: Opened) -> Input:
 
 
 def _events_of(spark: SparkSession, export: Opened) -> DataFrame:
-    """Return the events of an export, checked: elsewhere by our own reader, here by Spark's.
+    """Return the events of an export, checked; our reader reads remote files, Spark's local ones.
 
-    Spark's own is three times as fast, and does not know our checksums: they are compared before.
+    Spark's reader is three times as fast but ignores our checksums, so they are compared first.
     """
     if not export.files:
         return spark.createDataFrame([], EVENTS)
@@ -228,14 +228,14 @@ def _events_of(spark: SparkSession, export: Opened) -> DataFrame:
     if not export.verified:
         tasks = -(-len(export.files) // VERIFY_FILES)
         spark.range(0, len(export.files), 1, tasks).mapInArrow(_verifier(export), "id long").count()
-    # Spark takes names as they are, but for these signs, which stand for any others.
+    # Spark interprets these characters of a path as a pattern.
     folder = re.sub(r"([\[\]{}*?\\])", r"\\\1", place.path)
     paths = [f"file://{folder}/{file.name}" for file in export.files]
     return spark.read.schema(EVENTS).parquet(*paths)
 
 
 def _verifier(export: Opened) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what a task does to check files, which it is told by their numbers."""
+    """Return the function of a task that checks files, which it receives by number."""
 
     def verify(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

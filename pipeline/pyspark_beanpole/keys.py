@@ -1,7 +1,7 @@
-"""Which deduplication key a row gets that has none of its own (ADR 0026). Does no I/O.
+"""Derive the deduplication key of a row that has none of its own (ADR 0026). Does no I/O.
 
-Spark may run a task again, at the same time, or after its puts. The cluster makes one job for one
-key, so all attempts at a task must give a row the same key, and no other row may have it.
+Spark may run a task again, concurrently, or after its puts. The cluster makes one job per key, so
+all attempts at a task must give a row the same key, and no other row may have that key.
 """
 
 import hashlib
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def of_write() -> str:
-    """Return the name of a write of a DataFrame, which no other write has."""
+    """Return a name for a write of a DataFrame, different from that of any other write."""
     return uuid4().hex
 
 
 def of_batch(context: "TaskContext | None") -> str:
     """Return the name of a batch of a stream: the same when the batch is repeated after a restart.
 
-    Spark keeps a query's id in its checkpoint, and tells tasks of it in these two properties.
+    Spark keeps a query's id in its checkpoint, and passes it to tasks in these two properties.
 
     Raises:
-        ConfigurationError: this Spark does not.
+        ConfigurationError: this Spark does not pass them.
     """
     names = ("sql.streaming.queryId", "streaming.sql.batchId")
     query, batch = (context.getLocalProperty(name) if context else None for name in names)
@@ -42,18 +42,18 @@ def of_batch(context: "TaskContext | None") -> str:
 class Keys:
     """Makes the keys of one attempt at a task.
 
-    Equal rows of a task are told apart by how many of them came before: their order among others
-    does not matter, so a task whose rows come in another order makes the same keys.
+    Equal rows of a task are numbered in the order they come. All other rows do not matter to a
+    key, so a task whose rows come in another order makes the same keys.
     """
 
     def __init__(self, namespace: str | None, write: str, partition: int) -> None:
         """Begin a task.
 
         Args:
-            namespace: keys follow from it and the rows alone, in every write that has it; None: no
+            namespace: keys depend on it and the rows alone, in every write that uses it; None: no
                 other write and no other task has these keys.
-            write: the write's name, and
-            partition: the task's number in it; both count only without a namespace.
+            write: the name of the write; ignored with a namespace.
+            partition: the task's number in the write; ignored with a namespace.
         """
         space = (namespace,) if namespace is not None else (write, partition)
         self._space = hashlib.sha256(repr(space).encode())
@@ -61,7 +61,7 @@ class Keys:
 
     def of(self, job: "PutJob") -> bytes:
         """Return the key of the next row, 32 bytes."""
-        # repr keeps the borders between texts: ("a", "bc") is not ("ab", "c").
+        # repr keeps the boundaries between texts: ("a", "bc") is not ("ab", "c").
         fields = (job.tube, job.priority, job.delay_s, job.ttr_s)
         row = hashlib.sha256(repr(fields).encode() + job.body).digest()
         before = self._seen.get(row, 0)

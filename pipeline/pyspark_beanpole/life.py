@@ -1,6 +1,6 @@
-"""The life of one job, from its events: found in batches, put into words, and as JSON.
+"""The life of one job: find its events in batches, and render them as text or JSON.
 
-Pure but for the batches that are read. Statistics of many jobs are in `statistics`.
+Pure apart from reading the batches. Statistics of many jobs are in `statistics`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,36 +14,36 @@ from pyspark_beanpole.report.scales import duration
 from pyspark_beanpole.statistics.chunks import ADVANCED, FINISHING, REMOVING
 from pyspark_beanpole.statistics.keys import SECOND_US
 
-# What is told of each event; what an older version lacks is null.
+# The columns that are shown of each event; a column that an older version lacks is null.
 COLUMNS: Final = (
     "offset", "time_us", "wall_time", "protocol", "event", "tube", "job_id", "external_id",
     "state_before", "state", "reason", "priority", "delay_s", "ttr_s", "body_bytes", "node", "host",
     "attempt", "timeouts", "releases", "buries", "kicks", "wait_us", "run_us",
 )  # fmt: skip
-# What finds a job by its external id.
+# The columns that find a job by its external id.
 NAMES: Final = ("job_id", "external_id")
 _COUNTS: Final = ("attempt", "timeouts", "releases", "buries", "kicks")
-# No job comes back from there.
+# The state after the end of a job, from which it never returns.
 GONE: Final = "gone"
 
 
 class Life(NamedTuple):
-    """All events of a job that were found, in order."""
+    """All events found of a job, in order."""
 
     job_id: int
     events: Sequence[dict[str, Any]]
 
     @property
     def is_whole(self) -> bool:
-        """Whether it begins with the put of the job."""
+        """Whether the events begin with the job's put."""
         return bool(self.events) and self.events[0]["state_before"] == GONE
 
 
 def life_of(job_id: int, batches: Iterable[pa.RecordBatch]) -> Life:
-    """Look for a job in events, until it is gone: its id is never used again.
+    """Collect the events of a job until it is gone: its id is never used again.
 
     Args:
-        job_id: of the job.
+        job_id: the job's id.
         batches: events in order, with the columns of docs/pipeline.md.
     """
     found: list[dict[str, Any]] = []
@@ -55,7 +55,7 @@ def life_of(job_id: int, batches: Iterable[pa.RecordBatch]) -> Life:
 
 
 def ids_of(external_id: str, batches: Iterable[pa.RecordBatch]) -> set[int]:
-    """Return the ids of the jobs that have an external id; in time several may have the same."""
+    """Return the ids of the jobs that have an external id; over time, several jobs may share it."""
     found: set[int] = set()
     for batch in batches:
         if batch.schema.get_field_index("external_id") >= 0:
@@ -71,10 +71,10 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def totals(life: Life) -> dict[str, Any]:
-    """Return what the events of a job add up to; lengths in seconds.
+    """Return the sums over the events of a job, in seconds, with its final state and counters.
 
-    `waited_s` is the time from ready to reserved, `ran_s` of the reservation that ended the job,
-    `unfinished_s` of the other reservations, `lived_s` from the first event to the last.
+    `waited_s` is the time from ready to reserved, `ran_s` that of the reservation that ended the
+    job, `unfinished_s` that of the other reservations, `lived_s` from the first event to the last.
     """
     last = life.events[-1]
     runs = [row for row in life.events if row["run_us"] is not None]
@@ -91,7 +91,7 @@ def totals(life: Life) -> dict[str, Any]:
 
 
 def _completes(row: dict[str, Any]) -> bool:
-    """Whether an event says that a worker has done the job; see `statistics.chunks.completes`."""
+    """Whether an event shows that a worker has done the job; see `statistics.chunks.completes`."""
     if row["event"] == "deleted":
         return row["protocol"] not in FINISHING and row["reason"] not in REMOVING
     if row["event"] == "released":
@@ -100,7 +100,7 @@ def _completes(row: dict[str, Any]) -> bool:
 
 
 def as_json(life: Life, cluster: str) -> dict[str, Any]:
-    """Return a life for machines."""
+    """Return a life as a dictionary for JSON."""
     events = [
         {**row, "wall_time": row["wall_time"].astimezone(UTC).isoformat()} for row in life.events
     ]
@@ -116,7 +116,7 @@ def as_json(life: Life, cluster: str) -> dict[str, Any]:
 
 
 def lines(life: Life, cluster: str) -> Iterator[str]:
-    """Return a life for people: a line for each event, and the totals."""
+    """Yield a life as text: a line for each event, and the totals."""
     last = life.events[-1]
     head = f"job {life.job_id} of cluster {cluster}, tube {printable(last['tube'])}"
     if last["external_id"] is not None:
@@ -140,7 +140,7 @@ def lines(life: Life, cluster: str) -> Iterator[str]:
 
 def _cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
     wall = row["wall_time"].astimezone(UTC)
-    # The host of the client, or the node that it is connected to.
+    # The client's host, or the node that the client is connected to.
     where = row["host"] or row["node"] or "-"
     return (
         f"{wall:%Y-%m-%d %H:%M:%S}.{wall.microsecond // 1000:03}",
@@ -172,5 +172,5 @@ def _times(count: int, name: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a tube's name without what would move a terminal's cursor."""
+    """Return a name with unprintable characters replaced, which could move a terminal's cursor."""
     return "".join(letter if letter.isprintable() else "�" for letter in name)

@@ -1,6 +1,6 @@
-"""The logger of the Spark side: what it says reaches standard error where nobody set logging up.
+"""The logger of the Spark side, which writes to standard error unless logging is configured.
 
-In Spark's Python processes nobody does, and Python would then drop everything below a warning.
+Spark's Python processes do not configure it, and Python would then drop everything below a warning.
 """
 
 import logging

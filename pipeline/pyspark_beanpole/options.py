@@ -1,6 +1,6 @@
-"""The options of the data source and sink, checked: what is not known is refused by name.
+"""The options of the data source and sink, validated: an unknown option is rejected by name.
 
-Names are those of Spark's Kafka source where there is such a thing. Nothing is read here.
+Names are those of Spark's Kafka source where it has the same option. This module reads no events.
 """
 
 import json
@@ -22,12 +22,12 @@ LATEST: Final = "latest"
 
 # Offsets are counted in 64 bits, of which Spark's numbers have 63.
 OFFSET_MAX: Final = 2**63 - 1
-# More tasks than this only cost: each is a call to a node and a start of a task.
+# More tasks than this only add cost: each is a call to a node and the start of a task.
 PARTITIONS_MAX: Final = 10_000
 # A day: a longer wait should be an error.
 PATIENCE_MAX_S: Final = 86_400
 
-# That of Spark's Kafka source: a batch that is too small waits no longer than this.
+# As in Spark's Kafka source: a batch below the minimum size waits no longer than this.
 TRIGGER_DELAY_S: Final = 15 * 60.0
 
 _BOTH: Final = (
@@ -44,14 +44,14 @@ BATCH_OPTIONS: Final = tuple(sorted((*_BOTH, "endingOffsets", "endingTimestamp")
 STREAM_OPTIONS: Final = tuple(
     sorted((*_BOTH, "maxRowsPerTrigger", "maxTriggerDelay", "minOffsetsPerTrigger"))
 )
-# Of an export, which is given by `path` in place of `addresses`.
+# Options of an export, which is named by `path` in place of `addresses`.
 EXPORT_OPTIONS: Final = ("columns", "failOnDataLoss", "path")
 WRITE_OPTIONS: Final = ("addresses", "dedupNamespace", "patienceSeconds", "tube")
-# Spark asks for the schema before it says whether a batch or a stream is wanted, and the writer of
-# a stream is told where its checkpoint is.
+# Spark asks for the schema before it tells whether it wants a batch or a stream, and it passes
+# the writer of a stream the location of its checkpoint.
 STREAM_WRITE_OPTIONS: Final = (*WRITE_OPTIONS, "checkpointLocation")
-# What Spark says of a table beside its options when it makes one; read and written it is without
-# any of them.
+# Properties that Spark adds when it creates a table. When it reads or writes the table, it passes
+# none of them.
 _TABLE_PROPERTIES: Final = (
     *("collation", "comment", "external", "is_managed_location", "owner", "provider"),
 )
@@ -61,49 +61,49 @@ _TABLE_ADVICE: Final = (
     "make a temporary view with OPTIONS"
 )
 _UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-# Options of earlier releases, and what is said now.
+# Renamed options of earlier releases, with their present names.
 _RENAMED: Final = {"namespace": "dedupNamespace"}
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the stream of events: `offset`, or None for that end of it which `word` says."""
+    """A position in the stream of events: `offset`, or, if None, the end named by `word`."""
 
     word: str
     offset: int | None = None
-    # The cluster that the offset is of; empty if that was not said.
+    # The cluster that the offset belongs to; empty if not given.
     cluster: str = ""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read."""
+    """The range of events to read, and the limits of reading."""
 
     addresses: tuple[str, ...]
     starting: Position
     ending: Position
-    # Wall time in us since 1970, 0 for none; it goes before `starting`.
+    # Wall time in us since 1970, 0 for none; it takes precedence over `starting`.
     starting_wall_us: int
-    # As that; it goes before `ending`.
+    # The same for the end; it takes precedence over `ending`.
     ending_wall_us: int
-    # The most events of a batch, and the least unless `trigger_delay_s` are over; 0 for no limit.
+    # The maximum of a batch, and its minimum until `trigger_delay_s` have passed; 0 for no limit.
     rows_per_trigger: int
     rows_per_trigger_min: int
     trigger_delay_s: float
     min_partitions: int
     fail_on_data_loss: bool
-    # How long to look for a node that answers, and for the others when one has.
+    # How long to look for a node that answers, and for the other nodes once one has answered.
     patience_s: int
     silent_patience_s: int
 
     def events(self, addresses: tuple[str, ...] = ()) -> Events:
-        """Return the event stream of these nodes, or of others; close it after use."""
+        """Return the event stream of these nodes, or of the given ones; close it after use."""
         return Events(addresses or self.addresses, self.patience_s, self.silent_patience_s)
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Which export to read."""
+    """The export to read."""
 
     # A path or URI.
     directory: str
@@ -112,11 +112,11 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Where jobs go."""
+    """The destination of jobs."""
 
     addresses: tuple[str, ...]
     tube: str
-    # What makes the repetition of a whole write find its jobs; None: no write repeats another.
+    # Lets a repetition of a whole write find its jobs; None: no write repeats another.
     namespace: str | None
     patience_s: int
 
@@ -125,7 +125,7 @@ T = TypeVar("T")
 
 
 class _Options:
-    """Options by any spelling of their names, as Spark has it."""
+    """Options by name, in any capitalization, as in Spark."""
 
     def __init__(self, given: Mapping[str, str], allowed: tuple[str, ...]) -> None:
         spelled = {name.lower(): name for name in allowed}
@@ -142,7 +142,7 @@ class _Options:
         """Return an option's value.
 
         Raises:
-            ConfigurationError: it is not allowed; the message says what is.
+            ConfigurationError: the value is not allowed; the message names the allowed values.
         """
         text = self._given.get(name)
         if text is None:
@@ -169,7 +169,7 @@ class _Options:
 
 
 def columns(given: Mapping[str, str]) -> list[str]:
-    """Return the columns that are asked for; none for all."""
+    """Return the requested columns; an empty list for all."""
     allowed = tuple(sorted({*BATCH_OPTIONS, *STREAM_OPTIONS, *EXPORT_OPTIONS}))
     return _Options(given, allowed).take("columns", _names, [])
 
@@ -186,7 +186,7 @@ def is_export(given: Mapping[str, str]) -> bool:
 
 
 def for_export(given: Mapping[str, str]) -> ExportOptions:
-    """Return the options of spark.read where they name an export."""
+    """Return the options of spark.read for an export."""
     options = _Options(given, EXPORT_OPTIONS)
     return ExportOptions(
         options.take("path", str, ""), options.take("failOnDataLoss", _truth, True)
@@ -235,7 +235,7 @@ def _for_reading(options: _Options, starting: str) -> ReadOptions:
 
 
 def _without_table(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Leave out what Spark says of a table that it makes.
+    """Return the options without the properties that Spark adds when it creates a table.
 
     Raises:
         ConfigurationError: the table has options, which would be lost.
@@ -253,7 +253,7 @@ def _names(text: str) -> list[str]:
 
 def _number(smallest: int, largest: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        # The length is looked at first: Python refuses to read thousands of digits.
+        # The length is checked first: Python refuses to parse thousands of digits.
         if not (text.isascii() and text.isdecimal() and len(text) <= len(str(largest))):
             raise ValueError(f"a whole number from {smallest} to {largest}")
         if not smallest <= int(text) <= largest:

@@ -1,4 +1,4 @@
-"""Arrow as bytes: small tables between tasks, driver and files, and the events that nodes send."""
+"""Arrow as bytes: small tables between tasks, driver and files, and the events from nodes."""
 
 from typing import Any
 
@@ -19,16 +19,16 @@ def packed(table: pa.Table) -> bytes:
 
 
 def unpacked(content: Any) -> pa.Table:
-    """Return what `packed` was given."""
+    """Return the table that `packed` serialized."""
     with pa.ipc.open_stream(content) as stream:
         return stream.read_all()
 
 
 def rows_of(piece: Piece) -> pa.RecordBatch:
-    """Return the events that a node sent.
+    """Return the events of a node's message.
 
     Raises:
-        ProtocolError: they are fewer than it said.
+        ProtocolError: the message has fewer events than it declares.
     """
     with pa.ipc.open_stream(piece.arrow) as stream:
         batch = stream.read_next_batch()

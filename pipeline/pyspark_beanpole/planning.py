@@ -1,4 +1,4 @@
-"""Which events to read in which task: options and what nodes hold become ranges of offsets."""
+"""Plan the tasks of a read: turn the options and the extent of the log into ranges of offsets."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,13 +11,13 @@ from beanpole.errors import ConfigurationError
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import EARLIEST, Position, ReadOptions
 
-# A task reads this many in less than a second; a smaller one would cost more than it reads.
+# A task reads this many events in less than a second; a smaller task would cost more to start.
 TASK_ROWS_MAX: Final = 250_000
 
 
 @dataclass
 class Range(InputPartition):
-    """The events of one task: [first, end), and the nodes to ask, the first of them first."""
+    """The events [first, end) of one task, and the nodes to ask, in order of preference."""
 
     first: int
     end: int
@@ -25,11 +25,11 @@ class Range(InputPartition):
 
 
 def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
-    """Return the cluster's name, the first offset to read and the end, both pinned now.
+    """Return the cluster's name, the first offset to read and the end, both fixed now.
 
     Raises:
         ConfigurationError: the offsets do not fit the cluster or each other.
-        EventsLost: the first is gone, and that is not allowed.
+        EventsLost: the first event is gone, and `fail_on_data_loss` is set.
         ClientError: no node answers, or none has the events yet.
     """
     end_known = max(options.starting.offset or 0, options.ending.offset or 0)
@@ -38,7 +38,7 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
         if options.starting_wall_us or extent.first:
             warn_of_silent(extent)
     else:
-        # The end is pinned: it should be that of the node that knows most.
+        # The end is fixed now, so it should come from the most advanced node.
         extent = events.extent_to(end_known, options.starting.offset, options.silent_patience_s)
     if options.starting_wall_us:
         first = extent.at_wall
@@ -58,16 +58,16 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
 
 
 def warn_of_silent(extent: Extent) -> None:
-    """Say which nodes may have earlier events than those that answered."""
+    """Log the nodes that did not answer and may have earlier events."""
     if extent.failures:
         log.warning("nodes that did not answer may have earlier events: %s", told(extent.failures))
 
 
 def kept(extent: Extent, first: int, end: int, fail_on_data_loss: bool) -> int:
-    """Return where to begin: `first`, unless all nodes have dropped it and that is allowed.
+    """Return the offset to begin at: `first`, or the earliest that a node still keeps.
 
     Raises:
-        EventsLost: it is gone and that is not allowed.
+        EventsLost: `first` is gone, and `fail_on_data_loss` is set.
     """
     if first >= min(extent.first, end):
         return first
@@ -82,7 +82,7 @@ def check_cluster(name: str, extent: Extent) -> None:
     """Refuse offsets of another cluster.
 
     Raises:
-        ConfigurationError: they are.
+        ConfigurationError: the name is not that of the cluster.
     """
     if name != extent.cluster:
         raise ConfigurationError(
@@ -92,14 +92,14 @@ def check_cluster(name: str, extent: Extent) -> None:
 
 
 def split(first: int, end: int, options: ReadOptions) -> list[Range]:
-    """Split [first, end) into tasks whose reads begin at different nodes; never none at all."""
+    """Split [first, end) into one or more tasks, whose reads begin at different nodes."""
     rows = end - first
     count = max(1, min(rows, max(options.min_partitions, -(-rows // TASK_ROWS_MAX))))
     return spread(first, end, count, options.addresses)
 
 
 def spread(first: int, end: int, count: int, addresses: tuple[str, ...]) -> list[Range]:
-    """Split [first, end) into so many ranges of like size, whose reads begin at different nodes."""
+    """Split [first, end) into `count` ranges of like size, whose reads begin at different nodes."""
     rows = end - first
     ranges = []
     for number in range(count):

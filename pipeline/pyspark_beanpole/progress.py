@@ -1,6 +1,6 @@
-"""One live line about a stream that runs: how far it is, how far there is to go, how fast.
+"""A live progress line for a running stream: how far it is, how far it has to go, how fast.
 
-What a batch query does Spark itself shows in a terminal (see `session`).
+For batch queries, Spark itself shows progress in a terminal (see `session`).
 """
 
 from typing import Final, NamedTuple, TextIO
@@ -9,11 +9,11 @@ BAR_WIDTH: Final = 24
 
 
 class Progress(NamedTuple):
-    """Where a stream is."""
+    """The position and speed of a stream."""
 
-    # How many batches this process has written.
+    # The number of batches that this process has written.
     batches: int
-    # The offset behind the last event that is written, and behind the last one of the cluster.
+    # The offset after the last written event, and after the last event of the cluster.
     done: int
     latest: int
     # Events a second in the last batch.
@@ -21,7 +21,7 @@ class Progress(NamedTuple):
 
 
 class StreamLine:
-    """Writes to a terminal a line that is replaced, elsewhere one line for each batch."""
+    """Writes a line that is replaced on a terminal; elsewhere, one line for each batch."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
@@ -29,18 +29,18 @@ class StreamLine:
         self._batches = -1
 
     def show(self, progress: Progress) -> None:
-        """Show where the stream is; elsewhere than in a terminal only a new batch is news."""
+        """Show the progress; if the output is not a terminal, only after a new batch."""
         if progress.batches == self._batches and not self._terminal:
             return
         self._batches = progress.batches
         self._write(f"\r\x1b[2K{words(progress)}" if self._terminal else f"{words(progress)}\n")
 
     def say(self, text: str) -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         self._write(f"\r\x1b[2K{text}\n" if self._terminal else f"{text}\n")
 
     def end(self) -> None:
-        """Leave the line as it is; what is printed next stands below it."""
+        """Keep the current line; later output begins below it."""
         if self._terminal and self._batches >= 0:
             self._write("\n")
 
@@ -50,7 +50,7 @@ class StreamLine:
 
 
 def words(progress: Progress) -> str:
-    """Return where a stream is in one line."""
+    """Return the progress as one line."""
     latest = max(progress.latest, progress.done)
     share = progress.done / latest if latest else 1.0
     bar = "#" * int(share * BAR_WIDTH)

@@ -1,7 +1,7 @@
-"""The statistics of qless, of events: what the call `stats` says of a queue on a day.
+"""The statistics of qless, computed from events: the reply of `stats` for a queue on a day.
 
-Belongs here: waits and runs by queue, and by day of the clients' clocks. The statistics of all
-protocols, by days of the leader's wall clock, are in `statistics`.
+This module covers waits and runs by queue, and by day of the clients' clocks. The statistics of
+all protocols, by days of the leader's wall clock, are in `statistics`.
 """
 
 from typing import Final
@@ -19,15 +19,15 @@ _NEEDED: Final = ("tube", "event", "reason", "state_before", "wait_us", "run_us"
 
 
 def stats(events: DataFrame) -> DataFrame:
-    """Return a row for each queue of qless, day, and kind (`wait`, `run`) that has some.
+    """Return a row for each queue of qless, day, and kind (`wait`, `run`) with at least one job.
 
     Args:
-        events: with the columns of docs/pipeline.md, in any order of rows.
+        events: rows with the columns of docs/pipeline.md, in any order.
 
     Returns:
         `queue`, its name; `day_s`, the first second of the day since 1970, by the clocks of
         clients; `kind`; `count`; `mean_s` and `std_s` (of a sample, 0 for one) in seconds; and
-        `histogram`, the 148 numbers of `stats`. In the order of the first three.
+        `histogram`, the 148 numbers of `stats`. Sorted by the first three.
     """
     rows = events.select(*_NEEDED).where(F.col("tube").startswith(UNCOUNTED))
     done = (F.col("event") == "done") & (F.col("state_before") == "reserved")
@@ -51,7 +51,7 @@ def stats(events: DataFrame) -> DataFrame:
 
 
 def _day_s(time_us: Column) -> Column:
-    """The first second of a day, in integers: `/` would go through floating point."""
+    """Return the first second of a day, in integers: `/` would go through floating point."""
     begin_us = time_us - F.pmod(time_us, F.lit(DAY_US))
     return F.call_function("div", begin_us, F.lit(SECOND_US))
 
@@ -68,7 +68,7 @@ def _histograms(lengths: DataFrame) -> DataFrame:
 
 
 def _slot() -> Column:
-    """The place of a length in the histogram; null if it has none: below 0, a week or more."""
+    """Return the slot of a length in the histogram; null below 0 s and from a week on."""
     seconds = F.floor(F.col("length_us") / SECOND_US)
     slot = seconds
     for _, unit_s, zero in reversed(UNITS[:-1]):  # the narrowest first

@@ -1,7 +1,7 @@
 """Ranges of offsets that tasks read themselves, from an export's files or over gRPC.
 
-Belongs here: what is read where, as plain values that go into tasks, and where a moment is in the
-log. Spark is in `inputs`; what is made of the events is the caller's.
+This module describes sources of events as plain values that go into tasks, and finds the offset of
+a time. Spark is in `inputs`; the callers process the events.
 """
 
 from bisect import bisect_left
@@ -22,13 +22,13 @@ from beanpole.places import resolved
 from pyspark_beanpole.exports import THREADS, Opened
 from pyspark_beanpole.statistics.chunks import REPEATED
 
-# A task reads a file as a whole to check it, so of a large log it takes all of its events.
+# A task checks a file as a whole when it reads it, so in a large log it takes the whole file.
 RANGE_ROWS_MAX: Final = FILE_ROWS_MAX
-# Below, a task costs more than what it does, for a row group is read as a whole.
+# A smaller task costs more than its work, because a row group is read as a whole.
 RANGE_ROWS_MIN: Final = 65_536
-# So many ranges are enough to keep the cores of a small machine busy to the end.
+# This many ranges keep the cores of a small machine busy to the end.
 RANGES_WANTED: Final = 8
-# Of a cluster's events the first put is looked for among so many.
+# The first put of a cluster's events is searched among this many.
 PUT_ROWS_MAX: Final = 1 << 20
 
 
@@ -47,29 +47,29 @@ class Edges(NamedTuple):
 
 
 class Source(Protocol):
-    """Where events are. Values of it go into tasks."""
+    """A source of events; its values are sent to tasks."""
 
     def ranges(self, first: int | None = None, end: int | None = None) -> list[Range]:
-        """Split the events that are there into ranges, in order; none is empty."""
+        """Split the existing events into ranges, in order; none is empty."""
 
     def read(self, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Give the events of a range in order; columns that they lack are left out."""
+        """Yield the events of a range in order; columns that they lack are left out."""
 
     def edges(self) -> Edges | None:
-        """Return when the log begins and ends; None if it has no events."""
+        """Return the wall times at which the log begins and ends; None without events."""
 
     def offset_at(self, wall_us: int) -> int:
-        """Return an offset before which all events are older than a wall time, or near that.
+        """Return an offset before which all events are older than a wall time, or nearly so.
 
-        The end if all are older.
+        Returns the end if all events are older.
         """
 
     def offset_at_time(self, time_us: int) -> int:
-        """The same for cluster time."""
+        """As `offset_at`, for cluster time."""
 
 
 def split(first: int, end: int, step: int) -> Iterator[Range]:
-    """Split [first, end) at multiples of a step from `first`; a rest is not left alone."""
+    """Split [first, end) into steps from `first`; a rest below half a step joins the last range."""
     while first < end:
         stop = end if end - first < step + step // 2 else first + step
         yield Range(first, stop)
@@ -77,7 +77,7 @@ def split(first: int, end: int, step: int) -> Iterator[Range]:
 
 
 def step_of(rows: int) -> int:
-    """Return how many events a task reads of so many: whole row groups, and files of large logs."""
+    """Return the events per task of a log of `rows`: whole row groups, at most a whole file."""
     wanted = -(-rows // RANGES_WANTED)
     if wanted <= RANGE_ROWS_MIN:
         return RANGE_ROWS_MIN
@@ -85,7 +85,7 @@ def step_of(rows: int) -> int:
 
 
 class Group(NamedTuple):
-    """What the metadata of a row group say of its events."""
+    """A row group's range of offsets, and the extremes in its metadata."""
 
     first: int
     end: int
@@ -109,7 +109,7 @@ class ExportSource:
             if file.first < high and low < file.end
         ]
         step = step_of(sum(stop - begin for begin, stop in inside))
-        # Small files that follow each other are read by one task.
+        # One task reads several small consecutive files.
         spans: list[tuple[int, int]] = []
         for begin, stop in inside:
             if spans and spans[-1][1] == begin and stop - spans[-1][0] <= step:
@@ -158,7 +158,7 @@ class ExportSource:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is only for the driver."""
+        """Leave out the cache, which only the driver needs."""
         return {"export": self.export}
 
 
@@ -172,7 +172,7 @@ def _extremes(group: Any, name: str) -> tuple[int, int]:
                 values = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
             low, high = values.to_pylist()
             return low, high
-    # Without statistics it may be anything.
+    # Without statistics any value is possible.
     return 0, 2**63 - 1
 
 
@@ -219,7 +219,7 @@ class ClusterSource:
         return min(max(found, self.first), self.end)
 
     def offset_at_time(self, time_us: int) -> int:
-        # Cluster time never goes back, so some twenty events tell.
+        # Cluster time never goes back, so a binary search needs some twenty events.
         return bisect_left(range(self.end), time_us, lo=self.first, hi=self.end, key=self._time_us)
 
     def _time_us(self, offset: int) -> int:
@@ -231,7 +231,7 @@ class ClusterSource:
 def put_from(source: Source) -> int | None:
     """Return the id of the first job that was put; 0 if the log begins with offset 0.
 
-    None if there is no put among the first PUT_ROWS_MAX events.
+    Returns None if there is no put among the first PUT_ROWS_MAX events.
     """
     looked = 0
     for part in source.ranges():

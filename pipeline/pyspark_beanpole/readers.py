@@ -1,4 +1,4 @@
-"""The readers of events that Spark drives: one for a DataFrame, one for a stream."""
+"""The data source's readers of events from nodes: one for a DataFrame, one for a stream."""
 
 import math
 import time
@@ -25,12 +25,12 @@ from pyspark_beanpole.schema import arrow_schema, checked, conformed
 
 
 def offset_of(cluster: str, offset: int) -> dict[str, Any]:
-    """Return what a checkpoint holds; Spark compares it as text, so the keys are in this order."""
+    """Return an offset as checkpoints hold it; Spark compares text, so the keys keep this order."""
     return {"cluster": cluster, "offset": offset}
 
 
 class EventReader(DataSourceReader):
-    """Reads the events between two offsets that are pinned when the tasks are planned."""
+    """Reads the events between two offsets that are fixed when the tasks are planned."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -46,14 +46,14 @@ class EventReader(DataSourceReader):
 
 
 class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads events as they come. It lives in one process of the driver; `read` runs elsewhere."""
+    """Reads a stream of events. It lives in one process of the driver; `read` runs in the tasks."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = checked(schema)
-        # Where an availableNow query ends; None while more may always come.
+        # The end of an availableNow query; None for a query without an end.
         self._target: int | None = None
-        # When the last batch was planned; the first one is not waited for.
+        # When the last batch was planned; the first batch does not wait.
         self._planned_s = -math.inf
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -75,21 +75,21 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun: int = start["offset"]
         with self._options.events() as events:
-            # Without the last events an availableNow query would take for done what is not.
+            # If the last events were missing, an availableNow query would end too early.
             extent = events.extent_to(max(begun, self._target or 0))
         check_cluster(start["cluster"], extent)
         end = extent.end if self._target is None else min(self._target, extent.end)
         if isinstance(limit, ReadMaxRows):
             end = min(end, begun + limit.max_rows)
-        # Never back: the nodes that answer now may be behind the one that answered before.
+        # Never go back: the nodes that answer now may be behind the node that answered before.
         if end <= begun or self._is_early(end - begun, limit):
             return offset_of(extent.cluster, begun)
         self._planned_s = time.monotonic()
         return offset_of(extent.cluster, end)
 
     def _is_early(self, rows: int, limit: ReadLimit) -> bool:
-        """Whether a batch of so many events is to wait for more."""
-        # What is there is to be read to its end, whatever the options say.
+        """Whether a batch of `rows` events should wait for more."""
+        # An availableNow query reads to its target, whatever the options are.
         if self._target is not None or isinstance(limit, ReadAllAvailable):
             return False
         waited_s = time.monotonic() - self._planned_s
@@ -117,10 +117,10 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def batches(
     partition: InputPartition, options: ReadOptions, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Read the events of one task, from whichever node has them.
+    """Read the events of one task, from any node that has them.
 
     Raises:
-        EventsLost: no node has some of them any more, and that is not allowed.
+        EventsLost: no node has some of the events, and `fail_on_data_loss` is set.
         ClientError: no node that could have them answers.
     """
     assert isinstance(partition, Range)

@@ -1,4 +1,4 @@
-"""Which jobs are to be put back to work: by the latest event of each job, chosen with SQL."""
+"""Select the jobs to put back to work, with SQL over the latest event of each job."""
 
 from typing import Final
 
@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from beanpole.errors import ConfigurationError
 
-# The class of SQLSTATE for values that an operator does not take: a text that is no number, a
-# division by zero. Only the expression computes with values.
+# The class of SQLSTATE for values that an operator rejects, like a text that is not a number or a
+# division by zero. Only the user's expression computes with values.
 _DATA_ERROR: Final = "22"
 
 
@@ -23,11 +23,11 @@ def chosen(events: DataFrame, state: str, where: str) -> DataFrame:
     """Return the latest events of the jobs in a state that satisfy an SQL expression.
 
     Raises:
-        ConfigurationError: the expression cannot be understood.
+        ConfigurationError: the expression is not valid.
     """
     try:
         jobs = latest(events).where(F.col("state") == state).where(where)
-        # Over Spark Connect nothing is understood before it is asked about.
+        # Spark Connect analyses an expression only when its result is asked for.
         jobs.columns  # noqa: B018
     except (AnalysisException, ParseException) as error:
         raise _wrong(where, error, events.columns) from None
@@ -35,10 +35,10 @@ def chosen(events: DataFrame, state: str, where: str) -> DataFrame:
 
 
 def count(jobs: DataFrame, where: str) -> int:
-    """Return how many jobs were chosen.
+    """Return the number of chosen jobs.
 
     Raises:
-        ConfigurationError: the expression cannot be computed for the values of some job.
+        ConfigurationError: the expression fails on the values of some job.
     """
     try:
         return jobs.count()
@@ -54,6 +54,6 @@ def _wrong(where: str, error: PySparkException, columns: list[str]) -> Configura
 
 
 def counted(jobs: DataFrame) -> DataFrame:
-    """Return how many jobs there are by tube, latest event and reason, the most first."""
+    """Return the number of jobs by tube, latest event and reason, the most frequent first."""
     keys = ("tube", "event", "reason")
     return jobs.groupBy(*keys).agg(F.count("*").alias("jobs")).orderBy(F.desc("jobs"), *keys)

@@ -1,6 +1,6 @@
-"""The columns of events on the Spark side, and how batches of any node become them.
+"""The columns of events on the Spark side, and the conversion of batches from any node.
 
-What they mean is in docs/pipeline.md; the nodes' side is `beanpoled.eventlog.columns`.
+Their meaning is in docs/pipeline.md; the nodes' side is `beanpoled.eventlog.columns`.
 """
 
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ _COLUMNS: Final[dict[str, DataType]] = {
 }
 EVENTS: Final = StructType([StructField(name, kind) for name, kind in _COLUMNS.items()])
 
-# Spark takes exactly these and no relatives of theirs (no dictionaries, no other time unit).
+# Spark accepts exactly these and no variants (no dictionaries, no other time unit).
 _ARROW: Final[dict[type[DataType], pa.DataType]] = {
     LongType: pa.int64(),
     IntegerType: pa.int32(),
@@ -82,7 +82,7 @@ def chosen(names: Iterable[str]) -> StructType:
 
 
 def checked(schema: StructType) -> StructType:
-    """Return a schema that a user gave, if its columns are ours.
+    """Return a schema that a user gave, if its columns are known.
 
     Raises:
         ConfigurationError: a column is unknown or is of another type.
@@ -97,18 +97,18 @@ def checked(schema: StructType) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark wants for a schema of ours."""
+    """Return the Arrow schema that Spark expects for one of our schemas."""
     return pa.schema([pa.field(field.name, _ARROW[type(field.dataType)]) for field in schema])
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with exactly these columns.
 
-    A node of an older version may lack a column: it is null then. What a newer one has more is
+    A column that a node of an older version lacks is null. Additional columns of a newer node are
     left out.
 
     Raises:
-        UnknownVersion: a column is of another type than here.
+        UnknownVersion: a column has another type than here.
     """
     columns = []
     for field in schema:

@@ -1,8 +1,8 @@
-"""Makes Spark sessions: local ones with what experience asks for, others as the cluster has it.
+"""Create Spark sessions: local ones with proven settings, others with the cluster's settings.
 
-Nothing of Spark is imported before it is known to be there, so that the message about a missing
-Spark or Java can be a clear one. Where Java is started for a command of ours, what it says goes to
-a log, and `Java` can end it.
+Spark is imported only after a check that it is installed, so that a missing Spark or Java is
+reported clearly. If Java is started for one of our commands, its output goes to a log, and `Java`
+can end it.
 """
 
 import importlib.util
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
     from pyspark_beanpole.sparklog import SparkLog
 
-# Beanpole is on no package index: the name there is not ours.
+# Beanpole is on no package index: the package of that name there is not ours.
 INSTALL: Final = "install Beanpole with its extra spark, pip install 'BEANPOLE.whl[spark]'"
 JAVA_MIN: Final = 17
 JAVA_TIMEOUT_S: Final = 20
-# Spark's own, where a URL has none.
+# Spark's own default, for a URL without a port.
 CONNECT_PORT: Final = 15002
 CONNECT_TIMEOUT_S: Final = 10.0
 LOCAL_MASTER: Final = "local[*]"
-# Of a shuffle on one machine; Spark's own 200 are for many machines.
+# Partitions of a shuffle on one machine; Spark's default of 200 is for many machines.
 PARTITIONS_PER_CORE: Final = 2
 
-# Without the optimizing compiler and with one thread for garbage Java starts in a third of the
-# time. Ours is a program of seconds, or one whose work is done in Python.
+# Without the optimizing compiler and with a single-threaded garbage collector, Java starts in a
+# third of the time. Our programs run for seconds, or do their work in Python.
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# spark-submit asks a small Java of its own for the command line of the one that stays.
+# spark-submit runs a small Java first to compute the command line of the final one.
 LAUNCHER_JVM: Final = f"{QUICK_JVM} -Xshare:auto"
-# How long Java may take to remove its temporary files when it is told to end.
+# The time for Java to remove its temporary files on termination.
 END_S: Final = 2.0
-# How long a Java that died may take to be gone.
+# The time until a crashed Java has exited.
 LAST_BREATH_S: Final = 0.5
 
-# What a session may set itself wherever it runs.
+# Settings that suit a session on any cluster.
 _COMMON: Final = {
     # Days begin at midnight UTC on every machine.
     "spark.sql.session.timeZone": "UTC",
-    # Spark's own choice, INT96, has no time zone and is read by fewer and fewer tools.
+    # Spark's default, INT96, has no time zone and is read by fewer and fewer tools.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
@@ -63,11 +63,11 @@ class Java:
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self, *arguments: Any, **more: Any) -> "subprocess.Popen[bytes]":
-        """Start it, with the arguments of `subprocess.Popen`.
+        """Start Java, with the arguments of `subprocess.Popen`.
 
-        Spark's way to keep Ctrl-C from it, a function that runs in the child, takes a whole fork;
-        in one of twenty of those gRPC ends the child, because it misses its sockets. In a session
-        of its own Ctrl-C does not reach it, and what is started is only a new program.
+        Spark protects it from Ctrl-C with a function that runs in the child, which requires a full
+        fork; in one of twenty forks gRPC ends the child, because it misses its sockets. In a
+        session of its own, Java does not receive Ctrl-C, and no code of ours runs after the fork.
         """
         more |= {"preexec_fn": None, "start_new_session": True}
         self._process = subprocess.Popen(*arguments, **more)
@@ -75,11 +75,11 @@ class Java:
 
     @property
     def status(self) -> int | None:
-        """Return its exit status; None while it runs, or is not ours."""
+        """The exit status of Java; None while it runs, or if it was not started here."""
         return None if self._process is None else self._process.poll()
 
     def has_ended(self) -> bool:
-        """Whether it was started here and has ended, or ends just now: its sockets close first."""
+        """Whether Java was started here and has ended; waits a moment: its sockets close first."""
         if self._process is None:
             return False
         with suppress(subprocess.TimeoutExpired):
@@ -87,7 +87,7 @@ class Java:
         return self._process.returncode is not None
 
     def end(self) -> None:
-        """End it, whatever it is doing."""
+        """End Java, whatever it is doing."""
         if self._process is None:
             return
         self._process.terminate()
@@ -109,17 +109,17 @@ def start(
 ) -> "SparkSession":
     """Return a session.
 
-    Under spark-submit the master and all that belongs to it are what was given there.
+    Under spark-submit, the master and its settings are those given there.
 
     Args:
-        name: what Spark's pages call it.
-        master: a master's URL; without one all cores of this machine.
+        name: the application's name on Spark's pages.
+        master: a master's URL; by default, all cores of this machine.
         remote: the URL of a Spark Connect server, sc://HOST:PORT, in place of a master.
-        settings: Spark settings, which go before those made here.
-        quick: a local Java shall start soon, at the price of long queries: there is little to do
-            for it.
-        log: where Java's output goes if it is started here; None: to ours.
-        java: told about the process.
+        settings: Spark settings, which override those made here.
+        quick: a local Java shall start fast, at the expense of long queries, because it has
+            little to do.
+        log: the log for the output of a Java that is started here; None for our own output.
+        java: receives the process.
 
     Raises:
         ConfigurationError: Spark or Java is missing or too old, or arguments exclude each other.
@@ -135,7 +135,7 @@ def start(
             raise ConfigurationError("give a master or a remote, not both")
         check_remote(remote)
         session = builder.remote(remote).getOrCreate()
-        # A server's own settings cannot be changed from here.
+        # A server's static settings cannot be changed from here.
         for key, value in wanted.items():
             session.conf.set(key, value)
         return session
@@ -146,7 +146,7 @@ def start(
         check_java()
         master = master or LOCAL_MASTER
         builder = builder.master(master)
-        # Else the tasks run on whatever python3 is, which knows nothing of this environment.
+        # Otherwise tasks run on any python3 of PATH, which may lack this environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         check_python(os.environ["PYSPARK_PYTHON"])
         if master.startswith("local"):
@@ -169,7 +169,7 @@ def submitted() -> bool:
 def _launch(settings: Mapping[str, str], log: "SparkLog", java: Java) -> None:
     """Start Java and Spark in it, unless they run already.
 
-    `SparkSession.builder` then finds them. It would let Java write to our standard error.
+    `SparkSession.builder` then uses them. By itself it would let Java write to our standard error.
     """
     from pyspark import SparkConf, SparkContext, java_gateway
 
@@ -181,7 +181,7 @@ def _launch(settings: Mapping[str, str], log: "SparkLog", java: Java) -> None:
     conf.setAll(list(settings.items()))
     pipe = log.pipe()
     try:
-        # It keeps the process to itself until Spark listens, and a signal may come before that.
+        # launch_gateway returns only once Spark listens, and a signal may come before that.
         gateways.Popen = java.launch
         gateway = gateways.launch_gateway(conf, {"stdout": pipe, "stderr": pipe})
     finally:
@@ -191,7 +191,7 @@ def _launch(settings: Mapping[str, str], log: "SparkLog", java: Java) -> None:
 
 
 def _local(quick: bool) -> dict[str, str]:
-    """Return settings for one machine, on which nobody else is to hear of Spark."""
+    """Return settings for one machine, which keep Spark off the network."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -199,20 +199,20 @@ def _local(quick: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.sql.shuffle.partitions": str(PARTITIONS_PER_CORE * (os.cpu_count() or 1)),
-        # Else Spark makes one in the working directory.
+        # Otherwise Spark creates one in the working directory.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "spark-warehouse").absolute()),
     }
     if quick:
         settings |= {
             "spark.driver.extraJavaOptions": QUICK_JVM,
-            # It plans again after each stage, for which few rows give no reason.
+            # Adaptive execution plans again after each stage, which is not worth it for few rows.
             "spark.sql.adaptive.enabled": "false",
         }
     return settings
 
 
 def check_spark() -> None:
-    """Say clearly what is missing.
+    """Check that the packages of the pipeline are installed, with a clear message if not.
 
     Raises:
         ConfigurationError: a package that the pipeline needs is not installed, or is too old.
@@ -231,7 +231,7 @@ def check_spark() -> None:
 
 
 def check_python(python: str) -> None:
-    """Say clearly that Spark's tasks have no Python, for which Spark has other words.
+    """Check that Spark's tasks have a Python, because Spark's own message is unclear.
 
     Raises:
         ConfigurationError: there is no such program.
@@ -243,10 +243,10 @@ def check_python(python: str) -> None:
 
 
 def check_remote(remote: str) -> None:
-    """Look whether a Spark Connect server listens: Spark would try for ten minutes, without a word.
+    """Check that a Spark Connect server listens: Spark would retry silently for ten minutes.
 
     Raises:
-        ConfigurationError: the URL is none of a server.
+        ConfigurationError: the URL is not that of a server.
         ClientError: nothing listens there.
     """
     parts = urlsplit(remote)
@@ -263,7 +263,7 @@ def check_remote(remote: str) -> None:
 
 
 def check_java() -> None:
-    """Say clearly what is missing.
+    """Check that a suitable Java is installed, with a clear message if not.
 
     Raises:
         ConfigurationError: there is no Java, or it is too old.

@@ -1,7 +1,7 @@
-"""The sink "beanpole": every row becomes a job, once, however often Spark repeats a task.
+"""The sink "beanpole": every row becomes one job, however often Spark repeats a task.
 
-What is a job's key is in `keys`, what the cluster remembers of them in `window`; here are the
-columns, the check of each row, and the writers that Spark drives.
+This module has the columns, the check of each row, and the writers that Spark drives. `keys`
+derives the key of a job, `window` limits a task to the number of keys that the cluster remembers.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from pyspark_beanpole import keys, window
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import WriteOptions
 
-# What beanstalk clients give when nothing is said.
+# The priority that beanstalk clients use by default.
 PRIORITY_DEFAULT: Final = 65536
 
 _TEXT: Final = (StringType, BinaryType)
@@ -51,10 +51,10 @@ COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
 
 
 def check(schema: StructType, overwrite: bool) -> None:
-    """Refuse what cannot become jobs before any task runs.
+    """Reject rows that cannot become jobs before any task runs.
 
     Raises:
-        ConfigurationError: the message says what is allowed.
+        ConfigurationError: the message names what is allowed.
     """
     if overwrite:
         raise ConfigurationError("jobs can only be added: write with .mode('append')")
@@ -74,7 +74,7 @@ def check(schema: StructType, overwrite: bool) -> None:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task put."""
+    """The number of jobs that one task put."""
 
     inserted: int
     duplicates: int
@@ -85,7 +85,7 @@ class JobWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        # Made where the write is planned, and once for all its tasks.
+        # Chosen where the write is planned, once for all its tasks.
         self._write = keys.of_write()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -146,7 +146,7 @@ class RowRefused(ValueError):
 
     def __init__(self, number: int, words: str) -> None:
         super().__init__(words)
-        # Its place among the rows of its task, from 0.
+        # The row's number in its task, from 0.
         self.number = number
 
 
@@ -155,12 +155,12 @@ def jobs(batch: pa.RecordBatch, tube: str, made: keys.Keys, first: int = 0) -> I
 
     Args:
         batch: the rows.
-        tube: of rows without one.
+        tube: the tube of rows without one.
         made: makes the keys of rows without one.
-        first: the number of its first row in its task.
+        first: the number of the first row in its task.
 
     Raises:
-        RowRefused: a value is not allowed; the message names column and value.
+        RowRefused: a value is not allowed; the message names the value.
     """
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     absent = [None] * batch.num_rows

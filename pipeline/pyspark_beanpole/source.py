@@ -1,7 +1,7 @@
-"""The data source and sink "beanpole", as Spark sees it.
+"""The interface of the data source and sink "beanpole" to Spark.
 
-Spark imports this module in every session of the machine, so what does the work (`readers`, `sink`)
-and what that needs (Arrow, gRPC) is imported when it is asked for.
+Spark imports this module in every session of the machine, so the implementation (`readers`, `sink`)
+and its dependencies (Arrow, gRPC) are imported only when they are needed.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-# Not used here: a Spark before 4.2 does not have it and must not see this data source.
+# Unused, but a Spark before 4.2 lacks this name and must not find this data source.
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _  # noqa: F401
 
 if TYPE_CHECKING:

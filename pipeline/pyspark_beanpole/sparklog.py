@@ -1,7 +1,7 @@
-"""Keeps what Spark and Java say away from the terminal: it goes to a file of bounded size.
+"""Redirect the output of Spark and Java from the terminal to a file of bounded size.
 
-Lines of ours among it, and Spark's progress bars, go on to the terminal. What an error means is not
-decided here (see `cli.failures`).
+Our own lines in it, and Spark's progress bars, still go to the terminal. `cli.failures` interprets
+errors.
 """
 
 import os
@@ -14,31 +14,31 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
-# What our own processes beside Spark say (see `logs`).
+# The prefix of lines from our own processes beside Spark (see `logs`).
 OURS: Final = "beanpole: "
-# Spark's progress bars; each replaces the one before.
+# The prefix of Spark's progress bars; each replaces the one before.
 BAR: Final = "[Stage "
-# Some days of a stream that warns often. When it is full the file is kept once as NAME.1.
+# Some days of a stream that warns often. A full file is kept once as NAME.1.
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
-# An error of Spark with its stack and those of its causes has fewer lines.
+# More lines than an error of Spark with its stack and those of its causes.
 LINES_KEPT: Final = 400
 CHUNK_BYTES: Final = 64 * 1024
-# How long the rest of what an ended Java said may take.
+# How long to wait for the remaining output of a Java that has ended.
 REST_S: Final = 2.0
 
 
 class SparkLog:
-    """A file, and a pipe into it that is Java's standard output and error."""
+    """A log file, and a pipe into it for Java's standard output and error."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Open the file.
 
         Args:
-            path: the file, which is added to; None for a new one below the system's temporary
-                directory, which `close` removes if nothing went wrong.
+            path: the file to append to; None for a new one in the system's temporary directory,
+                which `close` removes if it is not wanted.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self._is_ours = path is None
         if path is None:
@@ -53,14 +53,14 @@ class SparkLog:
         self._pump: threading.Thread | None = None
 
     def pipe(self) -> int:
-        """Return a descriptor for Java to write to; whoever gave it away closes it."""
+        """Return a descriptor for Java to write to; the caller closes it after passing it on."""
         reading, writing = os.pipe()
         self._pump = threading.Thread(target=self._read, args=(reading,), daemon=True)
         self._pump.start()
         return writing
 
     def write(self, text: str) -> None:
-        """Add lines. What a full disk does not take is forgotten."""
+        """Append lines. Lines that a full disk rejects are dropped."""
         with self._lock:
             self._last.extend(text.splitlines())
             if self._bytes > FILE_BYTES_MAX:
@@ -70,14 +70,14 @@ class SparkLog:
                 self._file.flush()
 
     def last(self) -> list[str]:
-        """Return the last lines, when Java has ended all that it said."""
+        """Return the last lines, after a wait for the rest of an ended Java's output."""
         if self._pump is not None:
             self._pump.join(REST_S)
         with self._lock:
             return list(self._last)
 
     def close(self, is_wanted: bool) -> None:
-        """Let go of the file; one that nobody asked for stays only if it `is_wanted`."""
+        """Close the file; a temporary one is kept only if it `is_wanted`."""
         with self._lock:
             self._file.close()
         if self._is_ours and not is_wanted:
@@ -105,12 +105,12 @@ class SparkLog:
                 elif line.strip():
                     self.write(line)
                 elif line and sys.stderr.isatty():
-                    # With blanks Spark removes its bar.
+                    # Spark overwrites its bar with blanks to remove it.
                     _show("\r\x1b[2K")
 
 
 def _lines(descriptor: int) -> Iterator[str]:
-    """Read lines, which carriage returns end, too: each bar is one."""
+    """Read lines, which also end at carriage returns, so that each bar is a line."""
     rest = b""
     while chunk := os.read(descriptor, CHUNK_BYTES):
         *whole, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")

@@ -1,4 +1,4 @@
-"""What the cluster remembers of deduplication keys (ADR 0011): tasks that are too large for it.
+"""Reject tasks that exceed the deduplication window of the cluster (ADR 0011).
 
 A key is remembered for a day or 500,000 later keys, whichever ends first.
 """
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 # Two generations of this size: the older one is forgotten when the younger one is full.
 WINDOW_KEYS: Final = DEDUP_KEYS_MAX // 2
-# Rows are held back up to this many bytes before the first one is put, so that a task of small rows
-# that is too large is refused before it has put any.
+# Up to this many bytes of rows are held back before the first put, so that a task of small rows
+# that is too large is rejected before it has put any.
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
-# What is recommended: five tasks of this size may run beside each other.
+# The recommended size: five tasks of this size may run concurrently.
 TASK_ROWS: Final = 100_000
 
 
 def checked(batches: "Iterator[pa.RecordBatch]", partition: int) -> "Iterator[pa.RecordBatch]":
-    """Give the rows of a task, unless they are more than it could put again without doubles.
+    """Yield the rows of a task, unless a repetition of the task could put some of them twice.
 
     Raises:
-        ConfigurationError: they are.
+        ConfigurationError: the task has more rows than the cluster remembers keys.
     """
     rows = 0
     held_bytes = 0

@@ -1,6 +1,6 @@
-"""`beanpole pipeline`: report, job, stream, audit, qless, redrive. Each is in a file of its own.
+"""`beanpole pipeline`: report, job, stream, audit, qless, redrive, each in a module of its own.
 
-Only the parsers are made here; Spark is imported when a command runs.
+This module only builds the parsers; a command imports Spark when it runs.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has seen enough.
+        # The reader of our output has closed it.
         sys.stderr.close()
         return 0
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`beanpole pipeline audit`: proves from events that no job was lost and none was done twice."""
+"""`beanpole pipeline audit`: prove from events that no job was lost and none was done twice."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what was found; the exit status says whether everything adds up."""
+    """Print the findings; return 0 if there are none, else 1."""
     found = common.audited(common.events(arguments, common.spark(arguments)), arguments.to)
     common.say(json.dumps(found.as_json()) if arguments.json else "\n".join(found.lines()))
     return found.exit_code

@@ -1,4 +1,4 @@
-"""What the commands of `beanpole pipeline` share: where Spark and events are, what errors say."""
+"""The shared parts of the commands: arguments, the Spark session, and the input events."""
 
 import argparse
 import importlib
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from pyspark_beanpole.exports import Opened
     from pyspark_beanpole.inputs import Input
 
-# Lines about an export's damages; the page and the summary have all ranges.
+# Lines about an export's damage; the page and the summary have all ranges.
 NOTES_SHOWN_MAX: Final = 20
-# Up to here a Java that starts soon is done sooner than one that runs fast.
+# Up to this many events, a JVM tuned for startup finishes sooner than one tuned for throughput.
 QUICK_EVENTS_MAX: Final = 2_000_000
 
 
 def set_run(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
-    """Let a parser's command run; all errors become one line (see `running`)."""
+    """Set the function that a parser's command runs; its errors become one line (see `running`)."""
     parser.set_defaults(
         run=lambda arguments: run_command(lambda given: run(find_nodes(given)), arguments)
     )
 
 
 def find_nodes(arguments: argparse.Namespace) -> argparse.Namespace:
-    """Set `addresses`: those of the nodes, unless events come from an export alone."""
+    """Set `addresses` to those of the nodes, or to None if events come from an export alone."""
     exported = getattr(arguments, "directory", None) is not None
     arguments.addresses = None
     if "addr" in arguments and ("asks_nodes" in arguments or not exported):
@@ -47,19 +47,19 @@ def find_nodes(arguments: argparse.Namespace) -> argparse.Namespace:
 
 
 def say(text: str) -> None:
-    """Print the result of a command whose exit status says more than its reader may wait for.
+    """Print the result of a command whose exit status matters even if its output is cut off.
 
-    As in `audit | head`: a reader who has seen enough does not make the status 0.
+    In `audit | head`, a reader that closes the pipe early does not change the status to 0.
     """
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # What is left in the buffer must not fail again when the program ends.
+        # The rest of the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `spark`."""
+    """Add the arguments that `spark` reads."""
     group = parser.add_argument_group("Spark")
     place = group.add_mutually_exclusive_group()
     place.add_argument("--master", metavar="URL", help="default: all cores of this machine")
@@ -81,7 +81,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `events`."""
+    """Add the arguments that `events` reads."""
     group = parser.add_mutually_exclusive_group()
     where.add_addresses(group, where.GRPC)
     group.add_argument(
@@ -96,7 +96,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
 
 
 def add_allow_missing(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that goes with --from."""
+    """Add --allow-missing, which goes with --from."""
     parser.add_argument(
         "--allow-missing",
         action="store_true",
@@ -105,7 +105,7 @@ def add_allow_missing(parser: argparse.ArgumentParser) -> None:
 
 
 def add_addresses(parser: argparse.ArgumentParser) -> None:
-    """Add where the nodes are, for a command that asks them in any case."""
+    """Add the addresses of the nodes, for a command that contacts them in any case."""
     where.add_options(parser, where.GRPC)
     parser.set_defaults(asks_nodes=True)
     _add_patience(parser)
@@ -122,17 +122,17 @@ def _add_patience(parser: argparse.ArgumentParser) -> None:
 
 
 def spark(arguments: argparse.Namespace, *, quick: bool = False) -> "SparkSession":
-    """Return the session that the arguments ask for.
+    """Return the session that the arguments describe.
 
     Args:
         arguments: of a command that `set_run` runs.
-        quick: there is little for Java to do, however many events there are.
+        quick: Java has little work to do, however many events there are.
 
     Raises:
-        ConfigurationError: Spark or Java is missing, or does not take what it was given; --from is
-            no export.
-        BadExport: the export of --from lacks events, or has a file that is damaged.
-        ClientError: no node answers, so that a session would be for nothing.
+        ConfigurationError: Spark or Java is missing, or rejects its settings; --from is not an
+            export.
+        BadExport: the export of --from lacks events, or has a damaged file.
+        ClientError: no node answers, so a session would be useless.
     """
     session.check_spark()
     count = 0 if quick and export(arguments) is None else _counted(arguments)
@@ -155,20 +155,20 @@ def spark(arguments: argparse.Namespace, *, quick: bool = False) -> "SparkSessio
 
 
 def _silence_spark() -> None:
-    """Let the logger with which Spark repeats errors as JSON have no way to the terminal."""
+    """Remove the handlers of the logger that repeats Spark's errors as JSON on the terminal."""
     from pyspark.logger import PySparkLogger
 
     PySparkLogger.getLogger("SQLQueryContextLogger").handlers.clear()
 
 
 def _import_ahead() -> None:
-    """Import while Java starts what will be needed behind it."""
+    """Import the modules that are needed later, while Java starts."""
     for name in ("pandas", "pyarrow.parquet", "pyspark.sql.pandas.types"):
         importlib.import_module(name)
 
 
 def _counted(arguments: argparse.Namespace) -> int:
-    """Return how many events there are, which takes milliseconds."""
+    """Return the number of events, which takes milliseconds."""
     found = export(arguments)
     if found is not None:
         return found.rows
@@ -178,11 +178,11 @@ def _counted(arguments: argparse.Namespace) -> int:
 
 
 def export(arguments: argparse.Namespace) -> "Opened | None":
-    """Return the export of --from, looked at once, before Spark is started; None without --from.
+    """Return the export of --from, opened once, before Spark starts; None without --from.
 
     Raises:
-        ConfigurationError: it is none of ours.
-        BadExport: it lacks events, or has a file that is damaged, and that is not allowed.
+        ConfigurationError: the directory is not an export.
+        BadExport: it lacks events, or has a damaged file, and --allow-missing is not given.
     """
     if getattr(arguments, "directory", None) is None:
         return None
@@ -200,10 +200,10 @@ def export(arguments: argparse.Namespace) -> "Opened | None":
 
 
 def events(arguments: argparse.Namespace, found: "SparkSession") -> "Input":
-    """Return the events that the arguments ask for.
+    """Return the events that the arguments select.
 
     Raises:
-        ConfigurationError: the directory is none of ours.
+        ConfigurationError: the directory is not an export.
         ClientError: no node answers.
     """
     from pyspark_beanpole import inputs
@@ -212,18 +212,18 @@ def events(arguments: argparse.Namespace, found: "SparkSession") -> "Input":
     if exported is not None:
         return inputs.from_export(found, exported)
     read = inputs.from_cluster(found, arguments.addresses, arguments.patience)
-    # They are read several times, and from the nodes only once.
+    # The commands read these several times; the cache reads them from the nodes once.
     return replace(read, load=lambda: read.events.cache())
 
 
 def audited(found: "Input", directory: Path | None = None) -> "Audit":
-    """Audit events against what the cluster says of them, and write what is found if asked to."""
+    """Audit events against the cluster's counts; write the findings into `directory` if given."""
     from pyspark_beanpole.audit import run_audit
 
     return run_audit(
         found.events,
         directory,
-        # With what is missing at both ends, so that it does not add up without it.
+        # Include what is missing at both ends, so that the audit reports it.
         first=min([found.first, *(first for first, _ in found.missing)]),
         end=max([found.end, *(end for _, end in found.missing)]),
         jobs=found.jobs,

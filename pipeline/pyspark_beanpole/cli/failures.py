@@ -1,7 +1,7 @@
-"""What an error of Spark, Java or Python is about, in one line, and whose fault it is.
+"""Reduce an error of Spark, Java or Python to one line, and classify its cause.
 
-Spark's errors fill a page; the whole of them goes to the log (see `sparklog`). Nothing is shown or
-decided here but words: the exit status follows from the class of the error that is returned.
+Spark's errors fill a page; their whole text goes to the log (see `sparklog`). This module only maps
+text to an error: nothing is printed here, and the exit status follows from the error's class.
 """
 
 import re
@@ -10,17 +10,17 @@ from typing import Final
 
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
 
-# More than this of one line says nothing more.
+# The most characters of one line that are shown.
 WORDS_MAX: Final = 500
 
-# An error of ours, of Python and of Java where a text quotes them. Java's stands behind the words
-# about the task that failed.
+# An error of ours, of Python and of Java, as other text quotes it. Java's comes after the words
+# about the failed task.
 _OURS: Final = re.compile(r"\bbeanpole\.(?:\w+\.)+(\w+): (.+)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"Traceback .*\n(?:[ |].*\n|\n)+(\w\S*(?:: .*)?)$", re.MULTILINE)
 _CAUSE: Final = re.compile(r"^Caused by: (?:[\w$]+\.)+(\w+(?:: .*)?)$", re.MULTILINE)
 _TASK: Final = re.compile(r"most recent failure: .*?\): (?:[\w$]+\.)*(\w+(?:: .*)?)$", re.MULTILINE)
 _CALL: Final = re.compile(r"^An error occurred while calling \S+\n?: (?:[\w$]+\.)*", re.MULTILINE)
-# What Java says when it cannot be what its options ask for.
+# Messages of a Java that rejects its options.
 _OPTIONS: Final = re.compile(
     r"^(?:Error: )?((?:Unrecognized|Invalid|Improperly specified|Conflicting|Missing|Could not find"
     r" or load|Initial heap size|Unable to open|agent library failed).*)$",
@@ -34,7 +34,7 @@ _MEMORY: Final = re.compile(r"java\.lang\.OutOfMemoryError.*|.*insufficient memo
 
 
 def gist(text: str) -> str:
-    """Return what an error is about: our own words, those of Python or Java, or its first line."""
+    """Return the cause that an error's text names (ours, Python's, Java's), or its first line."""
     for pattern, group in ((_OURS, 2), (_PYTHON, 1), (_TASK, 1), (_CAUSE, 1)):
         found = pattern.findall(text)
         if found:
@@ -44,11 +44,11 @@ def gist(text: str) -> str:
 
 
 def from_spark(text: str, conf: Iterable[str] = ()) -> BeanpoleError:
-    """Return the error of ours that an error of Spark stands for.
+    """Return our error that corresponds to an error of Spark.
 
     Args:
-        text: the whole of it.
-        conf: the names of the settings that were given by hand.
+        text: the whole text of Spark's error.
+        conf: the names of the settings that the user gave.
     """
     ours = _OURS.findall(text)
     words = gist(text)
@@ -71,7 +71,7 @@ def is_of_nodes(text: str) -> bool:
 
 
 def java_never_ran(lines: Sequence[str]) -> BeanpoleError:
-    """Return the error for a Java that ended before Spark ran in it, from the last it said."""
+    """Return the error for a Java that ended before Spark ran in it, from its last lines."""
     text = "\n".join(lines)
     if master := _MASTER.search(text):
         return ConfigurationError(f"--master: {master[0]}")
@@ -87,8 +87,8 @@ def java_ended(status: int, lines: Sequence[str]) -> BeanpoleError:
     """Return the error for a Java that ended while Spark ran in it.
 
     Args:
-        status: its exit status, below zero a signal's number.
-        lines: the last it said.
+        status: its exit status; negative for a signal's number.
+        lines: its last lines of output.
     """
     how = f"by signal {-status}" if status < 0 else f"with status {status}"
     memory = _MEMORY.search("\n".join(lines))

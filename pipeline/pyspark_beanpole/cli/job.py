@@ -1,4 +1,4 @@
-"""`beanpole pipeline job`: the life of one job, read without Spark and without Java."""
+"""`beanpole pipeline job`: print the life of one job, without Spark and without Java."""
 
 import argparse
 import json
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pyspark_beanpole.ranges import Source
 
 EXIT_UNKNOWN: Final = 1
-# Ids of jobs have 64 bits and begin with 1.
+# Ids of jobs are positive signed 64-bit integers.
 ID_MAX: Final = 2**63 - 1
 NO_JOB: Final = 0
-# So many earlier jobs of an external id are named: Gearman's clients may use one for ever.
+# At most this many earlier jobs with an external id are named: Gearman's clients may reuse one.
 NAMED_MAX: Final = 20
 
 
@@ -44,7 +44,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the life of a job; the exit status is 1 if there is no event of it."""
+    """Print the life of a job; return 1 if it has no event."""
     from pyspark_beanpole.life import as_json, life_of, lines, printable
 
     common.find_nodes(arguments)
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _named(looked: "_Looked", external_id: str) -> int:
-    """Return the id of the newest job with an external id, and name the others; NO_JOB if none."""
+    """Return the newest job's id for an external id, and print the older ones; NO_JOB if none."""
     from pyspark_beanpole.life import ids_of
 
     found = sorted(ids_of(external_id, looked.batches(None)))
@@ -84,16 +84,16 @@ def _named(looked: "_Looked", external_id: str) -> int:
 
 
 class _Looked(NamedTuple):
-    """Where a job is looked for."""
+    """The events to search for a job, and their source."""
 
     cluster: str
     source: "Source"
-    # Gives the events among which those of a job are, in order; without a job, all.
+    # Returns, in order, batches that contain all events of the given job; for None, all events.
     batches: Callable[[int | None], Iterator[pa.RecordBatch]]
 
 
 def _searched(source: "Source") -> str:
-    """Say which events were looked at."""
+    """Describe the events that were searched."""
     from pyspark_beanpole.report.figures import clock
 
     edges, ranges = source.edges(), source.ranges()
@@ -117,7 +117,7 @@ def _exported(arguments: argparse.Namespace) -> _Looked:
 
 
 def _of_export(export: "Opened", job_id: int | None) -> Iterator[pa.RecordBatch]:
-    """Read the parts of files that may have events of a job, as their metadata say."""
+    """Read the parts of files that may have events of a job, according to their metadata."""
     from pyspark_beanpole.life import COLUMNS, NAMES
 
     if job_id is None:
@@ -130,12 +130,12 @@ def _of_export(export: "Opened", job_id: int | None) -> Iterator[pa.RecordBatch]
 
 
 def _span(export: "Opened", file: "File", job_id: int) -> tuple[int, int]:
-    """Return which offsets of a file may belong to a job; all if the file cannot say that."""
+    """Return the offsets of a file that may belong to a job; all of them without statistics."""
     place = resolved(export.directory)
     try:
         metadata = pq.read_metadata(place.at(file.name), filesystem=place.files)
     except (OSError, pa.ArrowException):
-        # Reading it says what is wrong, or finds the file that replaced it.
+        # Reading the file reports the error, or finds the file that replaced it.
         return file.first, file.end
     first, found = file.first, []
     for number in range(metadata.num_row_groups):
@@ -153,7 +153,7 @@ def _span(export: "Opened", file: "File", job_id: int) -> tuple[int, int]:
 
 
 def _served(arguments: argparse.Namespace) -> _Looked:
-    """Return the events that the nodes keep, from the earliest on."""
+    """Return all events that the nodes keep."""
     from pyspark_beanpole.ranges import ClusterSource
 
     nodes = Events(arguments.addresses, arguments.patience)
@@ -170,7 +170,7 @@ def _read(nodes: Events, first: int, end: int) -> Iterator[pa.RecordBatch]:
                     yield rows_of(piece)
                     first = piece.end
             except EventsLost as lost:
-                # The nodes may drop their oldest events while they are read.
+                # The nodes may drop their oldest events during the read.
                 if lost.kept <= first:
                     raise
                 print(f"beanpole: {lost}", file=sys.stderr)

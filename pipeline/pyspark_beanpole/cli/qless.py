@@ -1,4 +1,4 @@
-"""`beanpole pipeline qless`: what `stats` of qless says of each queue and day, from the events."""
+"""`beanpole pipeline qless`: qless's `stats` of each queue and day, computed from the events."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each queue, day and kind."""
     found = common.events(arguments, common.spark(arguments))
-    # Behind `spark`, which says in one line that there is no Spark.
+    # Imported after `spark`, which reports a missing Spark in one line.
     from pyspark_beanpole.qless import stats
 
     rows = stats(found.events).collect()
@@ -58,7 +58,7 @@ def _lines(rows: "list[Row]") -> list[str]:
 
 
 def _day(day_s: int) -> str:
-    """A date, or the number of its first second where no calendar has it."""
+    """Return a date, or the number of its first second if it lies beyond the calendar."""
     try:
         return f"{_EPOCH + timedelta(seconds=day_s):%Y-%m-%d}"
     except OverflowError:

@@ -1,4 +1,4 @@
-"""`beanpole pipeline redrive`: puts buried (or delayed) jobs back to work, chosen with SQL."""
+"""`beanpole pipeline redrive`: put buried or delayed jobs back to work, chosen with SQL."""
 
 import argparse
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show which jobs are chosen, and kick them unless that is all that was asked for."""
+    """Show the chosen jobs, and kick them unless --dry-run is given."""
     spark = common.spark(arguments)
     from pyspark_beanpole.redriving import chosen, count, counted
 

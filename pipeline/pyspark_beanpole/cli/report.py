@@ -1,4 +1,4 @@
-"""`beanpole pipeline report`: statistics as a page for people and tables for machines."""
+"""`beanpole pipeline report`: write statistics as a page for people and tables for programs."""
 
 import argparse
 import sys
@@ -53,10 +53,10 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the report; with --audit the exit status is the audit's."""
+    """Write the report; with --audit, return the exit status of the audit."""
     from pyspark_beanpole.report.period import asked
 
-    # Before Spark starts: a wrong time is said at once.
+    # Parsed before Spark starts, so that a wrong time is reported at once.
     wanted = asked(arguments.since, arguments.until, time.time_ns() // 1000)
     spark = common.spark(arguments)
     from pyspark_beanpole.report.page import source_words
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def say(made: "Report", cluster: str, queues: Sequence[str], directory: Path) -> None:
-    """Say what was written, and what stands out."""
+    """Print where the report is, and its findings."""
     from pyspark_beanpole.life import printable
     from pyspark_beanpole.report.figures import clock
     from pyspark_beanpole.report.run import PAGE

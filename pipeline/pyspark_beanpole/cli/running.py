@@ -1,7 +1,7 @@
-"""Runs one command: signals, the log, and one line and an exit status for whatever goes wrong.
+"""Run one command: handle signals, keep the log, and turn any error into one line and a status.
 
-Exit status: that of the command; 130 and 143 after SIGINT and SIGTERM. Errors that are raised on
-become 2 and 3 in `main`. What an error means is in `failures`.
+The exit status is that of the command, or 130 and 143 after SIGINT and SIGTERM. `main` turns the
+errors that are raised here into 2 and 3. `failures` interprets errors.
 """
 
 import argparse
@@ -23,15 +23,15 @@ from pyspark_beanpole.cli import failures
 from pyspark_beanpole.session import Java
 from pyspark_beanpole.sparklog import SparkLog
 
-# After a signal what runs is dropped; a system that stops services waits at least ten seconds.
+# The work is dropped this long after a signal; service managers wait at least ten seconds.
 DROP_S: Final = 4.0
-# Spark's own code waits for Java on its way out, so Java does not get as long.
+# Spark's own code waits for Java when it exits, so Java gets less time.
 JAVA_DROP_S: Final = 0.5
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Ended(BaseException):
-    """A signal asked the command to end. Not an `Exception`: libraries would take it for theirs."""
+    """A signal asked the command to end. Not an `Exception`, which libraries would catch."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -39,13 +39,13 @@ class Ended(BaseException):
 
 
 class Running:
-    """What a command uses while it runs, and what it leaves."""
+    """The resources of a running command, and the state that outlives it."""
 
     def __init__(self, wanted_log: Path | None, conf: dict[str, str]) -> None:
         self.java = Java()
-        # The exit status after a signal; None: 128 and its number.
+        # The exit status after a signal; None for 128 plus its number.
         self.status_when_ended: int | None = None
-        # The signal that came.
+        # The signal that was received.
         self.ended: int | None = None
         self._wanted_log = wanted_log
         self._conf = conf
@@ -53,10 +53,10 @@ class Running:
         self._is_log_named = False
 
     def log(self) -> SparkLog:
-        """Return the log, which is opened when it is first needed.
+        """Return the log, which is opened at first use.
 
         Raises:
-            ConfigurationError: the file that was asked for cannot be written.
+            ConfigurationError: the file of --log cannot be written.
         """
         if self._log is None:
             try:
@@ -66,7 +66,7 @@ class Running:
         return self._log
 
     def listen(self) -> None:
-        """Let signals end what runs, at the latest after `DROP_S`; Spark takes SIGINT from us."""
+        """Let signals end the command within `DROP_S`; Spark replaces the handler of SIGINT."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, self._end)
@@ -81,7 +81,7 @@ class Running:
         raise Ended(number)
 
     def _leave(self, number: int) -> None:
-        """End this process although something in it does not end."""
+        """End this process although a part of it does not end."""
         self.java.end()
         os._exit(self.status_after(number))
 
@@ -90,12 +90,12 @@ class Running:
         return 128 + number if self.status_when_ended is None else self.status_when_ended
 
     def write(self, text: str) -> None:
-        """Add to the log, if there is one."""
+        """Append to the log, if there is one."""
         if self._log is not None:
             self._log.write(text)
 
     def failed(self, error: Exception) -> BeanpoleError:
-        """Return the error that is shown in place of any other; the log gets its stack."""
+        """Return the error to show for any other error; write its stack to the log."""
         self.write(_stack(error))
         found = self._translated(error)
         if isinstance(found, ConfigurationError) or found is error or self._log is None:
@@ -123,7 +123,7 @@ class Running:
         return self._log.last() if self._log is not None else []
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         if self._log is not None:
             self._log.close(self._is_log_named)
 
@@ -133,8 +133,8 @@ def run_command(run: Callable[[argparse.Namespace], int], arguments: argparse.Na
 
     Raises:
         ConfigurationError: the request is wrong.
-        BeanpoleError: whatever else ended it, in one line.
-        BrokenPipeError: nobody reads standard output any more.
+        BeanpoleError: any other failure, in one line.
+        BrokenPipeError: the reader of standard output has closed it.
     """
     running = Running(arguments.log, dict(arguments.conf))
     arguments.running = running
@@ -142,7 +142,7 @@ def run_command(run: Callable[[argparse.Namespace], int], arguments: argparse.Na
         with _quiet(running), _ended_by_signals(running):
             return run(arguments)
     except (KeyboardInterrupt, Ended) as ended:
-        # What runs is dropped: whatever is written is replaced as a whole, or done again.
+        # The work may be dropped: every write replaces its target as a whole, or is repeated.
         running.java.end()
         number = ended.number if isinstance(ended, Ended) else signal.SIGINT
         return running.status_after(number)
@@ -154,7 +154,7 @@ def run_command(run: Callable[[argparse.Namespace], int], arguments: argparse.Na
         raise running.failed(error) from error
     except Exception as error:
         if running.ended is not None:
-            # It comes from the Java that was ended.
+            # The error comes from the Java that was ended.
             return running.status_after(running.ended)
         raise running.failed(error) from error
     finally:
@@ -163,7 +163,7 @@ def run_command(run: Callable[[argparse.Namespace], int], arguments: argparse.Na
 
 @contextmanager
 def _ended_by_signals(running: Running) -> Iterator[None]:
-    """Listen to signals, and let others have them back."""
+    """Handle signals in the body, and restore the previous handlers after it."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     running.listen()
     try:
@@ -176,7 +176,7 @@ def _ended_by_signals(running: Running) -> Iterator[None]:
 
 @contextmanager
 def _quiet(running: Running) -> Iterator[None]:
-    """Let what libraries say about errors go to the log, for whoever shows them says it all."""
+    """Send what libraries log about errors to the log: the error that is shown has it all."""
     handler = _ToLog(running)
     root = logging.getLogger()
     level, thread_hook, ignored_hook = root.level, threading.excepthook, sys.unraisablehook
@@ -194,7 +194,7 @@ def _quiet(running: Running) -> Iterator[None]:
 
 
 class _ToLog(logging.Handler):
-    """Writes records into the log of a command."""
+    """Writes log records into the log of a command."""
 
     def __init__(self, running: Running) -> None:
         super().__init__(logging.INFO)
@@ -205,7 +205,7 @@ class _ToLog(logging.Handler):
 
 
 def _stack(error: Any) -> str:
-    """Return an error with its stack; Spark's ask Java for a part of it."""
+    """Return an error with its stack; Spark's errors ask Java for a part of it, which may fail."""
     with suppress(Exception):
         return "".join(traceback.format_exception(error))
     return type(error).__name__

@@ -1,4 +1,4 @@
-"""`beanpole pipeline stream`: keeps tables of events and statistics, each event exactly once."""
+"""`beanpole pipeline stream`: keep tables of events and statistics, each event exactly once."""
 
 import argparse
 import sys
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from pyspark_beanpole.streaming.stream import Stream
 
-# Statistics are by the minute.
+# Statistics have a resolution of one minute.
 TRIGGER_S: Final = 60
-# A batch stays in the memory of small machines, and is soon done again after a crash.
+# A batch of this size fits into the memory of small machines and is soon repeated after a crash.
 ROWS_PER_BATCH: Final = 1_000_000
 POLL_S: Final = 1.0
-# What tables cost grows slowly with the days that they tell of.
+# The cost of refreshing the tables grows slowly with the days that they cover.
 REFRESH_S: Final = 300.0
-# An outage is named when it begins, when its reason changes, and so often.
+# An outage is reported when it begins, when its reason changes, and at this interval.
 SAY_AGAIN_S: Final = 60.0
 
 
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         stream.refresh()
     except BaseException:
         if running.ended is not None:
-            # A batch that was under way is dropped; what counts is in the tables.
+            # The batch in progress is dropped; the tables hold every committed batch.
             running.java.end()
             stream.refresh_if_whole()
         raise
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Run:
-    """When batches are run, and what is said of it."""
+    """Schedules batches and reports progress."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _Run:
         self._said_s = 0.0
 
     def run(self) -> None:
-        """Run batches until all is written that there is at the beginning (--once), or for ever."""
+        """Run batches up to the end that is found at the start (--once), or for ever."""
         end = self._stream.end_now()
         self._show(end)
         while not self._once or self._stream.position < end:
@@ -142,7 +142,7 @@ class _Run:
                 self._show(end)
 
     def _polled(self) -> int:
-        """Return the cluster's end, when a node answers."""
+        """Return the cluster's end, once a node answers."""
         while True:
             try:
                 return self._stream.end_now()
@@ -151,7 +151,7 @@ class _Run:
                 time.sleep(POLL_S)
 
     def _tried(self, end: int) -> bool:
-        """Run a batch if it is time for one; return whether it was, so that the next may be due."""
+        """Run a batch if one is due; return whether it ran, because the next may be due at once."""
         behind = end - self._stream.position
         now_s = time.monotonic()
         is_due = self._once or behind >= self._rows_max or now_s >= self._due_s
@@ -178,18 +178,18 @@ class _Run:
         self._line.show(Progress(self._batches, self._stream.position, end, self._rate))
 
     def _wait(self, error: Exception) -> None:
-        """Say what is waited for, when it is new and now and then."""
+        """Report the cause of a wait when it is new, and again at intervals."""
         words = str(error) if isinstance(error, ClientError) else failures.gist(str(error))
         now_s = time.monotonic()
         if words != self._problem or now_s - self._said_s >= SAY_AGAIN_S:
             self._problem, self._said_s = words, now_s
             self._line.say(f"waiting: {words}")
-        # As soon as nodes answer again a batch is due.
+        # A batch is due as soon as nodes answer again.
         self._due_s = 0.0
 
 
 def _is_outage(error: Exception) -> bool:
-    """Whether nodes do not answer, or may come back with what is missing: that is waited out."""
+    """Whether to wait: nodes do not answer, or may return with the missing events."""
     if isinstance(error, EventsLost):
         return not error.certain
     return isinstance(error, ClientError) or failures.is_of_nodes(str(error))
@@ -199,7 +199,7 @@ def _start(text: str) -> str:
     """Check --start.
 
     Raises:
-        ConfigurationError: it is no place in a stream.
+        ConfigurationError: it is not a position in a stream.
     """
     is_offset = text.isascii() and text.isdecimal() and len(text) <= len(str(OFFSET_MAX))
     if text in (EARLIEST, LATEST) or (is_offset and int(text) <= OFFSET_MAX):

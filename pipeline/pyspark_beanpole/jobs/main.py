@@ -1,6 +1,6 @@
-"""What spark-submit runs: `beanpole pipeline` with the arguments behind this file.
+"""The entry point for spark-submit: `beanpole pipeline` with the arguments after this file.
 
-It stands in a folder of its own because Python looks for modules beside the file that it runs.
+It has a folder of its own because Python also searches the folder of its script for modules.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Pieces of the page: numbers in words, differences, tables, tiles, links.
+"""The building blocks of the page: formatted numbers, differences, tables, tiles, links.
 
-Everything that comes from outside is escaped where it becomes a cell; cells are HTML.
+All external text is escaped when it becomes a cell; cells are HTML.
 """
 
 from collections.abc import Sequence
@@ -9,29 +9,29 @@ from typing import Final
 
 from pyspark_beanpole.report import scales
 
-# What a cell says that has no value.
+# The text of a cell without a value.
 NONE: Final = "-"
-# A difference larger than this is told as a factor.
+# A difference larger than this is shown as a factor.
 FACTOR: Final = 3.0
 
 
 def number(value: float | None) -> str:
-    """Return a whole number."""
+    """Format a whole number."""
     return NONE if value is None else f"{value:,.0f}"
 
 
 def percent(value: float | None) -> str:
-    """Return a share."""
+    """Format a share."""
     return NONE if value is None else escape(scales.percent(value))
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time."""
+    """Format a length of time."""
     return NONE if seconds is None else scales.duration(seconds)
 
 
 def share(value: float | None) -> str:
-    """Return a share, with a bar beside it."""
+    """Format a share, with a bar beside it."""
     if value is None:
         return NONE
     width = min(max(value, 0.0), 1.0) * 100
@@ -39,7 +39,7 @@ def share(value: float | None) -> str:
 
 
 def difference(now: float, before: float) -> str:
-    """Say, in HTML, by which part a number differs from the one before; nothing if it was 0."""
+    """Return, as HTML, the change of a number relative to the earlier one; empty if that was 0."""
     if not before:
         return ""
     ratio = now / before
@@ -50,7 +50,7 @@ def difference(now: float, before: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
-    """Return a table whose first `names` columns are words; cells are HTML already."""
+    """Return a table whose first `names` columns are text; cells are HTML already."""
     if not rows:
         return '<p class="faint">None.</p>'
     kinds = [' class="name"' if place < names else "" for place in range(len(head))]
@@ -64,7 +64,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) ->
 
 
 def tiles(found: Sequence[tuple[str, str, str]]) -> str:
-    """Return tiles of (name, value as HTML, what is beside it as HTML)."""
+    """Return tiles of (name, value as HTML, addition as HTML)."""
     parts = [
         f'<div class="tile"><b>{value}</b>{escape(name)}'
         f"{f'<i>{before}</i>' if before else ''}</div>"
@@ -74,7 +74,7 @@ def tiles(found: Sequence[tuple[str, str, str]]) -> str:
 
 
 def link(anchor: str, words: str) -> str:
-    """Return a link to a place of the page; `words` are not HTML yet."""
+    """Return a link to an anchor of the page; `words` are not HTML yet."""
     return f'<a href="#{escape(anchor)}">{escape(words)}</a>'
 
 
@@ -84,15 +84,15 @@ def section(anchor: str, title: str, *parts: str) -> str:
 
 
 def faint(words: str) -> str:
-    """Return a paragraph that explains; `words` are HTML already."""
+    """Return an explanatory paragraph; `words` are HTML already."""
     return f'<p class="faint">{words}</p>'
 
 
 def shown_of(shown: int, total: int) -> str:
-    """Say how many are listed."""
+    """Return how many of the items are listed."""
     return f"All {total:,}" if shown == total else f"The first {shown:,} of {total:,}"
 
 
 def card(anchor: str, *parts: str) -> str:
-    """Return a framed part that links can lead to."""
+    """Return a framed part with an anchor for links."""
     return f'<div class="card" id="{escape(anchor)}">{"".join(parts)}</div>'

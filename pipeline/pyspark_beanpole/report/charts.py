@@ -1,8 +1,8 @@
-"""Charts as SVG for a page of HTML: panels with axes, and lines, steps, bars and marks in them.
+"""Draw charts as SVG for an HTML page: panels with axes, and lines, steps, bars and marks in them.
 
-A drawing knows where its words stand: words that would touch others, or leave the frame, are left
-out, so that labels never overlap whatever is drawn. What is drawn of which figures is in `plots`.
-Colours are variables of the page's style sheet, so that a chart follows light and dark.
+A drawing records where its labels are, and leaves out a label that would touch another or leave the
+frame, so that labels never overlap. `plots` chooses which figures are drawn. Colours are variables
+of the page's style sheet, so charts follow its light and dark modes.
 """
 
 import unicodedata
@@ -15,19 +15,19 @@ from pyspark_beanpole.report.scales import Scale
 # The style sheet has the same sizes.
 TITLE_PX: Final = 13
 LABEL_PX: Final = 12
-# How wide letters are at most, in parts of the size: of the fonts that browsers take for
-# `system-ui` DejaVu Sans is the widest.
+# Upper bounds of the widths of letters, as a fraction of the font size; DejaVu Sans is the widest
+# of the fonts that browsers use for `system-ui`.
 _NARROW: Final = frozenset("iljI.,:;'|! ()[]ftr/")
 _WIDE: Final = frozenset("mwMW@%≤≥")
 _USUAL_SIGNS: Final = frozenset("µ·")
 _NARROW_EM, _USUAL_EM, _CAPITAL_EM, _WIDE_EM = 0.42, 0.66, 0.8, 1.02
 # Bold letters are wider.
 _BOLD: Final = 1.15
-# Words keep this distance from others, in pixels.
+# The distance between labels, in pixels.
 APART_PX: Final = 4.0
-# What is above a panel: its name, and the legend beside it.
+# The space above a panel: its title, and the legend beside it.
 HEAD_PX: Final = 38
-# What is below the last panel: ticks, and the name of the axis.
+# The space below the last panel: ticks, and the name of the axis.
 TICKS_PX: Final = 20
 FOOT_PX: Final = 40
 
@@ -35,7 +35,7 @@ Point = tuple[float, float]
 
 
 class Line(NamedTuple):
-    """A line through points; `steps` holds each value until the next point."""
+    """A line through points; with `steps` each value holds until the next point."""
 
     colour: int  # the number of a colour of the style sheet
     points: Sequence[Point]
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A bar from one place of the x axis to another, and what it says when pointed at."""
+    """A bar over an interval of the x axis, and its tooltip."""
 
     low: float
     high: float
@@ -53,14 +53,14 @@ class Bar(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A dashed line at a place of the x axis."""
+    """A dashed line at a value of the x axis."""
 
     at: float
     words: str
 
 
 class Box(NamedTuple):
-    """Where words stand, in pixels of the drawing."""
+    """The box of a label, in pixels of the drawing."""
 
     left: float
     top: float
@@ -68,7 +68,7 @@ class Box(NamedTuple):
     bottom: float
 
     def touches(self, other: "Box") -> bool:
-        """Whether less than APART_PX is between them sideways, or nothing up and down."""
+        """Whether the boxes are closer than APART_PX horizontally and overlap vertically."""
         return (
             self.left < other.right + APART_PX
             and other.left < self.right + APART_PX
@@ -87,7 +87,7 @@ class Area(NamedTuple):
 
 
 def width_of(words: str, size_px: float, bold: bool = False) -> float:
-    """Return how wide words are at most, in pixels."""
+    """Return an upper bound of the width of a text, in pixels."""
     return sum(_em(letter) for letter in words) * size_px * (_BOLD if bold else 1.0)
 
 
@@ -100,7 +100,7 @@ def _em(letter: str) -> float:
 
 
 class Drawing:
-    """An SVG of a fixed size, and the words in it."""
+    """An SVG of a fixed size, and the labels in it."""
 
     def __init__(self, width: float, height: float, about: str) -> None:
         self.width, self.height = width, height
@@ -116,15 +116,15 @@ class Drawing:
     def write(
         self, x: float, y: float, words: str, anchor: str, kind: str, sign_px: float = 0.0
     ) -> bool:
-        """Write words with their base line at `y`; False if there is no room for them.
+        """Write a text with its base line at `y`; return False if there is no room for it.
 
         Args:
-            x: where they begin, have their middle, or end.
-            y: their base line.
-            words: what to write.
+            x: where the text begins, has its middle, or ends, depending on `anchor`.
+            y: the base line.
+            words: the text.
             anchor: `start`, `middle` or `end`.
             kind: a class of the style sheet: `title`, `label`, `tick`, `over`.
-            sign_px: how much room is needed before them, for something that is drawn there.
+            sign_px: the space to keep free before the text, for a sign that is drawn there.
         """
         size_px = TITLE_PX if kind == "title" else LABEL_PX
         width = width_of(words, size_px, bold=kind == "title")
@@ -144,10 +144,10 @@ class Drawing:
 
 
 class Panel:
-    """Axes in a drawing, into which lines and bars are drawn."""
+    """Axes in a drawing that holds lines and bars."""
 
     def __init__(self, drawing: Drawing, area: Area, title: str, x: Scale, y: Scale) -> None:
-        """Draw the y axis with its lines, and the title above it."""
+        """Draw the y axis with its grid lines, and the title above it."""
         self._on, self._area, self._x, self._y = drawing, area, x, y
         drawing.write(2, area.top - 14, title, "start", "title")
         for value, words in y.ticks:
@@ -156,7 +156,7 @@ class Panel:
             drawing.write(area.left - 6, up + 4, words, "end", "tick")
 
     def ticks_below(self, label: str) -> None:
-        """Write the values of the x axis below the panel, and what they are."""
+        """Write the values of the x axis below the panel, and the axis's label."""
         area = self._area
         ticks = []
         for value, words in self._x.ticks:
@@ -173,7 +173,7 @@ class Panel:
         self._on.write(middle, area.bottom + FOOT_PX - 6, label, "middle", "label")
 
     def _fit(self, ticks: Sequence[tuple[float, str]]) -> bool:
-        """Whether words that are centred at places in a row leave room between them."""
+        """Whether texts centred at consecutive places leave room between them."""
         halves = [width_of(words, LABEL_PX) / 2 for _, words in ticks]
         return all(
             ticks[place + 1][0] - halves[place + 1] >= ticks[place][0] + halves[place] + APART_PX
@@ -181,7 +181,7 @@ class Panel:
         )
 
     def legend(self, names: Sequence[tuple[str, int]]) -> None:
-        """Write names with their colours above the panel, at its right end."""
+        """Write names with their colours above the panel, aligned right."""
         right, top = self._area.right, self._area.top - 23
         for name, colour in reversed(names):
             begin = right - width_of(name, LABEL_PX)
@@ -202,7 +202,7 @@ class Panel:
             if last is None:
                 places.append(f"M{across:g} {up:g}")
             elif line.steps:
-                # A step that stays at its height needs no corner.
+                # A step at the same height needs no corner.
                 if up != last[1]:
                     places.append(f"H{across:g}V{up:g}")
             else:
@@ -228,7 +228,7 @@ class Panel:
             )
 
     def marks(self, marks: Sequence[Mark]) -> None:
-        """Draw places of the x axis; each has its words in the first row where there is room."""
+        """Draw marks of the x axis; each gets its text in the first row that has room."""
         area = self._area
         for mark in marks:
             across = self._across(mark.at)
@@ -243,7 +243,7 @@ class Panel:
             any(self._on.write(x, y, mark.words, anchor, "tick over") for x, y, anchor in places)
 
     def level(self, value: float, words: str) -> None:
-        """Draw a dashed line at a value of the y axis, if it is inside."""
+        """Draw a dashed line at a value of the y axis, if it is within the axis."""
         if not 0 <= self._y.place(value) <= 1:
             return
         up = self._up(value)

@@ -1,6 +1,6 @@
-"""Makes the page's figures of statistics: of a period, the one before, and the log up to its end.
+"""Compute the page's figures from statistics of a period, the previous one, and the log up to then.
 
-Pure: takes what `statistics` keeps of events, and returns plain values; nothing is drawn here.
+Pure: takes the reduced statistics, and returns plain values; nothing is drawn here.
 """
 
 import math
@@ -40,36 +40,36 @@ from pyspark_beanpole.statistics.keys import (
     Parts,
 )
 
-# How many workers, stretches and buried jobs are listed; the tables have all.
+# The most workers, stretches and buried jobs that are listed; the tables have all.
 LISTED_MAX: Final = 20
-# How many queues have a row, and how many have charts: a page with thousands is read by nobody.
+# The most queues that have a row, and the most that have charts: a longer page is not readable.
 QUEUES_MAX: Final = 200
 CHARTS_MAX: Final = 16
-# Of the period before so much may be missing at its beginning, and counts are still compared.
+# Counts are compared if at most this share is missing at the beginning of the previous period.
 MISSING_SHARE: Final = 0.01
 # Bars of a histogram for each power of two.
 BARS: Final = 4
 
 
 class Read(NamedTuple):
-    """What was kept of the events that a report is about."""
+    """The statistics that a report is computed from."""
 
     covered: Covered
     period: Period
     now: Parts  # of the period
-    before: "Parts | None"  # of the one before
-    log: Parts  # of all events up to the end of the period, so with both
+    before: "Parts | None"  # of the previous period
+    log: Parts  # of all events up to the end of the period, including both periods
     limits: Limits
-    # Jobs of each tube before the first event of `log`, if they are known: (tube, states...).
+    # Jobs of each tube before the first event of `log`, if known: (tube, states...).
     start: pa.Table | None = None
-    # The queues that were asked for; empty: all.
+    # The requested queues; empty: all.
     asked: Sequence[str] = ()
-    # Of `windows.waits`: how many waits of each bin there were over time.
+    # Of `windows.waits`: the number of waits in each bin over time.
     waits: pa.Table | None = None
 
 
 def collect(read: Read) -> Figures:
-    """Return all that the page shows."""
+    """Return all figures of the page."""
     log = _Log(read)
     now = _Answers(read.now)
     before = None if read.before is None else _Answers(read.before)
@@ -127,7 +127,7 @@ def _figures(read: Read, log: "_Log", whole: Queue, queues: Sequence[Queue], tot
 
 
 def _ranked(figures: Figures) -> list[Queue]:
-    """Return the queues in the order in which they need attention, then the busiest."""
+    """Return the queues, those that need attention first, then the others, the busiest first."""
     places: dict[str, int] = {}
     for place, finding in enumerate(findings(figures)):
         places.setdefault(finding.queue, place)
@@ -135,12 +135,12 @@ def _ranked(figures: Figures) -> list[Queue]:
 
 
 class _Answers:
-    """The answers for one period, by tube; "" is all tubes together."""
+    """The answers for one period, by tube; "" stands for all tubes together."""
 
     def __init__(self, parts: Parts) -> None:
         none = dict.fromkeys(answers.throughput(parts, ()).schema.names, 0)
         self._parts = parts
-        # A tube without events in the period has none of them.
+        # The counts of a tube without events in the period are all 0.
         self.counts: dict[str, Row] = defaultdict(lambda: none)
         self._times: dict[str, dict[str, Row]] = defaultdict(dict)
         self._levels: dict[str, dict[str, Row]] = defaultdict(dict)
@@ -175,13 +175,13 @@ class _Answers:
 
 
 def _with_whole(answer: Any, parts: Parts) -> list[dict[str, Any]]:
-    """Return rows by tube, and those of all together, whose tube is ""."""
+    """Return rows by tube, and rows of all tubes together, whose tube is ""."""
     rows: list[dict[str, Any]] = answer(parts, ("tube",)).to_pylist()
     return [*rows, *({**row, "tube": ""} for row in answer(parts, ()).to_pylist())]
 
 
 def bars(table: pa.Table) -> Bins:
-    """Put bins together to BARS for each power of two.
+    """Combine bins into BARS bars for each power of two.
 
     Args:
         table: of `answers.bins`, of one kind, in order.
@@ -191,7 +191,7 @@ def bars(table: pa.Table) -> Bins:
     count: list[int] = []
     columns = (table[name].to_pylist() for name in ("from_us", "width_us", "count"))
     for from_us, width_us, jobs in zip(*columns, strict=True):
-        # A bin is narrow beside a bar: the bar of its middle has all of it.
+        # A bin is narrow compared with a bar, so it belongs to the bar of its middle.
         number = math.floor(BARS * math.log2(from_us + width_us // 2)) if from_us else None
         low_us = 0.0 if number is None else 2 ** (number / BARS)
         high_us = 1.0 if number is None else 2 ** ((number + 1) / BARS)
@@ -205,7 +205,7 @@ def bars(table: pa.Table) -> Bins:
 
 
 class _Log:
-    """What needs the log from its beginning: depths, and the oldest jobs, in the period."""
+    """The figures that need the log from its beginning: depths and oldest jobs in the period."""
 
     def __init__(self, read: Read) -> None:
         self.period = read.period
@@ -215,16 +215,16 @@ class _Log:
         self._depth = answers.depth(read.log, start)
         self._whole = answers.whole_depth(read.log, start)
         self._oldest = answers.oldest(read.log)
-        # Nothing is known of the time behind the last event.
+        # Nothing is known of the time after the last event.
         last_min = read.covered.last_us // MINUTE_US + 1
         self._since_min = read.period.since_us // MINUTE_US
         self._end_min = min(-(-read.period.until_us // MINUTE_US), last_min)
         self._places = _places(self._depth)
 
     def left_over(self) -> set[str]:
-        """Return the tubes that have jobs at the end of the period, or had at its beginning."""
+        """Return the tubes that have jobs at the beginning or at the end of the period."""
         found = set()
-        # What was there before and had no event has no tube.
+        # Jobs from before the log that had no event are counted without a tube.
         for name in {*self._places, *self._start} - {None}:
             begin, end = self._ends(self._of(name), name)
             if any(begin.values()) or any(end.values()):
@@ -232,7 +232,7 @@ class _Log:
         return found
 
     def queue(self, name: str, anchor: str, now: _Answers, before: _Answers | None) -> Queue:
-        """Return all about a queue but its charts."""
+        """Return all figures of a queue except its charts."""
         rows = self._of(name)
         begin, end = self._ends(rows, name)
         earlier = None
@@ -245,7 +245,7 @@ class _Log:
         )  # fmt: skip
 
     def charted(self, queue: Queue, now: _Answers, before: _Answers | None) -> Queue:
-        """Return a queue with what its charts need."""
+        """Return a queue with the figures of its charts."""
         name = queue.name
         earlier = queue.before
         if earlier is not None and before is not None:
@@ -272,7 +272,7 @@ class _Log:
         return table.slice(0, int(np.searchsorted(_minutes(table, "minute"), self._end_min)))
 
     def _ends(self, rows: pa.Table, name: str) -> tuple[Row, Row]:
-        """Return how many jobs were in each state where the period begins, and where it ends."""
+        """Return the number of jobs in each state at the beginning and at the end of the period."""
         known = [self._start.get(name, {})] if name else list(self._start.values())
         start = {state: sum(row.get(state, 0) for row in known) for state in STATES}
 
@@ -310,7 +310,7 @@ class _Log:
         begin, _ = self._ends(rows.slice(0, 0), name)
         depth = {}
         for state in STATES:
-            # Within its minute a row's most counts, and behind it what was there at its end.
+            # A row's maximum counts within its minute, and its final value after that.
             within = series.most(steps, minute, minute + 1, ints(rows, f"{state}_max"))
             behind = series.most(steps, minute + 1, until, ints(rows, state))
             depth[state] = np.maximum(within, behind)
@@ -340,7 +340,7 @@ class _Log:
 
 
 def _places(table: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return where the rows of each tube are: (first, count); they stand together."""
+    """Return the place of each tube's rows, which are adjacent: (first, count)."""
     found: dict[str, tuple[int, int]] = {}
     runs = pa.compute.run_end_encode(table["tube"].combine_chunks())
     chunks = runs.chunks if isinstance(runs, pa.ChunkedArray) else [runs]

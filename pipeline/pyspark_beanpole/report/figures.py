@@ -1,6 +1,6 @@
-"""The numbers that the page shows, few however many events there were: their shape, and shares.
+"""The figures of the page, few for any number of events: their types, and derived shares.
 
-They are made of statistics in `collect`, judged in `findings`, and drawn in `plots` and `page`.
+`collect` computes them from statistics, `findings` judges them, `plots` and `page` draw them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,32 +15,32 @@ Row = Mapping[str, Any]
 Rows = Sequence[Row]
 # The states in which a job still has to be worked on.
 LIVE: Final = ("ready", "reserved", "delayed")
-# The events by which a reservation fails; a release is the worker's own wish, and no failure.
+# The events by which a reservation fails; a release is the worker's own decision, not a failure.
 FAILED: Final = ("timed_out", "returned", "buried", "failed")
-# Rates at the end are those of this long, or of the whole period if it is shorter: long enough for
-# jobs that come in bursts, short enough to be about now.
+# Rates at the end cover this time, or the whole period if it is shorter: long enough for jobs that
+# arrive in bursts, short enough to be current.
 LATELY_MIN: Final = 60
-# A backlog that is gone in this time at the rate of departures is no backlog.
+# Ready jobs that depart within this time at the present rate are no backlog.
 FLOWING_S: Final = 60.0
 
 
 class Covered(NamedTuple):
-    """The log that a report was made of; times are in microseconds since 1970."""
+    """The log that a report covers; times are in microseconds since 1970."""
 
     cluster: str
     first: int
     end: int
     begin_us: int  # wall time of its first event
     last_us: int  # wall time of its last one
-    # Ranges of offsets that are not among them, each first <= offset < end.
+    # The missing ranges of offsets, each first <= offset < end.
     missing: Sequence[tuple[int, int]]
-    # How the events were named on the command line: `--from DIR`.
+    # The option that named the events on the command line: `--from DIR`.
     source: str
-    # Events before this time were passed over; None: all were read.
+    # Events before this time were skipped; None: all were read.
     passed_over_us: int | None = None
 
     def warnings(self) -> list[str]:
-        """Say what is not to be believed of numbers that need every event."""
+        """Return warnings about numbers that would need the missing events."""
         if not self.missing:
             return []
         gaps = ", ".join(f"{first:,} to {end - 1:,}" for first, end in self.missing)
@@ -51,7 +51,7 @@ class Covered(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """A histogram with a logarithmic axis: bars that stand side by side, in order."""
+    """A histogram with a logarithmic axis: adjacent bars, in order."""
 
     low_s: Sequence[float]
     high_s: Sequence[float]
@@ -59,7 +59,7 @@ class Bins(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What happened to one queue, or to all of them, in one period."""
+    """The statistics of one queue, or of all queues, in one period."""
 
     counts: Row  # of `throughput`
     times: Mapping[str, Row]  # of `times`, by kind
@@ -87,15 +87,15 @@ class Numbers(NamedTuple):
         return None if row is None or row[name] is None else float(row[name])
 
     def late_share(self, kind: str) -> float | None:
-        """The share of waits or runs above the service level; None if there was none."""
+        """Return the share of waits or runs above the service level; None if there was none."""
         row = self.levels.get(kind)
         return None if row is None or not row["count"] else 1.0 - row["within"] / row["count"]
 
 
 class Course(NamedTuple):
-    """What happened over time: NumPy arrays with a value for each step."""
+    """The development over time: NumPy arrays with a value for each step."""
 
-    depth: Mapping[str, Any]  # by state: the most in the step
+    depth: Mapping[str, Any]  # by state: the maximum in the step
     puts: Any  # per minute
     ends: Any
     failed: Any
@@ -103,23 +103,23 @@ class Course(NamedTuple):
 
 
 class Oldest(NamedTuple):
-    """The ready job that waits longest at the end of the period."""
+    """The ready job with the longest wait at the end of the period."""
 
-    job_id: int | None  # None: several became ready in that minute, and nobody looked which
+    job_id: int | None  # None: several became ready in that minute, and their order is not known
     age_s: float
     queue: str
 
 
 class Queue(NamedTuple):
-    """All about one queue, or about all of them together (`name` is empty)."""
+    """All figures of one queue, or of all queues together (`name` is empty)."""
 
     name: str
-    anchor: str  # of the page: where its charts are
+    anchor: str  # the page's anchor of its charts
     now: Numbers
     before: Numbers | None
-    course: Course | None  # None: it has no charts
-    begin: Row  # jobs in each state where the period begins
-    end: Row  # and where it ends
+    course: Course | None  # None: the queue has no charts
+    begin: Row  # jobs in each state at the beginning of the period
+    end: Row  # and at its end
     lately: Row  # puts and ends of the last LATELY_MIN, and its `minutes`
     oldest: Oldest | None
     failures: Rows
@@ -127,9 +127,9 @@ class Queue(NamedTuple):
 
     @property
     def drain_s(self) -> float | None:
-        """In how many seconds its ready jobs are gone at the rates of the end; None if never.
+        """Seconds until its ready jobs are gone at the rates of the end; None if never.
 
-        0 if there are none, or no more than flow through it within FLOWING_S.
+        0 if there are none, or no more than depart within FLOWING_S.
         """
         ready = self.end["ready"]
         seconds = self.lately["minutes"] * 60
@@ -140,22 +140,22 @@ class Queue(NamedTuple):
 
     @property
     def growth(self) -> int:
-        """By how many the jobs that are to be worked on became more."""
+        """The increase of the jobs that are still to be worked on."""
         return int(sum(self.end[state] - self.begin[state] for state in LIVE))
 
 
 class Figures(NamedTuple):
-    """All that the page shows."""
+    """All figures of the page."""
 
     covered: Covered
     period: Period
-    before: Period | None  # None: nothing is known of it
-    # Whether events of the whole period before are there, so that numbers can be compared.
+    before: Period | None  # None: the log has nothing of it
+    # Whether the log covers the whole previous period, so that numbers can be compared.
     comparable: bool
     events: int  # in the period
     wait_limit_s: float
     run_limit_s: float
-    asked: Sequence[str]  # the queues that were asked for; empty: all
+    asked: Sequence[str]  # the requested queues; empty: all
     steps: Steps
     whole: Queue
     queues: Sequence[Queue]  # the busiest; the first of them have charts
@@ -171,5 +171,5 @@ class Figures(NamedTuple):
 
 
 def clock(time_us: float) -> str:
-    """Return a wall time for people, to the minute."""
+    """Format a wall time, to the minute."""
     return f"{datetime.fromtimestamp(time_us / SECOND_US, UTC):%Y-%m-%d %H:%M}"

@@ -1,6 +1,6 @@
-"""What to look at first: sentences that follow from the figures, each with its number.
+"""Derive findings from the figures: sentences that say where to look first, each with its number.
 
-Every rule is a function of the figures with its threshold beside it; nothing is drawn here.
+Every rule is a function of the figures with its thresholds as constants; nothing is drawn here.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,44 +10,44 @@ from pyspark_beanpole.report.figures import Figures, Queue, clock
 from pyspark_beanpole.report.scales import duration, percent
 from pyspark_beanpole.statistics.keys import RUN, WAIT
 
-# How pressing a finding is: work stands still or is lost; it will; worth knowing.
+# The severity of a finding: work stalls or is lost; it soon will; worth knowing.
 BAD, WARN, NOTE = "bad", "warn", "note"
 _PRESSING: Final = (BAD, WARN, NOTE)
 
-# A queue grows if what it has to do became this much more, in jobs and as a share of its puts.
+# A queue grows if its remaining work increased by this many jobs and this share of its puts.
 GROWTH_JOBS_MIN: Final = 10
 GROWTH_SHARE: Final = 0.02
-# A stretch without any reservation is worth a line from this many minutes on.
+# A stretch without any reservation is reported from this many minutes on.
 BACKLOG_MIN: Final = 5
-# More waits than this above the limit: what `99 % within a minute` would not allow.
+# The share of waits above the limit that is reported: more than `99 % within a minute` allows.
 LATE_SHARE: Final = 0.01
-# A share of failures is judged from this many failures on, and if it rose by this factor and by
-# this much; without a period to compare with, if it is above this.
+# Failures are reported from this many on, if their share rose by this factor and by this much;
+# without an earlier period, if the share is above FAILED_SHARE.
 FAILED_MIN: Final = 10
 FAILED_FACTOR: Final = 1.5
 FAILED_RISE: Final = 0.005
 FAILED_SHARE: Final = 0.05
-# Reservations that time out, as a share; and how near the 99th percentile of runs may come to the
-# TTR that the time-outs show.
+# The share of reservations that time out, and the ratio of the 99th percentile of runs to the TTR
+# that the time-outs show, above which the TTR is reported.
 TIMED_OUT_SHARE: Final = 0.005
 NEAR_TTR: Final = 0.7
-# Of each rule only the worst queues are named; the table of queues has the others.
+# At most this many queues are named per rule; the table of queues has the others.
 EACH_MAX: Final = 4
 
 
 class Finding(NamedTuple):
-    """One sentence."""
+    """One sentence, its severity, and the place on the page that shows it."""
 
     kind: str
     pressing: str  # BAD, WARN or NOTE
     weight: float  # orders findings of one kind: jobs, or seconds
-    queue: str  # empty: all of them
+    queue: str  # empty: all queues
     words: str
-    anchor: str  # of the page: where this can be seen
+    anchor: str  # the anchor of the page that shows it
 
 
 def findings(figures: Figures) -> list[Finding]:
-    """Return what stands out, the most pressing first, at most EACH_MAX of a kind."""
+    """Return the findings, the most pressing first, at most EACH_MAX of a kind."""
     found = [*_missing(figures), *_unserved(figures)]
     for queue in figures.queues:
         for rule in _RULES:
@@ -56,7 +56,7 @@ def findings(figures: Figures) -> list[Finding]:
     for kind in dict.fromkeys(one.kind for one in found):
         alike = sorted((one for one in found if one.kind == kind), key=lambda one: -one.weight)
         more = len(alike) - EACH_MAX
-        # A line that says `1 more` is no shorter than that one.
+        # A line that says `1 more` is no shorter than the line that it replaces.
         kept += alike if more <= 1 else [*alike[:EACH_MAX], _and_more(alike[EACH_MAX], more)]
     return sorted(kept, key=lambda one: _PRESSING.index(one.pressing))
 
@@ -76,7 +76,7 @@ _TITLES: Final = {
     "ttr": "lost reservations to the TTR",
 }
 
-# Which chart of a queue shows it.
+# The chart of a queue that shows a kind of finding.
 _CHARTS: Final = {
     "grows": "time", "unserved": "time", "late": "wait", "fails": "failures", "oldest": "time",
     "buried": "time", "ttr": "run",

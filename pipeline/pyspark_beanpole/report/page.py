@@ -1,6 +1,6 @@
-"""The page for people: one file of HTML that needs nothing else, in the order of their questions.
+"""The HTML page: one self-contained file, its sections in the order of a reader's questions.
 
-It has no script: what is folded is `details`, what leads elsewhere is a link within the page.
+It has no script: folded parts are `details`, and links lead to anchors of the page.
 """
 
 import shlex
@@ -16,22 +16,22 @@ from pyspark_beanpole.report.findings import BACKLOG_MIN, GROWTH_JOBS_MIN, Findi
 from pyspark_beanpole.report.period import Period
 from pyspark_beanpole.statistics.keys import RUN, SECOND_US, WAIT
 
-# How many jobs are named whose life may be worth a look.
+# The most jobs that are suggested for a look at their lives.
 JOBS_NAMED_MAX: Final = 6
 
 
 class Audited(Protocol):
-    """What the page needs of an audit."""
+    """The interface of an audit that the page uses."""
 
     @property
     def exit_code(self) -> int:
-        """0 if everything adds up."""
+        """0 if there are no findings."""
 
     def lines(self) -> list[str]:
-        """Say what was found."""
+        """Return the findings as lines of text."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what was found for programs."""
+        """Return the findings as a dictionary for JSON."""
 
 
 _NOTES: Final = """<details id="words"><summary>What the words mean</summary>
@@ -72,7 +72,7 @@ def _words(period: Period) -> str:
 def empty_page(
     cluster: str, covered: Covered | None, period: Period | None, asked: Sequence[str]
 ) -> str:
-    """Return the page of a log, or a range of one, without events."""
+    """Return the page for a log, or a range of one, without events."""
     title = _title(cluster)
     body = f"<h1>{escape(title)}</h1>"
     if covered is None or period is None:
@@ -260,7 +260,7 @@ def _backlog(figures: Figures) -> str:
 
 
 def _one_job(figures: Figures) -> str:
-    """Name the command that tells a job's life, with jobs that may be worth it."""
+    """Show the command that prints a job's life, with jobs that may be worth it."""
     oldest = [queue.oldest for queue in figures.queues if queue.oldest is not None]
     oldest.sort(key=lambda one: -one.age_s)
     named = [
@@ -315,8 +315,8 @@ def _audit(audited: Audited | None) -> str:
 
 
 def source_words(addresses: Sequence[str] | None, directory: str | None) -> str:
-    """Return how the events are named on a command line."""
+    """Return the command line option that names the events."""
     if directory is not None:
-        # Keys of an object store do not belong on a page.
+        # The credentials of an object store must not appear on a page.
         return f"--from {shlex.quote(shown(directory))}"
     return f"--addresses {','.join(addresses)}" if addresses else ""

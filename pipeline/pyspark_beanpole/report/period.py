@@ -1,6 +1,6 @@
-"""Which stretch of time a report is about, and the one before it: what users write, and defaults.
+"""The period of a report and the one before it: parsing of user input, and defaults.
 
-Nothing here reads events; times are microseconds since 1970 in UTC, as `wall_time` has them.
+This module reads no events; times are microseconds since 1970 in UTC, like `wall_time`.
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from beanpole.errors import ConfigurationError
 from pyspark_beanpole.statistics.keys import DAY_US, MINUTE_US, SECOND_US
 
-# A report without a range is about this much of the end of the log: what happened since yesterday
-# is the question of every morning.
+# The length of a report without a given range, which ends with the log: most readers ask what
+# happened since yesterday.
 LENGTH_US: Final = DAY_US
 _UNITS_US: Final = {
     "s": SECOND_US, "m": MINUTE_US, "h": 60 * MINUTE_US, "d": DAY_US, "w": 7 * DAY_US,
@@ -20,40 +20,40 @@ _AGO: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 _ALLOWED: Final = (
     "a time like 2026-11-21T12:00 (UTC if it names no zone) or how long ago, like 90m, 2h, 3d"
 )
-# Years that have four digits on the page and fit 64 bits of microseconds with room to subtract.
+# Years with four digits, whose microseconds fit 64 bits with room for subtraction.
 _YEARS: Final = range(1970, 9000)
 
 
 class Period(NamedTuple):
-    """A stretch of wall time, `since_us` <= time < `until_us`."""
+    """A span of wall time, `since_us` <= time < `until_us`."""
 
     since_us: int
     until_us: int
 
     @property
     def length_us(self) -> int:
-        """How long it is; more than nothing."""
+        """The length of the span; positive."""
         return self.until_us - self.since_us
 
     @property
     def before(self) -> "Period":
-        """The stretch of the same length that ends where this one begins."""
+        """The span of the same length that ends where this one begins."""
         return Period(self.since_us - self.length_us, self.since_us)
 
 
 class Asked(NamedTuple):
-    """What a user asked for; None where nothing was said."""
+    """The range that a user requested; None for an end that was not given."""
 
     since_us: int | None = None
     until_us: int | None = None
 
 
-# The last day of the log.
+# No range: the last day of the log.
 ANY: Final = Asked()
 
 
 def moment(option: str, text: str | None, now_us: int) -> int | None:
-    """Read a time: ISO, or how long before `now_us`.
+    """Parse a time: ISO, or an age relative to `now_us`.
 
     Raises:
         ConfigurationError: it is neither.
@@ -80,10 +80,10 @@ def moment(option: str, text: str | None, now_us: int) -> int | None:
 
 
 def asked(since: str | None, until: str | None, now_us: int) -> Asked:
-    """Read `--since` and `--until`.
+    """Parse `--since` and `--until`.
 
     Raises:
-        ConfigurationError: one of them is no time, or they are in the wrong order.
+        ConfigurationError: one of them is not a time, or they are in the wrong order.
     """
     found = Asked(moment("--since", since, now_us), moment("--until", until, now_us))
     if (
@@ -96,13 +96,13 @@ def asked(since: str | None, until: str | None, now_us: int) -> Asked:
 
 
 def chosen(wanted: Asked, begin_us: int, last_us: int) -> Period:
-    """Return the stretch to report on.
+    """Return the period to report on.
 
-    Without a range it is the last day of the log, or all of a log that is shorter. Ends that are
-    not asked for are full minutes.
+    Without a range, it is the last day of the log, or the whole of a shorter log. Ends that are
+    not given are full minutes.
 
     Args:
-        wanted: what the user asked for.
+        wanted: the range that the user requested.
         begin_us: wall time of the first event of the log.
         last_us: wall time of its last event.
     """
@@ -110,7 +110,7 @@ def chosen(wanted: Asked, begin_us: int, last_us: int) -> Period:
     if until_us is None:
         until_us = (last_us // MINUTE_US + 1) * MINUTE_US
         if wanted.since_us is not None:
-            # The log may end before the time from which it is wanted.
+            # The log may end before the requested time.
             until_us = max(until_us, (wanted.since_us // MINUTE_US + 1) * MINUTE_US)
     since_us = wanted.since_us
     if since_us is None:

@@ -1,4 +1,4 @@
-"""Which charts the page has, from its figures; how things are drawn is in `charts`."""
+"""Choose and compose the charts of the page from its figures; `charts` has the drawing itself."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ from pyspark_beanpole.statistics.keys import MINUTE_US, RUN, STATES, WAIT
 
 COLOURS: Final = {"ready": 0, "reserved": 2, "delayed": 4, "buried": 1, WAIT: 0, RUN: 2}
 _FLOWS: Final = (("arrivals", 0), ("departures", 2), ("failures", 1))
-# What was before is drawn in grey.
+# The colour of the previous period.
 GREY: Final = 5
 
 WIDE_PX: Final = 890
@@ -31,14 +31,14 @@ _LEFT_PX: Final = 58
 _RIGHT_PX: Final = 14
 _PANEL_PX: Final = 130
 _BETWEEN_PX: Final = 30
-# Below this part of the highest line nothing can be read from a linear axis.
+# If ready jobs stay below the highest line divided by this, a linear axis cannot show them.
 FLAT: Final = 15
-# How many times are written below a chart that is this wide.
+# The most time labels below a wide chart.
 _WIDE_TIMES: Final = 12
 
 
 def over_time(figures: Figures, queue: Queue) -> str:
-    """Depth, arrivals and departures, and the age of the oldest, one below the other."""
+    """Draw depth, arrivals and departures, and the age of the oldest job, one below the other."""
     course, steps = queue.course, figures.steps
     assert course is not None, "a queue without charts has no drawing"
     x = _time_axis(figures)
@@ -70,7 +70,7 @@ def over_time(figures: Figures, queue: Queue) -> str:
 
 
 def _panels(figures: Figures, queue: Queue) -> int:
-    """How many panels stand one below the other: waits over time are known of all together."""
+    """Return the number of stacked panels: only all queues together have waits over time."""
     return 4 if figures.waits and not queue.name else 3
 
 
@@ -79,7 +79,7 @@ def _height(panels: int) -> int:
 
 
 def _depth_axis(course: Course) -> tuple[scales.Scale, str]:
-    """The axis of depths: logarithmic where linear would press the ready jobs flat."""
+    """Return the axis of depths: logarithmic where a linear one would flatten the ready jobs."""
     high = {state: float(course.depth[state].max(initial=0)) for state in STATES}
     if 0 < high["ready"] * FLAT < max(high.values()) > scales.LINEAR_MAX:
         return scales.counts(max(high.values())), ", logarithmic"
@@ -103,14 +103,14 @@ def _points(steps: Steps, values: Any) -> list[Point]:
 
 
 def _waits(drawing: Drawing, area: Area, x: scales.Scale, waits: Sequence[Any]) -> Panel:
-    """Percentiles of waits: a level for each stretch of time."""
+    """Draw percentiles of waits: a level for each stretch of time."""
     values = [max(row[name], 1e-6) for row in waits for name in ("p50_s", "p99_s")]
     panel = Panel(
         drawing, area, "Wait, logarithmic", x, scales.log_durations(min(values), max(values))
     )
     panel.legend((("p50", 2), ("p99", 1)))
     for name, colour in (("p50_s", 2), ("p99_s", 1)):
-        # A stretch without a reservation has no wait: the line has a hole there.
+        # A stretch without a reservation has no wait: the line is interrupted there.
         for stretch in _joined(waits):
             points: list[Point] = [(row["begin_us"] / MINUTE_US, row[name]) for row in stretch]
             end: Point = (stretch[-1]["until_us"] / MINUTE_US, stretch[-1][name])
@@ -129,14 +129,14 @@ def _joined(rows: Sequence[Any]) -> list[list[Any]]:
 
 
 def histogram(figures: Figures, queue: Queue, kind: str) -> str:
-    """How long jobs waited or ran, as bars on a logarithmic axis; the period before as a line."""
+    """Draw the distribution of waits or runs, logarithmic; the period before as a line."""
     now = queue.now.bins.get(kind, Bins((), (), ()))
     total = sum(now.jobs)
     before = _before(queue.before, kind)
     low, high = _ends((now, before))
     x = scales.log_durations(low, high)
     y = scales.counts(max((*now.jobs, *before.jobs), default=1))
-    # Two of them, and what is between them, are as high as what stands beside them.
+    # Two histograms and the gap between them are as high as the chart beside them.
     height = (_height(_panels(figures, queue)) - _BETWEEN_PX) // 2
     name = f"queue {queue.name}" if queue.name else "all queues"
     drawing = Drawing(SLIM_PX, height, f"{kind.capitalize()} time: {name}")
@@ -167,13 +167,13 @@ def _before(numbers: Numbers | None, kind: str) -> Bins:
 
 
 def _ends(all_bins: Sequence[Bins]) -> tuple[float, float]:
-    """The axis from the shortest to the longest; a second in the middle if there is nothing."""
+    """Return the ends of an axis from the shortest to the longest; around 1 s without values."""
     highs = [high for bins in all_bins for high in bins.high_s]
     lows = [low for bins in all_bins for low in bins.low_s]
     if not highs:
         return 0.1, 10.0
     low = min(lows)
-    # What took no time at all stands at the left end.
+    # Lengths of zero are drawn at the left end.
     return (low if low > 0 else min(highs) / 2), max(highs)
 
 

@@ -1,4 +1,4 @@
-"""What the page says of one queue, or of all together: figures, charts, attempts, failures."""
+"""The section of one queue, or of all together: figures, charts, attempts, failures."""
 
 from html import escape
 from typing import Final
@@ -8,18 +8,18 @@ from pyspark_beanpole.report.figures import FAILED, Figures, Queue, Row
 from pyspark_beanpole.report.plots import charts
 from pyspark_beanpole.statistics.keys import RUN, WAIT
 
-# Attempts beyond these are in the tables; jobs that need more are rare.
+# Attempts beyond these are only in the tables; jobs that need more are rare.
 ATTEMPTS_LISTED_MAX: Final = 10
 FAILURES_LISTED_MAX: Final = 12
-# From this many ended reservations on a share of failures says something.
+# A share of failures is meaningful from this many ended reservations on.
 ENDED_MIN: Final = 20
-# How many queues the two short tables name.
+# The number of queues in the two short tables.
 WORST_MAX: Final = 5
 _LENGTHS: Final = ("p50_s", "p99_s", "max_s")
 
 
 def drain(queue: Queue) -> str:
-    """Say how long the queue needs to be empty."""
+    """Return how long the queue needs until it is empty."""
     seconds = queue.drain_s
     if not queue.end["ready"]:
         return "empty"
@@ -83,7 +83,7 @@ def slowest(figures: Figures) -> str:
 
 
 def most_failing(figures: Figures) -> str:
-    """Return the queues of whose reservations most fail, as a share."""
+    """Return the queues with the highest shares of failed reservations."""
     found = [queue for queue in figures.queues if queue.now.failed and queue.now.ended >= ENDED_MIN]
     found.sort(key=lambda queue: -(queue.now.failed_share or 0.0))
     rows = []
@@ -109,7 +109,7 @@ def _reason(row: Row | None) -> str:
 
 
 def facts(figures: Figures, queue: Queue) -> str:
-    """Return the figures of a queue, each with what was before."""
+    """Return the figures of a queue, each with the earlier value."""
     now, before = queue.now, queue.before
     ready, buried = queue.end["ready"], queue.end["buried"]
     found = [
@@ -141,7 +141,7 @@ def _tile(name: str, now: str, before: str | None) -> tuple[str, str, str]:
 
 
 def _count(figures: Figures, queue: Queue, title: str, name: str) -> tuple[str, str, str]:
-    """A number of events, with the one before and by how much it differs."""
+    """Return a number of events, with the earlier value and the difference."""
     now = queue.now.counts[name]
     if queue.before is None or not figures.comparable:
         return title, blocks.number(now), ""
@@ -166,7 +166,7 @@ def drawn(figures: Figures, queue: Queue) -> str:
 
 
 def tables(queue: Queue) -> str:
-    """Return why reservations failed, and how many reservations jobs needed."""
+    """Return the reasons of failed reservations, and the reservations that jobs needed."""
     reserved = queue.now.counts["reserved"]
     failures = [
         [
@@ -200,7 +200,7 @@ def tables(queue: Queue) -> str:
 
 
 def section(figures: Figures, queue: Queue) -> str:
-    """Return all about one queue."""
+    """Return the complete section of one queue."""
     return blocks.section(
         queue.anchor,
         f"Queue {queue.name}",

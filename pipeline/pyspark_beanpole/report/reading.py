@@ -1,8 +1,8 @@
-"""Which part of a log a report reads: all up to the end of its period, or of a long log less.
+"""Choose the part of a log that a report reads: all up to its period's end, or less of a long log.
 
-What lies before both periods tells how many jobs there were, which of them is the oldest, and which
-are buried. Of a long export the number is known from the metadata of its files, and the events
-themselves are passed over. Plain values, no Spark.
+The events before both periods show how many jobs there were, which is the oldest, and which are
+buried. In a long export the number of jobs is known from the metadata of its files, and those
+events are skipped. Plain values, no Spark.
 """
 
 from collections.abc import Collection
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from pyspark_beanpole.exports import Opened
     from pyspark_beanpole.ranges import Source
 
-# So many earlier events are read in some ten seconds on two cores; more are passed over.
+# Two cores read this many earlier events in some ten seconds; more are skipped.
 EARLIER_ROWS_MAX: Final = 5_000_000
 
 
 class Part(NamedTuple):
-    """The events first <= offset < end; None: from the beginning, to the end."""
+    """The events first <= offset < end; None: from the beginning, or to the end."""
 
     first: int | None = None
     end: int | None = None
-    # Jobs before `first` (of STARTS), if events before it are passed over.
+    # Jobs before `first` (of STARTS), if the events before it are skipped.
     start: pa.Table | None = None
 
 
 def part_of(source: "Source", period: Period, tubes: Collection[str] = ()) -> Part:
-    """Return what a report of a period reads.
+    """Return the part of a log that a report of a period reads.
 
     Args:
-        source: where the events are.
-        period: of the report; the one before is read as well.
-        tubes: as for `parts.reduced`; none for all.
+        source: the source of the events.
+        period: of the report; the previous one is read as well.
+        tubes: as for `parts.reduced`; empty for all.
     """
     from pyspark_beanpole.ranges import ExportSource
 
@@ -45,7 +45,7 @@ def part_of(source: "Source", period: Period, tubes: Collection[str] = ()) -> Pa
     if not isinstance(source, ExportSource):
         return Part(None, end)
     export = source.export
-    # The period ends within the file that has this offset.
+    # The period ends within the file that has this offset, which is read to its end.
     end = next((file.end for file in export.files if end < file.end), export.end)
     wanted = source.offset_at(period.before.since_us)
     first = max((file.first for file in export.files if file.first <= wanted), default=export.first)
@@ -56,7 +56,7 @@ def part_of(source: "Source", period: Period, tubes: Collection[str] = ()) -> Pa
 
 
 def _start(export: "Opened", first: int, tubes: Collection[str]) -> pa.Table | None:
-    """Return how many jobs there were before an offset; None if the files do not say it."""
+    """Return the number of jobs before an offset; None if the files lack this metadata."""
     changes = export.changes(first)
     if changes is None:
         return None
@@ -66,7 +66,7 @@ def _start(export: "Opened", first: int, tubes: Collection[str]) -> pa.Table | N
         if not tubes or tube in tubes
     ]
     if not tubes and any(export.jobs_before.values()):
-        # Of those only the number is known.
+        # Only the number of these jobs is known, not their tubes.
         before = {state: export.jobs_before.get(state, 0) for state in STATES}
         rows.append({"tube": None, **dict.fromkeys(STARTS.names[1:], 0), **before})
     return pa.Table.from_pylist(rows, STARTS)

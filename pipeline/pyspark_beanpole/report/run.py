@@ -1,10 +1,10 @@
-"""Computes the statistics of a log once, and writes them for machines and for people.
+"""Compute the statistics of a log once, and write them for programs and for people.
 
 DIR/index.html             the page
 DIR/summary.json           its numbers
-DIR/tables/NAME/           each table as Parquet: docs/pipeline-statistics.md says what is in it
+DIR/tables/NAME/           each table as Parquet, described in docs/pipeline-statistics.md
 
-Only `run_report` has to do with Spark, which reduces the events; `write_report` writes.
+Only `run_report` uses Spark, to reduce the events; `write_report` writes.
 """
 
 import json
@@ -35,7 +35,7 @@ TABLES: Final = "tables"
 
 
 class Report(NamedTuple):
-    """What a report was made of and says; None where there was nothing."""
+    """The input and the result of a report; None for parts that a log without events lacks."""
 
     covered: Covered | None
     period: Period | None
@@ -54,17 +54,17 @@ def run_report(
     source: str = "",
     progress: Callable[[str], None] = lambda name: None,
 ) -> Report:
-    """Write the report of a log into a directory; what an earlier one wrote there is replaced.
+    """Write the report of a log into a directory, and replace an earlier one.
 
     Args:
         found: the events.
-        directory: of this machine.
-        asked: which time the page is about; without it the last day of the log.
-        queues: only these; none for all.
+        directory: a local directory.
+        asked: the time that the page covers; by default, the last day of the log.
+        queues: only these; empty for all.
         limits: the service level.
-        audited: the result of an audit of the same events, to be shown with them.
-        source: how the events are named on a command line, which the page repeats.
-        progress: told what is being done.
+        audited: the result of an audit of the same events, to be shown on the page.
+        source: the option that names the events on a command line, which the page repeats.
+        progress: called with the name of each step.
     """
     from pyspark_beanpole.ranges import put_from
 
@@ -90,7 +90,7 @@ def run_report(
     )  # fmt: skip
     start = part.start
     if start is None and not queues:
-        # Of the jobs that were there before and had no event only the number is known.
+        # Jobs from before the log that had no event are known only by number.
         start = answers.started(log, found.jobs_before)
     before = kept.before if edges.begin_us < period.since_us else None
     progress("page")
@@ -101,7 +101,7 @@ def run_report(
 def write_report(
     read: Read | None, directory: Path, audited: Audited | None = None, cluster: str = ""
 ) -> Report:
-    """Write tables, page and summary of what was kept of events; None: there are none."""
+    """Write tables, page and summary of reduced events; None stands for a log without events."""
     directory.mkdir(parents=True, exist_ok=True)
     if read is None:
         write_tables(directory / TABLES, answers.finished(parts.merged([])))
@@ -119,7 +119,7 @@ def write_report(
 
 
 def _write(directory: Path, text: str, said: object) -> None:
-    """Replace the page and the summary; a reader finds the old ones or the new ones."""
+    """Replace the page and the summary atomically, each on its own."""
     for name, content in ((PAGE, text), (SUMMARY, json.dumps(said, indent=2) + "\n")):
         hidden = directory / f".{name}"
         hidden.write_text(content, encoding="utf-8")

@@ -1,11 +1,11 @@
-"""Axes: where a value stands between 0 and 1, and which values are written beside it."""
+"""Axes: map values to the range 0 to 1, and choose the values of the ticks."""
 
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-# Durations that people know, in seconds.
+# Familiar durations, in seconds.
 # fmt: off
 DURATIONS: Final = (
     (1e-6, "1 µs"), (1e-5, "10 µs"), (1e-4, "100 µs"), (1e-3, "1 ms"), (0.01, "10 ms"),
@@ -13,25 +13,25 @@ DURATIONS: Final = (
     (21_600, "6 h"), (86_400, "1 d"), (604_800, "7 d"), (2_592_000, "30 d"),
 )
 # fmt: on
-# Steps between two times that are written, in minutes.
+# Steps between two written times, in minutes.
 _TIME_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080, 43_200)
 
-# A logarithmic axis of fewer things than this has nothing on it.
+# A logarithmic axis of counts below this would have no useful ticks.
 LINEAR_MAX: Final = 20
-# The ground of a logarithmic axis of counts, so that a bar of 1 can be seen.
+# The bottom of a logarithmic axis of counts, so that a bar of 1 is visible.
 COUNTS_LOW: Final = 0.6
 _COUNTS_GROUND: Final = math.log10(COUNTS_LOW)
 
 
 class Scale(NamedTuple):
-    """An axis: `place` gives 0 at its beginning and 1 at its end; ticks are (value, words)."""
+    """An axis: `place` maps its beginning to 0 and its end to 1; ticks are (value, words)."""
 
     place: Callable[[float], float]
     ticks: Sequence[tuple[float, str]]
 
 
 def short(value: float) -> str:
-    """Return a number in at most five characters or so."""
+    """Format a number in about five characters."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -39,7 +39,7 @@ def short(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in the unit that fits it."""
+    """Format a duration in a suitable unit."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms")):
         if seconds >= size:
             value = seconds / size
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent; what is not nothing, or not all, is not rounded to it."""
+    """Format a share in percent; only exact values are shown as nothing or as all."""
     if share <= 0:
         return "0 %"
     if share < 0.0001:
@@ -64,7 +64,7 @@ def _round_up(value: float) -> float:
 
 
 def from_zero(high: float, whole: bool = False) -> Scale:
-    """A linear axis from 0 to the next round number; of things that are whole only whole ones."""
+    """Return a linear axis from 0 to the next round number; `whole` restricts ticks to integers."""
     top = _round_up(high) if high > 0 else 1.0
     parts = 5 if str(top).lstrip("0.")[0] in "15" else 4
     if whole and top < parts:
@@ -74,7 +74,7 @@ def from_zero(high: float, whole: bool = False) -> Scale:
 
 
 def durations_from_zero(high_s: float) -> Scale:
-    """A linear axis of seconds, in the unit that fits its end; to a second if all are 0."""
+    """Return a linear axis of seconds, in a unit that suits its end; up to 1 s if all are 0."""
     high_s = high_s or 1.0
     unit_s, unit = next(
         found
@@ -89,7 +89,7 @@ def durations_from_zero(high_s: float) -> Scale:
 
 
 def times(first: float, last: float, ticks_max: int) -> Scale:
-    """Minutes since 1970, in UTC, with at most about `ticks_max` of them written."""
+    """Return an axis of minutes since 1970, in UTC, with at most about `ticks_max` ticks."""
     length = max(last - first, 1)
     step = next((step for step in _TIME_STEPS if length / step <= ticks_max), _TIME_STEPS[-1])
     start = -(-first // step) * step
@@ -103,9 +103,9 @@ def times(first: float, last: float, ticks_max: int) -> Scale:
 
 
 def counts(high: float) -> Scale:
-    """For numbers of things of any size: linear up to a few, else logarithmic.
+    """Return an axis for numbers of any size: linear up to LINEAR_MAX, else logarithmic.
 
-    Where it is logarithmic 1 stands a little above the ground, and 0 on it.
+    On a logarithmic axis 1 is a little above the bottom, and 0 is at the bottom.
     """
     if high <= LINEAR_MAX:
         return from_zero(high, whole=True)
@@ -120,7 +120,7 @@ def counts(high: float) -> Scale:
 
 
 def log_durations(low_s: float, high_s: float) -> Scale:
-    """Seconds, each ten times as far as the ones before; at least from `low_s` to `high_s`."""
+    """Return a logarithmic axis of seconds that covers at least `low_s` to `high_s`."""
     low = max([size for size, _ in DURATIONS if size <= low_s], default=DURATIONS[0][0])
     high = min([size for size, _ in DURATIONS if size >= high_s], default=high_s)
     high = max(high, 10 * low)

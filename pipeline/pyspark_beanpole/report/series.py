@@ -1,6 +1,6 @@
-"""What happened over time in few enough points to draw: the most, or the sum, of each step.
+"""Sample time series for drawing: the maximum, or the sum, of each step of whole minutes.
 
-Pure arithmetic on columns (NumPy); a step is some whole minutes.
+Pure arithmetic on columns (NumPy).
 """
 
 from typing import Any, Final, NamedTuple
@@ -10,29 +10,29 @@ import numpy as np
 from pyspark_beanpole.report.period import Period
 from pyspark_beanpole.statistics.keys import MINUTE_US, SECOND_US
 
-# The widest chart is about this many pixels wide: more points would not be seen.
+# The widest chart has about this many pixels, so more points would not be visible.
 POINTS_MAX: Final = 400
-# How much time a point may stand for, in minutes: what people count in.
+# The allowed lengths of a step, in minutes: customary units.
 STEPS_MIN: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080, 43_200)
 
-Numbers = Any  # NumPy's arrays; their types say nothing more that helps here
+Numbers = Any  # NumPy arrays; a more precise type would not help here
 
 
 class Steps(NamedTuple):
     """The time axis of all charts of a report."""
 
-    first_min: int  # where the first step begins, counted from 1970; a multiple of `step_min`
+    first_min: int  # the beginning of the first step, counted from 1970; a multiple of `step_min`
     number: int
     step_min: int
 
     @property
     def minutes(self) -> Numbers:
-        """Where each step begins."""
+        """The beginning of each step."""
         return self.first_min + self.step_min * np.arange(self.number)
 
     @property
     def words(self) -> str:
-        """How long a step is, as after `in each`."""
+        """The length of a step, worded to follow `in each`."""
         if self.step_min < 60:
             return "minute" if self.step_min == 1 else f"{self.step_min} minutes"
         hours = self.step_min // 60
@@ -50,13 +50,13 @@ def steps_of(period: Period) -> Steps:
 
 
 def most(steps: Steps, begin_min: Numbers, end_min: Numbers, values: Numbers) -> Numbers:
-    """Return the greatest value of each step, 0 where there is none.
+    """Return the greatest value of each step, 0 for a step without values.
 
     Args:
         steps: the time axis.
-        begin_min: the minute from which on each value holds.
-        end_min: the minute until which it holds, exclusive.
-        values: none of them negative.
+        begin_min: the first minute at which each value holds.
+        end_min: the end of its validity, exclusive.
+        values: non-negative numbers.
     """
     found = np.zeros(steps.number, values.dtype)
     first = (np.asarray(begin_min) - steps.first_min) // steps.step_min
@@ -65,7 +65,7 @@ def most(steps: Steps, begin_min: Numbers, end_min: Numbers, values: Numbers) ->
     first, last = np.maximum(first[inside], 0), np.minimum(last[inside], steps.number - 1)
     values = values[inside]
     np.maximum.at(found, first, values)
-    # Most values hold within one step; the others are laid over their steps one by one.
+    # Most values hold within one step; each of the others is applied to all of its steps.
     longer = last > first
     for begin, end, value in zip(first[longer], last[longer], values[longer], strict=True):
         np.maximum(found[begin : end + 1], value, out=found[begin : end + 1])
@@ -86,9 +86,9 @@ def ages(steps: Steps, begin_min: Numbers, end_min: Numbers, ready_since_us: Num
 
     Args:
         steps: the time axis.
-        begin_min: the full minute from which on each job is the oldest.
-        end_min: the full minute until which it is, exclusive.
-        ready_since_us: since when it is ready.
+        begin_min: the first full minute at which each job is the oldest.
+        end_min: the end of that time, exclusive.
+        ready_since_us: the time at which it became ready.
     """
     axis_end = steps.first_min + steps.step_min * steps.number
     low = np.maximum(begin_min, steps.first_min)
@@ -99,7 +99,7 @@ def ages(steps: Steps, begin_min: Numbers, end_min: Numbers, ready_since_us: Num
     first = (low - steps.first_min) // steps.step_min
     last = (high - 1 - steps.first_min) // steps.step_min
     found = np.zeros(steps.number)
-    # In its last step each is the oldest until its end, in those before until theirs.
+    # A job's age counts at its last minute in its last step, and at the end of each earlier step.
     np.maximum.at(found, last, ((high - 1) * MINUTE_US - since_us) / SECOND_US)
     longer = last > first
     for begin, end, since in zip(first[longer], last[longer], since_us[longer], strict=True):

@@ -1,4 +1,4 @@
-"""The numbers of the page for machines: the period, what stands out, and the numbers of queues."""
+"""The page's numbers for programs: the period, the findings, and the numbers of the queues."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ def summary(
     audited: Audited | None,
     period: Period | None = None,
 ) -> dict[str, Any]:
-    """Return what `summary.json` says; without events only of which period there are none."""
+    """Return the content of `summary.json`; without events, only the period and the audit."""
     audit = None if audited is None else audited.as_json()
     if figures is None:
         return {"events": 0, "period": _period(period), "audit": audit}

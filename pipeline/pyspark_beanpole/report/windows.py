@@ -1,8 +1,8 @@
-"""Splits events by time while they are reduced: the period of a report, the one before, the rest.
+"""Split events by time during reduction: the period of a report, the one before, and the rest.
 
-A range of offsets goes in, tables come out whose names say where they belong; ranges are put
-together in any order. Pure, and knows nothing of Spark or pages. Time never goes back here: after a
-wall clock was set back, events count for the latest time before, as everywhere in statistics.
+A range of offsets is reduced to tables whose names carry their window; ranges are merged in any
+order. Pure, without Spark or pages. Time never goes back here: after a wall clock was set back,
+events count at the latest earlier time, as everywhere in statistics.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,32 +18,32 @@ from pyspark_beanpole.statistics.bins import bin_middles, bins_of
 from pyspark_beanpole.statistics.grouping import Shape, folded, grouped, ints
 from pyspark_beanpole.statistics.keys import MINUTE_US, SECOND_US, Limits, Parts
 
-# Percentiles over time need enough waits each: about so many stretches are shown.
+# About this many stretches are shown: each needs enough waits for percentiles.
 STRETCHES: Final = 48
 _WAITS: Final = pa.schema([(name, pa.int64()) for name in ("begin_us", "bin", "count")])
 _WAITS_SHAPE: Final = Shape(("begin_us", "bin"), ("count",))
 _EARLIER, _BEFORE, _NOW = "earlier", "before", "now"
-# Between a window's name and a table's.
+# Separates a window's name from a table's.
 _SLASH: Final = "/"
 
 
 class Windows(NamedTuple):
-    """What was kept of a log up to the end of a period; none of the parts is in another one."""
+    """The reduced log up to the end of a period, in disjoint parts."""
 
     earlier: Parts  # before both periods
     before: Parts
     now: Parts
-    # How many waits of the period there were: begin_us of the stretch of time, bin, count.
+    # The number of waits in the period: begin_us of the stretch of time, bin, count.
     waits: pa.Table
 
     @property
     def log(self) -> Parts:
-        """What was kept of all of it."""
+        """The parts of all windows, merged."""
         return parts.merged([self.earlier, self.before, self.now])
 
 
 def stretch_us(period: Period) -> int:
-    """Return how long the stretches of time are of which percentiles are shown."""
+    """Return the length of the stretches of time for which percentiles are shown."""
     minutes = period.length_us / MINUTE_US
     step = next((step for step in STEPS_MIN if minutes <= step * STRETCHES), STEPS_MIN[-1])
     return step * MINUTE_US
@@ -57,11 +57,11 @@ def reduced(
     tubes: Collection[str] | None = None,
     put_from: int | None = None,
 ) -> dict[str, pa.Table]:
-    """Return what is kept of one range of offsets; events behind the period are left out.
+    """Reduce one range of offsets; events after the period are left out.
 
     Args:
         batches: all events of the range in order, as for `parts.reduced`.
-        period: the report's.
+        period: the period of the report.
         limits: the service level.
         tubes: as for `parts.reduced`.
         put_from: as for `parts.reduced`.
@@ -88,7 +88,7 @@ def reduced(
 
 
 def merged(ranges: Sequence[Mapping[str, pa.Table]]) -> Windows:
-    """Put together what was kept of ranges that do not overlap, in any order."""
+    """Merge the tables of ranges that do not overlap, in any order."""
     windows = []
     for window in (_EARLIER, _BEFORE, _NOW):
         prefix = f"{window}{_SLASH}"
@@ -106,7 +106,7 @@ def merged(ranges: Sequence[Mapping[str, pa.Table]]) -> Windows:
 
 
 class _Cutter:
-    """Batches in order, cut where a wall time is reached."""
+    """Cuts ordered batches at wall times."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = iter(batches)
@@ -114,7 +114,7 @@ class _Cutter:
         self._latest_us = 0
 
     def until(self, end_us: int) -> Iterator[tuple[pa.RecordBatch, Any]]:
-        """Give batches, and their wall times, up to `end_us`; what is behind stays."""
+        """Yield batches, with their wall times, before `end_us`; keep the rest for the next one."""
         while True:
             batch = self._rest if self._rest is not None else next(self._batches, None)
             self._rest = None
@@ -156,7 +156,7 @@ def _added(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def percentiles(waits: pa.Table, period: Period) -> list[dict[str, float]]:
-    """Return p50_s and p99_s of each stretch with waits: begin_us, until_us, within the period."""
+    """Return begin_us, until_us (within the period), p50_s and p99_s of each stretch with waits."""
     begin_us, bins, count = (ints(waits, name) for name in _WAITS.names)
     step_us = stretch_us(period)
     found = []

@@ -1,7 +1,7 @@
-"""The answers: tables of docs/pipeline-statistics.md, computed from what is kept of events.
+"""The final tables of docs/pipeline-statistics.md, computed from partial statistics.
 
-Every function takes `Parts` (from `parts.reduced` or `parts.merged`) and returns an Arrow table, in
-the order of its keys. Those with `by` answer for any of KEYS, and for everything together with ().
+Every function takes `Parts` (from `parts.reduced` or `parts.merged`) and returns an Arrow table in
+the order of its keys. A parameter `by` selects any of KEYS; () aggregates everything.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,9 +43,9 @@ NAMED: Final = (
     *("reserved", "touched", "released", "returned", "timed_out", "buried", "kicked", "due"),
     *("failed", "moved", "blocked", "unblocked"),
 )
-# Events that end a reservation, but not its job as it should.
+# Events that end a reservation without completing its job.
 FAILURES: Final = (e.RELEASED, e.RETURNED, e.TIMED_OUT, e.BURIED, e.FAILED, e.EXPIRED)
-# Where an event has no reason, the worker gave none: the protocol has no word for it.
+# The reason of events that carry none: the worker gave none, as its protocol has no word for it.
 UNSAID: Final = "unsaid"
 _DOUBLE: Final = pa.float64()
 
@@ -54,9 +54,9 @@ def finished(parts: Parts, start: pa.Table | None = None) -> dict[str, pa.Table]
     """Return all tables, by name.
 
     Args:
-        parts: complete; `oldest` is exact if minutes were looked at that `unresolved` names.
-        start: (tube, DEPTHS...): how many jobs there were before the first event, where that is
-            known; else it is what the events of those jobs say (`before`).
+        parts: complete; `oldest` is exact if the minutes that `unresolved` names were looked at.
+        start: (tube, DEPTHS...): the number of jobs before the first event, if known; otherwise
+            it is derived from the events of those jobs (`before`).
     """
     depths = depth(parts, start)
     return {
@@ -76,7 +76,7 @@ def finished(parts: Parts, start: pa.Table | None = None) -> dict[str, pa.Table]
 
 
 class _Answer:
-    """Columns of a table in the making, one value for each group of rows of another table."""
+    """Builds the columns of a table, with one value for each group of rows of another table."""
 
     def __init__(self, table: pa.Table, by: Sequence[str], groups: Groups | None = None) -> None:
         self.groups = table_groups(table, by) if groups is None else groups
@@ -93,9 +93,9 @@ class _Answer:
 
 
 def throughput(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
-    """Return how much went in and out: puts, ends, growth, and the numbers of other events.
+    """Return the flows: puts, ends, growth, and the numbers of other events.
 
-    `done` were ended by the worker that held them, `removed` deleted by anybody else; `given_up`
+    `done` were ended by the worker that held them, `removed` deleted in any other way; `given_up`
     failed for good, `expired` are those whose TTL ended first.
     """
     table = parts["transitions"]
@@ -148,10 +148,10 @@ def times(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
 
 
 def percentiles(parts: Parts, by: Sequence[str], percents: Sequence[float]) -> pa.Table:
-    """Return p<percent>_s for each of `by` and kind: the value that so many do not exceed.
+    """Return p<percent>_s for each of `by` and kind: the value not exceeded by that share.
 
-    The middle of the bin in which that value is, but never below the least or above the most. 0
-    is the least and 100 the most, exactly.
+    The value is the middle of its bin, clipped to the minimum and the maximum. Percentile 0 is
+    the exact minimum and 100 the exact maximum.
     """
     keys = (*by, "kind")
     order = [(name, "ascending") for name in keys]
@@ -165,7 +165,8 @@ def percentiles(parts: Parts, by: Sequence[str], percents: Sequence[float]) -> p
     least, most = ints(moments, "min_us"), ints(moments, "max_us")
     found = {name: moments[name] for name in keys}
     for percent in percents:
-        # In integers, because 0.95 is no float: the smallest rank that reaches the share.
+        # Computed in integers, because 0.95 has no exact float: the smallest rank that reaches the
+        # share.
         millionths = round(percent * 10_000)
         rank = np.maximum(-(-count * millionths // 1_000_000), 1)
         at = middle_us[np.searchsorted(sums, before + rank)] if len(starts) else least
@@ -222,7 +223,7 @@ def slot_lists(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
 
 
 def attempts(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
-    """Return how many jobs ended, for each of `by`, outcome, and attempts that they had."""
+    """Return the number of ended jobs for each of `by`, outcome, and number of attempts."""
     return _summed(parts["attempts"], (*by, "outcome", "attempts"), ("jobs",))
 
 
@@ -232,9 +233,9 @@ def _summed(table: pa.Table, keys: Sequence[str], sums: Sequence[str]) -> pa.Tab
 
 
 def failures(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
-    """Return how often each (event, reason) ended a reservation without the job being done.
+    """Return how often each (event, reason) ended a reservation without completing its job.
 
-    count, and run_s: the seconds that were spent on them.
+    Columns: count, and run_s, the seconds spent on these reservations.
     """
     table = parts["transitions"]
     event = coded(table["event"], EVENT_WORDS).codes
@@ -266,10 +267,10 @@ def levels(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
 
 
 def workers(parts: Parts) -> pa.Table:
-    """Return a row for each worker: how busy it was, and how its failures compare with all.
+    """Return a row for each worker: its utilisation, and its failures compared with all workers.
 
-    `utilisation` is how many jobs it held on average between its first and its last event: 1 is a
-    worker that always had one job. What it still holds at the end does not count yet.
+    `utilisation` is the average number of jobs it held between its first and its last event: 1 is
+    a worker that always had one job. Jobs that it still holds at the end do not count yet.
     """
     table = parts["workers"]
     answer = _Answer(table, ("worker",))
@@ -300,7 +301,7 @@ def _share(part: Floats, whole: Floats) -> pa.Array:
 
 
 def dead_letters(parts: Parts) -> pa.Table:
-    """Return a row for each job that is buried at the end, as it was at its burial."""
+    """Return a row for each job that is buried at the end, with its state at the burial."""
     table = parts["buried"]
     buried = coded(table["state"], STATE_WORDS).codes == STATE_WORDS.index("buried")
     table = table.filter(pa.array(buried)).drop_columns(["state"])
@@ -309,21 +310,21 @@ def dead_letters(parts: Parts) -> pa.Table:
 
 
 def before(parts: Parts) -> pa.Table:
-    """Return (tube, DEPTHS...): how many jobs there were before the first event.
+    """Return (tube, DEPTHS...): the number of jobs before the first event.
 
-    As the events of these jobs tell; one that has none is not known. Empty if the log is there
-    from offset 0.
+    It is derived from the events of these jobs; a job without events is not counted. Empty if the
+    log begins with offset 0.
     """
     return lives.before(parts["before"], lives.spans_of(parts["covered"]))
 
 
 def started(parts: Parts, jobs_before: Mapping[str, int]) -> pa.Table:
-    """Return `before`, with the jobs that are known only by their number: they have no tube.
+    """Return `before`, plus a row without a tube for the jobs that are known only by number.
 
     Args:
         parts: complete.
-        jobs_before: how many jobs were in each state before the first event, in all tubes, as the
-            cluster or the manifest of an export says.
+        jobs_before: the number of jobs in each state before the first event, in all tubes,
+            according to the cluster or the manifest of an export.
     """
     table = before(parts)
     counted = table.filter(pc.invert(pc.starts_with(table["tube"], UNCOUNTED)))
@@ -338,20 +339,20 @@ def started(parts: Parts, jobs_before: Mapping[str, int]) -> pa.Table:
 
 
 def depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:
-    """Return flows and depths of each tube and minute in which something happened."""
+    """Return flows and depths of each tube and minute with events."""
     start = before(parts) if start is None else start
     table = minutes.depths(parts["minutes"], start)
     return _until_end(table, parts)
 
 
 def whole_depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:
-    """Return what `depth` does for all tubes together, with the most that were there at once."""
+    """Return `depth` for all tubes together, with the maxima of their sum."""
     start = before(parts) if start is None else start
     return minutes.depths(parts["whole_minutes"], start)
 
 
 def _until_end(table: pa.Table, parts: Parts) -> pa.Table:
-    """Let each tube's last row hold until the end of the log, also where another one ends it."""
+    """Extend each tube's last row to the end of the log, which another tube may determine."""
     if not table.num_rows:
         return table
     end_us = (int(ints(parts["whole_minutes"], "minute").max()) + 1) * MINUTE_US
@@ -363,15 +364,14 @@ def _until_end(table: pa.Table, parts: Parts) -> pa.Table:
 
 
 def backlog(depths: pa.Table) -> pa.Table:
-    """Return the stretches of whole minutes with ready jobs at their end, without a reservation.
+    """Return the stretches of whole minutes with ready jobs at their end and no reservation.
 
-    (tube, begin, until, ready, minutes), from the table of `depth`; `ready` is the most that were
-    ready at the end of one of the minutes.
+    (tube, begin, until, ready, minutes), from the table of `depth`; `ready` is the maximum of
+    ready jobs at the end of one of the minutes.
     """
     time = pa.timestamp("us", "UTC")
     minute, until, ready = (ints(depths, name) for name in ("minute", "until", "ready"))
-    # In a minute with reservations somebody worked, but nobody did in those that follow it
-    # without a row.
+    # A minute with reservations is not idle, but the minutes that follow it without a row are.
     begin = np.where(ints(depths, "reservations") > 0, minute + MINUTE_US, minute)
     rows = np.flatnonzero((ready > 0) & (begin < until))
     tube = numbered(depths["tube"])[rows]
@@ -392,7 +392,7 @@ def backlog(depths: pa.Table) -> pa.Table:
 
 
 def unresolved(parts: Parts) -> pa.Table:
-    """Return the minutes at which `reigns.looked` has to look, so that `oldest` is exact."""
+    """Return the minutes that `reigns.looked` has to look at to make `oldest` exact."""
     return reigns.unresolved(parts["ready"], _begun_us(parts))
 
 
@@ -405,8 +405,8 @@ def oldest(parts: Parts) -> pa.Table:
     """Return the reigns of the oldest ready jobs: (tube, begin, until, job_id, ready_since).
 
     At a full minute T with `begin <= T < until` the age of the tube's oldest ready job is
-    `T - ready_since`; where there is no row, none was ready. `job_id` is null, and `ready_since`
-    up to a minute too early, of a job that is still ready at the end and was not looked for.
+    `T - ready_since`; without a row, no job was ready. For a job that is still ready at the end
+    and was not looked for, `job_id` is null and `ready_since` up to a minute too early.
     """
     spans = [span for span in lives.spans_of(parts["covered"]) if span.events]
     if not spans:

@@ -1,6 +1,6 @@
-"""Events in chunks of rows, their columns as NumPy's integers, and what each event means.
+"""Events in chunks of rows, their columns as NumPy integers, and the classification of events.
 
-All reductions begin here, so that every column is turned into numbers once.
+All reductions start from these chunks, so that every column is converted to numbers once.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -14,30 +14,30 @@ from beanpole import events as e
 from pyspark_beanpole.statistics.grouping import NONE, Coded, Ints, coded
 from pyspark_beanpole.statistics.keys import DEPTHS, OUTCOMES
 
-# Enough rows that the cost of a chunk does not show, and little memory: about 100 MB in work.
+# Enough rows to amortize the cost of a chunk, with little memory: about 100 MB in use.
 CHUNK_ROWS: Final = 1 << 17
 
 EVENT_WORDS: Final = tuple(e.KIND_NAMES.get(number, "") for number in range(max(e.KIND_NAMES) + 1))
 STATE_WORDS: Final = ("gone", "ready", "reserved", "delayed", "buried", "done", "failed")
 GONE, READY, RESERVED, DELAYED, BURIED, DONE, FAILED = range(len(STATE_WORDS))
-# Where each state is counted in DEPTHS: jobs that are done or have failed are `kept`.
+# The place of each state in DEPTHS: jobs that are done or have failed are `kept`.
 DEPTH_OF: Final = np.array([NONE, 0, 1, 2, 3, DEPTHS.index("kept"), DEPTHS.index("kept")])
 
-# An attempt that did not do the job, against the worker's wish or with its word that it failed.
+# The ends of an attempt that did not do the job: against the worker's wish, or as it reported.
 FAILING: Final = (e.TIMED_OUT, e.RETURNED, e.BURIED, e.FAILED)
-# The worker had the job and is gone.
+# Reasons of events whose worker held the job and is gone.
 LOST: Final = ("connection_lost", "node_down")
-# The workers of these protocols say by an event of its own that a job is done. That it is deleted
-# while a worker holds it is the wish of somebody else.
+# Workers of these protocols report a finished job with an event of its own. If a job is deleted
+# while a worker holds it, another client deleted it.
 FINISHING: Final = tuple(e.PROTOCOL_NAMES[one] for one in (e.WORKQ, e.GEARMAN, e.QLESS))
-# Why a job is deleted where its worker has nothing to do with it.
+# Reasons of deletions that have nothing to do with the worker.
 REMOVING: Final = tuple(
     e.REASON_NAMES[one] for one in (e.ABANDONED, e.ADMIN, e.QUEUE_FULL, e.RETENTION)
 )
-# A worker of qless has done its part of a job, which goes on in another queue.
+# The reason if a worker of qless has done its part of a job, which continues in another queue.
 ADVANCED: Final = e.REASON_NAMES[e.ADVANCED]
 
-# What is told of a buried job, as it was at its burial.
+# The columns of a buried job, at the time of its burial.
 # fmt: off
 LETTER: Final = (
     "offset", "wall_time", "protocol", "tube", "job_id", "external_id", "state", "reason",
@@ -54,13 +54,13 @@ TEXTS: Final = (
     "worker",
 )
 # fmt: on
-# Those that Parquet can hand over as dictionaries, which costs a fifth of making texts of them. Of
-# external ids there are as many as jobs.
+# Texts that Parquet returns as dictionaries, which costs a fifth of materializing them. External
+# ids are left out, because they are as many as jobs.
 REPEATED: Final = tuple(name for name in TEXTS if name != "external_id")
 
 
 class Chunk(NamedTuple):
-    """Consecutive events; all arrays have a number for each."""
+    """Consecutive events; all arrays have one number per event."""
 
     offset: Ints
     time_us: Ints
@@ -77,7 +77,7 @@ class Chunk(NamedTuple):
     wait_us: Ints
     run_us: Ints
     ready_at_us: Ints
-    complete: Ints  # what `completes` says
+    complete: Ints  # the result of `completes`
     rows: pa.RecordBatch
 
     @property
@@ -86,11 +86,11 @@ class Chunk(NamedTuple):
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join and cut batches, so that they have about CHUNK_ROWS rows; none is empty."""
+    """Join and split batches into chunks of about CHUNK_ROWS rows; none is empty."""
     kept: list[pa.RecordBatch] = []
     rows = 0
     for batch in map(_whole, batches):
-        # Files of another version have other columns, or have them in another form.
+        # Files of another version have other columns, or other types.
         if kept and batch.schema != kept[-1].schema:
             yield _joined(kept)
             kept, rows = [], 0
@@ -105,7 +105,7 @@ def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add the columns that a batch of an older version lacks: null in all rows."""
+    """Add the columns that a batch of an older version lacks, null in all rows."""
     for name in COLUMNS:
         if batch.schema.get_field_index(name) < 0:
             kind = pa.string() if name in TEXTS else pa.int64()
@@ -122,13 +122,13 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def chosen(batch: pa.RecordBatch, tubes: Collection[str]) -> pa.RecordBatch:
-    """Return the events of some tubes."""
+    """Return the events of the given tubes."""
     wanted = pa.array(sorted(tubes), pa.string())
     return batch.filter(pc.is_in(batch.column("tube"), value_set=wanted))
 
 
 def chunk_of(batch: pa.RecordBatch) -> Chunk:
-    """Turn the columns into numbers."""
+    """Convert the columns to numbers."""
 
     def text(name: str, known: tuple[str, ...] = ()) -> Coded:
         return coded(batch.column(name), known)
@@ -168,7 +168,7 @@ def column_ints(column: Any) -> Ints:
 
 
 def worker_of(chunk: Chunk) -> Coded:
-    """Return by what each event's worker is known: its client's host, else its node."""
+    """Return the name of each event's worker: its client's host, else its node."""
     host, node = (chunk.rows.column(name) for name in ("host", "node"))
     if host.null_count == chunk.size:
         return coded(node)
@@ -178,12 +178,12 @@ def worker_of(chunk: Chunk) -> Coded:
 
 
 def worded(texts: Coded, words: Collection[str]) -> Ints:
-    """Tell which texts are among some words."""
+    """Return which texts are among the given words."""
     return np.append(np.isin(texts.words.to_pylist(), list(words)), False)[texts.codes]
 
 
 def completes(event: Ints, protocol: Coded, reason: Coded) -> Ints:
-    """Tell which events say that a worker has done its job, if a worker holds it."""
+    """Return which events mean that a worker has done its job, provided that one holds it."""
     removed = worded(protocol, FINISHING) | worded(reason, REMOVING)
     advanced = (event == e.RELEASED) & worded(reason, (ADVANCED,))
     return (event == e.DONE) | advanced | ((event == e.DELETED) & ~removed)
@@ -192,13 +192,13 @@ def completes(event: Ints, protocol: Coded, reason: Coded) -> Ints:
 def outcomes(event: Ints, before: Ints, after: Ints, complete: Ints) -> Ints:
     """Return the number in OUTCOMES of each event that ends its job, else NONE.
 
-    Where a job's result is kept, the job ended before: that it goes at last is no end.
+    A job whose result is kept has ended before: the removal of the result is not an end.
 
     Args:
-        event: what happened, as the state before and the state after: numbers of `Chunk`.
+        event: the event, with the codes of `Chunk`, like both states.
         before: the state before.
         after: the state after.
-        complete: what `completes` says.
+        complete: the result of `completes`.
     """
     found = np.full(len(event), NONE)
     working = (before != DONE) & (before != FAILED)
@@ -213,5 +213,5 @@ def outcomes(event: Ints, before: Ints, after: Ints, complete: Ints) -> Ints:
 
 
 def failing(event: Ints) -> Ints:
-    """Tell which events are failures of an attempt."""
+    """Return which events are failures of an attempt."""
     return np.isin(event, FAILING)

@@ -1,7 +1,7 @@
-"""What is counted of events by day, tube and protocol, and by worker: sums that any can be added.
+"""Sums by day, tube and protocol, and by worker: partial results that can be added in any order.
 
-Also the moments of durations: n, sum, and the sum of squared differences from the mean (m2), which
-is put together by Chan's formula, because sums of squares lose the digits that matter.
+This includes the moments of durations: n, sum, and the sum of squared differences from the mean
+(m2), merged by Chan's formula, because plain sums of squares lose the significant digits.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ from pyspark_beanpole.statistics.keys import (
 )
 
 WAIT_KIND, RUN_KIND, UNFINISHED_KIND = range(len(KINDS))
-# Where there is no limit.
+# The value of a limit that does not exist.
 UNLIMITED_US: Final = NONE
 
 TEXT: Final = pa.string()
@@ -63,8 +63,8 @@ def _of_day(texts: Sequence[str], longs: Sequence[str]) -> pa.Schema:
     return pa.schema([*_DAY_TUBE_PROTOCOL, *_schema(texts, longs)])
 
 
-# Sums of times are in whole seconds and the microseconds beyond them: a sum of microseconds alone
-# would not fit into 64 bits when a hundred million jobs a day wait for hours.
+# Sums of times are split into whole seconds and remaining microseconds: a sum of microseconds alone
+# would overflow 64 bits when a hundred million jobs a day wait for hours.
 SCHEMAS: Final[dict[str, pa.Schema]] = {
     "transitions": _of_day(_TRANSITION, ("events", "body_bytes", "run_s", "run_us")),
     "durations": _of_day(("kind",), ("bin", "slot", "count")),
@@ -107,7 +107,7 @@ class _Keys:
         self._protocols = chunk.protocol.texts(chunk.protocol.codes[cells.firsts])
 
     def columns(self, cells: Ints) -> dict[str, Any]:
-        """Return the columns of KEYS for numbers of cells."""
+        """Return the columns of KEYS for the given cells."""
         places = pa.array(cells)
         return {
             "day": self._days[cells],
@@ -138,13 +138,13 @@ def _transitions(chunk: Chunk, keys: _Keys) -> pa.Table:
 
 
 def parted(duration_us: Ints) -> tuple[Ints, Ints]:
-    """Return whole seconds, and the microseconds beyond them."""
+    """Return the whole seconds and the remaining microseconds."""
     whole_s = duration_us // SECOND_US
     return whole_s, duration_us - whole_s * SECOND_US
 
 
 def _durations(chunk: Chunk, keys: _Keys, limits: Limits) -> dict[str, pa.Table]:
-    """Count durations: waits are booked on the day of the reservation, runs on that of the end."""
+    """Count durations: waits on the day of the reservation, runs on the day of their end."""
     rows = np.flatnonzero((chunk.wait_us >= 0) | (chunk.run_us >= 0))
     waited = chunk.wait_us[rows] >= 0
     duration_us = np.where(waited, chunk.wait_us[rows], chunk.run_us[rows])
@@ -205,7 +205,7 @@ def _attempts(chunk: Chunk, keys: _Keys) -> pa.Table:
 
 
 def _workers(chunk: Chunk) -> pa.Table:
-    """Count by worker and tube what was done with reservations."""
+    """Count the outcomes of reservations by worker and tube."""
     worker = worker_of(chunk)
     held = (chunk.before.codes == RESERVED) | (chunk.after.codes == RESERVED)
     rows = np.flatnonzero(held & (worker.codes != NONE))
@@ -244,7 +244,7 @@ def merged(name: str, table: pa.Table) -> pa.Table:
 
 
 def merged_moments(table: pa.Table, keys: Sequence[str] = MOMENT_KEYS) -> pa.Table:
-    """Put rows of moments together for fewer keys."""
+    """Merge rows of moments that have equal `keys`, a subset of their keys."""
     groups = table_groups(table, keys)
     if table.num_rows == 0:
         return table.select([*keys, *_moment_columns()])

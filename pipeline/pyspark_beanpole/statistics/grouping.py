@@ -1,6 +1,6 @@
-"""Groups rows by keys and adds them up, with NumPy on Arrow's columns.
+"""Group rows by keys and sum them, with NumPy on Arrow columns.
 
-Knows nothing of events: which columns are keys and which are sums is said by a `Shape`.
+Independent of events: a `Shape` says which columns are keys and which are sums.
 """
 
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-# NumPy's arrays of integers; their types say nothing more that helps here.
+# NumPy arrays of integers; a more precise type would not help here.
 Ints = Any
 Floats = Any
 
-# The number of a null.
+# The code of a null.
 NONE: Final = -1
-# Up to so many possible keys a table of all of them (8 MB) is faster than sorting the rows.
+# For up to this many possible keys, a table of all of them (8 MB) is faster than sorting the rows.
 DENSE_MAX: Final = 1 << 20
 # Joint keys stay below this, so that they fit into 64 bits.
 _JOINT_MAX: Final = 1 << 62
 
 
 class Shape(NamedTuple):
-    """How rows are added up: the columns of integers below, for each of the keys."""
+    """The keys to group by, and the integer columns to sum, minimize and maximize in each group."""
 
     keys: tuple[str, ...]
     sums: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Rows in groups: `of` has the number of each row's group, `firsts` each one's first row."""
+    """Rows in groups: `of` has the group of each row, `firsts` the first row of each group."""
 
     of: Ints
     firsts: Ints
@@ -63,26 +63,26 @@ class Groups(NamedTuple):
         return found
 
     def added(self, amounts: Floats) -> Floats:
-        """Add up floats; the result depends on their order, as always."""
+        """Add up floats; the result depends on their order."""
         return np.bincount(self.of, weights=amounts, minlength=self.size)
 
 
 class Coded(NamedTuple):
-    """A column of texts as numbers: each is the place of its text in `words`, NONE for null."""
+    """A column of texts as codes: each is the index of its text in `words`, NONE for null."""
 
     codes: Ints
     words: Any
 
     def texts(self, codes: Ints) -> Any:
-        """Return the texts of numbers as an Arrow array."""
+        """Return the texts of codes as an Arrow array."""
         return self.words.take(pa.array(codes, pa.int64(), mask=codes == NONE))
 
 
 def coded(column: Any, known: Sequence[str] = ()) -> Coded:
-    """Number the texts of an Arrow column; `known` ones have their place there as their number."""
+    """Return the codes of the texts of an Arrow column; `known` texts have their index as code."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if isinstance(column, pa.ChunkedArray):  # dictionaries do not always join
+    if isinstance(column, pa.ChunkedArray):  # combine_chunks does not always join dictionaries
         column = column.unify_dictionaries().cast(pa.string()).combine_chunks()
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
@@ -99,13 +99,13 @@ def coded(column: Any, known: Sequence[str] = ()) -> Coded:
 
 
 def numbered(column: Any) -> Ints:
-    """Return numbers that are equal where a column's values are; NONE for null."""
+    """Return integers that are equal where the values of a column are; NONE for null."""
     if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
         return coded(column).codes
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
     if column.null_count:
-        # No number that is a key here is ever as small.
+        # No key is ever as small as this.
         column = column.fill_null(NONE)
     return column.to_numpy().astype(np.int64, copy=False)
 
@@ -113,7 +113,8 @@ def numbered(column: Any) -> Ints:
 def grouped(*keys: Ints) -> Groups:
     """Group rows by columns of integers, in the order of the keys.
 
-    Without keys all rows are one group, which is there even when no row is.
+    Raises:
+        ValueError: there are no keys.
     """
     if not keys:
         raise ValueError("grouping needs keys")
@@ -134,7 +135,7 @@ def grouped(*keys: Ints) -> Groups:
     if size > DENSE_MAX:
         _, firsts, of = np.unique(joint, return_index=True, return_inverse=True)
         return Groups(of, firsts)
-    # Written backwards, so that the first row of each key is what stays.
+    # Written in reverse order, so that the first row of each key remains.
     seen = np.full(size, NONE)
     seen[joint[::-1]] = np.arange(len(joint) - 1, -1, -1)
     there = np.flatnonzero(seen != NONE)
@@ -149,14 +150,14 @@ def _dense(key: Ints) -> tuple[Ints, int]:
 
 
 def table_groups(table: pa.Table, by: Sequence[str]) -> Groups:
-    """Group the rows of a table; without `by` all of them, or none of them, are one group."""
+    """Group the rows of a table; without `by`, all rows, even if there are none, are one group."""
     if not by:
         return Groups(np.zeros(table.num_rows, np.int64), np.zeros(1, np.int64))
     return grouped(*[numbered(table[name]) for name in by])
 
 
 def ints(table: pa.Table, name: str) -> Ints:
-    """Return a column of integers, times or dates without nulls as 64-bit integers."""
+    """Return a column of integers, times or dates, without nulls, as 64-bit integers."""
     column = table[name]
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
@@ -166,7 +167,7 @@ def ints(table: pa.Table, name: str) -> Ints:
 
 
 def folded(table: pa.Table, shape: Shape) -> pa.Table:
-    """Add rows up that have equal keys; the columns stay in their order."""
+    """Sum rows that have equal keys; the columns keep their order."""
     if table.num_rows == 0:
         return table
     groups = table_groups(table, shape.keys)
@@ -189,7 +190,7 @@ def folded(table: pa.Table, shape: Shape) -> pa.Table:
 
 
 def made(schema: pa.Schema, columns: dict[str, Any]) -> pa.Table:
-    """Return a table of NumPy's or Arrow's columns, with exactly this schema."""
+    """Return a table of NumPy or Arrow columns with exactly this schema."""
     arrays = []
     for field in schema:
         column = columns[field.name]

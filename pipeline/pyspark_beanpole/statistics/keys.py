@@ -1,7 +1,7 @@
-"""The words of statistics: by what they are grouped, states, kinds of durations, limits.
+"""The vocabulary of statistics: grouping keys, states, kinds of durations, limits.
 
 Days and minutes are those of the leader's wall clock in UTC, whatever time zone a session has.
-Lengths of time come from cluster time, which does not jump.
+Durations come from cluster time, which does not jump.
 """
 
 from collections.abc import Mapping
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What is kept of events, by name; `parts.SCHEMAS` has the columns.
+# Partial statistics by name; `parts.SCHEMAS` has the columns.
 Parts: TypeAlias = "Mapping[str, pa.Table]"
 
-# The finest rows that are kept of a day; anything coarser is their sum.
+# The finest granularity of a day's rows; anything coarser is their sum.
 KEYS: Final = ("day", "tube", "protocol")
 
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US
 DAY_US: Final = 86_400 * SECOND_US
 
-# The states of jobs that are to be worked on; `gone` is before a put and after the end.
+# The states of unfinished jobs; `gone` is the state before a put and after the end.
 STATES: Final = ("ready", "reserved", "delayed", "buried")
 # Jobs that are done or have failed, but keep their result until their TTL ends.
 KEPT: Final = "kept"
-# All that depth knows: puts and ends of jobs add up to the sum of these.
+# All states that depths count: puts minus ends of jobs equal the sum of these.
 DEPTHS: Final = (*STATES, KEPT)
 
 # From ready to reserved, without a deliberate delay.
@@ -35,18 +35,17 @@ RUN: Final = "run"
 UNFINISHED: Final = "unfinished"
 KINDS: Final = (WAIT, RUN, UNFINISHED)
 
-# How jobs end: by their worker; deleted while no worker held them; after a failure that was not to
-# be repeated; because their TTL ended first.
+# The ends of a job: completed by its worker; deleted while no worker held it; failed and not
+# retried; expired because its TTL ended first.
 OUTCOMES: Final = ("done", "removed", "given_up", "expired")
 
-# What a wait and a run should not exceed if nobody says otherwise: a minute is the TTR that most
-# clients ask for.
+# The default limits of a wait and a run: a minute is the TTR that most clients ask for.
 WAIT_SLO_S: Final = 60.0
 RUN_SLO_S: Final = 60.0
 
 
 class Limits(NamedTuple):
-    """The longest wait and run that keep the service level, in seconds."""
+    """The longest wait and run within the service level, in seconds."""
 
     wait_s: float = WAIT_SLO_S
     run_s: float = RUN_SLO_S

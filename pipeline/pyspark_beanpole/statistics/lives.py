@@ -1,9 +1,9 @@
-"""What is kept of single jobs (burials, jobs from before), and which events have been seen.
+"""Partial statistics of single jobs (burials, jobs from before the log), and the events seen.
 
-`covered` has a row for each span of events without a hole. `buried` has the last event of each job
-that came into or out of being buried: a job cannot leave the buried ones without one. `before` has
-the first event of each job that was there before the span: ids are dense and grow, so it is older
-than the first put of the span.
+`covered` has a row for each contiguous span of events. `buried` has the last event of each job
+that entered or left the buried state: no job leaves it without an event. `before` has the first
+event of each job that existed before the span: ids are dense and grow, so such a job has a lower
+id than the first put of the span.
 """
 
 from typing import Any, Final, NamedTuple
@@ -35,15 +35,15 @@ STARTS: Final = pa.schema([("tube", TEXT), *[(state, LONG) for state in DEPTHS]]
 
 
 class Span(NamedTuple):
-    """Events first <= offset < end; what has no value because there are none is NONE."""
+    """Events first <= offset < end; fields without a value, for lack of events, are NONE."""
 
     first: int
     end: int
-    # With all tubes, whichever were chosen.
+    # Of all tubes, whichever were selected.
     events: int
     begin_wall_us: int
     until_wall_us: int
-    # Of the first event and of the last one.
+    # The times of the first and of the last event.
     begin_time_us: int
     last_time_us: int
     last_wall_us: int
@@ -55,7 +55,7 @@ COVERED: Final = pa.schema([(name, LONG) for name in Span._fields])
 
 
 def span_of(batch: pa.RecordBatch) -> Span:
-    """Return what a batch of all events of a range covers; it is not empty."""
+    """Return the span of a non-empty batch, which must hold all events of its range."""
     offset, time_us, job_id = (batch.column(n).to_numpy() for n in ("offset", "time_us", "job_id"))
     wall_us = batch.column("wall_time").cast(LONG).to_numpy()
     puts = coded(batch.column("event"), (e.KIND_NAMES[e.PUT],)).codes == 0
@@ -73,10 +73,10 @@ def span_of(batch: pa.RecordBatch) -> Span:
 
 
 def joined(spans: list[Span]) -> list[Span]:
-    """Join spans that touch.
+    """Join adjacent spans.
 
     Raises:
-        ValueError: some overlap.
+        ValueError: spans overlap.
     """
     found: list[Span] = []
     for span in sorted(spans):
@@ -122,11 +122,11 @@ def reduced(chunk: Chunk, put_from: int) -> dict[str, pa.Table]:
 
     Args:
         chunk: the events.
-        put_from: ids below it may be from before; 0 if none is.
+        put_from: jobs with lower ids may be from before the log; 0 if there are none.
     """
     moved = (chunk.before.codes == BURIED) | (chunk.after.codes == BURIED)
     rows = np.flatnonzero(moved)
-    # The last one of each job: the first from behind.
+    # The last row of each job is the first one in reverse order.
     rows = rows[::-1][grouped(chunk.job_id[rows][::-1]).firsts]
     rows.sort()
     taken = chunk.rows.select(list(LETTER)).take(pa.array(rows))
@@ -143,11 +143,11 @@ def reduced(chunk: Chunk, put_from: int) -> dict[str, pa.Table]:
 
 
 def merged_buried(table: pa.Table, spans: list[Span]) -> pa.Table:
-    """Keep the last row of each job; of those that left the buried ones while that matters."""
+    """Keep the last row of each job; drop departures once all rows before them are known."""
     order = np.argsort(-ints(table, "offset"), kind="stable")
     last = order[grouped(ints(table, "job_id")[order]).firsts]
     left = coded(table["state"], STATE_WORDS).codes[last] != BURIED
-    # What happened before is known there, so that no burial can come yet.
+    # The log is known from offset 0 to here, so no earlier rows can arrive.
     whole = spans[0].end if spans and spans[0].first == 0 else 0
     last = last[~(left & (ints(table, "offset")[last] < whole))]
     last.sort()
@@ -155,7 +155,7 @@ def merged_buried(table: pa.Table, spans: list[Span]) -> pa.Table:
 
 
 def merged_before(table: pa.Table, spans: list[Span]) -> pa.Table:
-    """Keep the first row of each job that was there before its span."""
+    """Keep the first row of each job that existed before its span."""
     offset, job_id = ints(table, "offset"), ints(table, "job_id")
     limits = [old_below(span) for span in spans]
     place: Ints = np.searchsorted(firsts(spans), offset, side="right") - 1
@@ -169,22 +169,22 @@ def merged_before(table: pa.Table, spans: list[Span]) -> pa.Table:
 
 
 def old_below(span: Span) -> int:
-    """Return below which id jobs may be from before a span."""
+    """Return the id below which jobs may be from before a span."""
     if span.first == 0:
         return 0
     return span.put_from if span.put_from != NONE else np.iinfo(np.int64).max
 
 
 def before(table: pa.Table, spans: list[Span]) -> pa.Table:
-    """Return (tube, DEPTHS...): how many jobs were in each state before the first event.
+    """Return (tube, DEPTHS...): the number of jobs in each state before the first event.
 
-    A job that lay there without any event since is not known from events.
+    Jobs that had no event since are not counted.
     """
     if not spans or spans[0].first == 0:
         return STARTS.empty_table()
     table = merged_before(table, spans)
     inside = ints(table, "offset") < spans[0].end
-    # Jobs that were put in a hole appear later, but with larger ids.
+    # Jobs that were put in a hole appear later, but with higher ids.
     limit = old_below(spans[0])
     table = table.filter(pa.array(inside | (ints(table, "job_id") < limit)))
     order = np.argsort(ints(table, "offset"), kind="stable")

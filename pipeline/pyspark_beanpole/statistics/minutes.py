@@ -1,11 +1,11 @@
-"""What flowed in each minute, and how many jobs were in each state at most and at its end.
+"""The flows of each minute, and the number of jobs in each state, at most and at its end.
 
-Every event takes a job out of one state and puts it into another. A row has, for each state, the
-change from its first event to its last, and the peak: the most that the number rose above what it
-was before the first. Neighbouring rows are put together in the order of offsets.
+Every event takes a job out of one state and puts it into another. For each state, a row has the
+change over its events, and the peak: the maximal rise above the number before its first event.
+Adjacent rows are merged in the order of offsets.
 
-A wall clock that was set back shows the latest minute again until it has caught up: minutes never
-go back as offsets rise. Rows exist only for minutes in which something happened.
+After a wall clock was set back, events count in the latest minute until the clock has caught up:
+minutes never go back as offsets rise. Rows exist only for minutes with events.
 """
 
 from typing import Any, Final
@@ -23,8 +23,8 @@ FLOWS: Final = ("puts", "reservations", *OUTCOMES, "failed")
 CHANGES: Final = tuple(f"{state}_change" for state in DEPTHS)
 PEAKS: Final = tuple(f"{state}_peak" for state in DEPTHS)
 
-# `minutes` are those of each tube, `whole_minutes` those of all tubes together: their peaks are at
-# different moments, so that they cannot be added up.
+# `minutes` are those of each tube, `whole_minutes` those of all tubes together: the peaks of tubes
+# occur at different times, so they cannot be added up.
 TOTAL: Final = pa.schema(
     [(name, LONG) for name in ("minute", "first_offset", *FLOWS, *CHANGES, *PEAKS)]
 )
@@ -42,12 +42,12 @@ def reduced(chunk: Chunk) -> dict[str, pa.Table]:
         **{name: outcome == number for number, name in enumerate(OUTCOMES)},
         "failed": failing(event),
     }
-    # The numbers of the two depths that change; states that are not known count nowhere.
+    # The two depths that each event changes; unknown states are not counted.
     known = len(DEPTH_OF)
     padded = np.append(DEPTH_OF, -1)
     left = padded[np.where((before >= 0) & (before < known), before, known)]
     entered = padded[np.where((after >= 0) & (after < known), after, known)]
-    # Stable, so that the events of a tube stay in their order; 16 bits are sorted by counting.
+    # A stable sort keeps the events of a tube in order; 16-bit codes are sorted by radix.
     codes = chunk.tube.codes
     narrow = codes.astype(np.int16) if len(chunk.tube.words) < (1 << 15) else codes
     order = np.argsort(narrow, kind="stable")
@@ -62,7 +62,7 @@ def reduced(chunk: Chunk) -> dict[str, pa.Table]:
 
 
 class _Rows:
-    """Single events, in order."""
+    """Individual events, in order."""
 
     def __init__(
         self, offset: Ints, minute: Ints, flows: dict[str, Any], left: Ints, entered: Ints
@@ -77,7 +77,7 @@ class _Rows:
         )
 
     def joined(self, tube: Ints) -> tuple[dict[str, Ints], Ints]:
-        """Join neighbours of one tube and minute; returns columns, and where each row begins."""
+        """Merge adjacent rows of the same tube and minute; return columns, and the rows' starts."""
         starts = _starts(tube, self.minute)
         found = {"minute": self.minute[starts], "first_offset": self.offset[starts]}
         for name, flow in self.flows.items():
@@ -89,7 +89,7 @@ class _Rows:
 
 
 def _starts(*keys: Ints) -> Ints:
-    """Return where rows begin that differ from the one before."""
+    """Return the indices of rows that differ from their predecessor."""
     new = np.zeros(len(keys[0]), bool)
     new[:1] = True
     for key in keys:
@@ -98,7 +98,7 @@ def _starts(*keys: Ints) -> Ints:
 
 
 def _peaks(change: Ints, peak: Ints, starts: Ints) -> tuple[Ints, Ints]:
-    """Join the changes and peaks of rows from each start to the next."""
+    """Merge the changes and peaks of the rows from each start to the next."""
     changes = np.add.reduceat(change, starts)
     before = np.cumsum(change) - change
     lengths = np.diff(np.append(starts, len(change)))
@@ -107,12 +107,12 @@ def _peaks(change: Ints, peak: Ints, starts: Ints) -> tuple[Ints, Ints]:
 
 
 def merged(table: pa.Table, spans: Ints) -> pa.Table:
-    """Put rows together that belong to the same minute of a tube.
+    """Merge the rows that belong to the same minute of a tube.
 
     Args:
         table: one of SCHEMAS, of ranges that do not overlap, in any order.
-        spans: the first offsets of the spans that the ranges make when they are joined, ascending;
-            over a hole, which other events may fill later, no rows are put together.
+        spans: the first offsets of the contiguous spans of the ranges, ascending; rows are not
+            merged across a hole, which other events may fill later.
     """
     if table.num_rows == 0:
         return table
@@ -138,12 +138,12 @@ def merged(table: pa.Table, spans: Ints) -> pa.Table:
 
 
 def depths(table: pa.Table, start: pa.Table | None = None) -> pa.Table:
-    """Return a row for each tube and minute with events: flows, the most and the end of each state.
+    """Return a row for each tube and minute with events: flows, maximum and end of each state.
 
     Args:
         table: `minutes` or `whole_minutes`, complete.
-        start: (tube, DEPTHS...): how many jobs there were before the first event; a column that
-            it lacks is 0.
+        start: (tube, DEPTHS...): the number of jobs before the first event; missing columns
+            count as 0.
     """
     has_tubes = "tube" in table.schema.names
     if table.num_rows == 0:
@@ -173,7 +173,7 @@ def depths(table: pa.Table, start: pa.Table | None = None) -> pa.Table:
 
 
 def depth_schema(has_tubes: bool) -> pa.Schema:
-    """Return the columns of `depths`."""
+    """Return the schema of `depths`."""
     time = pa.timestamp("us", "UTC")
     most = [f"{state}_max" for state in DEPTHS]
     longs = [(name, LONG) for name in (*FLOWS, *DEPTHS, *most)]
@@ -182,7 +182,7 @@ def depth_schema(has_tubes: bool) -> pa.Schema:
 
 
 def _started(table: pa.Table, start: pa.Table | None, state: str, starts: Ints) -> Ints:
-    """Return with how many jobs of a state each tube begins."""
+    """Return the number of jobs in a state with which each tube begins."""
     if start is None or state not in start.schema.names:
         return np.zeros(len(starts), np.int64)
     amounts = ints(start, state)

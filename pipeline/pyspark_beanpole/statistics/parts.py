@@ -1,19 +1,19 @@
-"""What is kept of events: mergeable tables, from which every statistic can be answered.
+"""Partial statistics: mergeable tables from which every statistic can be computed.
 
-`reduced` makes them of the events of one range of offsets, `merged` puts those of any ranges
-together, in any order and any number of steps: the same events give the same numbers, whatever
-the ranges. Nothing here reads or writes anything, and nothing knows Spark.
+`reduced` makes them from the events of one range of offsets, `merged` combines those of any ranges,
+in any order and any number of steps: the same events give the same numbers, however they were
+split. Pure, without I/O and without Spark.
 
 covered         spans of offsets that have been seen
 transitions     events by day, tube, protocol, kind, reason, states
 durations       waits and runs by day, tube, protocol, kind, bin and slot
 moments         their count, sum, extremes, squared differences, and how many kept the limit
 attempts        ends of jobs by outcome and attempts
-workers         what workers did, by tube
+workers         outcomes of reservations by worker and tube
 minutes         flows and depths by tube and minute; whole_minutes: of all tubes together
-left, ready     what `oldest` needs: jobs that left the ready ones, and how many did not
-looked          jobs of the minutes that had to be looked at a second time
-buried, before  single jobs: those that were buried, those that were there before
+left, ready     the input of `oldest`: jobs that left the ready state, and counts of those that stay
+looked          jobs of the minutes that needed a second look
+buried, before  single jobs: those that were buried, those that existed before
 """
 
 from collections.abc import Collection, Iterable
@@ -36,7 +36,7 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
     "buried": lives.BURIED_SCHEMA,
     "before": lives.BEFORE,
 }
-# Partial rows of so many chunks are put together at once: it bounds the memory of a task.
+# Partial rows of this many chunks are merged at once, which bounds the memory of a task.
 FOLD_CHUNKS: Final = 16
 
 
@@ -47,15 +47,15 @@ def reduced(
     tubes: Collection[str] | None = None,
     put_from: int | None = None,
 ) -> Parts:
-    """Return what is kept of the events of one range of offsets.
+    """Return the partial statistics of one range of offsets.
 
     Args:
-        batches: all events of the range in order, with `chunks.COLUMNS`; columns that they lack
-            (of an older version) are null.
+        batches: all events of the range in order, with `chunks.COLUMNS`; columns that an older
+            version lacks are null.
         limits: the service level.
-        tubes: only the events of these are counted; None for all.
-        put_from: the first id that was put in the whole log that this range is a part of, if it
-            is known: jobs from it on are not from before. 0 if the log begins with offset 0.
+        tubes: the tubes whose events are counted; None for all.
+        put_from: the first id that was put in the whole log that this range is a part of, if
+            known: jobs from it on are not from before. 0 if the log begins with offset 0.
     """
     kept: list[Parts] = []
     spans: list[lives.Span] = []
@@ -82,7 +82,7 @@ def _reduced(batch: pa.RecordBatch, limits: Limits, put_from: int) -> Parts:
 
 
 def merged(parts: Iterable[Parts]) -> Parts:
-    """Put the parts of ranges together that do not overlap; none at all give empty tables.
+    """Merge the parts of ranges that do not overlap; the result of no parts is empty tables.
 
     Raises:
         ValueError: ranges overlap.
@@ -94,7 +94,7 @@ def merged(parts: Iterable[Parts]) -> Parts:
 
 
 def with_looked(parts: Parts, found: Iterable[pa.Table]) -> Parts:
-    """Return parts with what a second look found (`reigns.looked`) in ranges of their events."""
+    """Return parts with the results of a second look (`reigns.looked`) at ranges of the events."""
     looked = reigns.merged("looked", pa.concat_tables([reigns.LOOKED.empty_table(), *found]))
     return {**parts, "looked": looked}
 

@@ -1,14 +1,14 @@
-"""Which ready job was the oldest at any full minute, and since when it was ready.
+"""Find the oldest ready job at any full minute, and since when it was ready.
 
-The events of jobs that leave the ready ones say since when they were there. Of two jobs that are
+An event by which a job leaves the ready state tells when the job entered it. Of two jobs that are
 ready at once the one with the earlier time is the older, so in the order of these times a job is
-the oldest only after all before it have left: each tube's time falls into reigns that do not
+the oldest only after all jobs before it have left: each tube's time falls into reigns that do not
 overlap, and there are never more of them than minutes.
 
-Jobs that are still ready at the end all leave at that end, so of each tube only the eldest counts.
-`ready` has by minute of becoming ready how many jobs came less those that left: the first minute
-with more than none is the eldest's. If one job is left of it, the sums say which; of several, a
-second look at the events of that minute's jobs finds it (`unresolved`, `looked`).
+Jobs that are still ready at the end all leave at that end, so only the eldest of each tube counts.
+`ready` has, by minute of becoming ready, the number of jobs that came less those that left: the
+first minute with a positive number is the eldest's. If one job is left in it, the sums identify it;
+among several, a second look at the events of that minute's jobs finds it (`unresolved`, `looked`).
 """
 
 from collections.abc import Iterable
@@ -35,18 +35,18 @@ from pyspark_beanpole.statistics.keys import MINUTE_US
 
 _TIME: Final = pa.timestamp("us", "UTC")
 
-# Jobs that left the ready ones, by the full minutes (since 1970) between which they were there.
-# `ready_at_us` orders them: `since_us` is by the wall clock, which drifts and may be set.
+# Jobs that left the ready state, with the full minutes (since 1970) between which they were ready.
+# `ready_at_us` orders them; `since_us` is by the wall clock, which drifts and may be set.
 LEFT: Final = pa.schema(
     [("tube", TEXT), *[(n, LONG) for n in ("first", "end", "ready_at_us", "since_us", "job_id")]]
 )
-# By minute of cluster time at which they became ready: jobs that came less jobs that left, the sum
-# of their ids and of their times within the minute.
+# By minute of cluster time at which jobs became ready: the number that came less the number that
+# left, and the same sums of their ids and of their times within the minute.
 READY_SCHEMA: Final = pa.schema(
     [("tube", TEXT), *[(name, LONG) for name in ("ready_minute", "jobs", "ids", "rest_us")]]
 )
 READY_SHAPE: Final = Shape(("tube", "ready_minute"), ("jobs", "ids", "rest_us"))
-# The same of single jobs, of the minutes that were looked at a second time.
+# The same for single jobs, in the minutes that needed a second look.
 LOOKED: Final = pa.schema([("tube", TEXT), *[(n, LONG) for n in ("job_id", "ready_at_us", "jobs")]])
 LOOKED_SHAPE: Final = Shape(("tube", "job_id", "ready_at_us"), ("jobs",))
 REIGNS: Final = pa.schema(
@@ -66,7 +66,7 @@ def reduced(chunk: Chunk) -> dict[str, pa.Table]:
 
 
 def _left(chunk: Chunk, rows: Ints) -> pa.Table:
-    # Their age is that of cluster time, so `since_us` is counted back from the wall clock.
+    # Ages are in cluster time, so `since_us` is computed back from the wall clock.
     until_us, ready_at_us = chunk.wall_us[rows], chunk.ready_at_us[rows]
     since_us = until_us - (chunk.time_us[rows] - ready_at_us)
     first, end = _rounded_up(since_us), _rounded_up(until_us)
@@ -89,12 +89,12 @@ def _rounded_up(time_us: Ints) -> Ints:
 
 
 def _reigning(tube: Ints, columns: dict[str, Ints]) -> Ints:
-    """Return which rows are not outlived by an older job, by tube and age.
+    """Return the rows that no older job of their tube outlives, in the order of tube and age.
 
-    Adding rows later and asking again gives the same as asking once.
+    Applying it again to its result with additional rows equals applying it once to all rows.
     """
     ready_at_us, job_id, end = columns["ready_at_us"], columns["job_id"], columns["end"]
-    # Of those that end together only the eldest; they are few, the rest can be sorted.
+    # Of the jobs that end together only the eldest counts; few remain, which can be sorted.
     groups = grouped(tube, end)
     eldest = np.flatnonzero(ready_at_us == groups.least(ready_at_us)[groups.of])
     alike = Groups(groups.of[eldest], groups.firsts)
@@ -104,16 +104,16 @@ def _reigning(tube: Ints, columns: dict[str, Ints]) -> Ints:
 
 
 def _ends_before(tube: Ints, end: Ints) -> Ints:
-    """Return the latest end among the rows before, of the same tube; rows are sorted by tube.
+    """Return the latest end among the earlier rows of the same tube; rows are sorted by tube.
 
-    Where no row is before, it is smaller than any.
+    For the first row of a tube it is smaller than any end.
     """
     if not len(tube):
         return end
     low = int(end.min()) - 1
     height = int(end.max()) - low + 1
     rank = np.cumsum(np.append(0, tube[1:] != tube[:-1]))
-    # A tube's ends are lifted above all of the tubes before it, so that one running maximum does.
+    # Each tube's ends are lifted above those of all earlier tubes, so one running maximum suffices.
     lifted = np.maximum.accumulate(end - low + rank * height)
     found = np.append(0, lifted[:-1]) - rank * height
     return np.where(found > 0, found + low, np.iinfo(np.int64).min)
@@ -136,14 +136,14 @@ def _ready(chunk: Chunk, leaves: Ints, enters: Ints) -> pa.Table:
 
 
 def _some_left(table: pa.Table) -> pa.Table:
-    """Drop the minutes of which all jobs that came have left."""
+    """Drop the minutes whose jobs have all left."""
     there = ints(table, "jobs") != 0
     there |= (ints(table, "ids") != 0) | (ints(table, "rest_us") != 0)
     return table.filter(pa.array(there))
 
 
 def merged(name: str, table: pa.Table) -> pa.Table:
-    """Put together rows of `left`, `ready` or `looked`."""
+    """Merge rows of `left`, `ready` or `looked`."""
     if name == "ready":
         return _some_left(folded(table, READY_SHAPE))
     if name == "looked":
@@ -154,23 +154,23 @@ def merged(name: str, table: pa.Table) -> pa.Table:
 
 
 def _cells(ready: pa.Table, begun_us: int | None) -> pa.Table:
-    """Return each tube's minutes that may have the eldest, in order.
+    """Return each tube's minutes that may contain the eldest job, in order.
 
     Args:
         ready: complete.
         begun_us: the cluster time of the first event, if there were events before it: of jobs
-            that became ready earlier only the leaving was seen.
+            that became ready earlier, only the leaving was seen. None for a whole log.
     """
     minute = ints(ready, "ready_minute")
     begun = -1 if begun_us is None else begun_us // MINUTE_US
-    # In the minute of the first event it takes a look at jobs to tell.
+    # The sums of the first event's minute are incomplete, so it needs a look at its jobs.
     may = (minute == begun) | ((minute > begun) & (ints(ready, "jobs") > 0))
     found = ready.filter(pa.array(may)).sort_by(
         [("tube", "ascending"), ("ready_minute", "ascending")]
     )
     tube, minute = numbered(found["tube"]), ints(found, "ready_minute")
     new = np.append(True, tube[1:] != tube[:-1])[: len(tube)]
-    # The first, and where that is the unsure one also the next.
+    # The first minute, and after the incomplete one also the next.
     second = np.append(False, new[:-1] & (minute[:-1] == begun))[: len(tube)] & ~new
     return found.filter(pa.array(new | second))
 
@@ -184,10 +184,10 @@ def unresolved(ready: pa.Table, begun_us: int | None) -> pa.Table:
 
 
 def looked(batches: Iterable[pa.RecordBatch], cells: pa.Table) -> pa.Table:
-    """Return which jobs of these minutes came and left in a range of events.
+    """Return the jobs of these minutes that came and left in a range of events.
 
     Args:
-        batches: with LOOK_COLUMNS at least.
+        batches: events with at least LOOK_COLUMNS.
         cells: from `unresolved`.
     """
     wanted = cells["ready_minute"].unique().to_numpy()
@@ -218,7 +218,7 @@ def _is_ready(column: Any) -> Ints:
 def still(ready: pa.Table, looked_at: pa.Table, begun_us: int | None) -> dict[str, tuple[int, int]]:
     """Return the eldest job of each tube that is still ready: (ready_at_us, job_id).
 
-    The id is -1 where nobody has looked at the minute; the time is that of its beginning then.
+    Without a second look at its minute, the id is -1 and the time the minute's beginning.
     """
     known = _eldest(looked_at.filter(pa.array(ints(looked_at, "jobs") > 0)))
     begun = -1 if begun_us is None else begun_us // MINUTE_US
@@ -251,13 +251,13 @@ def _eldest(jobs: pa.Table) -> dict[tuple[str, int], tuple[int, int]]:
 def reigns(
     left: pa.Table, eldest: dict[str, tuple[int, int]], last_wall_us: int, last_time_us: int
 ) -> pa.Table:
-    """Return (tube, begin, until, job_id, ready_since), `begin` and `until` full minutes.
+    """Return (tube, begin, until, job_id, ready_since), with `begin` and `until` full minutes.
 
     Args:
         left: complete.
         eldest: from `still`.
         last_wall_us: wall time of the last event; jobs stay until the minute after it.
-        last_time_us: its cluster time.
+        last_time_us: cluster time of the last event.
     """
     until_us = last_wall_us + MINUTE_US
     columns: dict[str, list[Any]] = {name: [] for name in LEFT.names}

@@ -1,9 +1,9 @@
-"""What `beanpole pipeline stream` keeps: an export that grows, and the statistics of it.
+"""The state of `beanpole pipeline stream`: a growing export, and its statistics.
 
-    DIR/events/             an export like that of `beanpole events export`: its manifest says what
-                            counts, and so where the stream is
-    DIR/_parts/A-B.arrow    what statistics keep of the events A <= offset < B
+    DIR/events/             an export like that of `beanpole events export`: its manifest lists
+                            what is committed, and so the position of the stream
+    DIR/_parts/A-B.arrow    partial statistics of the events A <= offset < B
     DIR/tables/NAME/        the statistics, one file each
 
-`stream` puts them together, `batches` is what Spark does, `pieces` and `tables` are the files.
+`stream` combines them, `batches` runs in Spark, `pieces` and `tables` handle the files.
 """

@@ -1,8 +1,8 @@
 """One batch: one Spark job, whose tasks each read a range of offsets, write it, and reduce it.
 
-A task reads from the nodes and writes files of an export below a folder that belongs to this try
-of the batch alone, so that what a task of an earlier try still writes is in nobody's way. Nothing
-counts before the driver says so (see `stream`).
+A task reads from the nodes and writes files of an export below a folder that belongs to this
+attempt at the batch alone, so that a late task of an earlier attempt does no harm. Nothing is
+committed before the driver commits it (see `stream`).
 """
 
 import json
@@ -24,7 +24,7 @@ from pyspark_beanpole.statistics.keys import Parts
 from pyspark_beanpole.statistics.parts import merged, reduced
 from pyspark_beanpole.streaming.pieces import packed_parts, unpacked_parts
 
-# A smaller task costs more than what it does.
+# A smaller task costs more than its work.
 TASK_ROWS_MIN: Final = 65_536
 TASK_ROWS_MAX: Final = 500_000
 
@@ -33,7 +33,7 @@ _NAMES: Final = ("files", "parts")
 
 
 class Written(NamedTuple):
-    """What a batch wrote: files below its folder, and what statistics keep of their events."""
+    """The result of a batch: files below its folder, and the partial statistics of their events."""
 
     files: Sequence[File]
     parts: "Parts | None"
@@ -41,9 +41,9 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What the tasks of a batch are told: plain values."""
+    """The parameters of a batch's tasks: plain values."""
 
-    # Where its files go: a path or URI.
+    # The folder of its files: a path or URI.
     folder: str
     cluster: str
     addresses: tuple[str, ...]
@@ -55,7 +55,7 @@ class Batch:
     ranges: tuple[Range, ...]
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write and reduce the ranges that Spark tells the numbers of."""
+        """Write and reduce the ranges whose numbers Spark passes."""
         for batch in numbers:
             for number in batch.column("id").to_pylist():
                 files, parts = self._write(self.ranges[number])
@@ -94,7 +94,7 @@ class Batch:
 
 
 def ranges(first: int, end: int, addresses: tuple[str, ...], cores: int) -> tuple[Range, ...]:
-    """Split a batch into tasks, whose reads begin at different nodes; none is empty."""
+    """Split a batch into tasks whose reads begin at different nodes; none is empty."""
     rows = end - first
     count = max(-(-rows // TASK_ROWS_MAX), min(cores, rows // TASK_ROWS_MIN), 1)
     return tuple(spread(first, end, count, addresses))
@@ -107,7 +107,7 @@ def run(spark: SparkSession, batch: Batch) -> Written:
 
 
 def gathered(rows: pa.Table, batch: Batch) -> Written:
-    """Put together what the tasks of a batch returned, in the order of offsets."""
+    """Combine the results of a batch's tasks, in the order of offsets."""
     files = [File(*one) for text in rows["files"].to_pylist() for one in json.loads(text)]
     parts = [
         unpacked_parts(content) for content in rows["parts"].to_pylist() if content is not None

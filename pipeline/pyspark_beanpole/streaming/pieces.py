@@ -1,13 +1,13 @@
-"""What statistics keep of the events of a stream, in files: pieces of contiguous offsets.
+"""The partial statistics of a stream, in files: pieces of contiguous offsets.
 
     DIR/_parts/<first>-<end>.arrow      of the events first <= offset < end
 
-The newest piece grows batch by batch, until a new hour begins; the pieces of a day that is over
-become one. So what a batch costs does not grow with the day, and there are few files.
+The newest piece grows batch by batch, until a new hour begins; the pieces of a finished day are
+joined into one. So the cost of a batch does not grow with the day, and there are few files.
 
-A piece is written before the events count of which it is, and the pieces that it replaces are
-removed after that. So whenever a process dies, some pieces follow each other up to the end of the
-events that count: those are the ones, and others are of no use.
+A piece is written before its events are committed, and the pieces that it replaces are removed
+after that. So whenever a process dies, some pieces form a chain up to the end of the committed
+events: these are valid, and all others are ignored.
 """
 
 import re
@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.arrow")
 
 
 class Piece(NamedTuple):
-    """What is kept of the events first <= offset < end."""
+    """The partial statistics of the events first <= offset < end."""
 
     first: int
     end: int
@@ -42,17 +42,17 @@ class Piece(NamedTuple):
 
 
 def packed_parts(parts: Parts) -> bytes:
-    """Return parts as bytes that `unpacked_parts` reads."""
+    """Serialize parts for `unpacked_parts`."""
     tables = [packed(table) for table in parts.values()]
     columns = {"name": list(parts), "part": pa.array(tables, pa.binary())}
     return packed(pa.table(columns))
 
 
 def unpacked_parts(content: Any) -> dict[str, pa.Table]:
-    """Return what `packed_parts` was given.
+    """Return the parts that `packed_parts` serialized.
 
     Raises:
-        ValueError: it is of another version.
+        ValueError: another version wrote them.
     """
     rows = unpacked(content)
     names, tables = rows["name"].to_pylist(), rows["part"].to_pylist()
@@ -63,7 +63,7 @@ def unpacked_parts(content: Any) -> dict[str, pa.Table]:
 
 
 def chain(pieces: Iterable[Piece], first: int, end: int) -> list[Piece] | None:
-    """Return pieces that follow each other from `first` to `end`, the fewest; None without any."""
+    """Return the shortest chain of pieces from `first` to `end`; None if there is none."""
     by_end: dict[int, list[Piece]] = {}
     for piece in pieces:
         by_end.setdefault(piece.end, []).append(piece)
@@ -78,12 +78,12 @@ def chain(pieces: Iterable[Piece], first: int, end: int) -> list[Piece] | None:
 
 
 class Pieces:
-    """The pieces of one stream; this process alone changes them."""
+    """The pieces of one stream; only this process changes them."""
 
     def __init__(self, place: Place) -> None:
-        """Use `load` or `begin` next."""
+        """Create an empty set; call `load` or `begin` next."""
         self._place = place
-        # All but the newest, and together in memory; the newest, and what is kept of it.
+        # All pieces but the newest, and their merged parts; then the newest piece and its parts.
         self._closed: list[Piece] = []
         self._before: Parts = merged([])
         self._open: Piece | None = None
@@ -91,7 +91,7 @@ class Pieces:
         self._obsolete: list[Piece] = []
 
     def load(self, first: int, end: int) -> bool:
-        """Read what is kept of the events [first, end); return whether it is there."""
+        """Read the pieces of the events [first, end); return whether they are complete."""
         there = [_piece(name) for name in listed(self._place)]
         pieces = [piece for piece in there if piece is not None]
         found = chain(pieces, first, end)
@@ -108,7 +108,7 @@ class Pieces:
         return True
 
     def begin(self, first: int, end: int, parts: Parts) -> None:
-        """Keep something new of the events [first, end), and forget all else."""
+        """Replace all pieces by new partial statistics of the events [first, end)."""
         self._obsolete = [*self._closed, *filter(None, [self._open]), *self._obsolete]
         self._closed, self._before = [], merged([])
         self._open = Piece(first, end) if first < end else None
@@ -118,7 +118,7 @@ class Pieces:
             self._write(self._open, parts)
 
     def prepare(self, first: int, end: int, parts: Parts) -> "Step":
-        """Write what is kept of a batch, together with what belongs to the same hour."""
+        """Write the partial statistics of a batch, merged with those of the same hour."""
         before = self._open
         grows = before is not None and _hour(self._parts) == _hour(parts)
         if grows and before is not None:
@@ -129,7 +129,7 @@ class Pieces:
         return step
 
     def accept(self, step: "Step") -> None:
-        """Count what was prepared, for the events of it do; remove what it replaces."""
+        """Make a prepared piece valid after its events are committed; remove what it replaces."""
         if step.replaces is not None:
             self._obsolete.append(step.replaces)
         elif self._open is not None:
@@ -141,17 +141,17 @@ class Pieces:
         self.clean()
 
     def clean(self) -> None:
-        """Remove the files of pieces that do not count."""
+        """Remove the files of pieces that are not valid."""
         while self._obsolete:
             steps.remove(self._place, self._obsolete.pop().name)
 
     def together(self) -> Parts:
-        """Return what is kept of all events."""
+        """Return the partial statistics of all events."""
         return merged([self._before, self._parts])
 
     @property
     def put_from(self) -> int | None:
-        """The id of the first job that was put in the whole log, 0 from its beginning on."""
+        """The id of the first job put in the whole log; 0 if the log begins with offset 0."""
         spans = [span for part in (self._before, self._parts) for span in spans_of(part["covered"])]
         if not spans:
             return None
@@ -161,7 +161,7 @@ class Pieces:
         return known[0] if known else None
 
     def _join_closed(self) -> None:
-        """Write the closed pieces of the newest day among them as one."""
+        """Join the closed pieces of the newest day among them into one file."""
         parts = {piece: self._read(piece) for piece in self._closed[-24:]}
         newest = _day(parts[self._closed[-1]])
         group = [piece for piece in self._closed[-24:] if _day(parts[piece]) == newest]
@@ -181,7 +181,7 @@ class Pieces:
 
 
 class Step(NamedTuple):
-    """A piece that is written and does not count yet, and the one that it replaces."""
+    """A piece that is written but not valid yet, and the piece that it replaces."""
 
     piece: Piece
     parts: Parts

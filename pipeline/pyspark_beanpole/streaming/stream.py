@@ -1,8 +1,8 @@
-"""A stream of events into a directory: what counts, batch by batch, whatever dies in between.
+"""A stream of events into a directory, committed batch by batch, safe against crashes.
 
-The manifest of DIR/events is the truth: a batch counts when it lists the batch's files. What comes
-before that (files in a folder of their own, a new piece of the statistics) is removed when a stream
-begins, and is made again. When to run a batch, and what is shown of it, is said in `cli.stream`.
+The manifest of DIR/events is the truth: a batch is committed when the manifest lists its files. All
+that is written earlier (files in a folder of their own, a new piece of the statistics) is removed
+when a stream starts, and is made again. `cli.stream` schedules batches and shows progress.
 """
 
 import uuid
@@ -35,20 +35,20 @@ from pyspark_beanpole.streaming.pieces import Pieces
 EVENTS_FOLDER: Final = "events"
 TABLES_FOLDER: Final = "tables"
 PARTS_FOLDER: Final = "_parts"
-# Below DIR/events: what the tasks of batches write that do not count yet.
+# Below DIR/events: uncommitted files of the tasks of batches.
 TRIES_FOLDER: Final = "_tries"
 CORES_UNKNOWN: Final = 2
-# What release 0.3.0 had in such a directory, and this one does not.
+# Folders of release 0.3.0 in such a directory, which the present layout lacks.
 OLD: Final = ("partials", "_checkpoint")
 
 
 class Settings(NamedTuple):
-    """What a stream is asked for."""
+    """The parameters of a stream."""
 
     directory: str
     addresses: tuple[str, ...]
     patience_s: int
-    # Where a new directory begins: EARLIEST, LATEST or an offset.
+    # The start of a new directory: EARLIEST, LATEST or an offset.
     start: str
     rows_max: int
     skip_lost: bool
@@ -56,10 +56,10 @@ class Settings(NamedTuple):
 
 
 class Stream:
-    """A directory that this process alone changes, and the cluster whose events it gets."""
+    """A directory that only this process changes, and the cluster whose events it receives."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
-        """Use `opened`."""
+        """Create a closed stream; call `open` next."""
         self._settings = settings
         self._nodes = events
         root = settings.directory.rstrip("/")
@@ -67,25 +67,25 @@ class Stream:
         self._tables = resolved(f"{root}/{TABLES_FOLDER}")
         self._pieces = Pieces(resolved(f"{root}/{PARTS_FOLDER}"))
         self._directory: Directory | None = None
-        # Where the next batch begins, and where the tables end that are written.
+        # The start of the next batch, and the end of the events in the written tables.
         self.position = 0
         self._written: int | None = None
-        # Whether memory is what the files are: not in the middle of a commit.
+        # Whether memory and files agree, as they do except during a commit.
         self._is_whole = False
 
     @property
     def directory(self) -> Directory:
-        """The export that grows."""
+        """The growing export."""
         assert self._directory is not None, "a stream is opened before it is used"
         return self._directory
 
     def open(self) -> None:
-        """Take the directory, and remove what was left by a process that died.
+        """Lock the directory, and remove what a process that died has left.
 
         Raises:
-            ConfigurationError: it is another cluster's, another process has it, or it is none of
-                ours.
-            BadExport: it has a file that cannot be counted.
+            ConfigurationError: it belongs to another cluster, another process has locked it, or it
+                is not the directory of a stream.
+            BadExport: a file that its manifest lists is missing or wrong.
             ClientError: no node answers.
         """
         settings = self._settings
@@ -105,7 +105,7 @@ class Stream:
             self._place.files.delete_dir(self._place.at(TRIES_FOLDER))
 
     def restore(self, spark: SparkSession) -> None:
-        """Read what statistics keep of the events that are there, or make it of them anew."""
+        """Read the partial statistics of the committed events, or compute them anew."""
         if not self._settings.statistics:
             self._is_whole = True
             return
@@ -119,13 +119,13 @@ class Stream:
         self._is_whole = True
 
     def close(self) -> None:
-        """Let others have the directory."""
+        """Release the directory."""
         if self._directory is not None:
             self._directory.close()
         self._nodes.__exit__()
 
     def end_now(self) -> int:
-        """Return the offset that the cluster's next event will have.
+        """Return the offset of the cluster's next event.
 
         Raises:
             ClientError: no node answers.
@@ -133,14 +133,14 @@ class Stream:
         return self._nodes.extent().end
 
     def step(self, spark: SparkSession, end: int) -> int:
-        """Run a batch of the events up to an offset, or of as many as are allowed.
+        """Run a batch of the events up to an offset, at most `rows_max`.
 
         Args:
-            spark: where its tasks run.
-            end: behind `position`.
+            spark: the session that runs its tasks.
+            end: the end of the events, after `position`.
 
         Returns:
-            How many events it had.
+            The number of events in the batch.
 
         Raises:
             EventsLost: no node has the next event any more, and that is not allowed.
@@ -171,7 +171,7 @@ class Stream:
         return 0 if first == 0 else known
 
     def _commit(self, folder: str, written: batches.Written) -> None:
-        """Let a batch count. A process that dies here leaves the batch done or not done."""
+        """Commit a batch. If the process dies here, the batch is either committed or not."""
         step = None
         self._is_whole = False
         before = self.directory.manifest
@@ -189,25 +189,25 @@ class Stream:
         self._is_whole = True
 
     def compact(self) -> None:
-        """Merge small files if it is worth it: at most as many events as a large one has."""
+        """Merge small files if it is worth it, at most as many events as a large file has."""
         self.directory.touch()
         if group := compaction.due(self.directory.manifest.files):
             compaction.merge(self.directory, group)
 
     def is_fresh(self) -> bool:
-        """Whether the tables tell of all events that are there."""
+        """Whether the tables cover all committed events."""
         end = self.directory.manifest.end
         return not self._settings.statistics or self._written == end
 
     def refresh(self) -> None:
-        """Write the tables anew, if there is anything new to tell."""
+        """Write the tables anew, if there are new events."""
         if not self.is_fresh():
             end = self.directory.manifest.end
             tables.write(self._tables, finished(self._pieces.together()), end)
             self._written = end
 
     def refresh_if_whole(self) -> None:
-        """Refresh when a signal came, unless it came at a bad moment: the next start does it."""
+        """Refresh after a signal, unless it interrupted a commit; then the next start does it."""
         if self._is_whole:
             self.refresh()
 
@@ -237,7 +237,7 @@ class Stream:
         return kept(extent, first, extent.end, not self._settings.skip_lost)
 
     def _jobs_before(self, extent: Extent, first: int) -> Mapping[str, int]:
-        """Return how many jobs were in each state before an offset, counted from the nearest."""
+        """Return the number of jobs by state before an offset, counted from the nearest end."""
         if first == extent.end:
             return extent.jobs
         counts = dict(extent.jobs_before)
@@ -261,7 +261,7 @@ class Stream:
         """Refuse a cluster that has fewer events than the directory.
 
         Raises:
-            ConfigurationError: a majority of its nodes says so.
+            ConfigurationError: a majority of its nodes reports that.
         """
         try:
             extent = self._nodes.extent_to(end)
@@ -279,7 +279,7 @@ class Stream:
 
 
 def _all_reduced(spark: SparkSession, directory: str, put_from: int | None) -> Parts:
-    """Return what statistics keep of a whole export."""
+    """Return the partial statistics of a whole export."""
     found = from_directory(spark, directory, allow_missing=True)
     return merged(found.reduce(partial(reduced, put_from=put_from)))
 
@@ -288,7 +288,7 @@ def _check_new_layout(place: Place, name: str) -> None:
     """Refuse a directory of release 0.3.0, whose batches no manifest lists.
 
     Raises:
-        ConfigurationError: it is one.
+        ConfigurationError: the directory has that layout.
     """
     from pyarrow.fs import FileType
 
@@ -304,7 +304,7 @@ def _check_files(directory: Directory) -> None:
     """Refuse a directory that lacks files which its manifest lists.
 
     Raises:
-        BadExport: it does.
+        BadExport: a listed file is missing or wrong.
     """
     place = directory.place
     problems = compared(directory.manifest, listed(place), place.name).problems
@@ -313,7 +313,7 @@ def _check_files(directory: Directory) -> None:
 
 
 def _move(place: Place, before: str, after: str) -> None:
-    """Give a file its name; one that has it already is of a batch that did not count."""
+    """Give a file its final name; a file of that name is from an uncommitted batch."""
     if place.is_local:
         steps.make_folder(place, after.rpartition("/")[0])
         steps.rename(place, before, after)
@@ -322,8 +322,8 @@ def _move(place: Place, before: str, after: str) -> None:
 
 
 def _cores(spark: SparkSession) -> int:
-    """Return how many tasks run at once, as far as that is known."""
+    """Return the number of concurrent tasks, or a guess."""
     with suppress(Exception):
         return int(spark.sparkContext.defaultParallelism)
-    # A Spark Connect server does not tell.
+    # A Spark Connect server does not expose the number.
     return CORES_UNKNOWN

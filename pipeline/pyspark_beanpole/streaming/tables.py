@@ -1,8 +1,8 @@
 """The statistics as files: DIR/tables/NAME/data.parquet, each replaced as a whole.
 
-A reader finds the table before or the new one, never none and never a part. On a disk a reader that
-has opened the one before reads it to its end; a Spark session that planned a query before does not
-find it any more when it runs later, and says so.
+A reader finds the old or the new table, never none and never a part. On a local disk, a reader that
+has opened the old file reads it to its end; a Spark query that was planned before the replacement
+and runs later fails with a message, because its file is gone.
 """
 
 import io
@@ -16,14 +16,14 @@ from beanpole.exporting.files import write_whole
 from beanpole.places import Place
 from pyspark_beanpole.tables import DATA
 
-# In the metadata of each table: the offset behind the last event that counts in it.
+# In the metadata of each table: the offset after the last event that it covers.
 END_KEY: Final = "beanpole.end"
-# Every refresh writes this one last.
+# The table that every refresh writes last.
 LAST: Final = "throughput"
 
 
 def write(place: Place, tables: Mapping[str, pa.Table], end: int) -> None:
-    """Replace all tables; `end` is the offset behind the events that they tell of."""
+    """Replace all tables; `end` is the offset after the events that they cover."""
     for name in sorted(tables, key=lambda name: name == LAST):
         table = tables[name].replace_schema_metadata({END_KEY: str(end)})
         content = io.BytesIO()
@@ -32,7 +32,7 @@ def write(place: Place, tables: Mapping[str, pa.Table], end: int) -> None:
 
 
 def end_of(place: Place) -> int | None:
-    """Return the offset behind the events that the tables tell of; None if that is not known."""
+    """Return the offset after the events that the tables cover; None if that is not known."""
     try:
         found = pq.read_schema(place.at(f"{LAST}/{DATA}"), filesystem=place.files).metadata or {}
         return int(found[END_KEY.encode()])
