@@ -37,9 +37,11 @@ SPARK_REPEATS := tests/pipeline/test_repeats.py
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
+# The unit tests that take seconds together.
+QUICK := not slow and not hypothesis
 # What the parts of `make test` run of the tests, and how many lives.
 MARKED := not long
-TEST_SEEDS := 100
+TEST_SEEDS := 50
 # Where `make proto` writes; the test of its freshness gives another place.
 OUT := cluster
 # Some machines set it, and then each of the thousands of processes of the tests compiles all of its
@@ -56,7 +58,7 @@ SERVICES := $(addprefix proto/beanpole/pb/,admin.proto backup.proto events.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled wheel man test test-long test-nodes test-spark test-sim test-compiled test-spark-cluster \
+.PHONY: up compiled wheel man test test-long test-nodes test-spark test-sim test-compiled test-compiled-units test-spark-cluster \
 	test-power test-page test-systemd test-repeats test-kills test-clients test-qless test-wheel test-observe \
 	test-namespaces test-rounds test-kubernetes rounds partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
@@ -118,7 +120,7 @@ test-wheel: wheel $(COMPILED_READY) ## both wheels in fresh environments without
 
 # All but what has the mark `slow` and what hypothesis makes examples for.
 unit: $(READY) ## the quick unit tests, in seconds
-	$(BIN)/python -m pytest -q --numprocesses=auto -m 'not slow and not hypothesis' tests/test_tidy.py tests/unit
+	$(BIN)/python -m pytest -q --numprocesses=auto -m '$(QUICK)' tests/test_tidy.py tests/unit
 
 lint: $(READY) ## ruff, format and strict types of all that does not import PySpark
 	$(BIN)/ruff check .
@@ -147,15 +149,18 @@ test-sim: $(READY) # simulated faults one by one, and many simulated lives
 	nice -n 15 $(MAKE) sim SEEDS=$(TEST_SEEDS) FIRST=1
 
 test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants and $(QUICK)' $(COMPILED_UNITS)
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)
+
+test-compiled-units: $(READY) $(COMPILED_READY) # all of the units that is no part of it
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants and not ($(QUICK))' $(COMPILED_UNITS)
 
 test-spark-cluster: $(SPARK) # sessions of their own: spark-submit, Spark Connect, the docs' snippets
 	$(BIN)/python -m pytest -q $(SPARK_CLUSTER)
 
 # With `make test` it is the whole suite; it has a target of its own because it takes as long again.
 test-long: $(READY) $(SPARK) $(COMPILED_READY) ## what `make test` leaves out for its length; with it, all
-	$(MAKE) --jobs=3 --output-sync=target MARKED=long TEST_SEEDS=300 test-nodes test-spark test-sim test-spark-cluster
+	$(MAKE) --jobs=3 --output-sync=target MARKED=long TEST_SEEDS=300 test-nodes test-spark test-sim test-compiled-units test-spark-cluster
 
 # By itself, because it takes a minute of both cores.
 test-repeats: $(SPARK) ## 100,000 rows while Spark repeats its tasks on purpose: 100,000 jobs

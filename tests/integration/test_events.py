@@ -126,6 +126,7 @@ def check_spans(cluster: Cluster, table: pa.Table) -> None:
             assert read([node.grpc], first, end) == table.slice(first, end - first), number
 
 
+@pytest.mark.long
 def test_every_node_has_every_event_after_any_kill(cluster: Cluster) -> None:
     try_every_command(cluster)
     load = Load([node.beanstalk for node in cluster.nodes], 6)

@@ -18,6 +18,7 @@ from tests.integration.support import exercises_methods as methods
 from tests.integration.support.exercises import DONE_S, Exercise, Scene, run_while_killed
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.program import outputs
+from tests.shares import one_in
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 ALL: Final[Mapping[str, Exercise]] = {
@@ -62,9 +63,7 @@ def test_through_a_follower(name: str, nodes: Cluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(4 * DONE_S)
-@pytest.mark.parametrize(
-    "wave", [0, *(pytest.param(wave, marks=pytest.mark.long) for wave in range(1, WAVES))]
-)
+@pytest.mark.parametrize("wave", one_in(WAVES, range(WAVES)))
 def test_while_the_leader_is_killed(wave: int, nodes: Cluster, tmp_path: Path) -> None:
     nodes.mend()
     leader = nodes.leader()

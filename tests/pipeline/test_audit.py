@@ -115,6 +115,7 @@ def test_an_empty_log_adds_up(spark: SparkSession) -> None:
     assert (result.events, result.findings) == (0, ())
 
 
+@pytest.mark.long
 def test_missing_and_repeated_offsets_are_named(spark: SparkSession) -> None:
     events = History(23).run(600).events
     kept = [event for event in events if not (100 <= event["offset"] < 103)]
@@ -127,6 +128,7 @@ def test_missing_and_repeated_offsets_are_named(spark: SparkSession) -> None:
     assert result.lines()[-1] == "does not add up"
 
 
+@pytest.mark.long
 def test_gaps_are_found_across_chunks(spark: SparkSession) -> None:
     numbers = spark.range(1_000_000).withColumnRenamed("id", "offset")
     kept = numbers.where("offset not between 200000 and 799999 and offset != 999999")

@@ -33,7 +33,7 @@ SEED: Final = int(os.environ.get("LEDGER_SEED") or secrets.randbelow(1_000_000))
 # A run of 20,000 commands takes some seconds; a thousand a second is slow.
 TIMEOUT_S: Final = 300 + COMMANDS // 200
 
-pytestmark = pytest.mark.timeout(TIMEOUT_S)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(TIMEOUT_S)]
 
 
 @dataclass
@@ -194,7 +194,6 @@ def test_every_table_is_the_naive_one(told: Told, reported: Path) -> None:
     check_tables(told.events, reported)
 
 
-@pytest.mark.long
 def test_every_table_of_hours_is_the_naive_one(told: Told) -> None:
     """The same with all times multiplied: two days, hundreds of minutes, slots of hours."""
     longer = told.directory / "longer"

@@ -95,6 +95,7 @@ def test_lost_replies_and_dead_nodes_put_nothing_twice(spark: SparkSession, star
     assert len(lossy.jobs) == 4000
 
 
+@pytest.mark.long
 def test_a_full_cluster_is_waited_for_and_then_named(spark: SparkSession, start: Start) -> None:
     node = start(Log())
     node.full = 2
@@ -105,6 +106,7 @@ def test_a_full_cluster_is_waited_for_and_then_named(spark: SparkSession, start:
         write(spark.sql("SELECT 'b' AS body"), node)
 
 
+@pytest.mark.long
 def test_no_node_answers(spark: SparkSession, start: Start) -> None:
     node = start(Log())
     node.stop()

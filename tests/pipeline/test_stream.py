@@ -109,12 +109,14 @@ def test_a_checkpoint_of_another_cluster_is_refused(table: Table, start: Start) 
         table.run(start(Log("new"), 20))
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_an_earlier_life_is_refused(table: Table, start: Start) -> None:
     table.run(start(Log(), 10))
     with pytest.raises(StreamingQueryException, match=r"offset 10 lies beyond .* end at 4"):
         table.run(start(Log(), 4))
 
 
+@pytest.mark.long
 def test_nodes_that_are_behind_are_waited_for(table: Table, start: Start) -> None:
     table.run(start(log := Log(), 10))
     behind, dead = start(log), start(log)
@@ -128,6 +130,7 @@ def test_nodes_that_are_behind_are_waited_for(table: Table, start: Start) -> Non
     assert table.offsets() == list(range(12))
 
 
+@pytest.mark.long
 def test_events_that_went_while_nobody_read(table: Table, start: Start) -> None:
     node = start(log := Log(), 10)
     table.run(node)

@@ -25,6 +25,7 @@ from pyspark_beanpole.streaming.stream import Settings, Stream
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log, event
 from tests.pipeline.histories import History
+from tests.shares import one_in
 
 # What no step of these tests asks for.
 NO_SPARK: Any = None
@@ -144,7 +145,7 @@ class Died(Exception):
     """The process ends at this step."""
 
 
-@pytest.mark.parametrize("survived", range(30))
+@pytest.mark.parametrize("survived", one_in(3, range(30)))
 def test_it_may_die_at_any_step(
     survived: int,
     open_stream: Open,

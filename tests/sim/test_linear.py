@@ -20,6 +20,7 @@ from beanpoled.frontends.beanstalk import connection as beanstalk
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.origin.batches import Wait
 from beanpoled.origin.outbox import Origin
+from tests.shares import one_in
 from tests.sim.history import Op
 from tests.sim.linear import Few, Life, Tally, replay, translate
 from tests.sim.linear_check import GAVE_UP, LINEARIZABLE, REFUSED, Verdict, check
@@ -34,7 +35,7 @@ LIVES_AT_ONCE = 20
 ANY_JOB = ("reserve-with-timeout", 0)
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, LIVES_AT_ONCE))
+@pytest.mark.parametrize("first", one_in(4, range(FIRST, FIRST + COUNT, LIVES_AT_ONCE)))
 def test_small_histories_are_linearizable(first: int) -> None:
     """No search may give up with these seeds, so that all of them are checked."""
     tally = Tally()
@@ -343,6 +344,7 @@ def test_a_peek_that_a_node_answers_by_itself_is_noticed(monkeypatch: pytest.Mon
 # --- administrators -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_administrators_change_jobs() -> None:
     done = 0
     for seed in range(1, 21):

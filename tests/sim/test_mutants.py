@@ -5,20 +5,21 @@ change of the code has given that seed another life, the next seeds are tried.
 """
 
 from functools import cache
-from itertools import starmap
 from typing import Final
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from tests.shares import one_in
 from tests.sim import mutations
 from tests.sim.mutant import WITHIN, Check, Mutant
 from tests.sim.mutant_table import MUTANTS, NAMES, SCHEDULES
 from tests.sim.mutants import is_right, verdict
 
-# Of the mutants that need simulated lives, one in this many is part of `make test`.
-SHARE: Final = 4
+IN_LIVES: Final = [mutant for mutant in MUTANTS + SCHEDULES if mutant.seed]
+IN_SCHEDULES: Final = [mutant for mutant in MUTANTS + SCHEDULES if not mutant.seed]
+# One in this many of those that need simulated lives is part of `make test`.
+SHARE: Final = 8
 
 
 @cache
@@ -27,13 +28,11 @@ def without(check: Check, seed: int) -> str:
     return verdict(check, seed, ALL_REPAIRS)
 
 
-def parameter(number: int, mutant: Mutant) -> ParameterSet:
-    """Return the mutant with that number, marked `long` unless `make test` runs it."""
-    marks = [pytest.mark.long] if mutant.seed and number % SHARE else []
-    return pytest.param(mutant, marks=marks, id=f"{mutant.name}: {mutant.way}")
-
-
-@pytest.mark.parametrize("mutant", list(starmap(parameter, enumerate(MUTANTS + SCHEDULES))))
+@pytest.mark.parametrize(
+    "mutant",
+    one_in(SHARE, IN_LIVES) + IN_SCHEDULES,
+    ids=lambda mutant: f"{mutant.name}: {mutant.way}",
+)
 def test_it_is_caught(mutant: Mutant) -> None:
     said = []
     for seed in range(mutant.seed, mutant.seed + WITHIN) if mutant.seed else (0,):
