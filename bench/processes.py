@@ -3,7 +3,6 @@
 Everything that a run starts ends with it, even if the run fails or is itself killed.
 """
 
-import ctypes
 import os
 import signal
 import socket
@@ -13,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from beanpoled.cli.tied import tied
 
 STOP_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.02
@@ -25,7 +26,6 @@ QUIET_SHARE: Final = 0.1
 QUIET_S: Final = 0.5
 
 _PAUSE = threading.Event()
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class BenchError(Exception):
@@ -121,17 +121,15 @@ def child(
     command: list[str], log: Path, environment: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process; end it with SIGTERM, or SIGKILL if that takes too long."""
-    prctl = ctypes.CDLL(None).prctl
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command,
+            tied(command, signal.SIGTERM),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
             # Ctrl-C must reach only the benchmark, which then ends its servers in order.
             start_new_session=True,
-            preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
         )
     try:
         yield process

@@ -6,16 +6,16 @@ this process ends. nft rules drop incoming packets, so each direction of a link 
 """
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from beanpoled.cli.tied import tied
 from chaos import compiled_tree
 from chaos.backends.local import LocalNodes
 from chaos.nemesis import NODES, ROOT
@@ -48,7 +48,6 @@ TOOLS: Final = {
 # A reset itself must pass, or its receiver would never learn of it.
 RESET: Final = "tcp flags & rst == 0x0 reject with tcp reset"
 INSIDE: Final = "CHAOS_NAMESPACE"
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def missing() -> str:
@@ -96,9 +95,8 @@ class Namespaces(LocalNodes):
             self._add(number)
 
     def _add(self, number: int) -> None:
-        holder = subprocess.Popen(
-            ["unshare", "--net", "sleep", "infinity"], preexec_fn=_end_with_parent()
-        )
+        command = ["unshare", "--net", "sleep", "infinity"]
+        holder = subprocess.Popen(tied(command, signal.SIGKILL))
         self._holders.append(holder)
         own = os.readlink("/proc/self/ns/net")
         wait_until(lambda: _namespace(holder.pid) not in ("", own), 5, "a namespace")
@@ -232,8 +230,3 @@ def _namespace(pid: int) -> str:
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/ns/net")
     return ""
-
-
-def _end_with_parent() -> Callable[[], None]:
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -6,11 +6,9 @@ the output to a terminal is in `screen`.
 
 import argparse
 import asyncio
-import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +23,7 @@ from beanpoled.cli import layout
 from beanpoled.cli.layout import LocalNode
 from beanpoled.cli.screen import Screen
 from beanpoled.cli.status import ROLES, state_words
+from beanpoled.cli.tied import tied
 from beanpoled.config import memory
 from beanpoled.config import node as config
 from beanpoled.config.protocols import PROTOCOLS, Protocol
@@ -38,8 +37,6 @@ POLL_TIMEOUT_S: Final = 1.0
 STOP_TIMEOUT_S: Final = 20.0
 # After this long without output, while nodes start, report which ones are awaited.
 PATIENCE_S: Final = 15.0
-
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def add_command(commands: Any) -> None:
@@ -201,13 +198,12 @@ class Supervisor:
         node = watched.node
         with (node.directory / "log").open("ab") as log:
             watched.process = subprocess.Popen(
-                node.command,
+                tied(node.command, signal.SIGTERM),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # Ctrl-C is for `up`, which then stops the nodes: they must not receive it.
                 start_new_session=True,
-                preexec_fn=_end_with_parent(),
             )
 
     async def _look(self) -> None:
@@ -316,16 +312,6 @@ def _processes(watched: _Watched) -> list[int]:
         if os.fsencode(watched.node.config_path) in line.split(b"\0"):
             found.append(watched.seen.pid)
     return found
-
-
-def _end_with_parent() -> Callable[[], None]:
-    """Return a function for the child that requests SIGTERM when this process ends in any way."""
-    prctl = ctypes.CDLL(None).prctl
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-    return ask
 
 
 def _how(status: int | None, node: LocalNode) -> str:
