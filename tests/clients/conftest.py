@@ -1,4 +1,4 @@
-"""What the tests of Gearman clients from Debian and npm need; they fail where it is missing."""
+"""Check the requirements of the tests of Gearman clients from Debian and npm; fail without them."""
 
 import pytest
 

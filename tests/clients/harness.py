@@ -1,4 +1,4 @@
-"""Programs that use a Gearman client library, unmodified: how tests start them and what they say.
+"""Start programs that use an unmodified Gearman client library, and read their output.
 
 The programs themselves are in `programs`; README.md describes their command line.
 """
@@ -27,11 +27,11 @@ FUNCTIONS: Final = frozenset({"reverse", "parts", "wait", "note"})
 
 
 class Place(NamedTuple):
-    """Where clients connect: at gearmand and at a single node to one address.
+    """The addresses for clients; gearmand and a single node have only one.
 
     Attributes:
-        submitter: the address of those that submit, or several with commas between them.
-        worker: the address of those that work, or several; tests look at the first.
+        submitter: the address for submitters, or several separated by commas.
+        worker: the address for workers, or several; tests inspect the first.
     """
 
     submitter: Address
@@ -39,17 +39,17 @@ class Place(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a client program saw of its request, in order."""
+    """The events of a request that a client program saw, in order."""
 
     events: tuple[tuple[object, ...], ...]
 
     def all(self, kind: str) -> list[object]:
-        """Return what came with each event of a kind."""
+        """Return the values of each event of a kind."""
         found = [event[1:] for event in self.events if event[0] == kind]
         return [values[0] if len(values) == 1 else values for values in found]
 
     def one(self, kind: str) -> object:
-        """Return what came with the only event of a kind."""
+        """Return the values of the only event of a kind."""
         (found,) = self.all(kind)
         return found
 
@@ -60,22 +60,22 @@ class Reply(NamedTuple):
 
     @property
     def end(self) -> str:
-        """How the job ended: complete, failed or exception."""
+        """The end of the job: complete, failed or exception."""
         (kind,) = {str(event[0]) for event in self.events} & {"complete", "failed", "exception"}
         return kind
 
 
 class Program:
-    """A program that uses one library, as submitter and as worker.
+    """A program that uses one library as a submitter and as a worker.
 
     Args:
-        name: of the library.
-        command: what starts the program.
-        submits: what its submitter can do: background, priority, unique, status, exceptions, data,
-            warning, progress.
-        works: what its worker can do: fail, throw, data, warning, progress, limited.
-        environment: what it needs beside ours.
-        parts: what its function "parts" sends as data, and as its result, with the payload as {}.
+        name: the name of the library.
+        command: the command that starts the program.
+        submits: the abilities of its submitter: background, priority, unique, status, exceptions,
+            data, warning, progress.
+        works: the abilities of its worker: fail, throw, data, warning, progress, limited.
+        environment: variables that it needs in addition to ours.
+        parts: the data of its function "parts" and last its result, with the payload as {}.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Program:
         return FUNCTIONS | (self.works & {"fail", "throw", "limited"})
 
     def ask(self, place: Place, request: Mapping[str, str]) -> Reply:
-        """Do one request and return what came of it."""
+        """Make one request and return its events."""
         text = json.dumps(request)
         lines = self.run([*self.command, "client", place.submitter, text]).splitlines()
         return Reply(tuple(tuple(json.loads(line)) for line in lines))
@@ -142,12 +142,12 @@ class Program:
         return self.ask(place, {"do": "status", "handle": handle})
 
     def worker_commands(self, place: Place, name: str) -> list[list[str]]:
-        """Return what has to run for a worker."""
+        """Return the commands that make up a worker."""
         return [[*self.command, "worker", place.worker, name]]
 
     @contextmanager
     def working(self, place: Place, name: str, directory: Path) -> Iterator[None]:
-        """Run a worker whose functions are called NAME-FUNCTION."""
+        """Run a worker with functions named NAME-FUNCTION."""
         processes = [
             Process(command, directory / f"{name}{number}.log", self.environment, ROOT)
             for number, command in enumerate(self.worker_commands(place, name))
@@ -165,7 +165,7 @@ class Program:
 
 
 def served(place: Place) -> dict[str, int]:
-    """Return how many workers each function has at the workers' node."""
+    """Return the number of workers of each function at the workers' node."""
     client = Packets(place.worker.split(",")[0])
     try:
         rows = [line.split("\t") for line in client.admin("status")]
@@ -184,12 +184,12 @@ def wait_until_served(place: Place, functions: set[str]) -> None:
     wait_until(all_served, START_TIMEOUT_S, f"workers of {sorted(functions)}")
 
 
-# What libraries do not do is said in docs/migrating.md.
+# docs/migrating.md lists the missing abilities of libraries.
 ALL_SUBMITS: Final = "background priority unique status exceptions data warning progress"
 PYGEARMAN: Final = (sys.executable, "-m", "tests.clients.programs.pygearman")
 PATHS: Final = {"PYTHONPATH": str(ROOT)}
 PYTHON: Final = (
-    # Neither asks for exceptions: what a worker throws, they see fail.
+    # Neither asks for exceptions, so they see a worker's exception as a failure.
     Program(
         "pygearman",
         PYGEARMAN,
@@ -204,7 +204,7 @@ PYTHON: Final = (
         "fail throw data warning progress",
         {"PYGEARMAN_MODULE": "python3_gearman", **PATHS},
     ),
-    # Its worker cannot fail but by an exception.
+    # Its worker can only fail by an exception.
     Program(
         "aiogear",
         (sys.executable, "-m", "tests.clients.programs.asynchronous"),

@@ -1,4 +1,4 @@
-"""The programs of what comes from Debian and from npm, and what has to be installed for them."""
+"""The programs for the libraries from Debian and npm, and the packages that they need."""
 
 import json
 import re
@@ -19,7 +19,7 @@ NODE: Final = {"NODE_PATH": str(MODULES), "NODE_NO_WARNINGS": "1"}
 
 
 class Tool(Program):
-    """Debian's command `gearman`, which prints results and nothing else."""
+    """Debian's command `gearman`, which prints only results."""
 
     def submit(
         self,
@@ -57,7 +57,7 @@ class Tool(Program):
 
 
 DEBIAN: Final = (
-    # With -n its worker sends, for each line, all lines so far, and no result.
+    # With -n its worker sends all lines so far for each new line, and no result.
     Tool(
         "gearman-tools",
         ("gearman",),
@@ -69,7 +69,7 @@ DEBIAN: Final = (
         "perl",
         ("perl", str(PROGRAMS / "perl.pl")),
         ALL_SUBMITS,
-        # It sends WORK_FAIL behind an exception, and gearmand's error for that is its end.
+        # It sends WORK_FAIL after an exception, and ends at gearmand's error reply to that.
         "fail data warning progress limited" + (" throw" * (not AGAINST_GEARMAND)),
     ),
     Program(
@@ -99,7 +99,7 @@ ALL: Final = (*PYTHON, *DEBIAN, *NPM_PROGRAMS)
 
 
 def missing() -> list[str]:
-    """Return what has to be installed before these tests can run."""
+    """Return the missing requirements of these tests."""
     needed = ("gearman", "gearadmin", "perl", "php", "node")
     absent = [name for name in needed if not shutil.which(name)]
     checks: Sequence[Sequence[str]] = (

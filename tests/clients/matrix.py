@@ -1,7 +1,7 @@
-"""What every Gearman client library has to find: tests that two suites run with their programs.
+"""Tests for every Gearman client library, which two suites run with their programs.
 
 `tests/integration/test_gearman_clients.py` runs them with the libraries of PyPI, `test_programs.py`
-beside this file with all. What only one library can do is in `test_tools.py`.
+in this folder with all. Abilities of single libraries are tested in `test_tools.py`.
 """
 
 import threading
@@ -16,13 +16,13 @@ TIMEOUT_S = 30.0
 
 
 def lines(path: Path, count: int) -> list[str]:
-    """Wait until workers have noted so many lines; return them."""
+    """Wait until workers have noted at least `count` lines; return all lines."""
     wait_until(lambda: len(path.read_text().splitlines()) >= count, TIMEOUT_S, f"{count} notes")
     return path.read_text().splitlines()
 
 
 def wait_until_attached(place: Place, unique: str, count: int) -> None:
-    """Wait until so many clients wait for a job."""
+    """Wait until `count` clients wait for a job."""
     client = Packets(place.worker)
     try:
         wait_until(
@@ -35,7 +35,7 @@ def wait_until_attached(place: Place, unique: str, count: int) -> None:
 
 
 def check_foreground(submitter: Program, worker: Program, place: Place, name: str) -> None:
-    """A job's result, its parts, its failure and its exception arrive."""
+    """Check that a job's result, data, warning, progress and failure arrive."""
     reply = submitter.submit(place, f"{name}-reverse", "abc")
     assert (reply.end, reply.one("complete")) == ("complete", "cba")
 
@@ -55,7 +55,7 @@ def check_foreground(submitter: Program, worker: Program, place: Place, name: st
 
 
 def check_exceptions(submitter: Program, worker: Program, place: Place, name: str) -> None:
-    """Those that ask for exceptions get them, the others a failure; the worker goes on."""
+    """Submitters that request exceptions get them, others a failure; the worker goes on."""
     if "throw" not in worker.works:
         return
     if "exceptions" in submitter.submits:
@@ -63,7 +63,7 @@ def check_exceptions(submitter: Program, worker: Program, place: Place, name: st
         assert reply.end == "exception"
         assert "thrown:abc" in str(reply.one("exception"))
     elif not AGAINST_GEARMAND:
-        # The handle in gearmand's WORK_FAIL has one byte more, and some clients wait for ever.
+        # The handle in gearmand's WORK_FAIL has a byte too many, and some clients wait forever.
         assert submitter.submit(place, f"{name}-throw", "abc").end == "failed"
     reply = submitter.submit(place, f"{name}-reverse", "abc")
     assert (reply.end, reply.one("complete")) == ("complete", "cba")
@@ -142,7 +142,7 @@ def test_unique_in_background(
 def test_unique_in_foreground(
     program: Program, place: Place, fresh: Names, paper: Path, tmp_path: Path
 ) -> None:
-    """Two wait for one job, and both get its result."""
+    """Two clients wait for one job, and both get its result."""
     name, unique = fresh("shared"), fresh("key")
     replies: list[Reply] = []
 

@@ -1,6 +1,6 @@
-"""Fixtures of the tests of Gearman clients: servers, and one worker of each program that stays.
+"""Fixtures of the tests of Gearman clients: servers, and one lasting worker of each program.
 
-With BEANPOLE_CLIENTS_SERVER=gearmand the server is Debian's gearmand: a check of the checks.
+With BEANPOLE_CLIENTS_SERVER=gearmand the server is Debian's gearmand, which checks the tests.
 """
 
 import itertools
@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 
 def place_of(cluster: Cluster) -> Place:
-    """Return two nodes of a cluster that do not lead; of one node, itself."""
+    """Return a place at two followers of a cluster, or at its only node."""
     numbers = cluster.followers() if len(cluster.nodes) > 1 else [0]
     addresses = [cluster.nodes[number].speaks("gearman") for number in numbers]
     wait_until(lambda: all(map(answers, addresses)), PORT_TIMEOUT_S, "the ports of Gearman")
@@ -39,7 +39,7 @@ def place_of(cluster: Cluster) -> Place:
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
-    """One node alone, and two followers of a cluster of three: one to submit, one to work."""
+    """A single node, and two followers of a cluster of three: one to submit, one to work."""
     directory = tmp_path_factory.mktemp("gearman")
     if AGAINST_GEARMAND:
         server = Gearmand(directory)
@@ -56,13 +56,13 @@ def place(
 
 @pytest.fixture
 def fresh() -> Names:
-    """A name that no other test has, since functions stay where tests share a server."""
+    """A maker of unique names, since functions outlive tests that share a server."""
     return lambda name: f"{name}{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")
 def workers(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """The name of a program's worker, which runs until the last test has used the server."""
+    """The names of the programs' workers, which run as long as their server."""
     directory = tmp_path_factory.mktemp("workers")
     names: dict[Program, str] = {}
     with ExitStack() as running:
@@ -79,7 +79,7 @@ def workers(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def paper(tmp_path: Path) -> Path:
-    """A file on which workers note what they did."""
+    """A file for the notes of workers."""
     path = tmp_path / "paper"
     path.touch()
     return path

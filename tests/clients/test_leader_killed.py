@@ -1,6 +1,6 @@
-"""The leader is killed while each real client waits for a job, and each real worker has one.
+"""Kill the leader while each real client waits for a job and each real worker has one.
 
-The server is always ours: gearmand has no leader.
+The server is always Beanpole: gearmand has no leader.
 """
 
 import threading
@@ -40,14 +40,14 @@ def test_leader_killed(cluster: Cluster, tmp_path: Path) -> None:
         assert {str(program): reply.one("complete") for program, reply in replies.items()} == {
             str(program): "opened" for program in ALL
         }
-        # And all of them, submitters and workers, go on.
+        # All submitters and workers still work.
         for program in ALL:
             reply = program.submit(place, f"{program}-reverse", "abc")
             assert reply.one("complete") == "cba"
 
 
 def running_jobs(place: Place) -> int:
-    """Return how many jobs run in the cluster."""
+    """Return the number of running jobs in the cluster."""
     client = Packets(place.submitter)
     try:
         return sum(int(line.split("\t")[2]) for line in client.admin("status"))

@@ -1,4 +1,4 @@
-"""All Gearman clients that there are, unmodified: each by itself, and each pair."""
+"""All available Gearman clients, unmodified: each by itself, and each pair."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Libraries that know several servers get all nodes, and one of them dies.
+"""Libraries for several servers get the addresses of all nodes, and one node is killed.
 
-The server is always ours. What libraries do that know one server is in docs/migrating.md.
+The server is always Beanpole. Libraries for a single server are described in docs/migrating.md.
 """
 
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ PROGRAMS = (*PYTHON[:2], *DEBIAN[1:])
 
 
 def test_workers_at_all_nodes(cluster: Cluster, tmp_path: Path, paper: Path) -> None:
-    """A job is done once, although its worker is at three nodes; and also without one of them."""
+    """A job runs once, although its worker is at three nodes; also after one node is killed."""
     place_of(cluster)
     leader = cluster.leader()
     addresses = [node.speaks("gearman") for node in cluster.nodes]
@@ -36,7 +36,7 @@ def test_workers_at_all_nodes(cluster: Cluster, tmp_path: Path, paper: Path) -> 
             program.submit(left, f"{program}-note", f"{paper} {program}", background=True)
         assert sorted(lines(paper, len(PROGRAMS))) == sorted(map(str, PROGRAMS))
         cluster.kill(dying)
-        # Submitters that know the dead node first go to the next.
+        # Submitters whose first address is the killed node go to the next.
         first_dead = ",".join([addresses[dying], addresses[leader]])
         for program in PROGRAMS:
             reply = program.submit(Place(first_dead, everywhere), f"{program}-reverse", "abc")
@@ -46,7 +46,7 @@ def test_workers_at_all_nodes(cluster: Cluster, tmp_path: Path, paper: Path) -> 
 
 
 def nothing_runs(place: Place) -> bool:
-    """Whether there is no job any more."""
+    """Whether no job is left."""
     client = Packets(place.submitter)
     try:
         return all(line.split("\t")[1] == "0" for line in client.admin("status"))

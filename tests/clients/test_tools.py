@@ -1,4 +1,4 @@
-"""What only some Gearman clients can do: administration, status by unique, jobs with a time-out."""
+"""Abilities of some Gearman clients: administration, status by unique, jobs with a time-out."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def gearadmin(place: Place, *arguments: str) -> list[str]:
 
 
 def rows(place: Place, option: str, function: str) -> list[list[str]]:
-    """Return the rows of a table of gearadmin that are about a function."""
+    """Return the rows of a function in a table of gearadmin."""
     *found, dot = gearadmin(place, option)
     assert dot == ".", found
     return [row.split("\t")[1:] for row in found if row.split("\t")[0] == function]
@@ -49,7 +49,7 @@ def test_gearadmin_counts_jobs(place: Place, fresh: Names, tmp_path: Path) -> No
         TOOL.submit(place, function, str(gate), background=True, priority=priority)
     assert rows(place, "--status", function) == [["3", "0", "0"]]
     assert rows(place, "--priority-status", function) == [["1", "0", "2", "0"]]
-    # A list of workers has those of the node that is asked.
+    # A node lists only its own workers.
     with PERL.working(Place(place.submitter, place.submitter), name, tmp_path):
         wait_until(
             lambda: rows(place, "--status", function) == [["3", "1", "1"]], TIMEOUT_S, "one runs"
@@ -77,7 +77,7 @@ def test_gearadmin_shows_and_cancels_jobs(place: Place, fresh: Names) -> None:
     assert gearadmin(place, "--cancel-job", "H:nowhere:1") == ["Error: UNKNOWN_JOB"]
     assert gearadmin(place, "--drop-function", function) == ["OK"]
     assert rows(place, "--status", function) == []
-    if not AGAINST_GEARMAND:  # which forgets jobs when a worker asks
+    if not AGAINST_GEARMAND:  # gearmand forgets jobs only when a worker asks
         assert not {*handles} & {line.split("\t")[0] for line in gearadmin(place, "--show-jobs")}
 
 
@@ -135,7 +135,7 @@ def test_pygearman_administration(place: Place, fresh: Names, tmp_path: Path) ->
 def test_a_job_is_taken_away_from_a_slow_worker(
     program: Program, place: Place, fresh: Names, tmp_path: Path
 ) -> None:
-    """Its time-out is at least a second; another worker gets the job."""
+    """After the time-out, of at least a second, another worker gets the job."""
     name, gate = fresh("limited"), tmp_path / "gate"
     function = f"{name}-limited"
     with program.working(place, name, tmp_path):
@@ -154,6 +154,6 @@ def test_a_job_is_taken_away_from_a_slow_worker(
 
 
 def grabbed(worker: Packets) -> list[bytes]:
-    """Ask for a job; nothing if there is none."""
+    """Ask for a job; return an empty list if there is none."""
     kind, found = worker.ask(GRAB_JOB)
     return found if kind == JOB_ASSIGN else []

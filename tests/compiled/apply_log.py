@@ -1,9 +1,9 @@
-"""Applies a log and reads a client's bytes, and prints what came of it: one line of JSON.
+"""Apply a log, parse a client's bytes, and print digests of both as one line of JSON.
 
     python tests/compiled/apply_log.py LOG BYTES
 
-Run once on the sources and once on the compiled tree (PYTHONPATH) by test_same. LOG has entries,
-each behind its index and length (two 64-bit integers); BYTES is what a client sends.
+test_same runs it on the sources and on the compiled tree (PYTHONPATH). LOG has entries, each after
+its index and length (two 64-bit integers); BYTES is a client's input.
 """
 
 import json
@@ -23,7 +23,7 @@ HEAD = Struct("<QQ")
 
 
 def entries(data: bytes) -> list[tuple[int, bytes]]:
-    """Split a log into (index, entry)."""
+    """Split a log into pairs of index and entry."""
     found = []
     at = 0
     while at < len(data):
@@ -44,7 +44,7 @@ def image_crc(machine: machine_module.Machine) -> int:
 
 
 def main(log: str, sent: str) -> None:
-    """Print what came of it."""
+    """Print the results of a log and of a client's bytes."""
     machine = machine_module.Machine()
     results = sha256()
     for index, entry in entries(Path(log).read_bytes()):

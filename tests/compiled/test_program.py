@@ -1,4 +1,4 @@
-"""The compiled tree of a clone: when `beanpole up` takes it, and what it says when not."""
+"""The compiled tree of a clone: the conditions for `beanpole up` to use it, and its reasons."""
 
 import os
 import shutil
@@ -23,9 +23,9 @@ ADDED: Final = "node/beanpoled/added.py"
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A copy of what counts of this clone."""
+    """A copy of the parts of this clone that matter here."""
     for part in ("cluster/beanpole", "node/beanpoled", "build/compiled", "deploy"):
-        # The dates of files must not count: a checkout sets them anew.
+        # The times of files must not matter, because a checkout changes them.
         shutil.copytree(ROOT / part, tmp_path / part, copy_function=shutil.copyfile)
     return tmp_path
 

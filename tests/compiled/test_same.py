@@ -1,6 +1,6 @@
-"""The compiled tree does what the sources do: same log, same machine; same bytes, same requests.
+"""The compiled tree and the sources agree: on the machine after a log, on the requests in bytes.
 
-`make test` builds the tree before; without it these tests fail and say so.
+`make test` builds the tree first; without it these tests fail with a hint.
 """
 
 import json
@@ -41,7 +41,7 @@ WORDS = (
 
 
 def apply_log(path: str, log: Path, sent: Path) -> dict[str, Any]:
-    """What one of the trees makes of it."""
+    """Return the output of `apply_log.py` on one of the trees."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("apply_log.py")), str(log), str(sent)],
         env={**os.environ, "PYTHONPATH": path},

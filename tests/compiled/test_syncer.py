@@ -22,13 +22,13 @@ from beanpole.storage.wal import Identity, Wal
 BUILT = Path(__file__).resolve().parents[2] / "build" / "compiled" / "beanpole" / "storage"
 OURS = Identity("dev", "n0")
 WAIT_S = 20.0
-# Zeros that a file has before it is written.
+# The size of the zeros that a file has in advance.
 ROOM = 2 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")
 def kind() -> Any:
-    """The class Syncer of the compiled tree, beside the modules of the sources."""
+    """The class Syncer of the compiled tree, with the other modules from the sources."""
     (path,) = BUILT.glob("_syncer.*.so")
     spec = importlib.util.spec_from_file_location("beanpole.storage._syncer", path)
     assert spec is not None and spec.loader is not None
@@ -47,7 +47,7 @@ class Alone:
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT)
 
     def take(self) -> tuple[int, int]:
-        """Wait for the end of a write."""
+        """Wait for the end of a write; return its error and duration."""
         readable, _, _ = select.select([self.event], [], [], WAIT_S)
         assert readable, "the thread says nothing"
         os.eventfd_read(self.event)
@@ -75,13 +75,13 @@ def test_it_writes_where_it_is_told(kind: Any, tmp_path: Path, room: int) -> Non
 
 
 def test_direct_writes_change_nothing_but_what_they_are_told(kind: Any, tmp_path: Path) -> None:
-    """Two files, writes of others in between, all sizes and offsets, up to the end of the room."""
+    """Two files, other writes in between, all sizes and offsets, up to the end of the room."""
     seed = random.SystemRandom().randrange(2**32)
     dice = random.Random(seed)
     sys.stdout.write(f"seed {seed}\n")
     alone = Alone(kind, tmp_path / "file")
     files = [alone.fd, os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)]
-    room = ROOM - 1000  # its last block is not whole
+    room = ROOM - 1000  # its last block is incomplete
     for file in files:
         os.ftruncate(file, room)
     models = [bytearray(room), bytearray(room)]
@@ -121,7 +121,7 @@ def test_it_goes_past_the_cache_where_the_file_system_lets_it(kind: Any, tmp_pat
 
 
 def direct_descriptors(path: Path) -> int:
-    """How many descriptors this process has for direct writes to a file."""
+    """Return the number of this process's descriptors for direct writes to a file."""
     found = 0
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
@@ -193,7 +193,7 @@ def test_the_end_waits_for_writes_in_progress(kind: Any, tmp_path: Path) -> None
 
 
 def in_a_loop(kind: Any, work: Callable[[RealFiles], Any], patch: pytest.MonkeyPatch) -> None:
-    """Run a coroutine function with a disk that has the thread."""
+    """Run a coroutine function with a disk that uses the thread."""
     patch.setattr(files_module, "_syncer_kind", lambda: kind)
 
     async def run() -> None:

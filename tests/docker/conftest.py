@@ -1,7 +1,7 @@
-"""An engine, images and three nodes in containers, for all tests here. What is missing fails them.
+"""An engine, images and three nodes in containers; the tests fail if a requirement is missing.
 
-`make test-docker` calls these tests with an engine (chaos/engine.py). The nodes serve one test
-after the other, and each leaves them whole.
+`make test-docker` runs these tests with an engine (chaos/engine.py). All tests use the same nodes,
+and each test leaves them intact.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from chaos import images
 from chaos.containers import Containers, compose_command
 from chaos.images import Images
 
-# The first build of the compiled image and of its base take minutes.
+# The first build of the compiled image and its base takes minutes.
 BUILD_TIMEOUT_S = 1800
 
 
@@ -43,7 +43,7 @@ def nodes(
     engine: Any, built: Images, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Containers]:
     found = Containers(engine, built, tmp_path_factory.mktemp("compose"), "beanpole-test")
-    found.down()  # what an interrupted run has left
+    found.down()  # the containers of an interrupted run
     try:
         found.up()
         yield found

@@ -19,7 +19,7 @@ QLESS = 6380
 PROMETHEUS = 9090
 FAILOVER_TIMEOUT_S = 30.0
 RESERVE_S = 5
-# Prometheus asks every 5 s.
+# Prometheus scrapes every 5 s.
 SCRAPED_TIMEOUT_S = 60.0
 EVERYWHERE = range(len(NAMES))
 
@@ -32,7 +32,7 @@ def whole(nodes: Containers) -> Iterator[None]:
 
 
 def connect(host: str, port: int) -> greenstalk.Client[str]:
-    """Connect and use a tube; a proxy without a server closes the connection: then again."""
+    """Connect and use a tube; retry while the proxy has no server and closes the connection."""
 
     def connected() -> greenstalk.Client[str]:
         client = greenstalk.Client((host, port))
@@ -64,7 +64,7 @@ def test_a_client_of_qless_works_through_the_proxy(nodes: Containers) -> None:
 
 
 def test_the_leaders_port_follows_the_leader(nodes: Containers) -> None:
-    """A connection at the old leader ends, and a new one is at the next."""
+    """Connections to the old leader end, and new ones go to the next leader."""
     with connect(PROXY, LEADER) as client:
         client.put("before")
         leader = nodes.leader()
@@ -80,7 +80,7 @@ def test_the_leaders_port_follows_the_leader(nodes: Containers) -> None:
 
 
 def test_any_nodes_port_leaves_out_a_node_that_stands_still(nodes: Containers) -> None:
-    """Its kernel still takes connections: the proxy asks the node itself."""
+    """Its kernel still accepts connections, so the proxy must check the node itself."""
     victim = nodes.leader()
     nodes.pause(victim)
     try:
@@ -118,7 +118,7 @@ def all_elsewhere(home: int) -> bool:
 
 
 def test_a_container_comes_back_with_another_address(nodes: Containers) -> None:
-    """The other nodes and the proxy find it by its name."""
+    """The other nodes and the proxy find the container by its name."""
     victim = nodes.leader()
     before = nodes.address(victim)
     nodes.disconnect(victim)
@@ -136,7 +136,7 @@ def test_a_container_comes_back_with_another_address(nodes: Containers) -> None:
 
 
 def test_a_worker_that_waits_is_served_while_nodes_are_replaced(nodes: Containers) -> None:
-    """One node after the other, as an upgrade does; the worker is at a node that stays."""
+    """Nodes are replaced in turn, as in an upgrade; the worker's node stays."""
     home = nodes.leader()
     got: list[Any] = []
     with connect(nodes.address(home), ANY) as worker:

@@ -1,4 +1,4 @@
-"""Containers that are killed, paused, cut off, moved and slowed under load: nothing is lost.
+"""Kill, pause, cut off, move and slow containers under load: nothing is lost.
 
 Every fault happens at least once; `make soak-docker` does the same for longer.
 """

@@ -1,4 +1,4 @@
-"""The files of deploy/docker, judged by the tools for them: hadolint, compose's schema, HAProxy."""
+"""Check the files of deploy/docker by their tools: hadolint, compose's schema, HAProxy."""
 
 import subprocess
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The image by itself: who runs in it, what it can write, how it is asked for and how it ends."""
+"""The image by itself: its user, its writable paths, its health check and its stop."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ HEALTHY_TIMEOUT_S = 60.0
 
 @contextlib.contextmanager
 def run(engine: Any, built: Images, **options: Any) -> Iterator[Any]:
-    """Run a node of its own as compose.yaml does, without capabilities and so on."""
+    """Run a separate node as compose.yaml does, without capabilities and so on."""
     container = engine.containers.run(
         built.node,
         detach=True,
@@ -62,7 +62,7 @@ def test_what_is_in_it(engine: Any, built: Images) -> None:
 
 @pytest.mark.parametrize("init", [True, False])
 def test_a_node_serves_and_stops_in_order(engine: Any, built: Images, init: bool) -> None:
-    """With an init before it, as in compose.yaml, and as the first process, as in a pod."""
+    """The node runs under an init, as in compose.yaml, or as the first process, as in a pod."""
     with run(engine, built, init=init) as container:
         wait_for_health(container, "healthy")
         status, words = ask(container, "beanpole", "put", "hello")
@@ -88,7 +88,7 @@ def test_its_hot_path_is_compiled(engine: Any, built: Images) -> None:
 
 
 def test_a_node_that_does_not_answer_is_not_healthy(engine: Any, built: Images) -> None:
-    """The process is stopped from inside, where its init has its id and lets it be."""
+    """The node is suspended from inside, as it is not process 1; its init does not resume it."""
     quick = {"interval": 10**9, "timeout": 10**9, "retries": 1}
     check = ["CMD", "python3", "-I", "-S", "/opt/beanpole/healthcheck.py"]
     with run(engine, built, init=True, healthcheck={"test": check, **quick}) as container:

@@ -1,4 +1,4 @@
-"""Both wheels as somebody installs them: into an empty environment, where no compiler is.
+"""Both wheels as a user installs them: into an empty environment, without a compiler.
 
 `make test-wheel` builds them first. Their speed is measured by `python -m bench quick --installed`.
 """
@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 DIST: Final = ROOT / "dist"
 COMPILED: Final = "compiled"
 PURE: Final = "pure"
-# pip fetches the dependencies, some 100 MB where nothing is cached.
+# pip fetches the dependencies, about 100 MB without a cache.
 INSTALL_TIMEOUT_S: Final = 600
 
 pytestmark = pytest.mark.timeout(INSTALL_TIMEOUT_S)
@@ -37,7 +37,7 @@ def wheel(kind: str) -> Path:
 
 
 def test_the_page_installs_one_wheel() -> None:
-    """pip refuses a pattern that both wheels match: they are of one version."""
+    """pip refuses a pattern that matches both wheels, which have the same version."""
     page = (ROOT / "docs" / "deploying.md").read_text()
     patterns = re.findall(r"pip install (beanpole-\S*\*\S*\.whl)", page)
     assert patterns, "the section for systemd has one"
@@ -50,7 +50,7 @@ def is_pure(path: Path) -> bool:
 
 
 class Installed(NamedTuple):
-    """A wheel in an environment of its own."""
+    """A wheel in a separate environment."""
 
     kind: str
     programs: Path
@@ -64,7 +64,7 @@ class Installed(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Nothing of this clone, and no compiler."""
+        """Return variables without paths of this clone and of compilers."""
         return {"PATH": str(self.programs), "HOME": os.environ["HOME"], "LC_ALL": "C.UTF-8"}
 
 
@@ -75,7 +75,7 @@ def installed(
     place = tmp_path_factory.mktemp(request.param)
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    # No compiler is found on this path.
+    # This path has no compiler.
     environment = {**os.environ, "PATH": str(place / "bin")}
     words = [*pip, "--disable-pip-version-check", str(wheel(request.param))]
     subprocess.run(words, check=True, env=environment)
@@ -109,7 +109,7 @@ def test_three_nodes_keep_a_job(installed: Installed, tmp_path: Path) -> None:
 
 
 def test_what_is_measured_is_what_is_installed() -> None:
-    """Each compiled module of the wheel is that of the tree that `make compiled` makes."""
+    """Each compiled module of the wheel equals that of the tree of `make compiled`."""
     tree = ROOT / "build" / "compiled"
     assert (tree / ".ready").exists(), "run `make compiled`"
     with zipfile.ZipFile(wheel(COMPILED)) as archive:
@@ -121,7 +121,7 @@ def test_what_is_measured_is_what_is_installed() -> None:
 
 @pytest.mark.parametrize("kind", [COMPILED, PURE])
 def test_two_builds_have_the_same_bytes(kind: str, tmp_path: Path) -> None:
-    """In another folder, whose name is longer; takes as long as `make wheel`."""
+    """The second build is in a folder with a longer name; it takes as long as `make wheel`."""
     clone = tmp_path / "another" / "place"
     for part in ("cluster", "node", "pipeline", "deploy", "typings"):
         shutil.copytree(ROOT / part, clone / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -149,7 +149,7 @@ def test_what_is_in_a_wheel(kind: str) -> None:
     names = zipfile.ZipFile(wheel(kind)).namelist()
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert any(name.endswith(".so") for name in names) == (kind == COMPILED)
-    # Nodes work without it, and say nothing.
+    # Without it nodes work and report nothing, so a missing file would go unnoticed.
     assert any("/_syncer.cpython" in name for name in names) == (kind == COMPILED)
     assert not any(name.endswith((".c", ".toml", ".ini")) for name in names)
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}

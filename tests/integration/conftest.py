@@ -1,4 +1,4 @@
-"""Fixtures of the integration tests: fresh single nodes, and one cluster that tests share."""
+"""Fixtures of the integration tests: fresh single nodes, fresh clusters and a shared cluster."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def no_load_left() -> Iterator[None]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three fresh nodes of this test alone, which it may break."""
+    """Three fresh nodes for one test, which may break them."""
     with Cluster(tmp_path / "cluster").running() as found:
         yield found
 
@@ -48,9 +48,9 @@ def _quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def quick(_quick: Cluster) -> Cluster:
-    """Three nodes of this module, which a test may kill: dead ones are started before the next.
+    """Three nodes of the module, which a test may kill: dead nodes are restarted before each test.
 
-    They declare a node down sooner than others do.
+    They declare a node down sooner than by default.
     """
     _quick.mend()
     return _quick
@@ -58,7 +58,7 @@ def quick(_quick: Cluster) -> Cluster:
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes that many tests use, one after the other."""
+    """Three nodes that many tests use in turn and leave intact."""
     with Cluster(tmp_path_factory.mktemp("shared"), unix=True).running() as cluster:
         yield cluster
 
@@ -120,7 +120,7 @@ def queue(
 def small_queue(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Queue]:
-    """A fresh node that takes bodies of 10 bytes; the shared cluster has its usual limit."""
+    """A fresh node with a job size limit of 10 bytes; the shared cluster has its usual limit."""
     if AGAINST_REFERENCE:
         yield from reference_queue(tmp_path_factory, 10, request)
     elif request.param == "single":

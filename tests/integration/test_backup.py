@@ -1,7 +1,7 @@
-"""Backups of real clusters under load, and the clusters that are restored from them.
+"""Back up real clusters under load, and restore clusters from the backups.
 
-What of an image is restored is in tests/unit/core/test_contents.py, damage in
-tests/unit/beanpoled/test_backups.py.
+The restored contents of an image are tested in tests/unit/core/test_contents.py, damaged backups
+in tests/unit/beanpoled/test_backups.py.
 """
 
 import json
@@ -34,31 +34,31 @@ from tests.integration.support.waiting import wait_until
 from tests.unit.releases.backup import FIXTURE
 
 COMMAND_TIMEOUT_S = 60.0
-# So many jobs of each protocol before a backup begins, and more that come meanwhile.
+# Jobs of each protocol that exist before a backup begins; more are put during the backup.
 JOBS = 200
-# Of a command that is to find no node, in place of half a minute.
+# The patience of a command that must find no node, in place of the default of half a minute.
 PATIENCE_S = 2.0
-# Larger than all buffers between a node and a program that reads nothing.
+# Together the jobs exceed all buffers between a node and a program that reads nothing.
 BIG_BYTES = 60_000
 BIG_JOBS = 250
 
 
 def beanpole(*arguments: str | Path, status: int = 0) -> str:
-    """Run a command; returns what it says, on both outputs if it fails."""
+    """Run a command and return its output, with standard error if a failure is expected."""
     done = ran(*arguments)
     assert done.status == status, done
     return done.said + (done.errors if status else "")
 
 
 def backup(addresses: list[str], path: Path) -> dict[str, Any]:
-    """Take a backup; returns what the command says of it."""
+    """Take a backup and return the command's JSON report."""
     told = beanpole("backup", "--addr", ",".join(addresses), "--to", path, "--json")
     found: dict[str, Any] = json.loads(told)
     return found
 
 
 def restored(path: Path, directory: Path, count: int = 3) -> Cluster:
-    """Return a cluster of new nodes whose disks are made of a backup; none is started."""
+    """Return a cluster of new nodes with disks restored from a backup; no node is started."""
     cluster = Cluster(directory, count=count)
     disks = [node.directory / "data" for node in cluster.nodes]
     members = ",".join(node.id for node in cluster.nodes)
@@ -67,7 +67,7 @@ def restored(path: Path, directory: Path, count: int = 3) -> Cluster:
 
 
 def names_in(disk: Path) -> set[str]:
-    """Of the files of a node that runs; some are written under another name first."""
+    """Return the names of a running node's files, without temporary files that will be renamed."""
     return {name for name in os.listdir(disk) if not name.endswith(".tmp")}
 
 
@@ -86,7 +86,7 @@ def wait_for_jobs(producers: dict[str, Producer]) -> None:
 
 
 def check_all_jobs(cluster: Cluster, number: int, least: dict[str, int]) -> None:
-    """Take every job at a node: in order, none missing, at least those acknowledged before."""
+    """Take every job at a node: in order, without gaps, at least the given number of each kind."""
     addresses = ports_of(cluster, number)
     for name, take in TAKES.items():
         with ExitStack() as stack:
@@ -140,7 +140,7 @@ def test_the_leader_dies_in_the_middle(cluster: Cluster, tmp_path: Path) -> None
         wait_until(
             lambda: partial.exists() and partial.stat().st_size > 0, TIMEOUT_S, "the first bytes"
         )
-        program.send_signal(signal.SIGSTOP)  # it has not all of it, and gets no more
+        program.send_signal(signal.SIGSTOP)  # before it has received the whole backup
         cluster.kill(leader)
         program.send_signal(signal.SIGCONT)
         told = program.communicate(timeout=COMMAND_TIMEOUT_S)[0]
@@ -213,7 +213,7 @@ def test_a_damaged_backup_is_refused_with_its_reason(cluster: Cluster, tmp_path:
 def test_without_a_majority_there_is_none(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node alone cannot know what the others have acknowledged: `recover` is for that."""
+    """A node alone cannot know what the others have acknowledged; `recover` is for this case."""
     monkeypatch.setattr(Nodes.__init__, "__defaults__", (PATIENCE_S,))
     for number in (0, 1):
         cluster.kill(number)

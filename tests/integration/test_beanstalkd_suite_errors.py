@@ -1,6 +1,6 @@
-"""beanstalkd's own tests, restated: what a command may look like, and the replies to errors.
+"""beanstalkd's own tests, restated: the syntax of commands, and the replies to errors.
 
-The names are those of its testserv.c. Tests of what jobs do are in test_beanstalkd_suite_jobs.
+The names come from its testserv.c. Tests of jobs are in test_beanstalkd_suite_jobs.
 """
 
 from tests.integration.support.queues import Queue
@@ -87,7 +87,7 @@ def test_2cmdpacket(queue: Queue) -> None:
 
 
 def test_too_big(small_queue: Queue) -> None:
-    # What looks like a command inside a body that is too big must not be executed.
+    # Text inside an oversized body that looks like a command must not be executed.
     client = small_queue.connect()
     size = small_queue.job_size_max + 1
     body = (b"delete 9999\r\n" * (size // 13 + 1))[:size]

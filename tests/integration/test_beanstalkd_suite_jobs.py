@@ -1,6 +1,6 @@
-"""beanstalkd's own tests, restated: what jobs, tubes and reservations do.
+"""beanstalkd's own tests, restated: jobs, tubes and reservations.
 
-The names are those of its testserv.c. Tests of malformed commands are in
+The names come from its testserv.c. Tests of malformed commands are in
 test_beanstalkd_suite_errors.
 """
 
@@ -13,12 +13,12 @@ from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_for_time
 
 NOT_FOUND = b"NOT_FOUND"
-# The timeout of one second in test_reserve_with_timeout_2conns must be kept within a tenth.
+# Tolerance of a tenth for the timeout of one second in test_reserve_with_timeout_2conns.
 TIMED_OUT_MAX_S = 1.1
 
 
 def put(client: Raw, queue: Queue, number: int, arguments: bytes, body: bytes) -> int:
-    """Put the test's job with that number and return its id."""
+    """Put the test's job with this number and return its id."""
     job = queue.id(number)
     client.ask(b"put %b %d\r\n%b" % (arguments, len(body), body), b"INSERTED %d" % job)
     return job

@@ -1,7 +1,7 @@
 """beanstalkd's own tests of its binlog (55 to 57, 60 to 62), restated: restarts and full disks.
 
-The servers are killed with SIGKILL, all of them at once, and started again from their folders.
-Tests 58, 59 and 63 are about the format of beanstalkd's own files and have no counterpart.
+The servers are all killed with SIGKILL and restarted from their folders. Tests 58, 59 and 63 are
+about the format of beanstalkd's own files and have no counterpart.
 """
 
 import os
@@ -15,13 +15,13 @@ from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 MIB = 1024**2
-# Other programs may use the disk meanwhile, as long as it is less than this.
+# Other programs may meanwhile use up to this much of the disk.
 DISK_MARGIN_BYTES = 2048 * MIB
 DISK_TIMEOUT_S = 20.0
 
 
 class Restartable:
-    """A cluster whose node 0 is asked, and that can lose power."""
+    """A cluster that can lose power; clients use its node 0."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -91,7 +91,7 @@ def test_binlog_read(server: Restartable) -> None:
     client.ask(b"reserve", b"RESERVED 3 4", b"tst3")
     client.ask(b"reserve", b"RESERVED 1 4", b"tst1")
     stats = client.dictionary(b"stats-job 1")
-    # beanstalkd forgets the reservations; here they survive. The delay of the release counts too.
+    # beanstalkd forgets reservations; Beanpole keeps them. The delay of the release counts too.
     assert {key: stats[key] for key in ("pri", "delay", "reserves", "releases")} == {
         "pri": "1",
         "delay": "1",
@@ -102,7 +102,7 @@ def test_binlog_read(server: Restartable) -> None:
 
 
 class Disk:
-    """A file that takes so much of the disk that the nodes' reserve is touched."""
+    """A file that fills the disk into the nodes' reserve."""
 
     def __init__(self, directory: Path) -> None:
         space = os.statvfs(directory)
@@ -139,7 +139,7 @@ def filling(request: pytest.FixtureRequest, tmp_path: Path, disk: Disk) -> Itera
 
 
 def try_put(client: Raw, inserted: list[int]) -> bytes:
-    """Put a job, note its id if it was taken, and return the reply's first word."""
+    """Put a job, record its id if it was accepted, and return the reply's first word."""
     reply, _ = client.command(b"put 0 0 100 4\r\nfull")
     word, _, number = reply.partition(b" ")
     if word == b"INSERTED":

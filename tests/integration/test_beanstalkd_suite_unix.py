@@ -1,4 +1,4 @@
-"""beanstalkd's own tests of UNIX sockets, restated: a fresh node, and a follower of a cluster."""
+"""beanstalkd's own tests of UNIX sockets, restated: at a fresh node and at a follower."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.integration.support.raw import Raw
 
 @pytest.fixture(params=["single", "follower"])
 def place(request: pytest.FixtureRequest) -> tuple[Cluster, int]:
-    """A cluster (of one node), and the number of the node to talk to."""
+    """A cluster, perhaps of one node, and the number of the node under test."""
     if request.param == "single":
         singles: Singles = request.getfixturevalue("singles")
         node = singles.take()

@@ -1,4 +1,4 @@
-"""Two protocols share a queue: jobs of each are worked by clients of the other, whoever dies."""
+"""Two protocols share a queue: each works off the other's jobs, while nodes are killed."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 PORT_TIMEOUT_S = 20.0
-# An election and a little, on a busy machine.
+# Longer than an election on a busy machine.
 TIMEOUT_S = 60.0
 
 Row = dict[str, Any]
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 @pytest.fixture
 def bridged(cluster: Cluster) -> Cluster:
-    """The tube `resize` is the function of that name, and the queue of Workq."""
+    """A cluster where the tube `resize` is also Gearman's function and Workq's queue `resize`."""
     protocols = ("gearman", "workq")
     addresses = [node.speaks(protocol) for node in cluster.nodes for protocol in protocols]
     wait_until(lambda: all(map(answers, addresses)), PORT_TIMEOUT_S, "the ports of all protocols")
@@ -50,7 +50,7 @@ def alias(cluster: Cluster, *words: str, number: int = 0) -> str:
 
 
 def grab(worker: Packets) -> list[bytes]:
-    """Ask for a job until there is one: what a node knows may be older than the answer of a put."""
+    """Poll until there is a job: a node's state may be older than the reply to a put elsewhere."""
 
     def job() -> list[bytes]:
         kind, arguments = worker.ask(GRAB_JOB)
@@ -77,14 +77,14 @@ def reserved(beanstalk: Raw) -> tuple[int, bytes]:
 
 
 def gone(beanstalk: Raw, job: int) -> None:
-    """Wait until a worker's word has reached this node."""
+    """Wait until this node has applied the end of a job."""
     wait_until(
         lambda: beanstalk.find(b"stats-job %d" % job) is None, TIMEOUT_S, f"the end of {job}"
     )
 
 
 def life(cluster: Cluster, number: int, job: int) -> list[Row]:
-    """The events of a job that one node tells."""
+    """Return the events of a finished job as one node reports them."""
 
     def events() -> list[Row]:
         with Source([cluster.nodes[number].grpc]) as source:
@@ -97,7 +97,7 @@ def life(cluster: Cluster, number: int, job: int) -> list[Row]:
 
 
 def told(cluster: Cluster, job: int) -> list[tuple[str, str, str | None]]:
-    """(event, protocol, external id) of a job's events, which all nodes tell alike."""
+    """Return (event, protocol, external id) of a job's events, after comparing all nodes."""
     lives = [life(cluster, number, job) for number in range(len(cluster.nodes))]
     assert lives[0] == lives[1] == lives[2]
     assert {row["tube"] for row in lives[0]} == {"resize"}
@@ -105,7 +105,7 @@ def told(cluster: Cluster, job: int) -> list[tuple[str, str, str | None]]:
 
 
 class Clients:
-    """Clients at the two nodes that live on; jobs by what becomes of them."""
+    """Clients at the two nodes that survive; a method for each outcome of a job."""
 
     def __init__(self, cluster: Cluster, first: int, second: int) -> None:
         self.beanstalk = Raw(cluster.nodes[first].beanstalk, TIMEOUT_S)
@@ -128,7 +128,7 @@ class Clients:
         return handle
 
     def done_by_gearman(self, cluster: Cluster, leader: int) -> int:
-        """Put by beanstalk; the leader dies while the worker has the job."""
+        """Put by beanstalk; the leader is killed while the worker has the job."""
         job = put(self.beanstalk, b"a picture")
         handle, function, body = grab(self.worker)
         assert (function, body) == (b"resize", b"a picture")
@@ -158,7 +158,7 @@ class Clients:
         return job
 
     def failed_by_gearman_and_done_by_workq(self) -> int:
-        """A job of beanstalk that fails is buried; Workq knows it by an id made of its number."""
+        """A failed job of beanstalk is buried; Workq's id for it is derived from its number."""
         self.worker.send(PRE_SLEEP)
         job = put(self.beanstalk, b"no picture")
         assert self.worker.receive() == (NOOP, [b""])

@@ -1,7 +1,7 @@
-"""A member that comes back with another address behind its name, as a pod does.
+"""A member that returns with another address behind its name, as a pod does.
 
-Names are those of a hosts file that only the nodes see. Peer links whose address changes are
-also the business of tests/docker; here it is gRPC, whose library looks names up by itself.
+The names come from a hosts file that only the nodes see. tests/docker also covers peer links with
+changed addresses; these tests cover gRPC, whose library resolves names by itself.
 """
 
 import shlex
@@ -14,21 +14,21 @@ import pytest
 from tests.integration.support.nodes import Cluster, Node, status
 from tests.integration.support.waiting import wait_until
 
-# A name that only the hosts file has: `.test` is in no other list of names.
+# Only the hosts file can resolve this name: `.test` is a reserved domain.
 NAME: Final = "moved.test"
 MOVED: Final = 2
 OLD: Final = "127.0.0.1"
 NEW: Final = "127.0.0.2"
-# Less than half a minute after a look-up, before which gRPC, unless told otherwise, makes no other.
+# Less than the half minute for which gRPC by default makes no second look-up.
 FOUND_TIMEOUT_S: Final = 20.0
-# The same behind the restart of a node, in which there may be several look-ups.
+# After the restart of a node, during which there may be several look-ups.
 RETURNED_TIMEOUT_S: Final = 60.0
-# A mount that ends with the process, which keeps its id.
+# The mount ends with the process; `exec` keeps its process id.
 IN_A_NAMESPACE: Final = 'mount --bind "$0" /etc/hosts && exec "$@"'
 
 
 def at(host: str, node: Node) -> tuple[str, str]:
-    """Return the addresses of a node's peer link and gRPC server with another host."""
+    """Return the addresses of a node's peer link and gRPC server on another host."""
     return node.peer.replace(OLD, host), node.grpc.replace(OLD, host)
 
 
@@ -54,14 +54,14 @@ def cluster(tmp_path: Path, hosts: Path) -> Iterator[Cluster]:
 
 
 def is_reached(cluster: Cluster) -> bool:
-    """Whether the first node gets an answer of the moved one by gRPC."""
+    """Whether the first node reaches the moved node by gRPC."""
     nodes = status(cluster.nodes[0])["nodes"]
     (found,) = [node for node in nodes if node["id"] == cluster.nodes[MOVED].id]
     return bool(found["reachable"])
 
 
 def move(hosts: Path) -> None:
-    # In place: the mount shows this file, not its name.
+    # Written in place: the mount is bound to the file, not to its name.
     hosts.write_text(f"{OLD} localhost\n{NEW} {NAME}\n")
 
 
@@ -73,13 +73,13 @@ def test_a_member_comes_back_with_another_address(cluster: Cluster, hosts: Path)
     move(hosts)
     peer, grpc = at(NEW, cluster.nodes[MOVED])
     cluster.start(MOVED, ["--peer-listen", peer, "--grpc-listen", grpc])
-    # It serves only when the others have dialled the new address of its peer link.
+    # The member serves only after the others have dialled the new address of its peer link.
     cluster.wait_until_serving(MOVED)
     wait_until(lambda: is_reached(cluster), RETURNED_TIMEOUT_S, "the member at its new address")
 
 
 def test_a_name_is_looked_up_again_soon(cluster: Cluster, hosts: Path) -> None:
-    """The member is at its new address all the time; only its name says so later."""
+    """The member has its new address from the start; its name resolves to that address later."""
     _, grpc = at(NEW, cluster.nodes[MOVED])
     for number in range(MOVED):
         cluster.start(number)

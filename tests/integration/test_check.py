@@ -1,6 +1,6 @@
-"""`beanpoled --check` on real configurations, disks and ports, and that it changes nothing.
+"""`beanpoled --check` on real configurations, disks and ports: it changes nothing.
 
-A start on the same says the same.
+A real start reports the same problems.
 """
 
 import os
@@ -15,7 +15,7 @@ import pytest
 from beanpoled.main import EXIT_CONFIGURATION
 from tests.integration.support.nodes import Cluster
 
-FOREIGN = "192.0.2.1:11310"  # of documentation, so of no machine
+FOREIGN = "192.0.2.1:11310"  # reserved for documentation, so the address of no machine
 
 
 @pytest.fixture
@@ -26,19 +26,19 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def start(cluster: Cluster, *arguments: str) -> tuple[int, str]:
-    """Start the first node, which must end by itself; return the status and what was said."""
+    """Start the first node, which must end by itself; return its exit status and output."""
     command = [*cluster.command(0), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def check(cluster: Cluster, *arguments: str) -> tuple[int, str]:
-    """Check the first node; return the status and what was said."""
+    """Check the first node; return the exit status and output."""
     return start(cluster, "--check", *arguments)
 
 
 def files(directory: Path) -> list[tuple[str, int, int]]:
-    """What there is, with sizes and times."""
+    """Return all paths in a directory with their sizes and modification times."""
     return sorted(
         (str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in directory.rglob("*")
     )

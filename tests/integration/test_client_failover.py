@@ -1,6 +1,6 @@
-"""Beanpole's own clients while nodes die and come back: real sockets, real nodes.
+"""Beanpole's own clients while nodes are killed and restarted: real sockets, real nodes.
 
-The cases one by one, without sockets, are in `tests/unit/client/test_sansio.py`.
+The single cases, without sockets, are in `tests/unit/client/test_sansio.py`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def number_of(cluster: Cluster, client: Any) -> int:
 def test_the_leader_is_killed(
     module: ModuleType, quick: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client of the leader goes on at another node, and home when it is back."""
+    """The leader's client continues at another node, and returns when the old leader is back."""
     monkeypatch.setattr(session, "RETURN_MIN_S", 0.0)
     leader = quick.leader()
     home = quick.nodes[leader].beanstalk
@@ -71,7 +71,7 @@ def test_a_reservation_that_is_lost_is_told(module: ModuleType, quick: Cluster) 
         with pytest.raises(module.NotFoundError):
             client.touch(blocking.Job(job, "x"))
         assert told == [job]
-        # It is given out again once the node counts as down, and not before.
+        # The job is reserved again once the node counts as down, and not before.
         assert client.reserve(timeout=30).id == job
         client.delete(job)
 

@@ -1,7 +1,7 @@
 """Kept sessions and puts with keys against real nodes that are killed.
 
-The words by themselves are in `tests/unit/protocol/test_extensions.py`, lives of many clients that
-keep their sessions in `tests/sim/keepers.py`.
+The commands themselves are tested in `tests/unit/protocol/test_extensions.py`; simulations of many
+clients that keep their sessions are in `tests/sim/keepers.py`.
 """
 
 import time
@@ -27,7 +27,7 @@ def module(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def from_here(cluster: Cluster, number: int) -> list[str]:
-    """All addresses, that of one node first."""
+    """Return all addresses, beginning with the given node's."""
     addresses = [node.beanstalk for node in cluster.nodes]
     return [addresses.pop(number), *addresses]
 
@@ -36,7 +36,7 @@ def from_here(cluster: Cluster, number: int) -> list[str]:
 def test_a_worker_whose_node_is_killed_keeps_its_job(
     module: ModuleType, quick: Cluster, victim: str
 ) -> None:
-    """A worker beside it has greenstalk: its job is given out again at the time-out of its node."""
+    """A worker with plain greenstalk at the same node loses its job at the node's time-out."""
     number = quick.leader() if victim == "leader" else quick.followers()[0]
     mine = from_here(quick, number)
     host, _, port = mine[0].rpartition(":")
@@ -53,13 +53,13 @@ def test_a_worker_whose_node_is_killed_keeps_its_job(
         job, other = worker.put("kept", ttr=TTR_S), worker.put("given back", ttr=TTR_S)
         assert worker.reserve(timeout=5).id == job
         assert plain.reserve(timeout=5).id == other
-        # The leader hears of this command from the node, so it counts from a later moment.
+        # The node forwards this command to the leader, so the leader's time-out begins later.
         alive_s = time.monotonic()
         plain.touch(greenstalk.Job(other, ""))
         quick.kill(number)
         assert rival.reserve(timeout=30).id == other
         assert time.monotonic() - alive_s >= QUICK["node_timeout_ms"] / 1000
-        # So the node was declared down, and the other job has stayed where it was.
+        # So the node was declared down, and the kept session's job is still reserved.
         stats = rival.stats_job(job)
         assert (stats["state"], stats["reserves"]) == ("reserved", 1)
         worker.touch(blocking.Job(job, "kept"))
@@ -91,7 +91,7 @@ def test_one_that_does_not_come_back_is_waited_for(shared: Cluster) -> None:
         with Raw(shared.nodes[1].beanstalk) as worker:
             worker.ask(b"keep " + token + b" 2", b"KEPT")
             worker.ask(b"watch gone", b"WATCHING 2")
-            # Other tests have left jobs there.
+            # Other tests have left jobs in `default`.
             worker.ask(b"ignore default", b"WATCHING 1")
             rival.send(b"put 0 0 60 1\r\nx\r\n")
             job = rival.line().split(b" ")[1]

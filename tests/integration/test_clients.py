@@ -1,6 +1,6 @@
-"""Clients of other people, unmodified: greenstalk and pystalk through each node of a cluster.
+"""Unmodified third-party clients: greenstalk and pystalk through each node of a cluster.
 
-They judge the replies by their own parsers; what the bytes are is tested elsewhere.
+Their own parsers judge the replies; the exact bytes are tested elsewhere.
 """
 
 import contextlib
@@ -128,7 +128,7 @@ def test_pystalk_tubes(place: tuple[str, int]) -> None:
         with pytest.raises(pystalk.BeanstalkError):
             client.reserve_job(0)
         client.unpause_tube("twigs")
-        # Unpausing, with beanstalkd, takes effect a moment after its reply.
+        # With beanstalkd, unpausing takes effect a moment after its reply.
         wait_until(lambda: client.stats_tube("twigs")["pause"] == 0, 5)
         assert client.reserve_job(1).job_id == number
         client.delete_job(number)

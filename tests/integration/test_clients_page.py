@@ -1,4 +1,4 @@
-"""The examples of docs/clients.md run as they stand, against a cluster."""
+"""Run the examples of docs/clients.md as written, against a cluster."""
 
 import re
 import subprocess
@@ -19,13 +19,13 @@ TIMEOUT_S = 60
 
 @pytest.fixture(autouse=True)
 def no_jobs_of_others(shared: Cluster) -> None:
-    """The examples take whatever is there, and other tests may have left jobs."""
+    """Clear the queues: the examples take any job, and other tests may have left some."""
     for queue in ("default", "mail"):
         ran("queue", "clear", queue, "--yes", "--addr", shared.nodes[0].grpc)
 
 
 def here(example: str, cluster: Cluster) -> str:
-    """Return an example that connects to this cluster."""
+    """Return an example with the addresses of this cluster."""
     address = cluster.nodes[0].beanstalk
     host, _, port = address.rpartition(":")
     known = example.replace("127.0.0.1:11300", address)

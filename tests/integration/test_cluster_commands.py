@@ -1,6 +1,6 @@
-"""`beanpole cluster` and `node` on three real nodes: through a follower, and when the leader dies.
+"""`beanpole cluster` and `beanpole node` on three real nodes, also while the leader is killed.
 
-What the commands print and how they end is in tests/unit/beanpoled/test_cli.py.
+The output and exit statuses of the commands are tested in tests/unit/beanpoled/test_cli.py.
 """
 
 from typing import Any, Final
@@ -15,7 +15,7 @@ COMMAND_TIMEOUT_S: Final = 60.0
 
 
 def asked(words: str, *nodes: Node, status: int = 0) -> Any:
-    """Return what a command answers that asks these nodes, the first one first."""
+    """Run a command against these nodes, in this order, and return its JSON output."""
     return Commands(*(node.grpc for node in nodes)).json(words, status)
 
 
@@ -28,13 +28,13 @@ def test_a_follower_takes_leadership_over_and_another_one_survives_the_leader(
     assert [node["id"] for node in members] == [node.id for node in nodes]
     assert all(node["reachable"] and node["serving"] for node in members)
 
-    # Through the follower that does not take it, so that neither end of the transfer is asked.
+    # Ask the follower that does not become leader, so that the request reaches neither end.
     moved = asked(f"cluster leader --transfer {nodes[taker].id}", nodes[other])
     assert moved == {"leader": nodes[taker].id}
     wait_until(lambda: quick.is_leader(taker), COMMAND_TIMEOUT_S, "the taker leads")
     assert asked("cluster leader", nodes[before]) == {"leader": nodes[taker].id}
 
-    # The leader dies; the followers still believe in it when they are asked.
+    # The followers still consider the killed leader alive when the command asks them.
     quick.kill(taker)
     moved = asked(f"cluster leader --transfer {nodes[other].id}", nodes[taker], nodes[before])
     assert moved == {"leader": nodes[other].id}
@@ -76,7 +76,7 @@ def test_connections_are_listed_and_closed_through_another_node(quick: Cluster) 
         assert (held["protocol"], held["client"]) == ("beanstalk", "127.0.0.1")
         assert asked(f"node connections --node {far.id}", near)[0]["jobs_held"] == [job]
 
-        # Its job goes to the client that waits for one.
+        # The job of the closed connection goes to the waiting client.
         assert disconnect(held["connection"], near) == 0
         assert waiter.line() == b"WATCHING 2"
         assert waiter.line() == b"RESERVED %d 8" % job

@@ -1,9 +1,9 @@
-"""The same command scripts give the same bytes from Beanpole and from Debian's beanstalkd.
+"""Beanpole and Debian's beanstalkd return the same bytes for the same command scripts.
 
-Each test's id says what it compared with: the installed beanstalkd, or, where there is none, the
-transcripts that were recorded from it (`pytest tests/integration/test_differential.py --record`
-writes them again). Every deviation stands in the scripts with the reply that Beanpole gives
-instead, and with its reason in tests/scripts/deviations.txt. The scripts are tests/scripts/*.txt.
+Each test's id names the reference: the installed beanstalkd or, without one, the transcripts
+recorded from it (`pytest tests/integration/test_differential.py --record` rewrites them). The
+scripts are tests/scripts/*.txt. They mark every deviation with the reply of Beanpole, and
+tests/scripts/deviations.txt has the reasons.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 
 def reference_replies(script: Path, directory: Path, recording: bool) -> list[list[bytes]]:
-    """Return what beanstalkd replies: live where it is installed, else as recorded."""
+    """Return beanstalkd's replies: live if it is installed, else as recorded."""
     steps = read_script(script)
     transcript = script.with_suffix(".expected")
     if not INSTALLED:
@@ -46,7 +46,7 @@ def reference_replies(script: Path, directory: Path, recording: bool) -> list[li
         server.close()
     if recording:
         transcript.write_text(format_transcript(steps, replies))
-    # Otherwise a change of a script without a new recording would be seen elsewhere only.
+    # Otherwise only other machines would notice a changed script without a new recording.
     assert read_transcript(transcript, steps) == replies
     return replies
 

@@ -1,4 +1,4 @@
-"""A disk that fails: the node says so in one line and stops, the others lose nothing and go on.
+"""A disk that fails: the node logs one line and stops; the others continue and lose nothing.
 
 A full disk, which is not a failure, is in test_beanstalkd_suite_restart.
 """
@@ -25,7 +25,7 @@ def test_a_failed_write_stops_only_its_node(cluster: Cluster, role: str) -> None
     with Raw(cluster.nodes[other].beanstalk, timeout_s=30) as client:
         jobs = [client.put(b"x" * BODY_BYTES) for _ in range(JOBS_BEFORE)]
         said = process.log.read_text()
-        # From here on every write of the node behind the first 64 KiB of a file fails.
+        # From here on every write of the node beyond the first 64 KiB of a file fails.
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
         while process.status() is None and len(jobs) < JOBS_MAX:
             jobs.append(client.put(b"x" * BODY_BYTES))
@@ -33,7 +33,7 @@ def test_a_failed_write_stops_only_its_node(cluster: Cluster, role: str) -> None
         lines = process.log.read_text().removeprefix(said).strip().splitlines()
         assert len(lines) == 1, process.story()
         jobs += [client.put(b"x" * BODY_BYTES) for _ in range(10)]
-        # The limit was the process's own: started again, it has the disk back and catches up.
+        # The limit belonged to the process: a restarted node can write again and catches up.
         cluster.start(victim)
         cluster.wait_until_serving(victim)
         with Raw(cluster.nodes[victim].beanstalk) as again:

@@ -1,6 +1,6 @@
-"""A node whose state differs stops with a message in time; the others go on and lose nothing.
+"""A node whose state diverges stops in time with a message; the others continue and lose nothing.
 
-With true time and real digests; the times themselves are checked in tests/sim/test_divergence.py.
+These tests use real time and real digests; tests/sim/test_divergence.py checks the times.
 """
 
 import shlex
@@ -20,16 +20,16 @@ from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
-# How often the nodes compare their images in this test; the product does so each minute.
+# The period of the comparison of images in this test; the default is a minute.
 DIGEST_PERIOD_S = 2.0
-# On a loaded machine heartbeats, digests and the end of a process take their time.
+# On a loaded machine heartbeats, digests and the end of a process take longer.
 SLACK_S = 10.0
 REJOIN_TIMEOUT_S = 20.0
 ATTEMPTS = 5
 
 
 def tell_how(cluster: Cluster, number: int, how: str) -> None:
-    """Let the next start of a node run it through `differing`."""
+    """Make the next start of a node run through `differing`."""
     node = cluster.nodes[number]
     options = ["--config", str(node.directory / "node.toml")]
     script = [sys.executable, differing.__file__, how, str(DIGEST_PERIOD_S)]
@@ -38,7 +38,7 @@ def tell_how(cluster: Cluster, number: int, how: str) -> None:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Cluster]:
-    """Three honest nodes that compare their images often."""
+    """Three correct nodes that compare their images often."""
     cluster = Cluster(tmp_path / "cluster")
     try:
         for number in range(len(cluster.nodes)):
@@ -50,7 +50,7 @@ def watched(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def make_differ(cluster: Cluster, number: int, how: str) -> None:
-    """Start a node again, as one that will differ."""
+    """Restart a node as one that will diverge."""
     cluster.terminate(number)
     tell_how(cluster, number, how)
     cluster.start(number)
@@ -70,7 +70,7 @@ def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: 
         while process.status() is None:
             jobs.append(client.put(b"meanwhile"))
             assert time.monotonic() - began < DIGEST_PERIOD_S + SLACK_S, process.story()
-        # An exit status above 0, and one line that says what differs, and what to do now.
+        # A non-zero exit status, and one line that names the difference and the remedy.
         assert process.wait() == 1
         reason = process.log.read_text().splitlines()[-1]
         assert "this replica differs from 2 of 3 members at index" in reason
@@ -81,7 +81,7 @@ def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: 
         others = [number for number in range(3) if number != victim]
         assert [watched.process(number).status() for number in others] == [None, None]
 
-        # As the message and docs/operating.md say: what it has is put away, and it starts empty.
+        # As the message and docs/operating.md say: move the data away and start with an empty disk.
         data = watched.nodes[victim].directory / "data"
         shutil.move(data, data.with_name("inspect"))
         tell_how(watched, victim, "honest")
@@ -96,7 +96,7 @@ def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: 
 
 
 def lead(cluster: Cluster, number: int) -> None:
-    """Stop leaders in order until this node leads: an equal successor is the last by name."""
+    """Restart leaders until this node leads: among equal successors the last by name wins."""
     for _ in range(ATTEMPTS):
         leader = cluster.leader()
         if leader == number:

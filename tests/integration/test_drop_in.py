@@ -1,7 +1,7 @@
-"""Programs written for greenstalk, with greenstalk and with Beanpole's clients in its place.
+"""Programs written for greenstalk, run with greenstalk and with Beanpole's clients in its place.
 
-They run against a leader, a follower and, where it is installed, Debian's beanstalkd. What the
-clients do on losses is in `test_client_failover`.
+They run against a leader, a follower and, if it is installed, Debian's beanstalkd. Lost nodes are
+tested in `test_client_failover`.
 """
 
 from collections.abc import Iterator
@@ -115,7 +115,7 @@ def test_errors(module: ModuleType, place: tuple[str, int]) -> None:
 
 
 def test_a_worker_that_waits(module: ModuleType, place: tuple[str, int]) -> None:
-    """The usual loop: wait, work, delete, until a job says stop."""
+    """The usual loop: wait, work and delete, until a job that means stop."""
     make = maker(module)
     done: list[Any] = []
     with make(place, use="loop") as producer, make(place, watch="loop") as worker:
@@ -131,7 +131,7 @@ def test_a_worker_that_waits(module: ModuleType, place: tuple[str, int]) -> None
 
 @pytest.mark.parametrize("module", [blocking, aio], ids=lambda one: one.__name__)
 def test_batches(module: ModuleType, place: tuple[str, int]) -> None:
-    """Not of greenstalk: many jobs at once, by plain commands that are sent together."""
+    """Not in greenstalk: many jobs at once, by pipelined plain commands."""
     make = maker(module)
     with make(place, use="many") as producer, make(place, watch="many") as worker:
         numbers = producer.put_many([f"{number}" for number in range(250)])

@@ -1,4 +1,4 @@
-"""Events of real clusters: after any kill every node can tell everything, every event once."""
+"""Events of real clusters: after any kill the nodes together serve every event exactly once."""
 
 import json
 import re
@@ -27,7 +27,7 @@ from tests.integration.support.processes import Process, children
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
-# Small files, so that segments are sealed and snapshots cut the log all the time.
+# Small limits, so that segments are sealed and snapshots cut the log often.
 SMALL = {
     "event_segment_bytes": 16 * 1024,
     "event_segment_age_s": 1,
@@ -55,7 +55,7 @@ def spans(cluster: Cluster, number: int) -> list[tuple[int, int]]:
 
 
 def end_of_all(cluster: Cluster) -> int:
-    """Wait until all nodes have applied the same, and return how many events there are."""
+    """Wait until all nodes have applied the same entries, and return the number of events."""
 
     def ends() -> int:
         with Source([node.grpc for node in cluster.nodes]) as source:
@@ -67,7 +67,7 @@ def end_of_all(cluster: Cluster) -> int:
 
 
 def go_on(load: Load) -> None:
-    """Wait until some more jobs are finished, by whichever clients have a node."""
+    """Wait until the load's clients have finished more jobs."""
     wanted = load.deleted() + JOBS
     wait_until(lambda: load.deleted() >= wanted, EQUAL_TIMEOUT_S, f"{JOBS} more jobs")
 
@@ -77,7 +77,7 @@ def has_snapshot(node: Node) -> bool:
 
 
 def try_every_command(cluster: Cluster) -> None:
-    """What greenstalk can do to a job."""
+    """Use every command of greenstalk that changes a job, at every node."""
     for node in cluster.nodes:
         with greenstalk.Client(split_address(node.beanstalk), use="all", watch="all") as client:
             client.put("delayed", delay=1)
@@ -96,7 +96,7 @@ def try_every_command(cluster: Cluster) -> None:
 
 
 def check_history(table: pa.Table, history: History) -> None:
-    """The events agree with what the clients were told."""
+    """Check that the events agree with the replies to the clients."""
     happened = Counter(zip(table["event"].to_pylist(), table["job_id"].to_pylist(), strict=True))
     for put in history.puts:
         if put.outcome == INSERTED:
@@ -116,10 +116,10 @@ def check_dense(table: pa.Table, end: int) -> None:
 
 
 def check_spans(cluster: Cluster, table: pa.Table) -> None:
-    """What each node has is a part of the whole; all of it, unless it needed a snapshot."""
+    """Check each node's spans: all events, or a part of them if the node needed a snapshot."""
     for number, node in enumerate(cluster.nodes):
         found = spans(cluster, number)
-        # A node that came back behind the others' logs got a snapshot in place of some entries.
+        # A node that fell behind the others' logs got a snapshot in place of some entries.
         if "fetching the snapshot" not in (node.directory / "output.log").read_text():
             assert found == [(0, table.num_rows)], cluster.story()
         for first, end in found:
@@ -142,7 +142,7 @@ def test_every_node_has_every_event_after_any_kill(cluster: Cluster) -> None:
         cluster.kill(number)
     cluster.start_all()
     go_on(load)
-    # How soon a log is long enough for a snapshot depends on how the load's commands were batched.
+    # The batching of the load's commands determines when a log is long enough for a snapshot.
     wait_until(lambda: all(map(has_snapshot, cluster.nodes)), EQUAL_TIMEOUT_S, "snapshots")
     history = load.finish()
     end = end_of_all(cluster)
@@ -157,7 +157,7 @@ def test_every_node_has_every_event_after_any_kill(cluster: Cluster) -> None:
 
 
 class Exporting:
-    """`beanpole events export --follow` as a process."""
+    """A process that runs `beanpole events export --follow`."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         addresses = ",".join(node.grpc for node in cluster.nodes)
@@ -168,13 +168,13 @@ class Exporting:
         return Process([*BEANPOLE, *self.arguments, "--follow", "--every", "0.1"], log)
 
     def exported(self) -> int:
-        """How far the manifest goes."""
+        """Return the end of the spans in the manifest."""
         path = self.directory / "_manifest.json"
         found = json.loads(path.read_text())["spans"] if path.exists() else []
         return found[-1][1] if found else 0
 
     def table(self) -> pa.Table:
-        """All events in the files that count, each of which is checked."""
+        """Return all events in the manifest's files, after checking each file."""
         return pa.Table.from_batches(opened(str(self.directory)).read()).combine_chunks()
 
 
@@ -209,7 +209,7 @@ def test_an_export_that_is_killed_again_and_again_has_every_event_once(
 
 
 def oldest_index(cluster: Cluster, number: int) -> int:
-    """The first index in a node's log."""
+    """Return the first index in a node's log."""
     _, text = http_get(cluster.nodes[number].http, "/metrics")
     found = re.search(r"^beanpole_first_index (\d+)$", text, re.MULTILINE)
     assert found, text
@@ -259,7 +259,7 @@ def test_a_node_that_took_a_snapshot_says_so_and_others_fill_its_gap(tmp_path: P
 
 
 def test_arrow_is_ready_beside_each_node_before_anything_is_sealed(shared: Cluster) -> None:
-    """Loading it takes so long that the first seal would be a pause under load."""
+    """Loading Arrow at the first seal would be a pause under load."""
     nodes = [shared.pid(number) for number in range(3)]
     wait_until(
         lambda: all(any("libarrow" in maps(child) for child in children(pid)) for pid in nodes),
@@ -270,7 +270,7 @@ def test_arrow_is_ready_beside_each_node_before_anything_is_sealed(shared: Clust
 
 
 def maps(pid: int) -> str:
-    """What a process has loaded; nothing if it is gone."""
+    """Return a process's memory maps, or an empty string if it has ended."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/maps").read_text()
     return ""
@@ -285,7 +285,7 @@ def caller(shared: Cluster) -> Iterator[queue_pb2_grpc.QueueStub]:
 def test_events_name_the_hosts_of_clients(
     shared: Cluster, caller: queue_pb2_grpc.QueueStub
 ) -> None:
-    """By TCP from two addresses, by a UNIX socket, and by a call, at different nodes."""
+    """Clients on TCP from two addresses, on a UNIX socket and by gRPC, at different nodes."""
     host, port = split_address(shared.nodes[0].beanstalk)
     for address in ("127.0.0.1", "127.0.0.2"):
         with socket.create_connection((host, port), source_address=(address, 0)) as client:

@@ -1,7 +1,8 @@
 """Every call, command and client method at three real nodes: through a follower, and while the
 leader is killed.
 
-A new one needs an exercise (support/exercises_*.py), or the name of the test that has it there.
+A new command needs an exercise in support/exercises_*.py, or there the name of the test that
+covers it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,12 +27,12 @@ ALL: Final[Mapping[str, Exercise]] = {
     **{f"command {name}": one for name, one in commands.EXERCISES.items()},
     **{f"method {name}": one for name, one in methods.EXERCISES.items()},
 }
-# Which may end without a known outcome when the leader dies; the pages of the clients say so.
+# As documented, these may end without a known outcome when the leader is killed.
 MAY_BE_OPEN: Final = {
     *(f"command {name}" for name in ("put", "delete", "release", "bury", "kick")),
     *(f"method {module}.{name}" for module in ("blocking", "aio") for name in methods.MAY_BE_OPEN),
 }
-# All at once would want more of the cores than an election leaves them.
+# All exercises at once would compete with the election for the cores.
 WAVES: Final = 4
 
 

@@ -1,7 +1,7 @@
-"""Nodes die and links break under load: nothing acknowledged is lost, nothing happens twice.
+"""Kill nodes and break links under load: nothing acknowledged is lost, nothing happens twice.
 
-Every client writes a history, which `support/history.py` judges. How long service was interrupted
-is printed, not asserted: it depends on the machine. With TEST_FULL=1 links break for 60 s.
+Every client writes a history, which `support/history.py` judges. Interruptions of service are
+printed, not asserted: they depend on the machine. With TEST_FULL=1 links break for 60 s.
 """
 
 import os
@@ -23,9 +23,9 @@ from tests.integration.support.waiting import wait_for_time, wait_until
 CLIENTS = 16
 JOBS_BETWEEN_FAULTS = 200
 LINK_SECONDS = 60.0 if "TEST_FULL" in os.environ else 10.0
-# Below command_timeout (5 s), after which a client is told so.
+# Below command_timeout (5 s), after which clients get an error.
 CUT_SECONDS_MAX = 2.0
-# Nodes dial again every second or so.
+# Nodes redial about every second.
 DIAL_SECONDS = 30.0
 
 
@@ -40,7 +40,7 @@ def local(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def check(history: History, story: str) -> None:
-    """Judge a history and tell the figures."""
+    """Judge a history and print the figures."""
     verdict = judge(history)
     figures = ", ".join(
         f"{name} {getattr(verdict, name)}"
@@ -93,7 +93,7 @@ def links() -> Iterator[Links]:
 
 @pytest.fixture
 def proxied(tmp_path: Path, links: Links) -> Iterator[Cluster]:
-    """Three nodes whose every link goes through a proxy of its own."""
+    """Three nodes with a separate proxy for each link."""
     base, proxies = free_block(), free_block()
     nodes = Cluster(tmp_path / "plan", base=base).nodes
     dial = {
@@ -138,7 +138,7 @@ def test_links_cut(proxied: Cluster, links: Links) -> None:
     def dialled_again() -> bool:
         return all(links.joined(*pair) > before[pair] for pair in reset)
 
-    # Two nodes go on without the link that was cut last.
+    # The cluster makes progress without the link that was cut last, so wait for the new links.
     wait_until(dialled_again, DIAL_SECONDS, f"new links of the pairs {reset}, {before} before")
     history = load.finish()
     assert not history.errors, f"seed {seed}: no client may see an error or a closed connection"

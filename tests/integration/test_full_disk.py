@@ -1,7 +1,7 @@
-"""Three nodes on disks of 120 MB: a client fills them, and nothing ends but puts.
+"""Three nodes on disks of 120 MB: a client fills them, and only puts are refused.
 
-Each disk is a bound on what the files of a node's folder take (`support/small_disk.py`), because a
-file system of that size would need root.
+Each disk is a bound on the size of a node's folder (`support/small_disk.py`), because a file system
+of that size would need root.
 """
 
 import shlex
@@ -45,7 +45,7 @@ def small(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def fill(client: Raw) -> int:
-    """Put until puts are refused; return how many were not."""
+    """Put until puts are refused; return the number of accepted puts."""
     jobs = 0
     while jobs * BODY_BYTES < DISK_BYTES:
         client.send(b"put 0 0 600 %d\r\n%b\r\n" % (BODY_BYTES, b"x" * BODY_BYTES))
@@ -58,7 +58,7 @@ def fill(client: Raw) -> int:
 
 
 def work_off(client: Raw) -> int:
-    """Reserve and delete all jobs; return how many there were."""
+    """Reserve and delete all jobs; return their number."""
     jobs = 0
     while True:
         client.send(b"reserve-with-timeout 0\r\n")
@@ -87,11 +87,11 @@ def test_full_disks_end_puts_and_nothing_else(small: Cluster) -> None:
     small.start_all()
     with Raw(small.nodes[1].beanstalk, TIMEOUT_S) as client:
         found = work_off(client)
-        # A put that was answered OUT_OF_MEMORY is none, and each that was taken is there.
+        # A put with the reply OUT_OF_MEMORY left no job, and every accepted put left one.
         assert found == jobs
         wait_until(lambda: is_taken(client), TIMEOUT_S, "puts go on on disks that were emptied")
         assert fill(client) > 0
-        # The ballast was given up if a disk was filled beyond the reserve; with room it is back.
+        # A disk that was filled beyond the reserve lost its ballast, which returns with free space.
         work_off(client)
     for number in range(3):
         assert small.process(number).status() is None, small.story()

@@ -1,8 +1,8 @@
-"""Garbage on every port, plain and by TLS: it ends its own connection, by a reason that is named.
+"""Send garbage to every port, plain and by TLS: it ends its own connection for a counted reason.
 
-And what nobody may read: no secret of a cluster stands in a log, an event, a metric or a backup.
-Certificates that are refused are in `test_tls`, proofs that are replayed in `test_trust`, frames of
-the peer port in `test_peer_port`.
+Also: no secret of a cluster appears in a log, an event, a metric or a backup. Refused certificates
+are tested in `test_tls`, replayed proofs in `test_trust`, frames of the peer port in
+`test_peer_port`.
 """
 
 import random
@@ -35,13 +35,13 @@ _chance = random.Random(SEED)
 GARBAGE: Final = {
     "zeros": bytes(64),
     "HTTP": b"GET / HTTP/1.1\r\n\r\n",
-    # What a client of TLS begins with, and rubbish in place of the rest.
+    # The beginning of a TLS ClientHello, with garbage in place of the rest.
     "TLS": bytes.fromhex("16030100c8010000c40303") + _chance.randbytes(180),
     "random": _chance.randbytes(4096),
     "one line without an end": b"a" * 300_000,
     "empty lines": b"\r\n" * 50,
 }
-# What a stranger that speaks HTTP to a port is told, where the protocol has words for it.
+# The reply to HTTP on a client port, for the protocols that have an error reply.
 WORDS: Final = {
     "beanstalk": b"UNKNOWN_COMMAND\r\n",
     "workq": b"-CLIENT-ERROR Unknown command\r\n",
@@ -52,12 +52,12 @@ SPOKEN: Final = {"workq": "Workq", "gearman": "Gearman", "qless": "qless", "bean
 
 
 def told(address: str, data: bytes) -> bytes:
-    """Say something and no more; returns all that comes before the node closes the connection."""
+    """Send data and an end of stream; return all bytes until the node closes the connection."""
     with socket.create_connection(split_address(address), TIMEOUT_S) as stranger:
         found = b""
         with suppress(ConnectionResetError, BrokenPipeError):
             stranger.sendall(data)
-            with suppress(OSError):  # it is closed already
+            with suppress(OSError):  # the node has already closed the connection
                 stranger.shutdown(socket.SHUT_WR)
             while part := stranger.recv(65536):
                 found += part
@@ -65,7 +65,7 @@ def told(address: str, data: bytes) -> bytes:
 
 
 def goes_on(cluster: Cluster, number: int) -> None:
-    """The node serves clients of each protocol, in the same process, and complained in lines."""
+    """Check that the same process still serves each protocol and has logged no traceback."""
     node = cluster.nodes[number]
     for name, spoken in SPOKEN.items():
         assert spoken_at(node.speaks(name)) == spoken
@@ -103,7 +103,7 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SafeCluster]:
     secret = place / "secret"
     secret.touch(0o600)
     secret.write_text(SECRET + "\n")
-    # Without the limit of failures: each piece of garbage is to be read.
+    # Without the limit of failed handshakes, so that the node reads each piece of garbage.
     settings = {"peer_secret_file": str(secret), "failed_handshakes_per_second_max": 0}
     found = SafeCluster(place / "nodes", authority, authority.revoke("revoked"), settings)
     with found.running():
@@ -117,7 +117,7 @@ def test_on_ports_with_tls(safe: SafeCluster, kind: str) -> None:
     wait_until(lambda: all(map(answers, clients)), TIMEOUT_S, "the ports of all protocols")
     before = safe.refusals(1)
     for address in (*clients, node.peer):
-        # At most an alert, which begins with 21: not a word of the protocol behind.
+        # At most a TLS alert, which begins with 21, and no reply of the protocol inside TLS.
         assert told(address, GARBAGE[kind])[:1] in (b"", b"\x15")
     told(node.grpc, GARBAGE[kind])
 
@@ -132,7 +132,7 @@ def test_on_ports_with_tls(safe: SafeCluster, kind: str) -> None:
 
 
 def test_no_secret_can_be_read(safe: SafeCluster, tmp_path: Path) -> None:
-    """After work with all of them: also a session that is kept, whose token is one."""
+    """Search all outputs after every secret was used, including the token of a kept session."""
     place = safe.authority.place
     context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
     with safe.connect(0, context) as stream:

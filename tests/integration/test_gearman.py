@@ -1,7 +1,7 @@
-"""Gearman at real nodes: across them, at its limits, and with clients that behave badly.
+"""Gearman at real nodes: across nodes, at its limits, and with misbehaving clients.
 
-What gearmand says to each packet is in test_gearman_scripts, real clients in test_gearman_clients,
-the death of nodes in test_gearman_failover.
+The comparison with gearmand is in test_gearman_scripts; tests with real clients are in
+test_gearman_clients, those that kill nodes in test_gearman_failover.
 """
 
 import random
@@ -26,14 +26,14 @@ DROPPERS = 20
 
 
 class Client:
-    """A connection."""
+    """A connection that speaks Gearman's packets and administrative lines."""
 
     def __init__(self, address: Address) -> None:
         self._stream = connect(address, REPLY_TIMEOUT_S)
         self._parser = ReplyParser()
 
     def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self._stream.sendall(data)
 
     def receive(self) -> Reply:
@@ -43,12 +43,12 @@ class Client:
         return reply
 
     def ask(self, kind: int, *arguments: bytes) -> Reply:
-        """Send a packet, and receive one."""
+        """Send a packet and receive its reply."""
         self.send(request(kind, *arguments))
         return self.receive()
 
     def tell(self, kind: int, *arguments: bytes) -> None:
-        """Send a packet that has no reply, and wait until it is read."""
+        """Send a packet that has no reply, and wait until the node has read it."""
         self.send(request(kind, *arguments))
         assert self.ask(p.ECHO_REQ, b"read") == (p.ECHO_RES, (b"read",))
 
@@ -67,7 +67,7 @@ class Client:
         return line
 
     def ends(self) -> bool:
-        """Whether the server closes the connection; what it says before is thrown away."""
+        """Whether the server closes the connection; earlier replies are discarded."""
         try:
             while self._stream.recv(65536):
                 pass
@@ -87,7 +87,7 @@ class Client:
 
 
 class Clients:
-    """Clients of three nodes: of two followers, and of the leader."""
+    """Clients of three nodes: of two followers and of the leader."""
 
     def __init__(self, cluster: Cluster) -> None:
         numbers = [*cluster.followers(), cluster.leader()]
@@ -101,7 +101,7 @@ class Clients:
         return self._made[-1]
 
     def worker(self, function: bytes, place: int = 1) -> Client:
-        """Connect a worker."""
+        """Connect a worker for a function."""
         made = self.connect(place)
         made.tell(p.CAN_DO, function)
         return made
@@ -261,14 +261,14 @@ def test_garbage_on_the_port(clients: Clients) -> None:
     for number in range(60):
         client = clients.connect(0)
         data = dice.randbytes(dice.randrange(1, 3000))
-        if number % 3 == 0:  # behind a magic, with a sensible size
+        if number % 3 == 0:  # after a valid magic, with a plausible size
             kind, size = dice.randrange(45), dice.randrange(len(data) + 10)
             data = p.HEADER.pack(p.REQUEST_MAGIC, kind, size) + data
         elif number % 3 == 1:
             data = b"\0" + data
         client.send(data)
         if number % 2:
-            client.close()  # in the middle of something, perhaps
+            client.close()  # perhaps in the middle of a packet
     assert watcher.ask(p.ECHO_REQ, b"fine") == (p.ECHO_RES, (b"fine",))
     kind, _ = watcher.ask(p.SUBMIT_JOB_BG, b"after-garbage", b"", b"")
     assert kind == p.JOB_CREATED

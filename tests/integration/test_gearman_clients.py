@@ -1,6 +1,6 @@
-"""Gearman clients of other people, unmodified: those of PyPI, at one node and at two followers.
+"""Unmodified third-party Gearman clients from PyPI, at one node and at two followers.
 
-Those that come from Debian and from npm are in `tests/clients`, which `make test-clients` runs.
+Clients from Debian and npm are in `tests/clients`, which `make test-clients` runs.
 """
 
 import pytest

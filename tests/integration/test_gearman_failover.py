@@ -1,4 +1,4 @@
-"""Nodes die while Gearman jobs run in foreground: every result arrives, and none twice."""
+"""Kill nodes while Gearman jobs run in foreground: every result arrives exactly once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ from tests.integration.support.waiting import wait_until
 JOBS = 50
 ROUNDS = 4
 PORT_TIMEOUT_S = 20.0
-# Shorter than the defaults, so that a test need not wait for long.
+# Shorter times than the defaults, so that tests are fast.
 IMPATIENT = {
     "raft_min_ms": 400,
     "raft_max_ms": 800,
@@ -40,7 +40,7 @@ IMPATIENT = {
 
 
 def gearman_ports(cluster: Cluster) -> list[str]:
-    """The addresses of all nodes, once Gearman's clients are taken there."""
+    """Return the Gearman addresses of all nodes, once the nodes accept clients there."""
     addresses = [node.speaks("gearman") for node in cluster.nodes]
     wait_until(lambda: all(map(answers, addresses)), PORT_TIMEOUT_S, "the ports of Gearman")
     return addresses
@@ -52,7 +52,7 @@ def test_leader_killed(cluster: Cluster) -> None:
     others = [address for number, address in enumerate(addresses) if number != leader]
     clients = Foreground(others, JOBS, ROUNDS)
     clients.start()
-    # Some jobs end while the leader does, the others while there is none.
+    # Some jobs end while the leader is killed, the others while there is no leader.
     clients.gates[0].set()
     cluster.kill(leader)
     clients.gates[1].set()
@@ -61,7 +61,7 @@ def test_leader_killed(cluster: Cluster) -> None:
 
 
 class Nodes:
-    """A cluster with one idle worker, one busy worker and one submitter, each at its own node."""
+    """A cluster with an idle worker, a busy worker and a submitter at different nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
         addresses = gearman_ports(cluster)
@@ -77,7 +77,7 @@ class Nodes:
         return self._clients[-1]
 
     def worker(self, number: int) -> Packets:
-        """Connect to a node, as one that can do the function."""
+        """Connect to a node as a worker for the function."""
         client = self.client(number)
         client.send(CAN_DO, FUNCTION)
         return client
@@ -98,7 +98,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def asleep(worker: Packets) -> None:
-    """Let a worker find nothing, and sleep."""
+    """Let a worker find no job and sleep."""
     assert worker.ask(GRAB_JOB)[0] == NO_JOB
     worker.send(PRE_SLEEP)
 
@@ -128,7 +128,7 @@ def test_the_node_of_a_worker_dies(nodes: Nodes, dies: str) -> None:
 
 
 def test_the_node_of_the_submitters_dies(nodes: Nodes) -> None:
-    """What only they wanted is never run; what is in background, and what others want, is."""
+    """Their own foreground jobs never run; background jobs and jobs shared with others do."""
     gone, other = nodes.client(nodes.first), nodes.client(nodes.second)
     handles = []
     for client, kind, unique in (
@@ -159,6 +159,6 @@ def test_the_node_of_the_submitters_dies(nodes: Nodes) -> None:
 
 
 def grabbed(worker: Packets) -> list[bytes]:
-    """Ask for a job; nothing if there is none."""
+    """Ask for a job; return an empty list if there is none."""
     kind, found = worker.ask(GRAB_JOB)
     return found if kind == JOB_ASSIGN else []

@@ -1,9 +1,9 @@
-"""The same Gearman scripts give the same packets from Beanpole and from Debian's gearmand.
+"""Beanpole and Debian's gearmand return the same packets for the same Gearman scripts.
 
-One node and a follower of a cluster play them. They are compared with the installed gearmand, or,
-where there is none, with the transcripts that were recorded from it (`pytest
-tests/integration/test_gearman_scripts.py --record` writes them again). Every deviation stands in
-the scripts with what Beanpole says instead, and with its reason in docs/protocols/gearman.md.
+A single node and a follower of a cluster play the scripts. The reference is the installed gearmand
+or, without one, the transcripts recorded from it (`pytest
+tests/integration/test_gearman_scripts.py --record` rewrites them). The scripts mark every deviation
+with the reply of Beanpole; docs/protocols/gearman.md has the reasons.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ PORT_TIMEOUT_S = 20.0
 def address(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Address]:
-    """One node alone, and a follower of a cluster of three."""
+    """The address of a single node, and of a follower of a cluster of three."""
     count = 1 if request.param == "single" else 3
     with Cluster(tmp_path_factory.mktemp("gearman"), count).running() as cluster:
         number = cluster.followers()[0] if count > 1 else 0
@@ -44,7 +44,7 @@ def address(
 
 
 def play(address: Address, steps: list[Step]) -> list[list[bytes]]:
-    """Play a script and return what was got in each step."""
+    """Play a script and return the packets received in each step."""
     with contextlib.closing(GearmanPlayer(address)) as player:
         return [player.play(step) for step in steps]
 

@@ -1,4 +1,4 @@
-"""The judges of Workq's and Gearman's clients see losses and repetitions that are planted."""
+"""The judges of Workq's and Gearman's clients detect planted losses and repetitions."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Heard = tuple[list[bytes], list[foreground.Seen]]
 
 
 def heard() -> Heard:
-    """Two jobs of two submitters, as they should be."""
+    """A correct history of two jobs of two submitters."""
     seen: list[foreground.Seen] = [
         {
             name: [
@@ -73,7 +73,7 @@ def test_jobs_in_foreground_that_are_not(plant: Callable[[Heard], None]) -> None
 
 
 def pending() -> Pending:
-    """Two jobs, leased and done once, as they should be."""
+    """A correct history of two jobs, each leased and completed once."""
     found = Pending(["nowhere:1"], 2, 1)
     found.leased = [Job(job, b"q", 1, payload(at)) for at, job in enumerate(found.jobs)]
     found.results = [(at, Result(True, result(payload(at)))) for at in range(2)]

@@ -1,4 +1,4 @@
-"""A command that is given the wrong address of a real node says what is spoken there."""
+"""A command with the wrong address of a real node names the protocol spoken there."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ def test_what_each_port_speaks(shared: Cluster) -> None:
     node = shared.nodes[0]
     for protocol, spoken in KINDS.items():
         address = node.speaks(protocol)
-        # Some open with the machine version, which is raised when all nodes are there.
+        # Some ports open with a machine version, which is raised once all nodes are up.
         wait_until(partial(spoken_at, address), TIMEOUT_S, protocol)
         assert spoken_at(address) == spoken
     assert spoken_at(node.grpc) == "gRPC"

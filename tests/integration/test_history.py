@@ -1,4 +1,4 @@
-"""The judge of the fault tests must find what it looks for."""
+"""The judge of the fault tests detects planted faults."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from tests.integration.support.history import (
 
 
 def good_history() -> History:
-    """Return a history with everything that may happen, and nothing that may not."""
+    """Return a history with every permitted outcome and no fault."""
     return History(
         puts=[
             Put(b"a", INSERTED, 1),

@@ -1,7 +1,7 @@
-"""Jobs and queues as administrators see and change them, on a real cluster by its commands.
+"""The administration of jobs and queues on a real cluster, by commands and calls.
 
-What each request means is in tests/unit/beanpoled/test_jobs_rpc.py, what a change does to a job in
-tests/unit/core/test_administering.py. With TEST_FULL=1 a list has 100,000 jobs.
+The requests are tested one by one in tests/unit/beanpoled/test_jobs_rpc.py, the effect of a change
+on a job in tests/unit/core/test_administering.py. With TEST_FULL=1 a list has 100,000 jobs.
 """
 
 import itertools
@@ -57,7 +57,7 @@ def admin_at(*addresses: str) -> Iterator[Admin]:
 
 
 def listed(admin: Admin, limit: int = 1000, **wanted: Any) -> list[int]:
-    """The ids of all jobs that a filter describes, in the order in which they come."""
+    """Return the ids of all jobs that match a filter, in the order of the list."""
     request = jobs_pb2.ListJobsRequest(filter=jobs_pb2.JobFilter(**wanted), limit=limit)
     return [job.id for page in admin.pages(request) for job in page.jobs]
 
@@ -66,7 +66,7 @@ def listed(admin: Admin, limit: int = 1000, **wanted: Any) -> list[int]:
 
 
 def test_dead_letters_are_found_and_come_back(shared: Cluster) -> None:
-    """A story, told through a follower: which job is the oldest, why are some buried, redrive."""
+    """An investigation through a follower: the oldest job, reasons of burials, a redrive."""
     node = shared.nodes[shared.followers()[0]]
     run = Commands(node.grpc)
     jobs = put(node.grpc, "mail", [b'{"to": "ann"}', b'{"to": "bob"}', b'{"to": "eve"}'])
@@ -94,7 +94,7 @@ def test_dead_letters_are_found_and_come_back(shared: Cluster) -> None:
         assert run.json("queue show mail-dead")["buried"] == 2
         assert run("job move --from mail-dead --to mail") == "2 jobs moved to mail\n"
         assert "no queue" in run("queue show mail-dead", status=1)
-        # By priority, then by id: the first that was put is the first again.
+        # Ordered by priority, then by id: the job that was put first is first again.
         client.command(b"watch mail")
         line, body = client.command(b"reserve-with-timeout 1")
         assert (line.split()[1], body) == (b"%d" % jobs[0], b'{"to": "ann"}')
@@ -157,7 +157,7 @@ def test_jobs_of_gearman_are_changed_and_not_taken_elsewhere(shared: Cluster) ->
         [job] = run.json("job list --queue gearman:resize")
         assert run(f"job bury {job['id']}") == f"job {job['id']} buried\n"
         run(f"job delete {job['id']}")
-        # Its client is told, before the answer to what it asks then.
+        # Its client is notified before the reply to its next request.
         assert gearman.ask(p.ECHO_REQ, b"still there") == (p.WORK_FAIL, (handle,))
     assert "qless" in run("job list --queue qless:q", status=2)
 
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_said(shared: Cluster, words: str, said: str) -> None:
 
 
 def test_a_move_of_many_goes_on_at_another_node(cluster: Cluster) -> None:
-    """The leader is asked, and dies in the middle: each job moves once, none is lost."""
+    """The leader serves the move and is killed during it: each job moves once, none is lost."""
     leader = cluster.leader()
     followers = cluster.followers()
     jobs = put(cluster.nodes[leader].grpc, "many", [b"x"] * 20_000)
@@ -203,7 +203,7 @@ def test_a_move_of_many_goes_on_at_another_node(cluster: Cluster) -> None:
     with admin_at(*addresses) as admin:
         told = admin.change(request, look)
         assert killed.is_set() and told.complete
-        # What was on its way when the leader died was done or not; it is not counted.
+        # A request in progress when the leader died may have taken effect; it is not counted.
         assert 20_000 - 256 <= told.changed <= 20_000
         assert listed(admin, queue="other") == jobs
         assert listed(admin, queue="many") == []
@@ -213,7 +213,7 @@ def test_a_move_of_many_goes_on_at_another_node(cluster: Cluster) -> None:
 
 
 class Churn(threading.Thread):
-    """A client that puts and deletes jobs, and one that moves some, until it is told to stop."""
+    """Two clients that run until stopped: one puts and deletes jobs, the other moves some."""
 
     def __init__(self, address: str, beanstalk: str, movable: Sequence[int]) -> None:
         super().__init__(daemon=True)
@@ -245,7 +245,7 @@ class Churn(threading.Thread):
 
 
 def test_pages_are_stable_while_jobs_come_go_and_move(cluster: Cluster) -> None:
-    """Each of many jobs that is there all the time comes exactly once, from node to node."""
+    """Each job that exists throughout is listed exactly once, with pages from all nodes."""
     nodes = cluster.nodes
     jobs = put(nodes[0].grpc, "much", [b"body %d" % number for number in range(JOBS)])
     stay, go, movable = jobs[::2], set(jobs[1::4]), jobs[3::4]
@@ -260,7 +260,7 @@ def test_pages_are_stable_while_jobs_come_go_and_move(cluster: Cluster) -> None:
         request = jobs_pb2.ListJobsRequest(limit=JOBS // PAGES)
         complete = False
         while not complete:
-            # Every page by another node, each of which may be behind.
+            # Each page comes from another node, which may be behind.
             reply = admins[pages % 3].ask("ListJobs", request)
             ids = [job.id for job in reply.jobs]
             assert ids == sorted(ids) and all(one > request.after_id for one in ids)

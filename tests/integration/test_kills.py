@@ -1,7 +1,7 @@
-"""Producers that repeat every put with its key while leaders are killed: no job twice.
+"""Producers that repeat every put with its key while leaders are killed: no duplicate jobs.
 
-Three kills are part of `make test`; `make test-kills` has twenty, and prints what was put. The
-cases one by one are in `test_client_sessions`.
+Three kills are part of `make test`; `make test-kills` has twenty and prints the number of puts. The
+single cases are in `test_client_sessions`.
 """
 
 import operator
@@ -21,16 +21,16 @@ from tests.integration.support.waiting import wait_until
 
 KILLS: Final = int(os.environ.get("KILLS", "3"))
 TUBE: Final = "kills"
-# Fewer than are put in a second.
+# Fewer puts than a producer makes in a second.
 PROGRESS_PUTS: Final = 50
 TIMEOUT_S: Final = 60.0
 
 
 class Producer(threading.Thread):
-    """Puts one job after the other, and every tenth once more; its client repeats what is open.
+    """Puts jobs in sequence, every tenth twice; its client repeats puts without a reply.
 
     Attributes:
-        ids: of each job that was put, by its key.
+        ids: the ids of the jobs by their keys.
     """
 
     def __init__(self, module: ModuleType, addresses: list[str], over: threading.Event) -> None:
@@ -56,7 +56,7 @@ class Producer(threading.Thread):
 
 @pytest.mark.timeout(60 + 15 * KILLS)
 def test_no_job_is_put_twice(cluster: Cluster) -> None:
-    """Two producers have the same keys and prefer different nodes: one job and one id for each."""
+    """Two producers use the same keys at different nodes: each key has one job and one id."""
     over = threading.Event()
     addresses = [node.beanstalk for node in cluster.nodes]
     producers = [

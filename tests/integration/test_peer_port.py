@@ -1,6 +1,6 @@
-"""Whatever comes to a node's peer port ends its own connection and nothing else.
+"""Invalid data on a node's peer port ends its own connection and nothing else.
 
-Also run on compiled nodes: there, a wrong frame once stopped the node.
+The tests also run on compiled nodes, where a wrong frame once stopped the node.
 """
 
 import socket

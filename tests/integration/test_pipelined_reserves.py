@@ -1,4 +1,4 @@
-"""Reserves that a client sends in a row at a node of three: which jobs come, and what it costs."""
+"""Pipelined reserves at one of three nodes: the order of the jobs, and the cost in entries."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ RESERVE = b"reserve\r\n"
 
 @pytest.fixture
 def follower(shared: Cluster) -> str:
-    """The address of a follower of a cluster that works at the newest version, without jobs."""
+    """The address of a follower of a cluster without jobs, at the newest machine version."""
     address = shared.nodes[shared.followers()[0]].beanstalk
     settle(address)
 
@@ -29,7 +29,7 @@ def follower(shared: Cluster) -> str:
 
 @contextmanager
 def filled(address: str, count: int) -> Iterator[tuple[Raw, list[int]]]:
-    """A client in front of ready jobs."""
+    """A client, and the ids of ready jobs that it has put."""
     with Raw(address) as client:
         client.send(b"".join(b"put 0 0 60 1\r\nx\r\n" for _ in range(count)))
         yield client, [int(client.line().removeprefix(b"INSERTED ")) for _ in range(count)]
@@ -41,7 +41,7 @@ def expect_jobs(client: Raw, jobs: list[int]) -> None:
 
 
 def applied(cluster: Cluster) -> int:
-    """The highest index that a node has applied."""
+    """Return the highest index that any node has applied."""
     return max(int(node["applied_index"]) for node in status(cluster.nodes[0])["nodes"])
 
 
@@ -50,7 +50,7 @@ def test_a_job_for_each_in_a_few_entries(shared: Cluster, follower: str) -> None
         before = applied(shared)
         client.send(RESERVES * RESERVE)
         expect_jobs(client, jobs)
-        # One that has the TAKEs, and what time and digests ask for meanwhile; it was one for each.
+        # One entry with all TAKEs, besides those for time and digests; not an entry for each job.
         assert applied(shared) - before < RESERVES // 4
         client.send(b"".join(b"delete %d\r\n" % job for job in jobs))
         client.expect(*[b"DELETED"] * RESERVES)
@@ -71,7 +71,7 @@ def test_puts_wake_those_for_which_there_was_no_job(shared: Cluster, follower: s
 
 
 def test_deletes_in_between_and_behind(follower: str) -> None:
-    """The ids are dense and known: a client may delete what it has not seen yet."""
+    """The ids are dense, so a client can delete a job before its reserve is answered."""
     with filled(follower, RESERVES) as (client, jobs):
         rows = [jobs[place : place + 10] for place in range(0, RESERVES, 10)]
         for row in rows:
@@ -95,7 +95,7 @@ def test_a_client_that_breaks_off_keeps_no_job(follower: str) -> None:
 
 
 def test_two_clients_share_what_is_ready(shared: Cluster, follower: str) -> None:
-    """Both nodes show the same jobs as ready; each job comes once."""
+    """Both nodes see the same ready jobs; each job is reserved once."""
     other = shared.nodes[shared.leader()].beanstalk
     with filled(follower, RESERVES) as (client, jobs), Raw(other) as rival:
         rival.ask(b"watch default", b"WATCHING 1")

@@ -1,4 +1,4 @@
-"""Policies of queues on real nodes: a dead-letter story by the commands, and a leader that dies."""
+"""Policies of queues on real nodes: the handling of a dead letter, and a killed leader."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ ATTEMPTS = 3
 
 
 def fail(client: Any, times: int) -> int:
-    """Let a worker take a job and give it back, so many times; returns the job's id."""
+    """Let a worker reserve and release a job the given number of times; return the job's id."""
     taken = set()
     for _ in range(times):
         job = client.reserve(timeout=5)
@@ -25,13 +25,13 @@ def fail(client: Any, times: int) -> int:
 
 
 def without_policies(run: Commands) -> None:
-    """Those of the test before go."""
+    """Drop the policies of earlier tests."""
     for one in run.json("policy list"):
         run(f"policy drop {one['pattern']}")
 
 
 def test_a_dead_letter_is_found_fixed_and_brought_back(quick: Cluster) -> None:
-    """By the commands, through a follower, and with another leader from its last attempt on."""
+    """All commands go through a follower, and the leader is killed before the last attempt ends."""
     leader, (follower, other) = quick.leader(), quick.followers()
     run = Commands(quick.nodes[follower].grpc)
     without_policies(run)
@@ -45,14 +45,14 @@ def test_a_dead_letter_is_found_fixed_and_brought_back(quick: Cluster) -> None:
         assert last.id == job
         quick.kill(leader)
         client.release(last, priority=7)
-        # Nobody gets it any more; it is listed, with its reason, through any node.
+        # Workers of the queue no longer get the job; any node lists it with its reason.
         assert client.stats_tube("mail")["current-jobs-ready"] == 0
         assert [one["id"] for one in run.json("job list --queue mail-dead")] == [job]
         shown = run.json(f"job show {job}")
         assert (shown["queue"], shown["state"]) == ("mail-dead", "ready")
         assert (shown["ended_in"], shown["ended_by"]) == ("mail", "released")
         assert [one["id"] for one in run.json("job search ann --queue mail-dead")] == [job]
-        # What was wrong is mended, and it goes back: with all its attempts, before the others.
+        # The cause is fixed, and the job returns with all its attempts, before the others.
         assert run(f"job change {job} --priority 0") == f"job {job} changed\n"
         assert run("job move --from mail-dead --to mail") == "1 job moved to mail\n"
         assert client.stats_job(job)["pri"] == 0
@@ -78,7 +78,7 @@ def test_it_holds_while_the_leader_dies_and_after_a_restart(quick: Cluster) -> N
             assert worker.reserve(timeout=5).id == lost
             changing = run.begin("policy set late --attempts 4 --dead dead")
             quick.kill(leader)
-        # Its node dies with it, and that was its second attempt.
+        # The worker's node is killed, which ends the job's second attempt.
         until_s = time.monotonic() + 30
         while client.stats_job(lost)["state"] != "buried":
             assert time.monotonic() < until_s
@@ -131,7 +131,7 @@ def test_the_rules_hold_through_a_follower_and_a_change_of_leader(quick: Cluster
         with pytest.raises(greenstalk.TimedOutError):
             client.reserve(timeout=0)
         assert client.stats_tube("slow")["current-jobs-ready"] == 1
-        # All of it stands in the log, and the next leader goes on with it.
+        # The policy's state is in the log, so the next leader continues with it.
         quick.kill(leader)
         assert client.reserve(timeout=60).id == jobs[1]
         client.use("newest")

@@ -1,7 +1,7 @@
-"""qless at real nodes, by redis-py, which knows nothing of them: both versions of RESP.
+"""qless at real nodes through unmodified redis-py, with both versions of RESP.
 
-What qless says to each call is in test_qless_scripts, and its own clients and suites are run by
-`make test-qless`.
+The replies of qless to each call are tested in test_qless_scripts; `make test-qless` runs its own
+clients and suites.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.integration.support.waiting import wait_until
 
 TIMEOUT_S = 20.0
 JOBS = 500
-# The declarations by which a dialect is told; what stands behind them is never run.
+# The declarations that identify a dialect; their bodies are never run.
 SCRIPT = """
 QlessAPI.put = function(now, me, queue, jid, klass, data, delay, ...)
 QlessAPI.pop = function(now, queue, worker, count)
@@ -34,7 +34,7 @@ QlessAPI.unrecur = function(now, jid)
 
 
 class Clients:
-    """Clients of two followers (0, 1) and of the leader (2), that speak one version of RESP."""
+    """Clients of two followers (0, 1) and of the leader (2) that speak one version of RESP."""
 
     def __init__(self, cluster: Cluster, version: int) -> None:
         numbers = [*cluster.followers(), cluster.leader()]
@@ -45,7 +45,7 @@ class Clients:
         self._made: list[Any] = []
 
     def connect(self, place: int = 0) -> Any:
-        """A client of redis-py."""
+        """Connect a client of redis-py."""
         host, _, port = self.addresses[place].rpartition(":")
         made = redis.Redis(
             host=host, port=int(port), protocol=self.version, socket_timeout=TIMEOUT_S
@@ -54,12 +54,12 @@ class Clients:
         return made
 
     def qless(self, place: int = 0) -> Callable[..., Any]:
-        """What calls qless; redis-py loads the script when it hears NOSCRIPT."""
+        """Return a function that calls qless; redis-py loads the script after NOSCRIPT."""
         script = self.connect(place).register_script(SCRIPT)
         return lambda *arguments: script(args=arguments)
 
     def subscribed(self, place: int, *channels: str, **patterns: Any) -> Any:
-        """A client that has subscribed."""
+        """Connect a client that subscribes to channels and patterns."""
         made = self.connect(place).pubsub()
         self._made.append(made)
         if channels:
@@ -133,7 +133,7 @@ def test_what_is_published_comes_to_every_node_in_order(clients: Clients) -> Non
 
 
 def message(subscribed: Any) -> Any:
-    """The next message."""
+    """Return the next message."""
     return subscribed.get_message(ignore_subscribe_messages=True, timeout=TIMEOUT_S)
 
 
@@ -173,7 +173,7 @@ def test_what_is_no_request_ends_the_connection(clients: Clients) -> None:
 
 
 def everything_of(stream: socket.socket) -> bytes:
-    """What comes until the server closes the connection."""
+    """Return all bytes until the server closes the connection."""
     said = b""
     while piece := stream.recv(65536):
         said += piece

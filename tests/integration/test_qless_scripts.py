@@ -1,4 +1,4 @@
-"""qless at real nodes: its transcripts at one node and through followers."""
+"""qless at real nodes: replay its transcripts at a single node and through followers."""
 
 import contextlib
 import re
@@ -20,7 +20,7 @@ PORT_TIMEOUT_S = 20.0
 def places(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Address, Address]]:
-    """One node alone; or a follower for calls, and another one for who listens."""
+    """A single node; or a follower for the calls and another one for the subscribers."""
     count = 1 if request.param == "single" else 3
     settings = {"qless_flush": "on"}
     with Cluster(tmp_path_factory.mktemp("qless"), count, settings).running() as cluster:

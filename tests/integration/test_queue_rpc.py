@@ -1,4 +1,4 @@
-"""The gRPC service `Queue` on a real cluster: keyed puts happen once, whatever dies meanwhile."""
+"""The gRPC service `Queue` on a real cluster: keyed puts happen once, whichever node is killed."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from tests.integration.support.waiting import wait_until
 JOBS: Final = 20_000
 CALL_JOBS: Final = 1_000
 CALL_TIMEOUT_S: Final = 10.0
-# A caller that is told so tries again; this long a cluster may be without a leader.
+# A caller retries after these statuses; a cluster may be without a leader for this long.
 PATIENCE_S: Final = 30.0
 AGAIN: Final = (
     grpc.StatusCode.UNAVAILABLE,
@@ -29,7 +29,7 @@ DUPLICATE: Final = queue_pb2.PUT_OUTCOME_DUPLICATE
 
 
 class Caller:
-    """A program that puts through one node as long as that answers, and then through the next."""
+    """A program that puts through one node until a call fails, and then through the next."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._channels = [grpc.insecure_channel(node.grpc) for node in nodes]
@@ -40,7 +40,7 @@ class Caller:
             channel.close()
 
     def put(self, request: queue_pb2.PutRequest) -> list[queue_pb2.PutResult]:
-        """Put until somebody says that it is done."""
+        """Repeat a put until a node confirms it."""
 
         def attempt() -> list[queue_pb2.PutResult]:
             stub = queue_pb2_grpc.QueueStub(self._channels[0])
@@ -57,7 +57,7 @@ class Caller:
 
 @pytest.fixture
 def callers(quick: Cluster) -> Iterator[list[Caller]]:
-    """One caller for each node, which that one is the first of."""
+    """One caller for each node, which begins at that node."""
     nodes = quick.nodes
     found = [Caller([*nodes[number:], *nodes[:number]]) for number in range(len(nodes))]
     yield found
@@ -74,7 +74,7 @@ def keyed(start: int, count: int) -> queue_pb2.PutRequest:
 
 
 def put_all(quick: Cluster, caller: Caller, killed: int) -> list[queue_pb2.PutResult]:
-    """Put all jobs, while a node is killed in the middle."""
+    """Put all jobs, and kill a node after half of them."""
     results: list[queue_pb2.PutResult] = []
     for start in range(0, JOBS, CALL_JOBS):
         if start == JOBS // 2:
@@ -84,7 +84,7 @@ def put_all(quick: Cluster, caller: Caller, killed: int) -> list[queue_pb2.PutRe
 
 
 def test_keyed_jobs_are_put_once(quick: Cluster, callers: list[Caller]) -> None:
-    """Twice 20,000 puts through two nodes, and each time the node that is asked dies."""
+    """Put 20,000 jobs twice, through two nodes, each of which is killed meanwhile."""
     leader = quick.leader()
     follower = (leader + 1) % 3
     first = put_all(quick, callers[follower], follower)
@@ -95,7 +95,7 @@ def test_keyed_jobs_are_put_once(quick: Cluster, callers: list[Caller]) -> None:
     assert [result.job_id for result in again] == [result.job_id for result in first]
     assert len({result.job_id for result in first}) == JOBS
     assert {result.outcome for result in again} == {DUPLICATE}
-    # The call in progress when its node died may have been done.
+    # The call in progress when its node was killed may have taken effect.
     outcomes = Counter(result.outcome for result in first)
     assert outcomes[INSERTED] >= JOBS - CALL_JOBS
     assert outcomes[INSERTED] + outcomes[DUPLICATE] == JOBS
@@ -109,7 +109,7 @@ def test_keyed_jobs_are_put_once(quick: Cluster, callers: list[Caller]) -> None:
 def test_a_cluster_without_a_majority_answers_in_time(
     quick: Cluster, callers: list[Caller]
 ) -> None:
-    """The outcome is unknown; repeated with the majority back, the job is there once."""
+    """The outcome is unknown; repeated once the majority is back, the put leaves a single job."""
     number = quick.followers()[0]
     others = [other for other in range(3) if other != number]
     request = keyed(0, 1)

@@ -1,6 +1,7 @@
-"""Two of three disks are lost: the page in docs/operating.md, followed with real nodes.
+"""Two of three disks are lost: the procedure in docs/operating.md, followed with real nodes.
 
-What a disk holds and what the commands refuse is in tests/unit/beanpoled/test_offline.py.
+The contents of disks and the refusals of the commands are tested in
+tests/unit/beanpoled/test_offline.py.
 """
 
 import json
@@ -40,7 +41,7 @@ def lose_two_disks(cluster: Cluster) -> None:
 
 
 def wait_until_applied_everywhere(cluster: Cluster) -> None:
-    """Wait until all nodes have what the leader has, so that any disk may be the survivor."""
+    """Wait until all nodes have applied the leader's log, so that any disk may be the survivor."""
 
     def equal() -> bool:
         nodes = status(cluster.nodes[0])["nodes"]
@@ -50,7 +51,7 @@ def wait_until_applied_everywhere(cluster: Cluster) -> None:
 
 
 def births(cluster: Cluster) -> set[str]:
-    """The birth ids that the nodes tell, all of them being up."""
+    """Return the birth ids that the nodes report, while all nodes are up."""
     found = {node["birth"] for node in status(cluster.nodes[0])["nodes"]}
     assert len(found) == 1, found
     return found
@@ -88,7 +89,7 @@ def test_every_job_of_the_last_disk_comes_back(cluster: Cluster, tmp_path: Path)
 
 
 def test_a_disk_of_the_old_cluster_stays_outside(cluster: Cluster, tmp_path: Path) -> None:
-    """A machine that was thought to be lost starts again, beside the new cluster."""
+    """A machine that was considered lost restarts, next to the new cluster."""
     for number in range(len(cluster.nodes)):
         cluster.kill(number)
     out = tmp_path / "recovered"
@@ -107,5 +108,5 @@ def test_a_disk_of_the_old_cluster_stays_outside(cluster: Cluster, tmp_path: Pat
     try:
         ready = http_get(cluster.nodes[SURVIVOR].http, "/readyz")[0]
     except ConnectionError:
-        ready = 0  # it has ended
+        ready = 0  # the process has ended
     assert ready != 200

@@ -1,6 +1,6 @@
-"""What a node refuses: the wrong disk or company, one client too many, work without a quorum.
+"""Refusals of a node: the wrong disk or members, one client too many, work without a quorum.
 
-Each refusal is one clear line, and what was acknowledged before stays.
+Each refusal is one clear line, and acknowledged jobs survive.
 """
 
 import shutil
@@ -20,7 +20,7 @@ VICTIM = 2
 
 
 def last_line_of_refusal(cluster: Cluster, number: int, exit_status: int = 1) -> str:
-    """Start a node that must refuse; return the one line in which it says why."""
+    """Start a node that must refuse to run; return the single log line with the reason."""
     log = cluster.nodes[number].directory / "output.log"
     said = log.read_text()
     process = cluster.start(number)
@@ -46,10 +46,10 @@ def test_a_lost_disk_is_refused_until_the_node_rejoins(cluster: Cluster) -> None
         refusal = last_line_of_refusal(cluster, VICTIM)
         assert "n2 has an empty disk" in refusal
         assert "--rejoin" in refusal
-        # What the refused start left behind is not in the way.
+        # Files left by the refused start do not prevent a rejoin.
         cluster.start(VICTIM, ["--rejoin"])
         cluster.wait_until_serving(VICTIM)
-        # It counts again only when it has everything; from then on it starts as any node.
+        # The node becomes a voter only with the full state; from then on it starts normally.
         wait_until(lambda: standing(data) == VOTER, 20, "rejoined")
         cluster.terminate(VICTIM)
         cluster.start(VICTIM)
@@ -60,7 +60,7 @@ def test_a_lost_disk_is_refused_until_the_node_rejoins(cluster: Cluster) -> None
 
 
 def is_up(cluster: Cluster, number: int) -> bool:
-    """Whether a node answers its operators."""
+    """Whether a node answers a status request."""
     try:
         return bool(status(cluster.nodes[number]))
     except ConnectionError:
@@ -68,7 +68,7 @@ def is_up(cluster: Cluster, number: int) -> bool:
 
 
 def test_two_empty_disks_begin_no_second_cluster(cluster: Cluster) -> None:
-    """Finding 3: with the third node away they began one, and the jobs were gone."""
+    """Finding 3: without the third node they founded a new cluster, and the jobs were lost."""
     with Raw(cluster.nodes[0].beanstalk) as client:
         job = client.put(b"kept")
     data = [node.directory / "data" for node in cluster.nodes]
@@ -98,7 +98,7 @@ def test_two_empty_disks_begin_no_second_cluster(cluster: Cluster) -> None:
 
 
 def test_a_node_restarts_beside_one_with_another_configuration(cluster: Cluster) -> None:
-    """Finding C: a wrong peer ended every node that was starting, as often as it was started."""
+    """Finding C: a misconfigured peer ended other nodes at each of their starts."""
     cluster.terminate(1)
     cluster.terminate(VICTIM)
     path = cluster.nodes[VICTIM].directory / "node.toml"
@@ -194,13 +194,13 @@ def test_one_client_too_many_hears_so_and_the_others_go_on(tmp_path: Path) -> No
 
 
 def stats(client: Raw) -> bytes:
-    """The payload of `stats`."""
+    """Return the payload of `stats`."""
     client.send(b"stats\r\n")
     return client.body(int(client.line().split()[1]))
 
 
 def test_without_a_quorum_the_words_say_what_is_certain(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "cluster")  # with the times as they are by default
+    cluster = Cluster(tmp_path / "cluster")  # with the default times
     try:
         cluster.start_all()
         leader = cluster.leader()
@@ -213,7 +213,7 @@ def test_without_a_quorum_the_words_say_what_is_certain(tmp_path: Path) -> None:
                 if number not in (leader, survivor):
                     cluster.kill(number)
             cluster.kill(leader)
-            # The link to the leader is down before these are sent, so they get no number.
+            # The commands are sent after the link to the leader is down, so they get no number.
             wait_until(lambda: status(cluster.nodes[survivor])["leader"] is None, 10)
             putter.send(b"put 0 0 1 1\r\nx\r\n")
             deleter.ask(b"delete %d" % job, b"INTERNAL_ERROR")
@@ -223,7 +223,7 @@ def test_without_a_quorum_the_words_say_what_is_certain(tmp_path: Path) -> None:
             for client in (putter, deleter):
                 assert client.line() == b"DRAINING"
                 with pytest.raises(ConnectionError):
-                    client.line()  # cut off for too long: it is sent elsewhere
+                    client.line()  # cut off for too long: the node closes its clients
         for number in range(3):
             if number != survivor:
                 cluster.start(number)

@@ -16,7 +16,7 @@ TIMEOUT_S = 30.0
 
 
 class Manager:
-    """The socket of a service manager, and what came to it in this order."""
+    """The socket of a service manager, with the received lines in order."""
 
     def __init__(self, address: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -25,7 +25,7 @@ class Manager:
         self.told: list[str] = []
 
     def wait_for(self, message: str) -> None:
-        """Read until this comes; TimeoutError if nothing does."""
+        """Read until this message; TimeoutError if no datagram arrives."""
         while message not in (lines := self._socket.recv(4096).decode().split("\n")):
             self.told += lines
         self.told += lines
@@ -36,7 +36,7 @@ class Manager:
 
 @pytest.fixture(params=["a path", "an abstract name"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Manager]]:
-    """What NOTIFY_SOCKET says, and the socket there."""
+    """The value of NOTIFY_SOCKET, and the socket at that address."""
     name = f"beanpole-test-{os.getpid()}"
     path = str(tmp_path / "notify") if request.param == "a path" else f"@{name}"
     manager = Manager(f"\0{name}" if path.startswith("@") else path)
@@ -52,7 +52,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def start(cluster: Cluster, path: str) -> Process:
-    """Start the only node as a service manager does."""
+    """Start the only node with the environment of a service manager."""
     directory = cluster.nodes[0].directory
     environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "1000000"}
     return Process(cluster.command(0), directory / "output.log", environment)
@@ -88,7 +88,7 @@ def test_a_life_of_a_service(cluster: Cluster, manager: tuple[str, Manager]) -> 
 
 
 def test_a_node_that_still_waits_is_ready_and_says_for_whom(tmp_path: Path) -> None:
-    """A manager that waited for a majority would give up before the others are started."""
+    """A manager that waited for a majority would time out before the others are started."""
     manager = Manager(str(tmp_path / "notify"))
     cluster = Cluster(tmp_path / "cluster")
     process = start(cluster, str(tmp_path / "notify"))

@@ -1,6 +1,6 @@
-"""Real nodes that are ill and not dead: a leader that is stopped, and one whose disk hangs.
+"""Real nodes that are sick but not dead: a suspended leader, and nodes whose disk hangs.
 
-What may happen, and when, is checked with virtual time in tests/sim/schedules_sick.py.
+The permitted outcomes and their times are checked with virtual time in tests/sim/schedules_sick.py.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ LONG_S = 30.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes; the disk of node 0, 1, 2 hangs while `hang0`, ... is there."""
+    """Three nodes; the disk of node 0, 1, 2 hangs while the file `hang0`, ... exists."""
     made = Cluster(tmp_path / "cluster")
     try:
         for number, node in enumerate(made.nodes):
@@ -40,7 +40,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def everything_until_the_end(client: Raw) -> bytes:
-    """Read what still comes, and the end."""
+    """Return all bytes until the connection ends."""
     told = b""
     with contextlib.suppress(ConnectionError):
         while data := client.stream.recv(4096):
@@ -64,7 +64,7 @@ def test_clients_of_a_frozen_leader_see_their_end_when_it_thaws(cluster: Cluster
         os.kill(pid, signal.SIGSTOP)
         try:
             holder.send(b"delete %d\r\n" % job)
-            # The others elect, and declare it down: its jobs go to others.
+            # The others elect a leader and declare the old one down: its jobs become ready again.
             worker.ask(b"reserve", b"RESERVED %d 1" % job, b"a")
             worker.ask(b"delete %d" % job, b"DELETED")
             assert worker.put(b"b") > job
@@ -92,7 +92,7 @@ def test_a_leader_whose_disk_hangs_is_replaced_and_comes_back(
         assert len(set(before)) == 50
         ready = http_get(cluster.nodes[sick].http, "/readyz")
         assert ready[0] == 503 and "[-]disk: behind for" in ready[1]
-        # Its loop lives: it closes its clients, and the others hear it.
+        # Its loop still runs: it closes its clients, and the other nodes hear from it.
         assert everything_until_the_end(lost) == b""
         story = cluster.process(sick).log.read_text()
         assert "handing over to" in story and "this node's disk does not" in story

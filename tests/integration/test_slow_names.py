@@ -1,4 +1,4 @@
-"""A node whose members' names are looked up for longer than it dials: it goes on, asking once."""
+"""A node whose look-ups of peer names outlast its dials: it keeps running, one look-up a name."""
 
 import shlex
 import subprocess
@@ -36,7 +36,7 @@ def test_a_slow_look_up_does_not_end_a_node(cluster: Cluster, tmp_path: Path) ->
 
     def asked_again() -> bool:
         assert process.status() is None, process.story()
-        # Both look-ups have ended behind the dials that asked for them, and each was begun again.
+        # Both look-ups have ended after their dials, and each has been started again.
         told = notes.read_text()
         assert told.count("b") - told.count("e") <= 2, "a look-up was begun beside its like"
         return told.count("e") >= 2 and told.count("b") >= 4

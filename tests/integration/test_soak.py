@@ -1,6 +1,6 @@
-"""A short soak: every kind of fault once or so, and every reply of the clients judged.
+"""A short soak: about one fault of each kind, with a verdict on every reply to the clients.
 
-The long one is `make soak`; what is done is in chaos/README.md.
+The long one is `make soak`; chaos/README.md describes it.
 """
 
 import random
@@ -30,7 +30,7 @@ def test_short_soak(tmp_path: Path) -> None:
 
 
 class Slow(Raw):
-    """A client that sees the tube of another client end behind its list of tubes."""
+    """A client that sees another client's tube disappear after it has listed the tubes."""
 
     def __init__(self, address: str, other: Raw) -> None:
         super().__init__(address)

@@ -1,4 +1,4 @@
-"""A node that is told to stop while its clients work: they finish, and nobody gets a job twice."""
+"""Stop a node while its clients work: they finish their jobs, and no job is reserved twice."""
 
 import signal
 import threading
@@ -18,7 +18,7 @@ from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 TIMEOUT_S = 20.0
-# In a rolling restart: enough that each node has workers with a job when it is told to stop.
+# Enough that in a rolling restart each node has workers with a job when it is stopped.
 WORKERS = 6
 JOBS = 24
 
@@ -40,7 +40,7 @@ def test_a_worker_finishes_its_job_and_nobody_else_gets_it(cluster: Cluster, vic
         waiting.send(b"watch other\r\nreserve\r\n")
         assert waiting.line() == b"WATCHING 2"
         process.signal(signal.SIGTERM)
-        # The one that holds nothing is closed, between replies.
+        # The client without a job is closed between replies.
         with pytest.raises(ConnectionError):
             waiting.line()
         state = "stopping, waiting for 1 clients to finish their jobs"
@@ -50,7 +50,7 @@ def test_a_worker_finishes_its_job_and_nobody_else_gets_it(cluster: Cluster, vic
         assert worker.stats_job(job)["state"] == "reserved"
         with pytest.raises(greenstalk.TimedOutError):
             rival.reserve(timeout=0)
-        # It puts on; what it would take goes to others.
+        # The worker can still put, but its next reserve closes it, so others get the jobs.
         more = worker.put("y")
         worker.delete(greenstalk.Job(job, "x"))
         with pytest.raises(ConnectionError):
@@ -64,7 +64,7 @@ def test_a_worker_finishes_its_job_and_nobody_else_gets_it(cluster: Cluster, vic
 
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Cluster]:
-    """Nodes that wait for their clients for a moment only."""
+    """Nodes that wait only 1.5 s for their clients."""
     found = Cluster(tmp_path / "hasty", settings={"drain_timeout_ms": 1500})
     with found.running():
         yield found
@@ -94,7 +94,7 @@ def _says(process: Process, words: str) -> bool:
 
 
 class Worker(threading.Thread):
-    """One of an ordinary program: takes a job, works, deletes it; goes elsewhere when closed."""
+    """A typical worker: reserves, works, deletes, and changes nodes when it is closed."""
 
     def __init__(self, cluster: Cluster, number: int, taken: dict[int, int]) -> None:
         super().__init__(daemon=True)
@@ -115,13 +115,13 @@ class Worker(threading.Thread):
     def _work(self, worker: Any) -> None:
         job = worker.reserve(timeout=1)
         self._taken[job.id] = self._taken.get(job.id, 0) + 1
-        # As long as some work takes; the node may be told to stop meanwhile.
+        # The duration of the work, during which the node may be stopped.
         self.over.wait(0.4)
         worker.delete(job)
 
 
 class Greedy(Worker):
-    """One that takes its next job before it has finished the last, so that it always holds one."""
+    """A worker that reserves its next job before it deletes the last, so it always holds one."""
 
     def __init__(self, cluster: Cluster, number: int, taken: dict[int, int]) -> None:
         super().__init__(cluster, number, taken)
@@ -144,7 +144,7 @@ class Greedy(Worker):
 def test_a_worker_that_always_holds_a_job_does_not_hold_up_a_stop(cluster: Cluster) -> None:
     taken: dict[int, int] = {}
     with client(cluster, 1) as producer:
-        # More than it does until the limit of the drain.
+        # More jobs than the worker finishes before the limit of the drain.
         ids = [producer.put("x", ttr=60) for _ in range(200)]
     worker = Greedy(cluster, 0, taken)
     worker.start()

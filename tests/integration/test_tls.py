@@ -1,6 +1,6 @@
-"""TLS against three real nodes: clients, nodes among themselves, gRPC; and who is refused, and why.
+"""TLS at three real nodes: clients, peer links and gRPC, and the reasons of refusals.
 
-The certificates are made by openssl. No secret may stand in a log.
+The certificates are made by openssl. No secret may appear in a log.
 """
 
 import json
@@ -30,7 +30,7 @@ from tests.integration.support.waiting import wait_until
 
 TIMEOUT_S = 20.0
 HALF_OPEN = 1000
-# Three times as many as an address may fail in a second.
+# Three times the failures that an address may have in a second.
 FAILURES = 30
 
 
@@ -106,7 +106,7 @@ def test_a_client_without_a_right_certificate(
     with pytest.raises((ssl.SSLError, ConnectionError)), ExitStack() as stack:
         stream = stack.enter_context(safe.connect(0, safe.authority.client(shown)))
         stream.sendall(b"stats\r\n")
-        # With TLS 1.3 a client learns it with the first bytes that it reads.
+        # With TLS 1.3 a client learns of the refusal only when it first reads.
         if not stream.recv(100):
             raise ConnectionError("closed")
     wait_until(lambda: safe.refusals(0).get(reason, 0) > before, TIMEOUT_S, reason)
@@ -163,7 +163,7 @@ def test_garbage_and_half_open_handshakes_do_not_stop_the_service(safe: SafeClus
             stack.enter_context(socket.create_connection(safe.safe[0], TIMEOUT_S))
         reason = "too_many_of_address"
         wait_until(lambda: safe.refusals(0).get(reason, 0) >= 1, TIMEOUT_S, reason)
-        # Others go on meanwhile: by TLS from another address, and by the plain port of the node.
+        # Other clients are still served: by TLS from another address, and on the plain port.
         place = safe.authority.place
         context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
         plain = socket.create_connection(safe.safe[0], TIMEOUT_S, source_address=("127.0.0.2", 0))
@@ -210,7 +210,7 @@ def test_an_address_whose_handshakes_fail_is_refused_before_they_cost_anything(
             return False
 
     for _ in range(FAILURES):
-        connect(b"")  # as a load balancer does
+        connect(b"")  # like the health check of a load balancer
     wait_until(lambda: more("closed") >= FAILURES, TIMEOUT_S, "closed")
     assert is_served("127.0.0.1") and not more(reason)
     wait_until(fail_once_more, TIMEOUT_S, reason)
@@ -224,7 +224,7 @@ def metrics(safe: SafeCluster) -> str:
 
 
 def serial(safe: SafeCluster, number: int) -> int:
-    """Which certificate a node shows to clients."""
+    """Return the serial number of the certificate that a node presents to clients."""
     place = safe.authority.place
     context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
     with safe.connect(number, context) as stream:
@@ -236,7 +236,7 @@ def test_other_files_are_taken_without_a_restart(safe: SafeCluster) -> None:
     node = safe.nodes[1]
     before = serial(safe, 1)
     place = node.directory / "certificates"
-    # First one that is none: the old one stays.
+    # An invalid certificate first: the node keeps the old one.
     good = (place / f"{node.id}.pem").read_bytes()
     (place / f"{node.id}.pem").write_text("nothing")
     wait_until(lambda: "stay in use" in safe.process(1).story(), TIMEOUT_S, "that it stays")

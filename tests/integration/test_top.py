@@ -39,7 +39,7 @@ def test_through_a_follower_and_without_the_leader(cluster: Cluster) -> None:
         wanted = {"ready": JOBS - 2, "reserved": 0, "delayed": 0, "buried": 1, "kept": 0}
 
         def seen() -> dict[str, Any] | None:
-            """What a follower tells when it has looked at all of these events."""
+            """Return a follower's report once it has seen all of these events."""
             said = top([nodes[other].grpc])
             queue = next((q for q in said["queues"] if q["name"] == "mail"), None)
             counted = queue is not None and queue["jobs"] == wanted
@@ -52,16 +52,16 @@ def test_through_a_follower_and_without_the_leader(cluster: Cluster) -> None:
         assert queue["ready_age_s"] > 0 and queue["puts_per_s"] > 0
         assert (queue["wait"]["count"], queue["run"]["count"]) == (2, 2)
         cluster.kill(leader)
-        # The first address is the dead leader's: the next node answers.
+        # The first address is the killed leader's, so the next node answers.
         said = top([nodes[leader].grpc, nodes[one].grpc])
         assert [node["reachable"] for node in said["nodes"]].count(True) == 2
         assert said["queues"][0]["jobs"] == wanted
 
 
 def test_it_is_drawn_again_in_a_terminal_until_ctrl_c(shared: Cluster) -> None:
-    """A real terminal: the second picture has the rates of nodes, and Ctrl-C leaves no trace."""
+    """A real terminal: the second screen has the nodes' rates, and Ctrl-C leaves no traceback."""
     ours, its = pty.openpty()
-    # A suite that runs in the background of a shell ignores Ctrl-C, and so would its children.
+    # A background job of a shell ignores SIGINT, and its children would inherit that.
     line = ["env", "--default-signal=INT", *BEANPOLE, "top", "--interval", "0.5"]
     line += ["--addr", shared.nodes[0].grpc]
     environment = {**os.environ, "COLUMNS": "100", "LINES": "40"}
@@ -76,7 +76,7 @@ def test_it_is_drawn_again_in_a_terminal_until_ctrl_c(shared: Cluster) -> None:
             assert part, text
             text += part
         process.send_signal(2)
-        # A terminal that is not read would stop its last words.
+        # Unless the terminal is read, the process would block on its last output.
         with suppress(OSError):
             while part := os.read(ours, 65536):
                 text += part

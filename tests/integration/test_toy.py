@@ -1,4 +1,4 @@
-"""A protocol that is registered in two tables and nowhere else, at real nodes (see `tests/toy`)."""
+"""A protocol that is only registered in two tables, at real nodes (see `tests/toy`)."""
 
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ LINE_TIMEOUT_S = 20.0
 
 
 class Toy:
-    """A client: lines out, lines in."""
+    """A client of the toy protocol: sends and receives lines."""
 
     def __init__(self, address: str) -> None:
         self._stream = connect(address, LINE_TIMEOUT_S)
@@ -67,7 +67,7 @@ class ToyCluster(Cluster):
         super().close(remove)
 
     def toy(self, number: int) -> str:
-        """Return where a node speaks the toy protocol."""
+        """Return the address at which a node speaks the toy protocol."""
         host, _, port = self.nodes[0].beanstalk.rpartition(":")
         return f"{host}:{int(port) + ROW.port_offset + number}"
 
@@ -140,7 +140,7 @@ def test_a_result_is_pushed_to_a_client_of_another_node(toys: ToyCluster) -> Non
 
 
 def test_a_listener_and_a_sleeper_outlive_the_leader(toys: ToyCluster) -> None:
-    """Neither is known to the leader, so there is nothing to repeat at the next one."""
+    """The leader knows neither of them, so there is nothing to repeat at its successor."""
     leader = toys.leader()
     one, other = (number for number in range(3) if number != leader)
     putter, listener, sleeper = toys.client(one), toys.client(other), toys.client(other)

@@ -1,4 +1,4 @@
-"""The shared secret of real nodes: from a file, replaced while they run, and proofs in vain."""
+"""The shared secret of real nodes: read from a file, replaced at run time; invalid proofs."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""`beanpole up`: what it prints and writes, that it keeps jobs, and how it stops."""
+"""`beanpole up`: its output and files, the jobs it keeps, and its stop."""
 
 import json
 import time

@@ -1,6 +1,6 @@
-"""Three real nodes are upgraded from a release, and an operator ends it: step by step.
+"""Upgrade three real nodes from a release step by step, until an operator finalizes it.
 
-Upgrades under load are in `test_upgrade_from_release`, those among faults in
+Upgrades under load are in `test_upgrade_from_release`, upgrades with faults in
 tests/sim/test_upgrades.py.
 """
 
@@ -34,13 +34,13 @@ NEW = this_program({"upgrade_finalize": "manual"})
 
 @pytest.fixture(params=[FIRST, LAST])
 def old(tmp_path: Path, request: pytest.FixtureRequest) -> Program:
-    """The release that is upgraded."""
+    """The release before the upgrade."""
     return release(request.param, tmp_path)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
-    """Three nodes of the release; each has a job."""
+    """Three nodes of the release, each with a job."""
     cluster = cluster_of(old, tmp_path / "cluster")
     with cluster.running():
         for node in cluster.nodes:
@@ -51,9 +51,9 @@ def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
 
 
 def finalize(cluster: Cluster, number: int, *line: str) -> tuple[int, str]:
-    """Run `beanpole cluster finalize` at a node: its exit status, and what it says.
+    """Run `beanpole cluster finalize` at a node; return its exit status and output.
 
-    On a busy machine there may be an election in between: it says so, and is asked again.
+    On a busy machine an election may interrupt the command, which reports it and is run again.
     """
 
     def answer() -> tuple[int, str] | None:
@@ -81,7 +81,7 @@ def test_an_operator_ends_an_upgrade(cluster: Cluster, old: Program) -> None:
 
     upgrade(cluster, leader, NEW)
     assert versions(cluster) == [(before, KNOWS)] * 3, "raised without a request"
-    upgrade(cluster, leader, old)  # and back, and forward
+    upgrade(cluster, leader, old)  # back and forth
     failed, words = finalize(cluster, follower)
     assert failed == 3
     assert refusal in words
@@ -102,7 +102,7 @@ def test_an_operator_ends_an_upgrade(cluster: Cluster, old: Program) -> None:
 
 
 def refused(cluster: Cluster, number: int, old: Program) -> None:
-    """The older program does not start any more; the others, and then the newer one, have all."""
+    """The old program no longer starts; the others, and then the new program, have all jobs."""
     cluster.terminate(number)
     install(cluster, number, old)
     process = cluster.start(number)

@@ -1,7 +1,7 @@
-"""Three real nodes of a release are upgraded to this program under load: of the last release.
+"""Upgrade three real nodes of the last release to this program under load.
 
-One upgrade without kills; `make upgrade MINUTES=n` goes on, with them. What is done and looked at
-is in chaos/upgrade.py; an upgrade without load, step by step, is in `test_upgrade`.
+This is one upgrade without kills; `make upgrade MINUTES=n` makes many with kills. The steps and
+checks are in chaos/upgrade.py; an upgrade without load, step by step, is in `test_upgrade`.
 """
 
 import itertools
@@ -36,16 +36,16 @@ from tests.integration.support.releases import (
 )
 from tests.integration.support.waiting import wait_until
 
-# The command line tool of whichever release is in the path.
+# The command line tool of the release in the path.
 COMMAND = "import sys; from beanpoled.cli import main; sys.exit(main())"
 
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_an_upgrade_under_load(tmp_path: Path) -> None:
-    """Forward, back, forward and the end: nothing is lost, and other nodes' clients see nothing.
+    """Upgrade, go back, upgrade and finalize: nothing is lost, clients of other nodes see no error.
 
-    One that an operator ends is a part of `make test-rounds`.
+    The upgrade that an operator finalizes is a part of `make test-rounds`.
     """
     seed = random.SystemRandom().randrange(2**32)
     told: list[str] = [f"seed {seed}"]
@@ -82,7 +82,7 @@ def test_a_release_runs_without_the_modules_of_this_version(old: Program, tmp_pa
 
 @pytest.mark.parametrize("old", [FIRST], indirect=True)
 def test_the_first_release_refuses_a_later_setting(cluster: Cluster, old: Program) -> None:
-    """Going back, an operator removes it; docs/operating.md says so."""
+    """An operator removes the setting before going back, as docs/operating.md says."""
     install(cluster, 0, old._replace(settings={"upgrade_finalize": "manual"}))
     process = cluster.start(0)
     assert process.wait(START_TIMEOUT_S) == 1
@@ -90,7 +90,7 @@ def test_the_first_release_refuses_a_later_setting(cluster: Cluster, old: Progra
 
 
 def test_status_shows_the_programs_of_both_releases(cluster: Cluster, old: Program) -> None:
-    """Whichever node is asked, and with the command of either release."""
+    """Every node reports them, to the commands of both releases."""
     cluster.start_all()
     before = KNOWS[old.name]
     wait_until_raised(cluster, before)
@@ -110,7 +110,7 @@ def test_status_shows_the_programs_of_both_releases(cluster: Cluster, old: Progr
     def right() -> bool:
         for node, program in itertools.product(cluster.nodes, (BEANPOLE, of_old)):
             failed, words = beanpole("status", "--addr", node.grpc, program=program)
-            nodes = words.partition("\nprotocol")[0]  # of which release 0.3.0 says nothing
+            nodes = words.partition("\nprotocol")[0]  # release 0.3.0 prints nothing about protocols
             rows = [line.split() for line in nodes.splitlines()[2:]]
             told = {row[0]: (row[9], " ".join(row[10:-1]), row[-1]) for row in rows}
             if failed or told != wanted:
@@ -136,7 +136,7 @@ def test_nothing_is_raised_while_nodes_run_the_first_release(
 
 @pytest.mark.parametrize("old", [LAST], indirect=True)
 def test_the_export_of_the_last_release_reads_until_the_raise(tmp_path: Path, old: Program) -> None:
-    """Nodes of this program send the column `host` only when there is no way back."""
+    """Nodes of this program send the column `host` only after the upgrade is final."""
     cluster = Cluster(tmp_path / "cluster", settings={"upgrade_finalize": "manual"})
     of_old = [*old.words[: old.words.index("-m")], "-c", COMMAND]
     with cluster.running():

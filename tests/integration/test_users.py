@@ -1,7 +1,7 @@
 """Users at three real nodes: tokens, rights, rules and quotas, through a follower and a failover.
 
-What each right means is in tests/unit/core/test_permission.py, what a client of beanstalk hears in
-tests/unit/node/test_auth.py, one of others in tests/unit/beanpoled/test_auth_protocols.py.
+The rights are tested in tests/unit/core/test_permission.py, the replies to clients of beanstalk in
+tests/unit/node/test_auth.py, of other protocols in tests/unit/beanpoled/test_auth_protocols.py.
 """
 
 import time
@@ -25,13 +25,13 @@ from tests.integration.support.resp import Failure, Resp
 from tests.integration.support.waiting import wait_until
 
 PATIENCE_S: Final = 20.0
-# A cluster with users of which all that say nothing may do nothing, and an administrator's token.
+# A cluster where anonymous clients have no rights, and commands with an administrator's token.
 Locked = tuple[Cluster, Commands]
 
 
 @contextmanager
 def stock(node: Node, token: str = "", tube: str = "mail") -> Iterator["greenstalk.Client[str]"]:
-    """A client that knows nothing of Beanpole, but for its first command."""
+    """An unmodified client, which is only authenticated by its first command."""
     host, _, port = node.beanstalk.rpartition(":")
     with greenstalk.Client((host, int(port))) as client:
         if token:
@@ -43,7 +43,7 @@ def stock(node: Node, token: str = "", tube: str = "mail") -> Iterator["greensta
 
 @pytest.fixture
 def locked(quick: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Locked:
-    """Commands ask a follower first."""
+    """A locked cluster, and commands that ask a follower first."""
     followers = [quick.nodes[number] for number in quick.followers()]
     run = Commands(*[node.grpc for node in (*followers, quick.nodes[quick.leader()])])
     file = tmp_path / "token"
@@ -62,7 +62,7 @@ LOCKED: Final[dict[Path, str]] = {}
 
 
 def denied(act: object) -> bool:
-    """Whether a stock client is told so, and goes on to live."""
+    """Whether a stock client gets DENIED; its connection stays open."""
     assert callable(act)
     with pytest.raises(greenstalk.UnknownResponseError) as told:
         act()
@@ -103,7 +103,7 @@ def test_a_stock_client_is_denied_and_allowed_through_a_follower(
 
 
 def agree(nodes: Sequence[Node]) -> bool:
-    """Whether all nodes know the same users: each lists those that it knows, without the others."""
+    """Whether all nodes know the same users; each node lists its own table."""
     tables = [Commands(node.grpc).json("user list") for node in nodes]
     return all(table == tables[0] for table in tables)
 
@@ -121,7 +121,7 @@ def test_a_token_is_rotated_while_the_leader_is_killed(locked: Locked) -> None:
     ):
         by_new.put("before")
         cluster.kill(cluster.leader())
-        by_new.put("after")  # at another node, where it says its token again
+        by_new.put("after")  # at another node, where the client authenticates again
         assert by_old.reserve(timeout=20).body == "before"
         shown = Commands(follower.grpc).json("user show ann")["token_ids"]
         run(f"user token ann --drop {shown[0]}")
@@ -152,7 +152,7 @@ def test_a_rule_makes_clients_of_a_network_users(locked: Locked, tmp_path: Path)
         except greenstalk.UnknownResponseError:
             return False
 
-    # A rule counts for clients that come, as their node knows it then.
+    # A rule applies to new clients, once their node has applied it.
     wait_until(served, PATIENCE_S, "the rule at another node")
     found = Commands(node.grpc).json("user rules")
     assert [rule["user"] for rule in found] == ["local", "anonymous"]
@@ -166,10 +166,10 @@ def test_a_rule_makes_clients_of_a_network_users(locked: Locked, tmp_path: Path)
 
 
 class Given(NamedTuple):
-    """A user with a token, and the node that its clients use: it does not lead.
+    """A user with a token, and the node that its clients use, a follower.
 
     Attributes:
-        change: gives the user other rights, through another node, and waits until this one knows.
+        change: sets the user's rights through another node and waits until this node knows them.
     """
 
     token: str
@@ -179,7 +179,7 @@ class Given(NamedTuple):
 
 @pytest.fixture
 def given(locked: Locked, request: pytest.FixtureRequest) -> Given:
-    """A user of the name of its test."""
+    """A user named after the test."""
     cluster, run = locked
     name = request.node.name.removeprefix("test_")
     run(f"user set {name}")
@@ -193,7 +193,7 @@ def given(locked: Locked, request: pytest.FixtureRequest) -> Given:
 
 
 def add(number: int, queue: str = "mail") -> bytes:
-    """A put of Workq."""
+    """Return the command that adds a job by Workq."""
     return b"add 0253b98a-025b-4730-b795-%012d %b 60000 600000 1\r\nx" % (number, queue.encode())
 
 
@@ -220,7 +220,7 @@ def test_workq_is_allowed_refused_and_told_at_a_follower(given: Given) -> None:
         client.ask(b"lease mail 0", b"+OK 1")
         client.line()
         client.body(1)
-        client.ask(add(4), b"+OK")  # the others are from before the quota
+        client.ask(add(4), b"+OK")  # the other jobs are from before the quota
         client.ask(add(5), b"-SERVER-ERROR Out of memory")
         client.ask(b"delete 0253b98a-025b-4730-b795-000000000004", b"+OK")
         client.ask(add(5), b"+OK")
@@ -297,7 +297,7 @@ def test_a_stock_worker_that_waits_is_told_at_a_follower(given: Given) -> None:
         waiting = pool.submit(denied, lambda: worker.reserve(timeout=60))
 
         def waits() -> bool:
-            # Of which its node knows; whoever asks has a right in the queue.
+            # Ask the worker's node, as a client with a right in the queue.
             with stock(given.node, given.token, "mail-wait") as asking:
                 return bool(asking.stats_tube("mail-wait")["current-waiting"])
 
@@ -330,7 +330,7 @@ def test_quotas_and_a_rate_count_at_every_node(locked: Locked) -> None:
     with Raw(cluster.nodes[cluster.followers()[0]].beanstalk, PATIENCE_S) as fast:
         fast.ask(b"auth %b" % token.encode(), b"ACCEPTED")
         begun = time.monotonic()
-        # As many as a second and a half of its rate has, beside what it has saved.
+        # One and a half seconds of its rate, beyond the burst that it has saved.
         fast.send(b"list-tube-used\r\n" * 125)
         fast.expect(*[b"USING default"] * 125)
         assert time.monotonic() - begun > 1.2

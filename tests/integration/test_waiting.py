@@ -1,6 +1,6 @@
-"""Many clients that wait: jobs that come back from idle connections, and polls that cost nothing.
+"""Many waiting clients: jobs return from idle connections, and polls add nothing to the log.
 
-With TEST_FULL=1 there are 10,000 connections, and they wait for longer.
+With TEST_FULL=1 there are 10,000 connections, which wait longer.
 """
 
 import os
@@ -39,14 +39,14 @@ def test_jobs_return_from_idle_connections(shared: Cluster) -> None:
 
         wait_until(all_ready, 10, f"{expected} of {expected} jobs are back")
         stats = [watcher.dictionary(b"stats-job %d" % job) for job in jobs]
-    # Each reservation ended so, and none of them twice. On a slow machine a job is back before the
-    # last worker reserves one.
+    # Each reservation timed out exactly once. On a slow machine a job returns before the last
+    # worker reserves one.
     assert sum(int(job["timeouts"]) for job in stats) == IDLE_CONNECTIONS
     assert all(job["timeouts"] == job["reserves"] for job in stats)
 
 
 def wait_for_waiting(connection: Raw, count: int) -> None:
-    """Wait until this many clients of the node that is asked wait."""
+    """Wait until this number of the node's clients wait for jobs."""
     wait_until(
         lambda: connection.dictionary(b"stats")["current-waiting"] == str(count),
         10,
@@ -62,7 +62,7 @@ def test_first_come_first_served(shared: Cluster, role: str) -> None:
     with ExitStack() as stack:
         giver = stack.enter_context(Raw(address))
         waiters: list[Raw] = []
-        # beanstalkd serves six in the order 1, 2, 3, 6, 5, 4.
+        # beanstalkd serves six waiting clients in the order 1, 2, 3, 6, 5, 4.
         for count in range(1, 7):
             waiters.append(stack.enter_context(Raw(address)))
             waiters[-1].send(b"reserve\r\n")
@@ -74,7 +74,7 @@ def test_first_come_first_served(shared: Cluster, role: str) -> None:
 
 @pytest.fixture
 def descriptors() -> Iterator[None]:
-    """Let this process have as many connections as the test needs."""
+    """Raise this process's limit of open files to the number that the test needs."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WAITERS + DESCRIPTORS_SPARE
     assert before[1] == resource.RLIM_INFINITY or before[1] >= wanted, "ulimit -Hn is too low"
@@ -85,18 +85,18 @@ def descriptors() -> Iterator[None]:
 
 @pytest.fixture
 def quiet(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes of its own: in a shared cluster a timer of an earlier test could become due."""
+    """Three nodes for one test: in a shared cluster a timer of an earlier test could become due."""
     with Cluster(tmp_path / "quiet").running() as cluster:
         yield cluster
 
 
 def commit_indexes(cluster: Cluster) -> list[int]:
-    """Return what every node has committed, which is only comparable while nothing happens."""
+    """Return every node's commit index; they are only comparable while the cluster is idle."""
     return [node["commit_index"] for node in status(cluster.nodes[0])["nodes"]]
 
 
 class Pollers:
-    """Connections that ask for a job again as soon as they are told that there is none."""
+    """Connections that poll again as soon as a reserve times out."""
 
     def __init__(self, stack: ExitStack, addresses: list[str]) -> None:
         self.timeouts = [0] * WAITERS
@@ -108,7 +108,7 @@ class Pollers:
             stream.sendall(self._command)
 
     def run(self, seconds: float) -> None:
-        """Answer every TIMED_OUT with the next poll for so long."""
+        """Answer every TIMED_OUT with the next poll for this duration."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
@@ -123,7 +123,7 @@ def test_polling_writes_nothing_to_the_log(quiet: Cluster) -> None:
     addresses = [node.beanstalk for node in quiet.nodes]
     with ExitStack() as stack:
         pollers = Pollers(stack, addresses)
-        # One second after all have connected the sessions are made, and nothing else is to come.
+        # A second after the last connection all sessions exist, and no other entry is due.
         pollers.run(1)
         before = commit_indexes(quiet)
         assert len(set(before)) == 1, before

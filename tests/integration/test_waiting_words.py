@@ -1,4 +1,7 @@
-"""A node that waits says for whom and why; so do its status, its health page, and its peers."""
+"""A waiting node names the missing members and the reasons: in logs, status and health page.
+
+Its peers log that it has made no link to them.
+"""
 
 import socket
 from collections.abc import Iterator
@@ -21,7 +24,7 @@ QUICK = {
 
 @pytest.fixture
 def silent() -> Iterator[Address]:
-    """An address that answers nobody: its queue of connections is full."""
+    """An address that never answers: its queue of connections is full."""
     with socket.socket() as server, socket.socket() as first, socket.socket() as second:
         server.bind(("127.0.0.1", 0))
         server.listen(0)
@@ -33,7 +36,7 @@ def silent() -> Iterator[Address]:
 
 
 def says(cluster: Cluster, number: int, words: str) -> bool:
-    """Whether a node has logged this."""
+    """Whether a node has logged these words."""
     return words in (cluster.nodes[number].directory / "output.log").read_text()
 
 
@@ -48,7 +51,7 @@ def test_a_node_that_is_alone_says_why_each_of_the_others_is_away(
     )
     try:
         cluster.start(0)
-        cluster.start(2)  # which dials none of the others
+        cluster.start(2)  # it dials neither of the others
         wait_until(lambda: says(cluster, 0, f"warning: starting: {words}"), 30)
         found = status(node)["nodes"][0]
         assert (found["state"], found["waits"]) == ("starting", words)

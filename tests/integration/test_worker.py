@@ -1,6 +1,6 @@
 """Workers against three real nodes: the decorator and `beanpole work`, also while a node is killed.
 
-How long a failed job rests is in `tests/unit/client/test_backoff.py`.
+The delays of failed jobs are tested in `tests/unit/client/test_backoff.py`.
 """
 
 import signal
@@ -94,7 +94,7 @@ def test_a_long_job_is_touched(shared: Cluster) -> None:
 
 
 def test_its_node_is_killed_while_it_works(quick: Cluster) -> None:
-    """The job stays this worker's, and is deleted; another worker beside it never gets it."""
+    """The worker keeps the job and deletes it; a rival worker never gets it."""
     leader = quick.leader()
     others = [node.beanstalk for node in quick.nodes]
     home = others.pop(leader)
@@ -115,7 +115,7 @@ def test_its_node_is_killed_while_it_works(quick: Cluster) -> None:
         assert began.wait(DONE_S)
         quick.kill(leader)
         with working(rival), Client(others, patience_s=30.0) as client:
-            # Another job tells that the rival is served again.
+            # Another job shows that the rival is served again.
             client.use("mine")
             other = client.put("y")
             wait_until(lambda: stolen == [other], DONE_S)
@@ -164,7 +164,7 @@ def is_done(client: Client[str]) -> bool:
 
 
 def test_the_command(shared: Cluster) -> None:
-    """Exit statuses, the body on standard input, and SIGTERM."""
+    """The command's exit statuses, the body on standard input, and SIGTERM."""
     given = ",".join(addresses(shared))
     script = (
         'read body; echo "$BEANPOLE_JOB $BEANPOLE_QUEUE $BEANPOLE_TRIED $body"; '

@@ -1,4 +1,4 @@
-"""Workq at real nodes: its transcripts at one node and through followers, and large results."""
+"""Workq at real nodes: its transcripts at a single node and through followers; large results."""
 
 import os
 import re
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 def wait_for_ports(cluster: Cluster) -> list[str]:
-    """Return where each node speaks Workq, once the version is raised and the ports are open."""
+    """Return the nodes' Workq addresses, once the version is raised and the ports are open."""
     ports = [node.speaks("workq") for node in cluster.nodes]
     wait_until(lambda: all(map(answers, ports)), 20, "the ports of the protocol")
     return ports
@@ -63,7 +63,7 @@ def connect(shared: Cluster) -> Iterator[Callable[[int], Client]]:
 
 
 def name() -> bytes:
-    """A queue of this test alone."""
+    """The name of a queue that only this test uses."""
     return b"q-%b" % uuid.uuid4().hex.encode()
 
 
@@ -133,7 +133,7 @@ def test_queues_of_protocols_are_apart(shared: Cluster, connect: Callable[[int],
 
 
 def test_a_client_goes_on_when_the_leader_dies(cluster: Cluster) -> None:
-    """Its node is the leader. What it added is worked on once, and what it runs has a result."""
+    """The leader is the clients' node. Added jobs are completed once, and `run` gets its result."""
     leader = cluster.leader()
     ports = wait_for_ports(cluster)
     others = [port for number, port in enumerate(ports) if number != leader]

@@ -1,4 +1,4 @@
-"""Nodes die while Workq jobs are pending: nothing acknowledged is lost, no result comes twice.
+"""Kill nodes while Workq jobs are pending: nothing acknowledged is lost, no result comes twice.
 
 In the test with both protocols, Gearman jobs run in foreground in the same cluster.
 """
@@ -21,7 +21,7 @@ TTR_MS = 2_000
 
 
 def ports(quick: Cluster, protocol: str) -> list[str]:
-    """The addresses of all nodes, once clients of the protocol are taken there."""
+    """Return all nodes' addresses of a protocol, once the nodes accept clients there."""
     addresses = [node.speaks(protocol) for node in quick.nodes]
     wait_until(lambda: all(map(answers, addresses)), PORT_TIMEOUT_S, f"the ports of {protocol}")
     return addresses
@@ -46,7 +46,7 @@ def test_leader_killed_under_workq_and_gearman(quick: Cluster) -> None:
     pending.finish()
     foreground.check()
     pending.check()
-    # They are there for everybody who asks, at each node, as long as their TTL lasts.
+    # Until their TTL ends, every client can read the results at each node.
     for address in workq:
         with Client([address]) as client:
             for job in pending.jobs[::100]:
@@ -55,7 +55,7 @@ def test_leader_killed_under_workq_and_gearman(quick: Cluster) -> None:
 
 
 def test_the_client_goes_to_another_node(quick: Cluster) -> None:
-    """With several addresses, the project's client survives the death of its own node."""
+    """With several addresses, the project's client survives the end of its node."""
     addresses = ports(quick, "workq")
     leader = quick.leader()
     mine = next(number for number in range(3) if number != leader)
@@ -65,7 +65,7 @@ def test_the_client_goes_to_another_node(quick: Cluster) -> None:
         taken = client.lease([b"moving"])
         assert taken is not None and taken.id == jobs[0]
         quick.kill(mine)
-        # A lease belongs to nobody: whoever comes completes it.
+        # A lease belongs to no session: any client can complete the job.
         client.complete(taken.id, b"after")
         assert client.address != addresses[mine]
         assert other.result(jobs[0], WAIT_MS) == Result(True, b"after")
@@ -77,7 +77,7 @@ def test_the_client_goes_to_another_node(quick: Cluster) -> None:
 
 
 def test_the_node_of_a_worker_dies(quick: Cluster) -> None:
-    """A lease ends with its TTR, wherever its worker was: another worker gets the job."""
+    """A lease ends with its TTR even if its worker's node is dead: another worker gets the job."""
     addresses = ports(quick, "workq")
     leader = quick.leader()
     dying, second = (number for number in range(3) if number != leader)

@@ -1,7 +1,7 @@
-"""A double of the Kubernetes API that knows one StatefulSet, for what a chart looks up.
+"""A double of the Kubernetes API with one StatefulSet, for the look-ups of a chart.
 
-It answers helm's questions about a cluster (`helm template --dry-run=server`) and nothing else;
-what a pod does is the business of chaos/statefulset.
+It only serves helm's requests to a cluster (`helm template --dry-run=server`); chaos/statefulset
+runs pods.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-# The kinds of the chart, which helm asks for by group.
+# The kinds of the chart, which helm requests by group.
 KINDS: Final = {
     "v1": ("Service", "ServiceAccount"),
     "apps/v1": ("StatefulSet",),
@@ -21,7 +21,7 @@ KINDS: Final = {
 
 
 def resources(group_version: str) -> dict[str, Any]:
-    """Return the page on which an API names the kinds of a group."""
+    """Return the API's list of the kinds in a group."""
     found = [
         {"name": f"{kind.lower()}s", "namespaced": True, "kind": kind, "verbs": ["get"]}
         for kind in KINDS[group_version]

@@ -1,7 +1,7 @@
-"""Checks custom resources against the schemas of their operator: `python operators.py FILE`.
+"""Check custom resources against the schemas of their operator: `python operators.py FILE`.
 
-It runs in build/kubernetes, which has the schemas as models of pydantic; the project's own
-environment has not. Kinds of Kubernetes itself are the business of kubernetes-validate.
+It runs in the environment build/kubernetes, which has the schemas as models of pydantic; the
+project's own environment does not. kubernetes-validate checks the kinds of Kubernetes itself.
 """
 
 import importlib
@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import yaml
 
-# By name, because the type checker does not see that environment.
+# Imported by name, because the type checker does not see that environment.
 V1: Final[Any] = importlib.import_module("cloudcoil.models.prometheus_operator.v1")
 INVALID: Final[Any] = importlib.import_module("pydantic").ValidationError
 KINDS: Final = {"PrometheusRule": V1.PrometheusRule, "ServiceMonitor": V1.ServiceMonitor}
 
 
 def lost(given: Any, kept: Any, path: str) -> Iterator[str]:
-    """Yield the paths of what a model has dropped: fields that its operator does not know."""
+    """Yield the paths of fields that a model has dropped, as its operator does not know them."""
     if isinstance(given, dict) and isinstance(kept, dict):
         for name in given:
             if name in kept:
@@ -34,7 +34,7 @@ def lost(given: Any, kept: Any, path: str) -> Iterator[str]:
 
 
 def complaints(manifest: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with one resource."""
+    """Yield the errors of one resource."""
     name = f"{manifest['kind']} {manifest['metadata']['name']}"
     try:
         read = KINDS[manifest["kind"]].model_validate(manifest)
@@ -47,7 +47,7 @@ def complaints(manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Say what is wrong, and end with status 1 if anything is."""
+    """Print all errors, and exit with status 1 if there are any."""
     manifests = list(yaml.safe_load_all(Path(sys.argv[1]).read_text()))
     found = [line for one in manifests for line in complaints(one)]
     sys.stdout.write("\n".join([*found, f"{len(manifests)} checked\n"]))

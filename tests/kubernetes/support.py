@@ -1,4 +1,4 @@
-"""helm and kubectl as `make test-kubernetes` installs them, and what they render."""
+"""Run helm and kubectl as installed by `make test-kubernetes`, and read the rendered manifests."""
 
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ RELEASE: Final = "beanpole"
 
 
 def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run one of the tools, which need no cluster and no network for what is asked here."""
+    """Run one of the tools; the commands of these tests need no cluster and no network."""
     line = [str(TOOLS / program), *words]
     return subprocess.run(line, capture_output=True, text=True, check=False)
 

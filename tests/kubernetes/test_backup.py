@@ -1,4 +1,4 @@
-"""The chart's job for backups: its command as a real process, against a real node and in files."""
+"""The chart's job for backups: its command as a real process, with a real node and real files."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def pod(*words: str) -> dict[str, Any]:
 def run(
     container: dict[str, Any], directory: Path, **changed: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run what the container runs, with its environment and nothing of this one's."""
+    """Run the container's command, with the container's environment only."""
     directory.mkdir(exist_ok=True)
     path = f"{Path(sys.executable).parent}:{os.defpath}"
     environment = {one["name"]: one["value"] for one in container["env"]}

@@ -1,6 +1,6 @@
-"""The chart: what it renders, what it refuses, and the kustomize base that is made of it.
+"""The chart: its manifests, its refusals, and the kustomize base that is rendered from it.
 
-The base is committed. `BEANPOLE_BASE=rewrite` makes it anew after a change of the chart.
+The base is committed. `BEANPOLE_BASE=rewrite` renders it again after a change of the chart.
 """
 
 import os
@@ -16,7 +16,7 @@ import yaml
 from tests.kubernetes.support import BASE, CHART, ROOT, TOOLS, manifests, one_of, render, run
 
 VALIDATE: Final = TOOLS / "kubernetes-validate"
-# The oldest with all fields that are used, up to the newest that the package knows.
+# From the oldest version with all used fields to the newest that the package knows.
 VERSIONS: Final = ("1.27", "1.29", "1.31", "1.33", "1.35", "1.37")
 # Kinds of the Prometheus operator, whose schemas are not Kubernetes' own.
 FOREIGN: Final = {"ServiceMonitor", "PrometheusRule"}
@@ -93,7 +93,7 @@ def test_a_misspelt_field_is_found(tmp_path: Path) -> None:
 
 
 def foreign(text: str, path: Path) -> subprocess.CompletedProcess[str]:
-    """Check the custom resources of a text against the schemas of their operator."""
+    """Check the custom resources in a text against the schemas of their operator."""
     kinds = [one for one in manifests(text) if one["kind"] in FOREIGN]
     assert {one["kind"] for one in kinds} == FOREIGN
     path.write_text(yaml.safe_dump_all(kinds))

@@ -1,6 +1,6 @@
 """Rolling restarts and upgrades in the StatefulSet's own order, with real nodes under load.
 
-The pods are processes that do what the rendered manifest says (`chaos.statefulset`).
+The pods are processes that run as the rendered manifest describes (`chaos.statefulset`).
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from tests.kubernetes.support import one_of, render
 CLIENTS: Final = 4
 JOBS: Final = 300
 TIMEOUT_S: Final = 300
-# Settings that the manifest has and the last release has not.
+# Settings of the manifest that the last release does not know.
 NEWER: Final = ("BEANPOLE_LISTENERS", "BEANPOLE_LOG_FORMAT")
 
 pytestmark = pytest.mark.timeout(TIMEOUT_S)
 
 
 def program(words: list[str], folder: Path) -> dict[str, str]:
-    """Make a folder with a `beanpoled` in it, as an image has one."""
+    """Create a folder with a program `beanpoled`, as in an image."""
     folder.mkdir()
     path = folder / "beanpoled"
     path.write_text('#!/bin/sh\nexec {} "$@"\n'.format(" ".join(words)))
@@ -45,7 +45,7 @@ def new(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def pods(tmp_path: Path) -> Iterator[StatefulSet]:
-    # Small, for a disk that other tests share.
+    # No reserve, because other tests use the same disk.
     rendered = render("--set", "settings.disk_reserve_bytes=0")
     found = StatefulSet(one_of("StatefulSet", rendered), tmp_path / "pods")
     try:
@@ -55,7 +55,7 @@ def pods(tmp_path: Path) -> Iterator[StatefulSet]:
 
 
 class Watched:
-    """Clients of the other pods while one is away; they must not notice."""
+    """Clients of the other pods while one pod is away; they must see no error."""
 
     def __init__(self, pods: StatefulSet) -> None:
         self._pods = pods
@@ -113,7 +113,7 @@ def test_an_emptied_volume_votes_only_when_told_to(pods: StatefulSet, new: dict[
     assert lost.process
     assert lost.process.wait() != 0
     assert "--rejoin" in lost.story()
-    # What `kubectl patch configmap` makes appear in the pod.
+    # The file that `kubectl patch configmap` makes appear in the pod.
     (lost.directory / "etc/beanpole/rejoin" / lost.name).touch()
     lost.start(new)
     lost.wait_until_ready()

@@ -1,7 +1,7 @@
-"""Certificates from Secrets: what is mounted and said, and three nodes that are started with them.
+"""Certificates from Secrets: the mounts and messages, and three nodes that use them.
 
-The pods are processes that do what the rendered manifest says (`chaos.statefulset`); what a Secret
-would mount is put where its pod finds it.
+The pods are processes that run as the rendered manifest describes (`chaos.statefulset`); the tests
+write the files of a Secret to its mount path.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def said(pod: dict[str, Any]) -> dict[str, str]:
 
 
 def mounted(pod: dict[str, Any]) -> dict[str, str]:
-    """The Secrets of a pod by the folders where they are."""
+    """Return the Secrets of a pod by their mount paths."""
     (container,) = pod["containers"]
     secrets = {
         one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one
@@ -129,7 +129,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def pods(tmp_path: Path, authority: Authority) -> Iterator[StatefulSet]:
-    """Three pods with all kinds of certificates: the same for all, with the names of all."""
+    """Three pods with all kinds of certificates, which they share and which have all names."""
     words = (*PEERS, *CLIENTS, *SHOWN, *REVOKED, "--set", "settings.disk_reserve_bytes=0")
     found = StatefulSet(one_of("StatefulSet", render(*words)), tmp_path / "pods")
     names = [pod.name for pod in found.pods] + [pod.address for pod in found.pods]
@@ -165,7 +165,7 @@ def test_nodes_talk_by_tls_alone(pods: StatefulSet, authority: Authority) -> Non
         assert putter.recv(100).startswith(b"INSERTED")
         taker.sendall(b"reserve\r\n")
         assert taker.recv(100).startswith(b"RESERVED")
-    # Neither without a certificate nor in plain text.
+    # Clients without a valid certificate and in plain text are refused.
     nameless = authority.client(None)
     with pytest.raises((ssl.SSLError, ConnectionError)), client(third, nameless) as stranger:
         assert stranger.recv(100)
@@ -176,7 +176,7 @@ def test_nodes_talk_by_tls_alone(pods: StatefulSet, authority: Authority) -> Non
         plain.sendall(b"stats\r\n")
         with contextlib.suppress(ConnectionError):
             assert not plain.recv(100).startswith(b"OK"), "an alert, or the end"
-    # As `kubectl exec` has it, but for the name, which no resolver knows here.
+    # As with `kubectl exec`, except for the name, which no resolver knows here.
     folder = first.directory / "etc/beanpole/peer-tls"
     variables = {
         where.TLS_CA: str(folder / "ca.crt"),

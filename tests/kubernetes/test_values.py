@@ -1,6 +1,6 @@
 """Values of the chart, one by one: the effect of each on the manifests, and on an upgrade.
 
-That manifests are valid, and that the base is the chart, is checked in test_chart.
+The validity of the manifests, and the base, are checked in test_chart.
 """
 
 import json
@@ -18,7 +18,7 @@ DIGEST: Final = "sha256:" + 64 * "a"
 # A release's name has at most 53 characters.
 LONG: Final = 53 * "a"
 LONG_TOO: Final = "beanpole-" + 44 * "a"
-# Limits of Kubernetes that its schemas do not have.
+# Limits of Kubernetes that are not in its schemas.
 CRON_JOB_NAME_MAX: Final = 52
 LABEL_MAX: Final = 63
 # "-" and a hash, which the controller adds to a StatefulSet's name in a label of its pods.
@@ -56,8 +56,8 @@ def test_the_schema_knows_the_settings_of_a_node() -> None:
     of_the_chart = {one["name"].removeprefix("BEANPOLE_").lower() for one in manifest["env"]} - {
         "log_format"
     }
-    # A proxy between nodes has no place in the chart, the secret comes in the environment, and
-    # certificates are values of their own.
+    # The chart has no proxies between nodes, passes the secret in the environment, and has
+    # separate values for certificates.
     elsewhere = {"dial", "peer_secret_file"} | {
         setting.name for setting in SETTINGS if setting.name.startswith(("tls_", "peer_tls_"))
     }
@@ -71,7 +71,7 @@ def test_a_digest_counts_before_the_tag() -> None:
 
 
 def test_pods_are_the_same_with_a_chart_that_only_has_another_version() -> None:
-    """Its label on pods would restart all nodes for nothing."""
+    """A label with the version on pods would restart all nodes without need."""
     template = one_of("StatefulSet", render())["spec"]["template"]
     assert set(template["metadata"]["labels"]) == {
         "app.kubernetes.io/name",
@@ -96,7 +96,7 @@ def test_two_elections_do_not_empty_the_service() -> None:
     probe = container(render())["readinessProbe"]
     (longest_ms,) = [setting.default for setting in SETTINGS if setting.name == "raft_max_ms"]
     assert isinstance(longest_ms, int)
-    # The first failure may come at the very beginning of an election.
+    # The first failure may happen at the very beginning of an election.
     away_s = (probe["failureThreshold"] - 1) * probe["periodSeconds"]
     assert away_s > 2 * longest_ms / 1000
 
@@ -122,7 +122,7 @@ def test_clusters_of_one_name_are_two_jobs_for_the_alerts() -> None:
         (relabeling,) = endpoint["relabelings"]
         assert relabeling["targetLabel"] == "job"
         jobs.add(relabeling["replacement"])
-    # The alerts ask for jobs with "beanpole" in their names.
+    # The alerts select jobs with "beanpole" in their names.
     assert jobs == {"a/beanpole", "b/beanpole"}
 
 

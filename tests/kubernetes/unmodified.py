@@ -1,7 +1,7 @@
-"""A public client (greenstalk) that works while pods come and go, just as its package has it.
+"""An unmodified public client (greenstalk) that works while pods are replaced.
 
-It never connects a second time: a connection that ends is an error. Clients that write down each
-reply are in tests/integration/support/load.
+It never reconnects: the end of its connection is an error. Clients that record each reply are in
+tests/integration/support/load.
 """
 
 import itertools
@@ -14,7 +14,7 @@ import greenstalk
 from tests.integration.support.waiting import wait_until
 
 TUBE: Final = "unmodified"
-# A job that is reserved and lost must not come back by its TTR.
+# So long that a reserved job that is lost does not return by its TTR.
 TTR_S: Final = 3600
 RESERVE_S: Final = 1
 PROGRESS_TIMEOUT_S: Final = 30.0
@@ -22,7 +22,7 @@ JOIN_TIMEOUT_S: Final = 60.0
 
 
 class Client(threading.Thread):
-    """Puts a job, takes one and deletes it, over one connection, until told to stop."""
+    """A client that puts, reserves and deletes jobs on one connection until it is stopped."""
 
     def __init__(self, address: str, ending: threading.Event) -> None:
         super().__init__(name=f"greenstalk at {address}", daemon=True)
@@ -53,7 +53,7 @@ class Client(threading.Thread):
 
 
 class Clients:
-    """One client at each of some addresses, all in one tube."""
+    """One client at each address, all in one tube."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._ending = threading.Event()
@@ -82,10 +82,10 @@ class Clients:
             wait_until(done, PROGRESS_TIMEOUT_S, f"one more job of {client.name}")
 
     def finish(self) -> int:
-        """Stop, take what is left, and check that each job came once.
+        """Stop, reserve the remaining jobs, and check that each job came once.
 
         Returns:
-            How many jobs were acknowledged.
+            The number of acknowledged jobs.
         """
         self.stop()
         errors = [client.error for client in self._clients if client.error]

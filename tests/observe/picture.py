@@ -1,8 +1,8 @@
-"""Draws the board for docs/: `python -m tests.observe.picture FILE.png`, with a live cluster.
+"""Draw the board for docs/ from a live cluster: `python -m tests.observe.picture FILE.png`.
 
-Grafana is not in the package registries of this project, so this is no picture of Grafana: it asks
-a real Prometheus the queries of the board and draws each panel in its place as Grafana would lay it
-out, in headless Chromium. Only types that the board has are drawn.
+Grafana is not in the package registries of this project, so this is no screenshot of Grafana: the
+program sends the board's queries to a real Prometheus and draws each panel where Grafana would
+place it, in headless Chromium. It only supports the board's types of panels.
 """
 
 import html
@@ -39,7 +39,7 @@ Series = tuple[str, list[tuple[float, float]]]
 
 
 def series(prometheus: Prometheus, panel: dict[str, Any]) -> list[Series]:
-    """Return legend and points of each line of a panel."""
+    """Return the legend and the points of each line of a panel."""
     found: list[Series] = []
     now = time.time()
     for target in panel["targets"]:
@@ -56,7 +56,7 @@ def series(prometheus: Prometheus, panel: dict[str, Any]) -> list[Series]:
                 legend = legend.replace("{{" + name + "}}", value)
             points = [(at, float(value)) for at, value in one["values"]]
             found.append((legend, [point for point in points if point[1] == point[1]]))
-    # The largest have their colour in the legend.
+    # The legend shows the colours of the largest.
     return sorted(found, key=lambda line: -line[1][-1][1] if line[1] else 0.0)
 
 
@@ -68,7 +68,7 @@ def number(value: float) -> str:
 
 
 def drawn(panel: dict[str, Any], lines: list[Series], width: int, height: int) -> str:
-    """Return the inside of a panel."""
+    """Return the contents of a panel."""
     if panel["type"] == "stat":
         now = max((points[-1][0] for _, points in lines if points), default=0)
         last = [(name, points[-1]) for name, points in lines if points]
@@ -94,7 +94,7 @@ def drawn(panel: dict[str, Any], lines: list[Series], width: int, height: int) -
 
 
 def page(prometheus: Prometheus) -> tuple[str, int]:
-    """Return the board as HTML, and how high it is."""
+    """Return the board as HTML, and its height in pixels."""
     parts, bottom = [f"<style>{STYLE}</style>"], 0
     for panel in json.loads(BOARD.read_text())["panels"]:
         place = panel["gridPos"]
@@ -106,7 +106,7 @@ def page(prometheus: Prometheus) -> tuple[str, int]:
             parts.append(f'<h3 style="left:{x}px;top:{y}px">{title}</h3>')
             continue
         lines = series(prometheus, panel)
-        # Nodes of another tree, without the metric, would leave it empty.
+        # Nodes of another tree without the metric would leave the panel empty.
         assert any(points for _, points in lines), f"{panel['title']} shows nothing"
         inside = drawn(panel, lines, width, height - 46)
         box = f"left:{x}px;top:{y}px;width:{width}px;height:{height}px"
@@ -115,7 +115,7 @@ def page(prometheus: Prometheus) -> tuple[str, int]:
 
 
 def with_errors(cluster: Cluster, seconds: int) -> None:
-    """Pass the time; each second a client is told that there is no such job."""
+    """Let time pass while a client gets an error each second, for an unknown job."""
     with Raw(cluster.nodes[0].beanstalk) as client:
         for _ in range(seconds):
             client.ask(b"delete 4294967295", b"NOT_FOUND")

@@ -1,8 +1,8 @@
-"""Measures what a page of metrics costs its node: `python -m tests.observe.scrape QUEUES...`.
+"""Measure the cost of a metrics page for its node: `python -m tests.observe.scrape QUEUES...`.
 
-Three nodes, and one ready job in each queue. The pages are asked of one node, one after the other;
-meanwhile a client at the same node asks for something that needs no other node, so that it waits
-for the loop alone. Times are of this machine, and nothing passes or fails here.
+There are three nodes, and one ready job in each queue. One node serves the pages in sequence, while
+a client at the same node sends a command that needs no other node, so that it waits for the loop
+alone. The times are those of this machine, and nothing passes or fails.
 """
 
 import statistics
@@ -18,15 +18,15 @@ from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_for_time
 
 SCRAPES: Final = 200
-# For how long the node is watched without pages.
+# The duration of the measurement without pages.
 QUIET_S: Final = 3.0
-# Puts that are sent together while the queues are filled.
+# The number of puts that are sent together to fill the queues.
 TOGETHER: Final = 250
 SETTINGS: Final = {"tubes_max": 200_000}
 
 
 class Bystander(threading.Thread):
-    """A client that asks for what its node alone knows, over and over."""
+    """A client that repeats a command that its node answers alone."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(daemon=True)

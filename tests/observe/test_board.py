@@ -1,4 +1,4 @@
-"""Every panel of the board shows data of a live cluster, as a real Prometheus has it."""
+"""Every panel of the board shows data of a live cluster, queried from a real Prometheus."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from tests.integration.support.waiting import wait_until
 ROOT: Final = Path(__file__).resolve().parents[2]
 BOARD: Final = ROOT / "deploy" / "grafana" / "beanpole.json"
 JOB: Final = "beanpole"
-# `rate` over a minute needs two samples, which come each second here.
+# `rate` over a minute needs two samples; here there is one each second.
 TIMEOUT_S: Final = 60.0
 JOBS: Final = 200
 CONFIGURATION: Final = """
@@ -31,7 +31,7 @@ scrape_configs: [{job_name: %s, static_configs: [{targets: %s}]}]
 
 
 def queries() -> dict[str, str]:
-    """Return every query of the board by its panel, as Grafana would ask it."""
+    """Return every query of the board by its panel, as Grafana would send it."""
     board = json.loads(BOARD.read_text())
     return {
         f"{panel['title']} {target['refId']}": target["expr"].replace("$job", JOB)
@@ -44,7 +44,7 @@ class Prometheus:
     """A server that scrapes a cluster with our rules.
 
     Attributes:
-        provoke: lets a node reply with an error, of which there are none otherwise.
+        provoke: makes a node reply with an error, as there are no errors otherwise.
     """
 
     provoke: Callable[[], None]
@@ -92,7 +92,7 @@ def test_the_query_of_a_panel_has_data(prometheus: Prometheus, name: str) -> Non
 
     def numbers() -> list[float]:
         prometheus.provoke()
-        # Before there are two samples a rate is nothing, and a quantile of nothing is no number.
+        # Before the second sample a rate is empty, and a quantile of it is NaN.
         found = [float(one["value"][1]) for one in prometheus.ask(expression)]
         return [number for number in found if number == number]
 

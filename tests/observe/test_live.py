@@ -1,4 +1,4 @@
-"""What rules and pages ask for is what live nodes export, as Prometheus' own tools read it."""
+"""Live nodes export all metrics of the rules and pages, as Prometheus' own tools read them."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ TIMEOUT_S: Final = 5.0
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The pages of three nodes that have seen a job."""
+    """The metrics pages of three nodes that have had a job."""
     with Cluster(tmp_path_factory.mktemp("live")).running() as cluster:
         with Raw(cluster.nodes[0].beanstalk) as client:
             client.put(b"seen")
@@ -68,7 +68,7 @@ def test_what_is_of_the_cluster_is_marked_and_the_same(pages: list[str]) -> None
         sorted(
             line
             for line in page.splitlines()
-            # Ages are of the moment.
+            # Ages depend on the time of the scrape.
             if 'scope="cluster"' in line and "_age_seconds" not in line
         )
         for page in pages
@@ -104,7 +104,7 @@ def test_errors_are_counted_by_protocol_and_word(tmp_path: Path) -> None:
         page = page_of(node.http)
     counted = re.findall(r"(?m)^beanpole_error_replies_total\{(.*)\} ([0-9]+)$", page)
     assert {labels for labels, count in counted if count != "0"} == wanted
-    # An entry at least was committed, and each in some class.
+    # At least one entry was committed, and each counts in a bucket of the histogram.
     (commits,) = re.findall(r"(?m)^beanpole_commit_duration_seconds_count ([0-9]+)", page)
     (last_class,) = re.findall(r'(?m)^beanpole_commit_.*le="\+Inf"\} ([0-9]+)', page)
     assert int(commits) == int(last_class) > 0

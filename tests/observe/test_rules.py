@@ -1,6 +1,6 @@
-"""Every alert fires when it should and is silent when it should be: `promtool test rules`.
+"""Every alert fires and stays silent when it should: `promtool test rules`.
 
-The series are made up; that live nodes export what the rules ask for is in `test_live`.
+The series are synthetic; `test_live` checks that live nodes export the metrics of the rules.
 """
 
 import subprocess
@@ -22,9 +22,9 @@ EVENTS: Final = f'{A}, scope="cluster"'
 
 
 class Case(NamedTuple):
-    """Series that make an alert fire, series that do not, and the labels that it has then.
+    """Series that make an alert fire, series that do not, and the labels of the alert.
 
-    Values are those of promtool, one each minute: `0x40` is 41 times 0, `0+5x9` adds 5.
+    Values are in promtool's notation, one a minute: `0x40` is 41 times 0, `0+5x9` adds 5.
     """
 
     at: str
@@ -144,7 +144,7 @@ CASES: Final = {
         one("process_open_fds", A, "90x20")
         | one("process_max_fds", A, "100x20")
         | one("beanpole_serving", A, "1x20"),
-        # Another program's.
+        # The descriptors of another program.
         one("process_open_fds", A, "90x20") | one("process_max_fds", A, "100x20"),
         HOST,
     ),
@@ -165,7 +165,7 @@ CASES: Final = {
     "BeanpoleOldReadyJob": Case(
         "15m",
         one("beanpole_queue_ready_age_seconds", f'{EVENTS}, protocol="workq", queue="q"', "700x20"),
-        # A long queue is no old one while its jobs are taken in time.
+        # An age below the limit does not fire, even for a long queue.
         one("beanpole_queue_ready_age_seconds", f'{EVENTS}, protocol="workq", queue="q"', "500x20"),
         CLUSTER | {"protocol": "workq", "queue": "q"},
     ),
@@ -192,7 +192,7 @@ CASES: Final = {
         one("beanpole_snapshot_behind_bytes", A, "300x30")
         | one("beanpole_snapshot_bytes", A, "10x30")
         | limit("snapshot_bytes_min", 100),
-        # The log may be as long as the last snapshot.
+        # The log may grow to the size of the last snapshot.
         one("beanpole_snapshot_behind_bytes", A, "300x30")
         | one("beanpole_snapshot_bytes", A, "290x30")
         | limit("snapshot_bytes_min", 100),
@@ -239,7 +239,7 @@ def promtool(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def judge(name: str, series: dict[str, str], fires: bool, directory: Path) -> str:
-    """Return what promtool finds wrong; nothing if the alert does what it should."""
+    """Return promtool's errors, or an empty string if the alert behaves as expected."""
     case, rule = CASES[name], rules()[name]
     expected = [
         {"exp_labels": case.labels | rule["labels"], "exp_annotations": rule["annotations"]}
@@ -288,7 +288,7 @@ def test_it_is_silent(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_node_that_starts_is_no_growth(name: str, starts: str, tmp_path: Path) -> None:
-    """It counts from its snapshot up again; the other two know that nothing grew."""
+    """It counts up from its snapshot again; the other two nodes show that nothing grew."""
     [series] = CASES[name].firing
     others = [series.replace('instance="a"', f'instance="{node}"') for node in "bc"]
     cluster = {series: starts} | dict.fromkeys(others, "90000x120")

@@ -1,7 +1,7 @@
 """The report's page in a real browser: `make test-page`, which needs Chromium.
 
-The widths of letters are the browser's here; tests/pipeline/test_report.py checks the same by
-estimates, without a browser. Nothing here depends on how fast anything is.
+Here the browser measures the widths of letters; tests/pipeline/test_report.py checks the same by
+estimates, without a browser. No test depends on speed.
 """
 
 import json
@@ -18,18 +18,18 @@ import pytest
 from pyspark_beanpole.report.charts import LABEL_PX, TITLE_PX, width_of
 from tests.pipeline.test_report import pages
 
-# Debian calls it chromium; others have one of these names. CHROMIUM names any other.
+# Debian's name is chromium; other systems use one of the others. CHROMIUM sets a different one.
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = (
     "this test needs Chromium: apt-get install chromium (or set CHROMIUM to the program); "
     "`make test` does not run it"
 )
 TIMEOUT_S = 120
-# Rounding of what the browser reports, in pixels.
+# Rounding of the browser's measurements, in pixels.
 SLACK_PX = 0.6
 WIDTHS = (1400, 800)
 
-# Runs in a copy of the page only: what is shipped has no script.
+# This script runs only in a copy of the page: the shipped page has no script.
 MEASURE = """
 <script>
 addEventListener('load', () => {
@@ -68,7 +68,7 @@ addEventListener('load', () => {
 
 
 def browser() -> str:
-    """The program to run."""
+    """Return the browser's program; fail without one."""
     named = os.environ.get("CHROMIUM")
     found = named or next(filter(None, map(shutil.which, NAMES)), None)
     assert found, MISSING
@@ -76,7 +76,7 @@ def browser() -> str:
 
 
 def run(folder: Path, html: str, width: int, *more: str) -> str:
-    """Let the browser load a page; returns what it prints."""
+    """Let the browser load a page; return its output."""
     path = folder / "page.html"
     path.write_text(html, encoding="utf-8")
     command = [
@@ -90,7 +90,7 @@ def run(folder: Path, html: str, width: int, *more: str) -> str:
 
 
 def measured(folder: Path, name: str, width: int) -> dict[str, Any]:
-    """What the browser makes of a page."""
+    """Return the browser's measurements of a page."""
     html = pages()[name].replace("</body>", f"{MEASURE}</body>")
     dumped = run(folder, html, width, "--dump-dom")
     told = re.search(r'<pre id="measured">(.*?)</pre>', dumped, re.DOTALL)
@@ -107,7 +107,7 @@ def test_everything_has_its_room(tmp_path: Path, name: str, width: int) -> None:
     assert found["page"] <= width, "the page itself never scrolls sideways"
     for kind, wants, has, words in found["parts"]:
         if kind == "wide" and width < 1400:
-            # A table may scroll inside its own frame on a narrow screen.
+            # On a narrow screen a table may scroll inside its own frame.
             continue
         assert wants <= has + 1 or has == 0, (kind, wants, has, words)
     for words, left, _, right, _, cell_left, _, cell_right, _ in found["cells"]:
@@ -118,7 +118,7 @@ def test_everything_has_its_room(tmp_path: Path, name: str, width: int) -> None:
 
 
 def check_chart(chart: dict[str, Any]) -> None:
-    """No two texts touch, and none leaves the frame."""
+    """Check that no two texts touch, and that none leaves the frame."""
     left, top, right, bottom = chart["frame"]
     texts = chart["texts"]
     assert len(texts) >= 4
@@ -131,14 +131,14 @@ def check_chart(chart: dict[str, Any]) -> None:
         assert (x2 - x1) / chart["scale"] <= estimated + SLACK_PX, "estimates are not too small"
         for other, a1, b1, a2, b2 in texts[place + 1 :]:
             beside = x2 <= a1 + SLACK_PX or a2 <= x1 + SLACK_PX
-            # Boxes of letters have room above and below the letters themselves.
+            # Boxes of text have room above and below the letters themselves.
             room = 0.15 * (y2 - y1)
             above = y2 - room <= b1 + room or b2 - room <= y1 + room
             assert beside or above, (*where, other)
 
 
 def test_a_page_can_be_read_in_the_dark(tmp_path: Path) -> None:
-    """The browser that prefers dark gets other colours, by the style sheet alone."""
+    """A browser that prefers dark gets other colours, by the style sheet alone."""
     html = pages()["event"].replace(
         "</body>",
         "<script>addEventListener('load', () => { document.title = "

@@ -1,4 +1,4 @@
-"""One Spark session that all these tests share, and doubles of nodes."""
+"""Fixtures of the pipeline tests: one shared Spark session, and doubles of nodes."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,15 +12,15 @@ from pyspark_beanpole import session
 from tests.pipeline.double import Double, Log
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-# Where Spark's Python processes find what pytest finds by its own settings.
+# Spark's Python processes do not have pytest's settings, so they need the import path.
 PYTHONPATH: Final = os.pathsep.join(
     str(ROOT / folder) for folder in ("cluster", "node", "pipeline", "")
 )
-# Without the optimizing compiler and with one thread for garbage a JVM starts in a third of the
-# time, which is what small queries consist of.
+# Without the optimizing compiler and with one thread for garbage collection a JVM starts in a third
+# of the time, and starting dominates small queries.
 SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-# The first query of a session compiles for a minute where other tests have the cores.
+# The first query of a session compiles for a minute while other tests use the cores.
 TEST_TIMEOUT_S: Final = 600
 
 
@@ -36,9 +36,9 @@ Start = Callable[..., Double]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session of two cores that repeats failed tasks, as a cluster does."""
+    """A local session with two cores that repeats failed tasks, as a cluster does."""
     os.environ["PYTHONPATH"] = PYTHONPATH
-    # Spark's own limit for the start of a Python process is 15 s.
+    # Spark's default limit for the start of a Python process is 15 s.
     os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = str(TEST_TIMEOUT_S)
     found = session.start(
         "tests",
@@ -50,7 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )
-    # What fails on purpose here would fill pages.
+    # Tests provoke failures, whose logs would fill pages.
     found.sparkContext.setLogLevel("OFF")
     yield found
     found.stop()
@@ -58,7 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start doubles of nodes, which end with the test."""
+    """Start doubles of nodes, which stop at the end of the test."""
     doubles: list[Double] = []
 
     def begin(log: Log, count: int = 0) -> Double:
@@ -73,7 +73,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Spark compiles no query, which would take longer than running it on a few hundred rows."""
+    """Make Spark interpret queries: compiling takes longer than running on a few hundred rows."""
     quick = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -1,8 +1,8 @@
-"""A double of a node: real gRPC, with events from a list and a queue that is a dictionary.
+"""A double of a node: real gRPC, with events from a list and a dictionary as its queue.
 
-It stays although there are real nodes to test with, because no real one can be told to drop events
-between planning and reading, to die after the second batch, to send the columns of another version
-or to forget a reply.
+Tests with real nodes do not replace it: no real node can be made to drop events between planning
+and reading, to fail after the second batch, to send the columns of another version or to lose a
+reply.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,12 +26,12 @@ from beanpole.pb import (
 from pyspark_beanpole.schema import EVENTS, arrow_schema
 
 BATCH_ROWS: Final = 64
-# Event n of a double happened n seconds after this.
+# Event n of a double happens n seconds after this time.
 BEGAN: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def event(offset: int, **changes: object) -> dict[str, object]:
-    """Return the columns of an event; what is not given is of a put."""
+    """Return the columns of an event; the defaults are those of a put."""
     return {
         **dict.fromkeys(EVENTS.names),
         "offset": offset,
@@ -57,16 +57,16 @@ class Log:
 
     cluster: str = "double"
     events: list[dict[str, object]] = field(default_factory=list)
-    # How many jobs are in each state behind the last event.
+    # The number of jobs in each state after the last event.
     jobs: dict[str, int] = field(default_factory=dict)
     batches: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
     def grow(self, count: int) -> None:
-        """Add puts."""
+        """Append put events."""
         self.events += [event(len(self.events) + number) for number in range(count)]
 
     def batch(self, first: int, end: int) -> bytes:
-        """Return these events as nodes send them."""
+        """Return a range of events in the format that nodes send."""
         if (first, end) not in self.batches:
             schema = arrow_schema(EVENTS)
             self.batches[first, end] = stream(
@@ -85,22 +85,22 @@ def stream(batch: pa.RecordBatch) -> bytes:
 
 
 class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
-    """One node."""
+    """A double of one node."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.first = 0
         # Offsets in which this node has a gap.
         self.missing = range(0)
-        # How many events this node is behind.
+        # The number of events that this node lags behind the log.
         self.behind = 0
-        # Batches after which each stream of this node breaks; None: it does not.
+        # The number of batches after which each stream of this node breaks; None for never.
         self.breaks_after: int | None = None
-        # What it sends in place of the batches of the log.
+        # The source of the batches, which tests replace to send others than the log's.
         self.send: Callable[[int, int], bytes] = log.batch
         self.reads: list[tuple[int, int]] = []
         self.jobs: dict[bytes, queue_pb2.PutJob] = {}
-        # Answers to calls of Put that are lost on the way, and calls that find no room.
+        # Replies to Put still to be lost, repeated keys so far, and calls still to find no room.
         self.lost_replies = 0
         self.duplicates = 0
         self.full = 0
@@ -114,7 +114,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         self._server.start()
 
     def stop(self) -> None:
-        """Die, as a process that is killed."""
+        """Stop at once, as a killed process does."""
         self._server.stop(None).wait()
 
     @property

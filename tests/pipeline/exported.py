@@ -1,4 +1,4 @@
-"""Exports of events that a test made up, as `beanpole events export` would write them."""
+"""Write exports of a test's events, as `beanpole events export` would write them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ def write_export(
     cluster: str = "double",
     rows_max: int = 1_000_000,
 ) -> list[File]:
-    """Write events, at most so many to a file; return the files."""
+    """Write events, at most `rows_max` to a file; return the files."""
     place = resolved(str(directory))
     rows = pa.RecordBatch.from_pylist(list(events), arrow_schema(EVENTS))
     with begun(place, cluster, dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)) as out:

@@ -1,4 +1,4 @@
-"""A sink whose tasks fail once, after their puts. In a module, because tasks import it."""
+"""A sink whose tasks fail once, after their puts; a separate module, because tasks import it."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from pyspark_beanpole.source import BeanpoleSource
 
 
 class FailingWriter(JobWriter):
-    """Fails the first attempt at every task when all its jobs are put."""
+    """A writer that fails the first attempt of every task after all its jobs are put."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         written = super().write(iterator)
@@ -24,7 +24,7 @@ class FailingWriter(JobWriter):
 
 
 class FailingSource(BeanpoleSource):
-    """The sink with such tasks."""
+    """The sink with failing writers."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,7 +1,7 @@
-"""Runs the snippets of a page one after the other, as a notebook does. A program of its own.
+"""Run the snippets of a page in order, as a notebook does: a separate program.
 
-Nothing of Beanpole is imported here but by the snippets, and no environment is activated: what the
-page forgets to say is missing.
+Only the snippets import Beanpole, and no environment is activated, so a step that the page omits
+makes a snippet fail.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Run the blocks of the file that is named: [language, place, text] each."""
+    """Run the blocks of a JSON file, the first argument: each is [language, place, text]."""
     blocks = json.loads(Path(sys.argv[1]).read_text())
     shell_path = sys.argv[2]
     notebook: dict[str, Any] = {"__name__": "__main__"}
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def _ask(notebook: dict[str, Any], text: str) -> None:
-    """Run SQL; the tables of a report that was made before are views of their names."""
+    """Run SQL; the tables of an earlier report are available as views with their names."""
     if "spark" not in notebook:
         from pyspark.sql import SparkSession
 

@@ -1,7 +1,7 @@
-"""Random but valid lives of jobs, as the events that a cluster would have written of them.
+"""Random but valid lives of jobs, as the events that a cluster would have written.
 
-A small model of a queue is driven by a seed; what it does is what the machine may do. Nothing here
-judges or computes statistics.
+A seed drives a small model of a queue, which makes only transitions that the machine permits.
+Nothing here judges or computes statistics.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,22 +15,22 @@ Event = dict[str, Any]
 START: Final = datetime(2026, 3, 1, 22, 30, tzinfo=UTC)
 TUBES: Final = ("default", "mail", "images")
 WORKERS: Final = (("n0", 1, 7), ("n1", 1, 8), ("n1", 2, 1), ("n2", 4, 90))
-# By session: two share one, and the session 1 is from before hosts were known.
+# By session: two sessions share a host, and session 1 is from before hosts were recorded.
 HOSTS: Final = {7: "10.0.0.7", 8: "10.0.0.7", 90: "unix", 500: "2001:db8::5", 501: "10.0.0.9"}
 # Also by session: clients of other protocols that delete jobs.
 OTHERS: Final = (("n0", 1, 600), ("n1", 2, 601))
 PROTOCOLS: Final = {501: "grpc", 600: "workq", 601: "gearman"}
 SECOND_US: Final = 1_000_000
-# How far time moves between two events, in microseconds: from nothing to days.
+# The steps of time between two events, in microseconds: from nothing to an hour.
 STEPS_US: Final = (0, 1, 900, 40_000, SECOND_US, 7 * SECOND_US, 61 * SECOND_US, 3600 * SECOND_US)
 
 
 class Pace(NamedTuple):
-    """How time goes: the largest of STEPS_US, and whether wall clocks jump.
+    """The pace of a history: the largest of STEPS_US, jumps of wall clocks, and kinds of events.
 
-    With `results` jobs also end as those of other protocols than beanstalk do: done or failed with
-    a result that is kept, repeated after a failure, expired, deleted while a worker has them.
-    With `administered` an administrator moves, changes, buries and deletes jobs, too.
+    With `results` jobs also end in the ways of protocols other than beanstalk: done or failed with
+    a kept result, repeated after a failure, expired, or deleted while reserved. With
+    `administered` an administrator also moves, changes, buries and deletes jobs.
     """
 
     longest_us: int = STEPS_US[-1]
@@ -43,7 +43,7 @@ DAYS: Final = Pace()
 
 
 class Job:
-    """A job of the model, with what its events tell."""
+    """A job of the model, with the state that its events report."""
 
     def __init__(self, number: int, random: Random) -> None:
         self.id = number
@@ -60,7 +60,7 @@ class Job:
 
 
 class History:
-    """A queue whose every transition is written down in `events`."""
+    """A queue that records every transition in `events`."""
 
     def __init__(self, seed: int, pace: Pace = DAYS, first: int = 0) -> None:
         self.random = Random(seed)
@@ -75,7 +75,7 @@ class History:
         self.position = 0
 
     def run(self, count: int) -> "History":
-        """Let `count` transitions happen."""
+        """Make transitions until there are at least `count` events."""
         while len(self.events) < count:
             self._pass_time()
             self._happen()
@@ -92,7 +92,7 @@ class History:
             self.index += self.random.choice((1, 1, 3))
             self.position = 0
         if self.pace.jumps and self.random.random() < 0.01:
-            # Another leader with another clock, or a machine that slept.
+            # A new leader with another clock, or a machine that was suspended.
             self.wall += timedelta(seconds=self.random.choice((-150, -3, 2, 700)))
 
     def _happen(self) -> None:
@@ -146,7 +146,7 @@ class History:
         self.ended.append(job)
 
     def _finish(self, job: Job) -> None:
-        """End an attempt as a protocol does whose jobs have results."""
+        """End an attempt as in a protocol whose jobs have results."""
         if self.random.random() < 0.2:
             self._take_away(job)
             return
@@ -163,7 +163,7 @@ class History:
             self.ended.append(job)
 
     def _take_away(self, job: Job) -> None:
-        """Delete it: a client of another protocol does, or its last one has gone."""
+        """Delete a job, by a client of another protocol or because its last client has gone."""
         if self.random.random() < 0.5:
             self._move(job, "deleted", "gone", job.holder, "abandoned")
         else:
@@ -172,7 +172,7 @@ class History:
         self.ended.append(job)
 
     def _administer(self, job: Job) -> None:
-        """Do what an administrator may; a reservation is only ended by a deletion."""
+        """Act as an administrator, who can end a reservation only by a deletion."""
         at_rest = job.state in ("ready", "delayed", "buried")
         choice = self.random.choice(("move", "move", "order", "bury", "delete", "policy"))
         if choice == "delete":
@@ -246,7 +246,7 @@ class History:
         session: tuple[str, int, int] | None,
         reason: str | None = None,
     ) -> None:
-        """Write one transition down."""
+        """Record one transition."""
         before, job.state = job.state, after
         wait_us = run_us = None
         if event == "reserved":

@@ -1,4 +1,4 @@
-"""Parts of random histories: whole, or of random ranges that are put together in random order."""
+"""Parts of random histories: whole, or of random ranges that are merged in random order."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def history(seed: int, pace: Pace, count: int = 700, first: int = 0) -> list[Event]:
-    """Events of workers at two hosts, and of some whose host is not known."""
+    """Return the events of workers at two hosts, and of some with unknown hosts."""
     events = History(seed, pace, first).run(count).events
     return [{**event, "host": HOSTS.get(event["node"])} for event in events]
 
@@ -42,7 +42,7 @@ def whole(events: Sequence[Event]) -> Parts:
 
 
 def scattered(events: Sequence[Event], seed: int) -> Parts:
-    """The parts of random ranges, put together in random order and in several steps."""
+    """Return the parts of random ranges, merged in random order and in several steps."""
     random = Random(seed)
     cuts = sorted(random.sample(range(len(events) + 1), min(6, len(events))))
     edges = [0, *cuts, len(events)]

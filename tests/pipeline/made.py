@@ -1,4 +1,4 @@
-"""Reports of events without Spark: as a task reduces them, put together and written as HTML."""
+"""Reports of events without Spark: reduced as in a task, merged, and written as HTML."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,12 +21,12 @@ from pyspark_beanpole.statistics.lives import COVERED
 from tests.pipeline.histories import Event
 
 SCHEMA = arrow_schema(EVENTS)
-# Rows of a batch: small, so that periods end within batches.
+# Rows per batch: few, so that periods end within batches.
 BATCH_ROWS = 64
 
 
 class Made(NamedTuple):
-    """A report that was not written to a disk."""
+    """A report that is not written to a disk."""
 
     read: Read
     figures: Figures
@@ -54,7 +54,7 @@ def read_of(
     ranges: int = 1,
     seed: int = 0,
 ) -> Read:
-    """Reduce events in some ranges of random length, as tasks would, with the second look."""
+    """Reduce events in ranges of random length, as tasks would, including the second look."""
     wall_us, offsets = ints(events, "wall_time"), ints(events, "offset")
     covered = Covered(
         "example", int(offsets[0]), int(offsets[-1]) + 1, int(wall_us[0]), int(wall_us.max()),
@@ -84,7 +84,7 @@ def read_of(
 
 
 def made(events: pa.Table, asked: Asked = ANY, **more: object) -> Made:
-    """Return the report of events; `more` goes to `read_of`."""
+    """Return the report of events; `more` is passed to `read_of`."""
     read = read_of(events, asked, **more)  # type: ignore[arg-type]
     figures = collect(read)
     return Made(read, figures, findings(figures))

@@ -1,7 +1,7 @@
-"""The statistics again, in plain Python and from raw times, one event after the other.
+"""The same statistics in plain Python and from raw times, event by event.
 
-As simple as possible, so that it can be believed; it shares no code with what it judges, and
-never looks at `wait_us`, `run_us` or `ready_at_us`.
+The code is as simple as possible, so that readers can trust it. It shares no code with the product,
+and never uses `wait_us`, `run_us` or `ready_at_us`.
 """
 
 import math
@@ -54,7 +54,7 @@ def grouped(found: Iterable[Duration]) -> dict[tuple[Key, str], list[float]]:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest value that at least `percent` of all are not above."""
+    """Return the smallest value that at least `percent` of all values do not exceed."""
     return sorted(values)[max(0, math.ceil(percent * len(values) / 100) - 1)]
 
 
@@ -63,7 +63,7 @@ def std(values: Sequence[float]) -> float | None:
 
 
 def qless_slot(seconds: float) -> str:
-    """The field of qless's statistics that a duration is counted in, as its Lua code decides."""
+    """Return the field of qless's statistics for a duration, by the rules of its Lua code."""
     if seconds < 60:
         return f"s{math.floor(seconds)}"
     if seconds < 3600:
@@ -74,7 +74,7 @@ def qless_slot(seconds: float) -> str:
 
 
 def depths(events: Iterable[Event]) -> dict[tuple[str, datetime], dict[str, int]]:
-    """The depth of a tube at the end of each minute that has events of it."""
+    """Return the depth of each tube at the end of each minute that has events of the tube."""
     now: dict[str, Counter[str]] = defaultdict(Counter)
     found: dict[tuple[str, datetime], dict[str, int]] = {}
     for event in events:
@@ -90,17 +90,17 @@ DEPTHS = ("ready", "reserved", "delayed", "buried", "kept")
 
 
 def depth_of(state: str) -> str:
-    """Under which name a state is counted."""
+    """Return the name under which a state is counted."""
     return "kept" if state in ("done", "failed") else state
 
 
 def at_most(
     events: Iterable[Event], together: bool = False
 ) -> dict[tuple[str, datetime], dict[str, int]]:
-    """The depths at the end of each minute of a tube, and the most (`ready_max`) in it.
+    """Return each tube's depths at the end of each minute, and the maxima (`ready_max`) in it.
 
-    A wall clock that was set back shows the latest minute again. With `together` all tubes are
-    one, which has no name.
+    After a step back of the wall clock events count for the latest minute so far. With `together`
+    all tubes count as one, which has no name.
     """
     now: dict[str, Counter[str]] = defaultdict(Counter)
     found: dict[tuple[str, datetime], dict[str, int]] = {}
@@ -119,7 +119,7 @@ def at_most(
 
 
 def completes(event: Event) -> bool:
-    """Whether an event of a reserved job says that its worker has done it."""
+    """Whether an event of a reserved job means that its worker has completed it."""
     if event["event"] == "deleted":
         by_others = event["protocol"] in ("workq", "gearman")
         removing = ("abandoned", "admin", "queue_full", "retention")
@@ -128,7 +128,7 @@ def completes(event: Event) -> bool:
 
 
 def outcome_of(event: Event) -> str | None:
-    """How an event ended its job; None if it did not, or if the job had ended before."""
+    """Return how an event ended its job; None if it did not, or if the job had ended before."""
     if event["state_before"] in ("done", "failed"):
         return None
     match event["event"], event["state_before"], event["state"]:
@@ -146,7 +146,7 @@ def outcome_of(event: Event) -> str | None:
 
 
 def worker_of(event: Event) -> str | None:
-    """By what the worker of an event is known, if it is about a reservation."""
+    """Return the identity of the worker of an event, if the event is about a reservation."""
     if "reserved" not in (event["state_before"], event["state"]):
         return None
     known: str | None = event.get("host") or event["node"]
@@ -154,7 +154,7 @@ def worker_of(event: Event) -> str | None:
 
 
 def first_states(events: Iterable[Event]) -> dict[str, Counter[str]]:
-    """How many jobs of each tube were in which state before the first event."""
+    """Return the number of jobs by tube and state before the first event."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     seen: set[int] = set()
     for event in events:
@@ -170,13 +170,13 @@ def minute_of(event: Event) -> datetime:
 
 
 def minutes_of(events: Sequence[Event]) -> list[datetime]:
-    """Every minute from the first event's to the last one's."""
+    """Return all minutes from the first event's to the last event's."""
     first, last = minute_of(events[0]), minute_of(events[-1])
     return [first + number * MINUTE for number in range((last - first) // MINUTE + 1)]
 
 
 def unserved(events: Sequence[Event], tube: str) -> set[datetime]:
-    """The minutes at whose end a tube had ready jobs, and in which none was reserved."""
+    """Return the minutes at whose end a tube had ready jobs, and in which none was reserved."""
     rows = depths(events)
     reserved = {
         minute_of(event)
@@ -192,7 +192,7 @@ def unserved(events: Sequence[Event], tube: str) -> set[datetime]:
 
 
 def oldest(events: Sequence[Event], tube: str) -> dict[datetime, tuple[int, datetime]]:
-    """The oldest ready job (id, ready since) at each full minute, where one was ready."""
+    """Return the oldest ready job (id, ready since) at each full minute with a ready job."""
     found: dict[datetime, tuple[int, datetime]] = {}
     ready: dict[int, datetime] = {}
     coming = iter([event for event in events if event["tube"] == tube])

@@ -1,7 +1,7 @@
-"""The snippets of the pages in docs/, as a reader finds them. Does nothing but read.
+"""Read the snippets of the pages in docs/, without running them.
 
-A block that cannot be run by a test says so in the page's source, in the line before it:
-`<!-- not run: REASON -->`. Everything else in these languages is run, in the order of the page.
+A block that a test cannot run is marked in the page's source, in the line before it:
+`<!-- not run: REASON -->`. All other blocks in these languages are run, in the order of the page.
 """
 
 import re
@@ -12,16 +12,16 @@ from tests.pipeline.conftest import ROOT
 
 DOCS: Final = ROOT / "docs"
 RUN: Final = ("python", "sql", "sh")
-# Listings: of files, of usage, of what a program prints.
+# Listings of files, usage and output.
 NOT_RUN: Final = ("", "text", "json", "toml")
-# Shorter is no reason.
+# A shorter text is rejected as a reason.
 REASON_LENGTH_MIN: Final = 15
 
 _MARK: Final = re.compile(r"<!-- not run: (.*) -->")
 
 
 class Block(NamedTuple):
-    """A fenced block: where its first line is, and why it is not run; empty if it is."""
+    """A fenced block, with the line where it begins and the reason if it is not run."""
 
     page: str
     line: int
@@ -34,7 +34,7 @@ def blocks(page: Path) -> list[Block]:
     """Return the blocks of a page.
 
     Raises:
-        ValueError: a mark stands before nothing or says nothing, or a language is unknown.
+        ValueError: a mark precedes no block or has no reason, or a language is unknown.
     """
     found = []
     reason = ""

@@ -1,4 +1,4 @@
-"""Reads and writes by Spark Connect. A program of its own: a process has one kind of session.
+"""Read and write by Spark Connect: a separate program, as a process has one kind of session.
 
 Arguments: the URL of the server, which is on this machine, and the address of a node.
 """
@@ -26,7 +26,7 @@ def main() -> None:
         commits = sorted(Path(directory, "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         for path in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
             path.unlink()
-        # The range of the last batch is in the checkpoint already.
+        # The checkpoint already has the range of the last batch, so this run repeats it.
         put(spark, address, directory)
     sys.stdout.write(f"{events} events, {ROWS} + {events} rows\n")
 

@@ -1,4 +1,4 @@
-"""Writes rows with speculation on a cluster of Spark. A program of its own: `test_repeats` runs it.
+"""Write rows with speculation on a Spark cluster: a separate program, run by `test_repeats`.
 
 Arguments: the master, the addresses of nodes, the number of rows, a folder for notes.
 """
@@ -14,7 +14,7 @@ PARTITIONS = 8
 
 
 def main() -> None:
-    """Write rows of which eight are equal, two of them in one task."""
+    """Write rows that are equal in groups of eight, with pairs of a group in one task."""
     master, addresses, rows, notes = sys.argv[1:]
     spark = session.start(
         "repeats",

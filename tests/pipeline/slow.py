@@ -1,6 +1,6 @@
 """A sink with a straggler, and with tasks that fail after their puts.
 
-In a module of its own, because tasks import it.
+It is a separate module, because tasks import it.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from pyspark_beanpole.options import WriteOptions
 from pyspark_beanpole.sink import JobWriter, Written
 from pyspark_beanpole.source import BeanpoleSource
 
-# Longer than any attempt beside it needs: the first one is killed when the second has ended.
+# Longer than any other attempt takes: Spark kills the first attempt when the second has ended.
 STRAGGLES_S = 600
 
 
 class SlowWriter(JobWriter):
-    """First attempts: that at partition 0 hangs when half its jobs are put, odd ones fail."""
+    """A writer whose first attempts hang (partition 0, after half its jobs) or fail (odd ones)."""
 
     def __init__(self, given: WriteOptions, notes: str) -> None:
         super().__init__(given)
@@ -36,7 +36,7 @@ class SlowWriter(JobWriter):
         if partition == 0 and attempt == 0:
             half = next(iterator)
             super().write(iter([half.slice(0, half.num_rows // 2)]))
-            # Until Spark kills it.
+            # Hang until Spark kills this attempt.
             Event().wait(STRAGGLES_S)
         written = super().write(iterator)
         assert partition % 2 == 0 or attempt > 0, "on purpose"
@@ -44,7 +44,7 @@ class SlowWriter(JobWriter):
 
 
 class SlowSource(BeanpoleSource):
-    """The sink with such tasks; the option notes says where notes of attempts are left."""
+    """The sink with slow writers; the option `notes` is the folder for notes of attempts."""
 
     @classmethod
     def name(cls) -> str:

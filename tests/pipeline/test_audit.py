@@ -1,4 +1,4 @@
-"""The audit passes clean histories, and names each defect that is planted."""
+"""The audit accepts clean histories, and names each planted defect."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def frame(spark: SparkSession, events: list[Event]) -> DataFrame:
 
 
 def states_after(events: list[Event]) -> Counter[str]:
-    """How many jobs are in each state after these events."""
+    """Return the number of jobs in each state after these events."""
     last = {event["job_id"]: event["state"] for event in events}
     return Counter(state for state in last.values() if state != "gone")
 
@@ -39,7 +39,7 @@ def named(result: Audit, kind: str) -> tuple[str, ...]:
 
 
 def renumbered(events: list[Event]) -> list[Event]:
-    """The same events with dense offsets."""
+    """Return the same events with dense offsets."""
     return [{**event, "offset": number} for number, event in enumerate(events)]
 
 
@@ -82,7 +82,7 @@ def test_a_history_with_an_administrator_adds_up(spark: SparkSession) -> None:
 
 @pytest.mark.long
 def test_ids_that_may_be_new_places_of_jobs_are_not_missed(spark: SparkSession) -> None:
-    """A job that goes behind all others of its rank uses up a number of those that are ids."""
+    """A job that moves behind all others of its rank consumes a number from the sequence of ids."""
     events = History(27, Pace(results=True)).run(600).events
     again = sum(one["event"] == "failed" and one["state"] == "ready" for one in events)
     assert again > 2
@@ -103,9 +103,9 @@ def test_a_history_whose_beginning_is_gone_adds_up_with_the_counts_from_before(
     assert result.findings == ()
     assert result.began_before <= before.total()
     assert result.still == {state: states_after(events)[state] for state in STATES}
-    # Without them the events say less, but nothing wrong.
+    # Without the earlier counts the audit checks less, but finds no defect.
     assert audit(rest).findings == ()
-    # With wrong ones they say what is wrong.
+    # Wrong earlier counts are reported.
     fewer = dict.fromkeys(STATES, 0)
     assert "states before the first event" in kinds(audit(rest, jobs_before=fewer))
 
@@ -122,7 +122,7 @@ def test_missing_and_repeated_offsets_are_named(spark: SparkSession) -> None:
     result = audit(frame(spark, [*kept[:-1], kept[250]]), first=0, end=600)
     assert named(result, "missing offsets") == ("100 to 102", "599 to 599")
     assert kinds(result)["missing offsets"] == 4
-    assert "  and more" not in result.lines()  # both ranges are named
+    assert "  and more" not in result.lines()  # the list names both ranges
     assert named(result, "repeated offsets") == (f"{kept[250]['offset']} to {kept[250]['offset']}",)
     assert result.exit_code == UNBALANCED
     assert result.lines()[-1] == "does not add up"
@@ -161,11 +161,11 @@ def test_a_job_without_any_event_is_missed_by_its_number(spark: SparkSession) ->
 
 
 def planted(events: list[Event]) -> dict[str, int]:
-    """Plant one defect of each kind, each in a job of its own; return which job has which."""
+    """Plant one defect of each kind, each in a different job; return the jobs by defect."""
     victims: dict[str, int] = {}
 
     def find(kind: str, **wanted: str | None) -> int:
-        """The place of an event like that of a job that has no defect yet."""
+        """Return the index of a matching event of a job without a defect."""
         for place, event in enumerate(events):
             free = event["job_id"] not in victims.values()
             if free and all(event[name] == value for name, value in wanted.items()):
@@ -182,7 +182,7 @@ def planted(events: list[Event]) -> dict[str, int]:
     change(chains.WRONG_RUN, place, run_us=None)
     place = find(chains.WRONG_READY, event="timed_out")
     change(chains.WRONG_READY, place, ready_at_us=events[place]["time_us"] - 1)
-    # On the last event of a job, so that the counter does not seem wrong again afterwards.
+    # On the last event of a job, so that the counter does not seem wrong again later.
     place = find(chains.WRONG_COUNTER, event="deleted", state_before="reserved")
     change(chains.WRONG_COUNTER, place, attempt=events[place]["attempt"] + 1)
     place = find(chains.BROKEN, event="kicked", state_before="buried", state="ready")
@@ -220,7 +220,7 @@ def test_each_planted_defect_is_found_in_its_job(spark: SparkSession, tmp_path: 
     )
     assert "to n9:1:1, while it was reserved" in named(result, chains.RESERVED_TWICE)[0]
     assert result.exit_code == UNBALANCED
-    # Everything that is named, in full and for machines.
+    # The tables list all findings in machine-readable form.
     table = spark.read.parquet(str(tmp_path / "audit" / "defects")).collect()
     assert {row["job_id"] for row in table} == set(victims.values())
     counts = Counter(row["kind"] for row in table)
@@ -239,7 +239,7 @@ def test_only_the_first_of_many_are_named(spark: SparkSession) -> None:
 
 
 def test_the_status_is_the_answer_for_a_reader_who_has_seen_enough() -> None:
-    """As in `audit | head`."""
+    """The reader closes the pipe early, as in `audit | head`."""
     program = """
 import sys
 from argparse import Namespace

@@ -66,7 +66,7 @@ def test_stream_adds_statistics_up(spark: SparkSession, start: Start, tmp_path: 
     assert main(["pipeline", "stream", *where, "--rows", "200", "--once", "--no-statistics"]) == 0
     log.events += later
     log.batches.clear()
-    # What was written without statistics is read for them now.
+    # The files written without statistics are now read to compute them.
     assert main(["pipeline", "stream", *where, "--rows", "200", "--once"]) == 0
     assert same(numbers(tmp_path), of_batch(log))
     found = spark.read.parquet(str(tmp_path / "tables" / "throughput"))
@@ -91,7 +91,7 @@ def test_stream_refuses_where_it_cannot_begin(
 
 
 def buried_log() -> Log:
-    """Jobs 1 to 6: 2 to 5 are buried in the end, job 4 once more after a kick."""
+    """A log of jobs 1 to 6: in the end 2 to 5 are buried, job 4 again after a kick."""
     log = Log()
     for job in range(1, 7):
         log.events.append(event(len(log.events), job_id=job, tube="mail" if job < 5 else "sms"))
@@ -138,7 +138,7 @@ def test_redrive_kicks_what_is_chosen(
         ("tube = = 1", r"Syntax error at or near '='"),
         ("", "Syntax error"),
         ("tube", "is not a boolean"),
-        # What can be seen only when it is computed.
+        # Errors that only the evaluation can find.
         ("tube > 3", r"'mail' of the type \"STRING\" cannot be cast to \"BIGINT\""),
         ("1 / (buries - buries) > 1", "Division by zero"),
         ("buries * 2147483647 = 1", "overflow"),

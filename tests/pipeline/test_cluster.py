@@ -1,4 +1,4 @@
-"""Three real nodes and a real Spark: every event once, whatever dies; every row one job."""
+"""Three real nodes and a real Spark under kills: each event once, and one job for each row."""
 
 import subprocess
 import sys
@@ -31,10 +31,10 @@ from tests.pipeline.test_streaming import numbers, same
 
 CLIENTS = 8
 JOBS_BETWEEN_FAULTS = 300
-# Spark needs the cores more than the clients do.
+# Clients pause, because Spark needs the cores.
 PAUSE_S = 0.05
 ROWS = 100_000
-# Two JVMs and three nodes on two cores.
+# Enough for two JVMs and three nodes on two cores.
 TIMEOUT_S = 180.0
 
 
@@ -49,7 +49,7 @@ def addresses(cluster: Cluster) -> str:
 
 
 class Streamed:
-    """`beanpole pipeline stream` as a process, and the table that it writes."""
+    """A process that runs `beanpole pipeline stream`, and the table that it writes."""
 
     def __init__(self, spark: SparkSession, directory: Path, addresses: str) -> None:
         self._spark = spark
@@ -68,19 +68,19 @@ class Streamed:
         )
 
     def finish(self) -> None:
-        """Write what is there still, in this process."""
+        """Write the remaining events, in this process."""
         where = ["--addresses", self._addresses, "--to", str(self._directory / "tables")]
         assert main(["pipeline", "stream", *where, "--once"]) == 0
 
     def statistics(self) -> dict[str, pa.Table]:
-        """Return the tables as they are in the files."""
+        """Return the tables from the files."""
         return numbers(self._directory / "tables")
 
     def files(self) -> list[Path]:
         return list((self._directory / "tables" / "events").glob("date=*/*.parquet"))
 
     def wait_for_batch(self, process: Process) -> None:
-        """Wait until a batch is written that was not there before."""
+        """Wait until another batch is written."""
         before = len(self.files())
 
         def is_written() -> bool:
@@ -90,7 +90,7 @@ class Streamed:
         wait_until(is_written, TIMEOUT_S, "a batch in the table")
 
     def wait_for_rows(self, rows: int, process: Process) -> None:
-        """Wait until this many rows are written, whatever they are."""
+        """Wait until at least this number of rows is written."""
 
         def are_written() -> bool:
             assert process.status() is None, process.story()
@@ -105,7 +105,7 @@ class Streamed:
 
 
 def exported(spark: SparkSession, address: str, directory: Path) -> inputs.Input:
-    """Return the events as one node exports them."""
+    """Return the events that one node exports."""
     command = [*BEANPOLE, "events", "export", "--addresses", address, "--to", str(directory)]
     subprocess.run(command, check=True, timeout=TIMEOUT_S)
     return inputs.from_directory(spark, str(directory))
@@ -128,7 +128,7 @@ def test_every_event_once_whatever_dies(
         load.wait_for_progress(JOBS_BETWEEN_FAULTS)
         streamed.wait_for_batch(first)
     finally:
-        # Spark dies without a word, wherever its batch is.
+        # Spark is killed without warning, at any point of its batch.
         first.kill()
     cluster.start(leader)
     cluster.wait_until_serving(leader)
@@ -137,7 +137,7 @@ def test_every_event_once_whatever_dies(
     try:
         streamed.wait_for_batch(second)
         load.finish()
-        cluster.kill(leader)  # and this time for good
+        cluster.kill(leader)  # this time without a restart
         stayed = cluster.nodes[(leader + 1) % 3]
         wanted = exported(spark, stayed.grpc, tmp_path / "export")
         streamed.wait_for_rows(wanted.end, second)
@@ -151,13 +151,13 @@ def test_every_event_once_whatever_dies(
     whole = opened(str(tmp_path / "export")).read()
     assert same(streamed.statistics(), finished(reduced(whole, put_from=0)))
     sys.stdout.write(f"{wanted.end} events, each once\n")
-    # And no job was lost: the audit compares with the jobs that the cluster has.
+    # No job was lost either: the audit compares the events with the cluster's jobs.
     assert main(["pipeline", "audit", "--addresses", addresses(cluster)]) == 0
 
 
 @pytest.mark.long
 def test_events_of_two_releases_are_one_table(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark reads what release 0.2.0 has written, and what followed the upgrade."""
+    """Spark reads events that release 0.2.0 wrote, and those after the upgrade."""
     cluster = Cluster(tmp_path / "cluster", settings={"event_segment_age_s": 1})
     old = release(FIRST, tmp_path)
     for number in range(len(cluster.nodes)):
@@ -205,7 +205,7 @@ def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(
 def test_a_write_and_a_read_while_a_node_dies_are_exact(
     spark: SparkSession, cluster: Cluster
 ) -> None:
-    """Equal rows, so that nothing but the keys tells them apart; and the dead node stays dead."""
+    """Only keys distinguish the rows, which are equal; the killed node is not restarted."""
     leader = cluster.leader()
     stayed = cluster.nodes[(leader + 1) % 3]
     rows = spark.range(0, ROWS, numPartitions=8).selectExpr("concat('row ', id % 100) AS body")
@@ -224,7 +224,7 @@ def test_a_write_and_a_read_while_a_node_dies_are_exact(
             return ready()
 
         killed = threads.submit(kill_in_the_middle)
-        # In this thread: Spark finds no data sources of Python in another one.
+        # In the main thread: in others Spark does not find data sources in Python.
         writer.option("addresses", addresses(cluster)).save()
         assert 0 < killed.result(TIMEOUT_S) < ROWS
         assert ready() == ROWS

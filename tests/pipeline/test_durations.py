@@ -1,4 +1,4 @@
-"""Bins, slots, percentiles and moments of durations are the naive ones, and what bins promise."""
+"""Bins, slots, percentiles and moments of durations equal the naive ones; the limits of bins."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def check_durations(parts: Parts, events: list[Event], by: tuple[str, ...]) -> N
 
 
 def waits(durations_us: Sequence[int]) -> Parts:
-    """Parts of reservations after these waits."""
+    """Return the parts of reservations after these waits."""
     [put] = History(1).run(1).events
     done = {"event": "reserved", "state": "reserved", "state_before": "ready", "tube": "t"}
     events = [
@@ -93,7 +93,7 @@ def test_a_duration_falls_into_the_slot_that_qless_uses() -> None:
     [row] = answers.slot_lists(parts, ("tube",)).to_pylist()
     bars = row["histogram"]
     assert len(bars) == 148
-    assert sum(bars) == len(seconds) - 2  # seven days and more are not among them
+    assert sum(bars) == len(seconds) - 2  # the bars exclude seven days and more
     assert [bars[slot] for slot in (0, 1, 59, 60, 61, 118, 119, 120, 141, 142, 147)] == (
         [2, 1, 1, 2, 1, 1, 2, 1, 1, 2, 1]
     )

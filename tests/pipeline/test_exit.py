@@ -1,4 +1,4 @@
-"""How commands end as processes: each exit status, one line, nothing of Spark in between."""
+"""The ends of commands as processes: each exit status, one line, and no output of Spark."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Exports through Spark: the five ways to read one, and what each says of damages."""
+"""Exports through Spark: the five ways to read one, and their reports of damage."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.pipeline.exported import write_export
 from tests.pipeline.histories import History
 from tests.unit.exporting.made import DAMAGES, damaged, exported
 
-# Each may be damaged, and none of them needs Spark to see it.
+# The commands that read exports; each detects damage without Spark.
 COMMANDS = {
     "report": ["pipeline", "report", "--to", "OUT", "--from"],
     "audit": ["pipeline", "audit", "--from"],
@@ -42,7 +42,7 @@ def test_each_damage_is_one_line_and_exit_status_3_before_spark_starts(
     status = main([*words, str(directory)])
     said = capsys.readouterr().err.splitlines()
     if command == "compact" and what == "unknown":
-        # It merges what counts and leaves alone what does not.
+        # It merges the files in the manifest and leaves unknown files alone.
         assert (status, said) == (0, [])
         return
     assert status == 3
@@ -114,7 +114,7 @@ def test_large_exports_are_checked_in_tasks(
 def test_an_audit_without_lost_events_does_not_add_up(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those at the beginning too, which no other event would tell of."""
+    """This includes events at the beginning, to which no other event refers."""
     files = write_export(tmp_path / "in", History(3).run(100).events, rows_max=30)
     where = ["pipeline", "audit", "--from", str(tmp_path / "in")]
     assert main(where) == 0
@@ -128,7 +128,7 @@ def test_an_audit_without_lost_events_does_not_add_up(
 
 @pytest.fixture
 def bucket() -> Iterator[str]:
-    """The options behind a URI of a bucket `events` in an object store on this machine."""
+    """The query of the URI of a bucket `events` in an object store on this machine."""
     from moto.server import ThreadedMotoServer
 
     store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -1,4 +1,4 @@
-"""The figures of a page and what stands out, against a naive walk over events; no Spark."""
+"""The figures and findings of a page, compared with a naive walk over events; no Spark."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def wall_us(one: Event) -> int:
 
 
 def cut_of(events: Sequence[Event], seed: int) -> Asked:
-    """A period of full minutes somewhere in a log."""
+    """Return a period of full minutes somewhere in a log."""
     first, last = wall_us(events[0]) // MINUTE_US, wall_us(events[-1]) // MINUTE_US
     since = first + (last - first) * (seed % 7) // 10
     return Asked(since * MINUTE_US, max(since + (last - first) // 3, since + 1) * MINUTE_US)
@@ -86,7 +86,7 @@ def check_waits(queue: Any, own: Sequence[Event]) -> None:
 
 
 def check_depths(queue: Any, events: Sequence[Event], period: Period) -> None:
-    """The jobs in each state at both ends of the period, and the most in each step."""
+    """Check the jobs in each state at both ends of the period, and the maximum in each step."""
     steps = steps_of(period)
     now: Counter[str] = Counter()
     most = {state: np.zeros(steps.number, int) for state in STATES}
@@ -179,7 +179,7 @@ def test_the_period_before_is_beside_each_number() -> None:
 
 
 def lives(count: int, step_s: float = 1.0, **changes: object) -> list[Event]:
-    """Puts, one each `step_s` seconds."""
+    """Return `count` puts, one every `step_s` seconds."""
     begin = datetime(2026, 3, 2, 12, tzinfo=UTC)
     found = []
     for number in range(count):
@@ -196,7 +196,7 @@ def lives(count: int, step_s: float = 1.0, **changes: object) -> list[Event]:
 
 
 def then(events: list[Event], job: int, after_s: float, **changes: object) -> None:
-    """Let something happen to a job after the last event."""
+    """Append an event of a job, after the last event."""
     before = next(one for one in reversed(events) if one["job_id"] == job)
     time_us = events[-1]["time_us"] + round(after_s * 1e6)
     moved = events[-1]["wall_time"] + timedelta(seconds=after_s)
@@ -208,7 +208,7 @@ def then(events: list[Event], job: int, after_s: float, **changes: object) -> No
 
 
 def worked(events: list[Event], job: int, wait_s: float, run_s: float, **end: object) -> None:
-    """Let a worker take a job and end its reservation."""
+    """Append a reservation of a job and its end."""
     wait = {"wait_us": round(wait_s * 1e6), "attempt": 1, "node": "n0"}
     then(events, job, 0.0, event="reserved", state="reserved", **wait)
     done = {"event": "deleted", "state": "gone", "run_us": round(run_s * 1e6), **end}
@@ -243,7 +243,7 @@ def test_a_queue_that_drains_says_when() -> None:
     [queue] = found.figures.queues
     minutes = queue.lately["minutes"]
     assert queue.end["ready"] == 300 and minutes == 3
-    # 300 done and 600 put within the same hour: it grows.
+    # 600 puts and 300 completions within the hour: the queue grows.
     assert queue.drain_s is None
     later = made(table_of(events), Asked(wall_us(events[600]) + MINUTE_US))
     [queue] = later.figures.queues

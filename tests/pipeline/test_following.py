@@ -1,4 +1,4 @@
-"""When a stream runs its batches, what it waits out, and what it says. Without Spark and nodes."""
+"""The schedule of a stream's batches, its retries and its messages, without Spark and nodes."""
 
 import argparse
 import io
@@ -18,11 +18,11 @@ DOWN = ClientError("no node answers: a:1: UNAVAILABLE")
 
 
 class Stop(Exception):
-    """The test has seen enough."""
+    """Ends the stream under test."""
 
 
 class Fake:
-    """A stream whose batches are a script: how the cluster's end goes on, or an error."""
+    """A stream with a script: successive ends of the cluster's events, or errors."""
 
     def __init__(self, position: int, *script: int | Exception) -> None:
         self.position = position
@@ -62,7 +62,7 @@ class Fake:
 
 
 class Clock:
-    """A second passes with every sleep."""
+    """A clock that sleeps advance."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -102,14 +102,14 @@ def test_it_says_first_how_far_behind_it_is(follow: Callable[..., str]) -> None:
 
 
 def test_a_batch_waits_for_its_time_unless_it_is_full(follow: Callable[..., str]) -> None:
-    # Full, full, and then one event in three seconds.
+    # Two full batches, and then one event every three seconds.
     fake = Fake(0, 250, 250, *[250 + second // 3 for second in range(100)])
     follow(fake)
     assert fake.batches[:2] == [(0, 100), (100, 200)]
     assert fake.batches[2][0] == 200
     assert 265 < fake.batches[2][1] < 275
     assert fake.compacted == len(fake.batches)
-    # Not after every batch.
+    # The tables are not refreshed after every batch.
     assert fake.refreshed == 1
 
 
@@ -175,7 +175,7 @@ def test_once_waits_for_nothing(follow: Callable[..., str]) -> None:
 
 
 class Terminal(io.StringIO):
-    """A terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

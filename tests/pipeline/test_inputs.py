@@ -1,4 +1,4 @@
-"""Tasks of Spark that read ranges themselves give the numbers of one walk through all events."""
+"""Spark tasks that read ranges themselves yield the same numbers as one pass over all events."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -50,7 +50,7 @@ def export(directory: Path, events: list[Event], rows_max: int = 300) -> Path:
 
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a few hundred events be many ranges, and all looks be taken by Spark."""
+    """Split a few hundred events into many ranges, and let Spark take all looks."""
     monkeypatch.setattr("pyspark_beanpole.ranges.RANGE_ROWS_MIN", 100)
     monkeypatch.setattr("pyspark_beanpole.ranges.GROUP_ROWS", 100)
     monkeypatch.setattr(inputs, "LOOK_HERE_ROWS_MAX", 0)
@@ -97,7 +97,7 @@ def test_ranges_of_a_cluster_in_tasks(spark: SparkSession, start: Start) -> None
 
 
 def count(batches: Iterator[pa.RecordBatch], column: str) -> dict[str, pa.Table]:
-    """Tell which rows and columns came."""
+    """Return the number of rows and the columns of the batches."""
     rows = 0
     for one in batches:
         assert set(one.schema.names) == {"offset", column}

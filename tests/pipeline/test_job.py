@@ -1,4 +1,4 @@
-"""`beanpole pipeline job`: the life of one job from a cluster and from an export, without Spark."""
+"""`beanpole pipeline job`: the life of a job, from a cluster and from an export, without Spark."""
 
 import json
 import subprocess
@@ -23,10 +23,10 @@ SCHEMA = arrow_schema(EVENTS)
 
 
 def life_of_one(job_id: int = 2) -> list[dict[str, object]]:
-    """A job that times out, is buried, kicked, and done in the end; others around it."""
+    """Return the events of a job that times out, is buried, kicked and done, and of other jobs."""
     steps: list[dict[str, object]] = [
         {"event": "put", "ttr_s": 60, "body_bytes": 7},
-        # From here on it is known from which host the client came.
+        # From here on the client's host is recorded.
         {
             "event": "reserved",
             "state": "reserved",
@@ -55,7 +55,7 @@ def life_of_one(job_id: int = 2) -> list[dict[str, object]]:
 
 
 def export(directory: Path, events: list[dict[str, object]]) -> Path:
-    """Write events as release 0.3.0 exported them, in two files."""
+    """Write events in two files, in the format of release 0.3.0."""
     folder = directory / "date=2026-01-31"
     folder.mkdir(parents=True)
     table = pa.Table.from_pylist(events, SCHEMA)
@@ -100,7 +100,7 @@ def test_a_life_from_nodes_and_from_an_export(
 
 
 def named(external_ids: dict[int, str]) -> list[dict[str, object]]:
-    """Events of which some jobs have external ids, as if protocols other than beanstalk did it."""
+    """Return events in which some jobs have external ids, as in protocols other than beanstalk."""
     known = {2: "7c8b3c52-7d8d-4a0c-8f6a-3d7f2f1f0a11", **external_ids}
     return [{**one, "external_id": known.get(int(str(one["job_id"])))} for one in life_of_one()]
 
@@ -191,8 +191,8 @@ def test_a_damaged_export_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_only_files_that_may_have_the_job_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that is damaged where the job cannot be changes nothing; where it is, it is said."""
-    # As for an export that is too large to be checked before.
+    """Damage is only reported in files that may have the job."""
+    # As for an export that is too large to be checked in advance.
     monkeypatch.setattr("pyspark_beanpole.exports.AHEAD_BYTES_MAX", 0)
     events = [event(number) for number in range(100)]
     directory = tmp_path / "export"

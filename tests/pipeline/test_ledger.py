@@ -1,7 +1,7 @@
-"""Clients with a ledger of their own, written from the documentation alone, against the product.
+"""Check the product against a ledger of its clients, written from the documentation alone.
 
-Every reply is compared with the events of an export, and every event with the commands. A run of
-another size or seed: `make ledger COMMANDS=300000 SEED=7`.
+Every reply is compared with the events of an export, and every event with the commands. Run another
+size or seed by `make ledger COMMANDS=300000 SEED=7`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tests.pipeline.ledger.stretching import stretch
 
 COMMANDS: Final = int(os.environ.get("LEDGER_COMMANDS", "20000"))
 SEED: Final = int(os.environ.get("LEDGER_SEED") or secrets.randbelow(1_000_000))
-# A run of 20,000 commands takes some seconds; a thousand a second is slow.
+# A run of 20,000 commands takes some seconds; the limit allows for 200 commands a second.
 TIMEOUT_S: Final = 300 + COMMANDS // 200
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(TIMEOUT_S)]
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(TIMEOUT_S)]
 
 @dataclass
 class Told:
-    """A run, its export, and what was made of them."""
+    """A run, the events of its export, and their comparison."""
 
     directory: Path
     book: Book
@@ -79,7 +79,7 @@ def test_each_command_is_its_events_and_each_event_is_explained(told: Told) -> N
     explained = told.matched.counts + told.lives.counts
     assert told.matched.counts["answered"] == confirmed > COMMANDS / 2
     assert explained.total() == len(told.events)
-    # The run had in it what this is about.
+    # The run was large enough and had events of each important kind.
     assert len(commands) >= COMMANDS
     assert explained["timed_out ttr"] and explained["due"] and explained["returned connection_lost"]
     assert len({node for _, node in told.book.kills}) >= 2
@@ -104,7 +104,7 @@ def changed(event: Event, column: str) -> Event:
     return event._replace(**other)
 
 
-# What `lives` computes; the others decide which command made an event.
+# The columns that `lives` computes; the others determine the command of an event.
 COMPUTED: Final = tuple(
     name
     for name in Event._fields
@@ -114,9 +114,9 @@ COMPUTED: Final = tuple(
 
 
 def test_each_wrong_column_is_found(told: Told) -> None:
-    """The comparison has teeth: one wrong value in each column is named."""
+    """A single wrong value in each column is reported."""
     planted = list(told.events)
-    # In runs, of which each is of other jobs: a wrong value may explain what follows.
+    # Each in the last event of a different job: a wrong value could explain later events.
     last = [event for event in planted if event.event == "deleted" and event.run_us is not None]
     chosen = dict(zip(COMPUTED, last[:: len(last) // len(COMPUTED)], strict=False))
     for column, event in chosen.items():
@@ -165,7 +165,7 @@ def test_each_wrong_event_is_found(told: Told, plant: Any) -> None:
 
 
 def report(export: Path, to: Path) -> Path:
-    """Write the tables of an export as docs/pipeline-statistics.md has it."""
+    """Write the tables of an export as docs/pipeline-statistics.md describes."""
     command = [*BEANPOLE, "pipeline", "report", "--from", str(export), "--to", str(to)]
     subprocess.run(command, check=True, timeout=TIMEOUT_S)
     return to
@@ -195,7 +195,7 @@ def test_every_table_is_the_naive_one(told: Told, reported: Path) -> None:
 
 
 def test_every_table_of_hours_is_the_naive_one(told: Told) -> None:
-    """The same with all times multiplied: two days, hundreds of minutes, slots of hours."""
+    """The comparison with all times multiplied: two days, hundreds of minutes, slots of hours."""
     longer = told.directory / "longer"
     stretch(told.directory / "export", longer)
     events = exported.read(longer)
@@ -204,7 +204,7 @@ def test_every_table_of_hours_is_the_naive_one(told: Told) -> None:
 
 
 def test_each_wrong_value_of_a_table_is_found(told: Told) -> None:
-    """One value in each column differs by two percent, or by one; or a row is not there."""
+    """In each column one value differs by two percent or by one; or a row is missing."""
     for name, table in TABLES.items():
         rows = table(told.events)
         assert not rows or compare.differences(name, rows[1:], rows), name

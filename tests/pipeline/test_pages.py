@@ -1,8 +1,8 @@
-"""Every snippet of the pages about the pipeline, run as a reader would run it.
+"""Run every snippet of the pages about the pipeline as a reader would.
 
 Each page is a notebook in a fresh process of this environment's Python, without activation: the
-first python3 of PATH is one that knows nothing. Nodes are real; what is replaced are addresses and
-the folders below which the pages keep things.
+first python3 in PATH has no packages. Nodes are real; the tests replace addresses and the folders
+in which the pages keep files.
 """
 
 import json
@@ -26,10 +26,10 @@ from tests.pipeline.pages import DOCS, blocks, run_blocks
 
 PAGES: Final = sorted(DOCS.glob("pipeline*.md"))
 TIMEOUT_S: Final = 400
-# The addresses that pages use, one or several.
+# The addresses in pages, one or several.
 ADDRESS: Final = re.compile(r"\b(?:n\d|127\.0\.0\.1|localhost):113\d\d(?:,n\d:113\d\d)*\b")
 FOLDER: Final = re.compile(r"(?<![\w./:])/(export|exports|reports|tables|checkpoints|shared)\b")
-# The number that all pages give to a job.
+# The id of a job in all pages.
 JOB: Final = "4711"
 CONFIGURATION: Final = {
     "spark.driver.extraJavaOptions": SMALL_JVM,
@@ -43,7 +43,7 @@ WORDS: Final = "a word that is long enough"
 
 
 class Place:
-    """Three nodes with some events, an export of them, and what a page's process needs."""
+    """Three nodes with some events, an export of the events, and the environment of a page."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.addresses = ",".join(node.grpc for node in cluster.nodes)
@@ -62,12 +62,12 @@ class Place:
         self._path = f"{decoys}:{Path(java).parent}:/usr/bin:/bin"
 
     def replaced(self, text: str) -> str:
-        """Return a snippet with addresses, folders and a job that there are."""
+        """Return a snippet with existing addresses, folders and a job."""
         text = ADDRESS.sub(self.addresses, text).replace(JOB, "5")
         return FOLDER.sub(lambda found: f"{self.directory}/{found[1]}", text)
 
     def follow(self, page: Path) -> "subprocess.CompletedProcess[str]":
-        """Run what a page has."""
+        """Run the snippets of a page."""
         todo = [
             (block.language, f"{block.page}:{block.line}", self.replaced(block.text))
             for block in run_blocks(page)
@@ -122,7 +122,7 @@ def test_a_page_can_be_followed(place: Place, page: Path) -> None:
 
 
 def test_the_recipes_are_seen() -> None:
-    """What is not looked at cannot fail."""
+    """Pages without recognized snippets would pass unnoticed."""
     counted = {page.name: len(run_blocks(page)) for page in PAGES}
     assert counted["pipeline-spark.md"] >= 10
     assert counted["pipeline-statistics.md"] >= 2

@@ -1,6 +1,6 @@
-"""What is kept of events gives the numbers of a naive walk, in whatever ranges they come.
+"""The reduced parts of events yield the numbers of a naive walk, for any split into ranges.
 
-Random histories, cut at random and put together in random order; no Spark.
+Random histories are cut at random and merged in random order; no Spark.
 """
 
 from collections import Counter
@@ -175,7 +175,7 @@ def test_depth_is_what_a_walk_through_the_events_finds(seed: int) -> None:
 
 
 def burst(jobs: int) -> list[Event]:
-    """Jobs that are put and done, all within one minute."""
+    """Return events of jobs that are put and done within one minute."""
     history = History(1, Pace(longest_us=1))
     for _ in range(jobs):
         history._put()
@@ -261,7 +261,7 @@ def test_the_oldest_ready_job_is_known_at_every_full_minute(seed: int) -> None:
 
 
 def test_the_oldest_is_so_by_cluster_time_when_the_wall_clock_drifts() -> None:
-    """The job that was ready earlier left later, when the wall clock had gone ahead."""
+    """The job that was ready first left later, after the wall clock had jumped ahead."""
     rows = {
         "tube": ["mail", "mail"],
         "first": [11, 11],
@@ -290,11 +290,11 @@ def test_the_oldest_job_of_a_log_whose_beginning_is_gone(seed: int) -> None:
                 if event["state"] == "ready" and event["state_before"] != "ready":
                     ready[event["job_id"]] = event["time_us"]
                 elif event["state"] == "ready" and since is not None:
-                    ready[event["job_id"]] = since  # it only got another priority
+                    ready[event["job_id"]] = since  # only its priority changed
         eldest = min(((since, job) for job, since in ready.items()), default=(0, 0))[1]
         rows = [row for row in answers.oldest(parts).to_pylist() if row["tube"] == tube]
         last = [row["job_id"] for row in rows if row["until"] >= until]
-        # It has a reign unless it came after the last full minute.
+        # The job has a reign unless it became the oldest after the last full minute.
         assert last in ([eldest], []) if eldest else last == []
 
 
@@ -339,7 +339,7 @@ def test_columns_may_be_dictionaries_and_those_of_an_older_version_lack() -> Non
 
 
 def equal(table: pa.Table, other: pa.Table) -> bool:
-    """Compare, but for the order of rows and the last digits of squared differences."""
+    """Compare tables, except for the order of rows and the last digits of squared differences."""
     names = [column for column in table.schema.names if column != "m2_us2"]
     order = [(column, "ascending") for column in names]
     return bool(table.select(names).sort_by(order).equals(other.select(names).sort_by(order)))

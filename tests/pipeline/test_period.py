@@ -1,4 +1,4 @@
-"""Which time a report is about: what users write, defaults, and what is refused."""
+"""The period of a report: the users' notations, defaults, and refusals."""
 
 from datetime import UTC, datetime
 
@@ -66,7 +66,7 @@ LAST_US = NOON_US + 30 * SECOND_US
         (Asked(NOON_US - HOUR_US), Period(NOON_US - HOUR_US, NOON_US + MINUTE_US)),
         (Asked(None, NOON_US - HOUR_US), Period(NOON_US - HOUR_US - DAY_US, NOON_US - HOUR_US)),
         (Asked(NOON_US - HOUR_US, NOON_US), Period(NOON_US - HOUR_US, NOON_US)),
-        # Behind the end of the log there is nothing, which a page can say.
+        # After the end of the log there is an empty period, which a page can report.
         (Asked(NOON_US + HOUR_US), Period(NOON_US + HOUR_US, NOON_US + HOUR_US + MINUTE_US)),
     ],
 )

@@ -1,4 +1,4 @@
-"""Where reading begins when not all nodes answer."""
+"""The first offset of a read if not all nodes answer."""
 
 import logging
 

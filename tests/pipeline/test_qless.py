@@ -1,4 +1,4 @@
-"""Events of qless in Spark: the audit knows their chains, and statistics are those of `stats`."""
+"""Events of qless in Spark: the audit accepts their chains, statistics equal those of `stats`."""
 
 import json
 import random
@@ -35,12 +35,12 @@ from tests.unit.core.qless.test_images import opened
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 WALL_US = 1_700_000_000_000_000
-# A microsecond is lost of each length, and digits of sums of floats.
+# Durations are rounded to microseconds, and sums of floats lose digits.
 NEARLY = 2e-6
-# What random calls have to do before a test may end, and after how many entries they will not.
+# The kinds of events that random calls must cause, and the limit of entries until then.
 KINDS = {"moved", "unblocked", "done", "failed", "timed_out"}
 ENTRIES_MAX = 2500
-# Under which name a state is counted; jobs that wait for something are not.
+# The names under which states are counted; jobs that wait for dependencies are not counted.
 DEPTHS = {
     **dict.fromkeys((q.WAITING, q.STALLED), "ready"),
     q.RUNNING: "reserved",
@@ -50,7 +50,7 @@ DEPTHS = {
 
 
 class Life:
-    """A cluster under calls of qless; its events in order, in the form in which nodes have them."""
+    """A cluster under calls of qless, with its events in order and in the nodes' format."""
 
     def __init__(self, seed: int) -> None:
         self.cluster: Cluster = opened()
@@ -62,11 +62,11 @@ class Life:
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds of events so far."""
+        """Return the kinds of events so far."""
         return {kind for batch in self.batches for kind in batch.column("event").to_pylist()}
 
     def run(self, entries: int) -> None:
-        """Random calls; sometimes the machine goes on as another that was loaded from an image."""
+        """Make random calls; sometimes replace the machine by one loaded from its image."""
         dice = random.Random(self.entries + entries)
         self.entries += entries
         for _ in range(entries):
@@ -105,7 +105,7 @@ class Life:
         return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], EVENTS)
 
     def days(self) -> Iterator[tuple[str, int, str, q.TimesView]]:
-        """What the machine has of all queues and days that had a wait or a run."""
+        """Yield the machine's statistics of all queues and days with a wait or a run."""
         tables = self.cluster.machine.qless
         for name, queue in tables.queues.items():
             for begin in queue.days:
@@ -117,7 +117,7 @@ class Life:
 
 
 def compare(life: Life, found: list[Any]) -> None:
-    """The rows of Spark are those of `stats`."""
+    """Check that Spark's rows equal those of `stats`."""
     rows = {(row["queue"], row["day_s"], row["kind"]): row for row in found}
     expected = {(name, begin, kind): times for name, begin, kind, times in life.days()}
     assert rows.keys() == expected.keys()
@@ -131,7 +131,7 @@ def compare(life: Life, found: list[Any]) -> None:
 
 
 class Kept(Calls):
-    """Calls that let no statistics go: of no queue, and of no day."""
+    """Calls that drop no statistics, neither of a queue nor of a day."""
 
     def call(self) -> tuple[int, tuple[Any, ...]]:
         code, args = super().call()
@@ -161,7 +161,7 @@ def test_spark_has_the_statistics_of_random_calls_and_the_audit_adds_up(
 
 @pytest.mark.parametrize("seed", range(40, 46))
 def test_depths_of_queues_are_the_jobs_that_they_have(seed: int) -> None:
-    """Whatever moves from queue to queue, and wherever it ended."""
+    """Depths follow jobs that move between queues, and count ended jobs where they ended."""
     life = Life(seed)
     life.run(200)
     rows = answers.depth(reduced(life.batches)).to_pylist()
@@ -177,7 +177,7 @@ def test_depths_of_queues_are_the_jobs_that_they_have(seed: int) -> None:
 
 
 def test_a_run_that_goes_on_in_another_queue(spark: SparkSession) -> None:
-    """It is counted where and when it ended; the day is that of the client, not the leader's."""
+    """The run counts where and when it ended, with the day by the client's clock."""
     life = Life(1)
     day = 3 * 86_400.0
     put = (b"K", b"{}", 0.0, b"", None, None, None, (), None, False)

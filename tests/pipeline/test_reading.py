@@ -1,4 +1,4 @@
-"""What a report reads of a log, and that reading less of it gives the same page; no Spark."""
+"""The parts of a log that a report reads, which yield the same page as the whole log; no Spark."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ Tables = Mapping[str, pa.Table]
 
 
 class Here:
-    """Stands for `inputs.Input`: reduces the ranges of an export in this process."""
+    """A replacement of `inputs.Input` that reduces the ranges of an export in this process."""
 
     def __init__(self, directory: Path) -> None:
         export = opened(str(directory))
@@ -56,7 +56,7 @@ class Here:
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixty hours, a file for each day and each 5,000 events."""
+    """An export of sixty hours, with a file for each day and each 5,000 events."""
     directory = tmp_path_factory.mktemp("export")
     events = pipeline_events.make(40_000, hours=60, seed=6)
     pipeline_events.write(directory, events, rows_max=5_000)

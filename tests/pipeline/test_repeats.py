@@ -1,4 +1,4 @@
-"""A real cluster of Spark that runs tasks twice, beside each other and one after the other."""
+"""A real Spark cluster that runs tasks twice, concurrently and one after the other."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_speculated_and_repeated_tasks_make_one_job_of_each_row(
 ) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
-    # Spark speculates on another host only.
+    # Spark only speculates on another host.
     hosts = ("127.0.0.1", "127.0.0.2")
     environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": PYTHONPATH}
     with Cluster(tmp_path / "cluster").running() as cluster:
@@ -32,5 +32,5 @@ def test_speculated_and_repeated_tasks_make_one_job_of_each_row(
             stats = connection.dictionary(b"stats-tube rows")
     assert stats["total-jobs"] == stats["current-jobs-ready"] == str(ROWS)
     attempts = {path.name for path in notes.iterdir()}
-    # The straggler had company, and those that failed came again.
+    # The straggler had a concurrent attempt, and failed tasks were repeated.
     assert {"0-0", "0-1", "1-0", "1-1", "7-0", "7-1", "2-0"} <= attempts

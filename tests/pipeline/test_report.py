@@ -1,4 +1,4 @@
-"""The report: a page that needs nothing else, tables that can be read back, a summary."""
+"""The report: a self-contained page, tables that can be read back, a summary."""
 
 import json
 import re
@@ -42,7 +42,7 @@ from tests.pipeline.made import made, read_of, table_of
 
 SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
 NASTY = '<script>alert("1")</script> & co'
-# 200 bytes is the longest name that beanstalk allows; other protocols may have any characters.
+# 200 bytes is beanstalk's limit of names; other protocols allow any characters.
 LONG = "orders-" + "x" * 193
 WIDE = "äöü漢字🙂" * 12
 # fmt: off
@@ -54,7 +54,7 @@ TABLES = {
 
 
 def named(events: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Give the busiest tubes other names."""
+    """Rename the busiest tubes."""
     old = [kind.name for kind in pipeline_events.KINDS]
     new = dict(zip(old, [*names, *old[len(names) :]], strict=True))
     tubes = pa.array([new[name] for name in events["tube"].to_pylist()])
@@ -63,7 +63,7 @@ def named(events: pa.Table, names: Sequence[str]) -> pa.Table:
 
 @cache
 def pages() -> dict[str, str]:
-    """The pages that are looked at: busy, hostile names, one queue, one event, a month."""
+    """The pages under test: busy, hostile names, one queue, one event, a month."""
     busy = pipeline_events.make(60_000, hours=72, seed=3)
     return {
         "busy": made(busy).html,
@@ -81,7 +81,7 @@ each_page = pytest.mark.parametrize("name", ["busy", "names", "one", "event", "m
 
 
 class Document(HTMLParser):
-    """Checks that elements are closed in order, and keeps ids, links and tags."""
+    """A parser that checks the nesting of elements and collects ids, links and tags."""
 
     VOID = frozenset({"meta"})
 
@@ -129,7 +129,7 @@ def test_a_page_is_one_file_without_scripts(name: str) -> None:
 
 
 class Text:
-    """Words of a chart and the box in which they may be, by the widths of a wide font."""
+    """A text of a chart and its bounding box, by the widths of a wide font."""
 
     def __init__(self, element: ElementTree.Element) -> None:
         self.words = element.text or ""

@@ -1,4 +1,4 @@
-"""What the Spark side says when Spark or Java is missing, and what it costs when nobody uses it."""
+"""Errors of the Spark side without Spark or Java, and its cost in sessions that do not use it."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ from pyspark_beanpole import session
 
 
 def java(directory: Path, text: str, status: int = 0) -> Path:
-    """Install a program `java` that says something; return its home."""
+    """Install a program `java` that prints a text; return its home."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {status}\n")
@@ -61,21 +61,21 @@ def test_a_package_is_missing(
     assert main(["pipeline", "stream", *where]) == 2
     said = capsys.readouterr().err
     assert f"needs {missing}, which is not installed: install Beanpole with its extra spark" in said
-    # The name on the package index is not ours.
+    # The name on the package index belongs to another project.
     assert "install 'beanpole[" not in said
 
 
 def test_a_master_is_not_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="a master or a remote, not both"):
         session.start("name", "local[1]", "sc://127.0.0.1:1")
-    # As spark-submit does.
+    # Set the variable that spark-submit sets.
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     with pytest.raises(ConfigurationError, match=r"give it the master: spark-submit --master"):
         session.start("name", "local[1]")
 
 
 def test_java_is_started_without_a_fork_of_this_process() -> None:
-    """A function in the child would take one, beside which gRPC ends the child now and then."""
+    """A `preexec_fn` would need a fork, after which gRPC sometimes ends the child."""
     launched = session.Java()
     process = launched.launch(["sleep", "60"], preexec_fn=pytest.fail)
     assert launched.status is None
@@ -95,7 +95,7 @@ def test_a_session_that_does_not_use_it_imports_nothing() -> None:
     heavy = "{'pyspark', 'grpc', 'pyarrow', 'google', 'beanpole'}"
     code = f"import sys, pyspark_beanpole; print({heavy} & set(sys.modules) or 'nothing')"
     assert run(code) == "nothing"
-    # What Spark does in every session of the machine.
+    # Spark asks every data source for its name in every session.
     heavy = "{'grpc', 'pyarrow', 'google'}"
     asked = "pyspark_beanpole.DefaultSource.name()"
     code = f"import sys, pyspark_beanpole; print({asked}, {heavy} & set(sys.modules) or 'nothing')"
@@ -103,7 +103,7 @@ def test_a_session_that_does_not_use_it_imports_nothing() -> None:
 
 
 def test_a_spark_that_is_too_old_does_not_see_the_data_source() -> None:
-    # Spark 4.1 has no such module.
+    # Spark 4.1 does not have this module.
     code = (
         "import sys; sys.modules['pyspark.sql.streaming.datasource'] = None;"
         "import pyspark_beanpole; print(hasattr(pyspark_beanpole, 'DefaultSource'))"

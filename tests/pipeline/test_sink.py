@@ -1,4 +1,4 @@
-"""The sink: rows become jobs, each once, whatever Spark or the way to the node repeats."""
+"""The sink: each row becomes one job, despite repetitions by Spark or on the way to a node."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def test_equal_rows_in_one_task_are_jobs_of_their_own_in_a_namespace(
 ) -> None:
     node = start(Log())
     rows = spark.range(1000).selectExpr("concat('job ', id % 10) AS body")
-    # What the docs advise: equal rows come together, into however many tasks.
+    # As the docs advise, equal rows are in the same task, for any number of tasks.
     for tasks in (3, 5):
         write(rows.repartition(tasks, "body"), node, dedupNamespace="monday")
         assert bodies(node) == sorted(b"job %d" % (number % 10) for number in range(1000))
@@ -166,7 +166,7 @@ def test_jobs_are_only_ever_added(spark: SparkSession, start: Start) -> None:
 
 
 def test_a_stream_puts_its_rows(spark: SparkSession, start: Start, tmp_path: Path) -> None:
-    """Equal ones, too; and a batch that is repeated after a restart puts none twice."""
+    """Equal rows are separate jobs, and a batch repeated after a restart puts no row twice."""
     node = start(log := Log(), 500)
     jobs = start(Log())
 
@@ -184,7 +184,7 @@ def test_a_stream_puts_its_rows(spark: SparkSession, start: Start, tmp_path: Pat
     run()
     wanted = sorted(b"%d" % (number % 7) for number in range(600))
     assert bodies(jobs) == wanted
-    # As if the driver had died before it could say that the last batch is done.
+    # As if the driver had died before it could record the last batch as done.
     for name in ("3", ".3.crc"):
         (tmp_path / "commits" / name).unlink()
     run()

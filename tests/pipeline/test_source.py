@@ -1,4 +1,4 @@
-"""The data source over real gRPC and real Spark, against doubles of nodes that can be broken."""
+"""The data source over real gRPC and real Spark, against doubles of nodes that can fail."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def offsets(frame: DataFrame) -> list[int]:
 
 def test_the_schema_is_what_spark_wants_of_arrow(spark: SparkSession) -> None:
     assert arrow_schema(EVENTS) == to_arrow_schema(EVENTS, timezone="UTC")
-    # And what the nodes send.
+    # The nodes send the same schema.
     assert arrow_schema(EVENTS) == columns.schema()
 
 
@@ -58,7 +58,7 @@ def test_values_arrive_as_they_are(spark: SparkSession, start: Start) -> None:
 def test_times_are_written_as_other_tools_read_them(
     spark: SparkSession, start: Start, tmp_path: Path
 ) -> None:
-    """Microseconds and UTC, in the file as in pandas: what sessions of ours are set to."""
+    """Microseconds and UTC, in the file as in pandas, as our sessions are configured."""
     node = start(Log(), 2)
     load(spark, node).coalesce(1).write.parquet(str(tmp_path / "events"))
     (file,) = (tmp_path / "events").glob("*.parquet")
@@ -69,7 +69,7 @@ def test_times_are_written_as_other_tools_read_them(
 
 
 def test_only_the_offset_has_a_reserved_name(spark: SparkSession) -> None:
-    """The docs say so, and how it is quoted."""
+    """The docs name this column and its quoting."""
     spark.conf.set("spark.sql.ansi.enforceReservedKeywords", "true")
     try:
         words = spark.sql("SELECT keyword FROM sql_keywords() WHERE reserved").collect()
@@ -156,7 +156,7 @@ def test_tables_of_the_catalog_want_their_options_in_each_statement(
     assert spark.sql(f"SELECT max(offset) AS last FROM events WITH {options}").head() == (9,)
     spark.sql(f"INSERT INTO jobs WITH {options} VALUES ('a'), ('a')")
     assert [job.body for job in node.jobs.values()] == [b"a", b"a"]
-    # A view in the catalog keeps them.
+    # A view in the catalog keeps the options.
     spark.sql(f"CREATE VIEW kept AS SELECT offset, event FROM events WITH {options}")
     assert spark.table("kept").count() == 10
     for statement in (
@@ -175,7 +175,7 @@ def test_a_stream_waits_for_rows_but_not_for_ever(start: Start) -> None:
     least = reader.getDefaultReadLimit()
     assert least == ReadMinRows(100)
     begun = {"cluster": "double", "offset": 0}
-    # What is there when it begins is not waited for.
+    # The first batch does not wait for more rows.
     assert reader.latestOffset(begun, least)["offset"] == 3
     log.grow(99)
     assert reader.latestOffset({**begun, "offset": 3}, least)["offset"] == 3
@@ -185,7 +185,7 @@ def test_a_stream_waits_for_rows_but_not_for_ever(start: Start) -> None:
     hurried = readers.EventStream(for_stream({**given, "maxTriggerDelay": "0s"}), EVENTS)
     hurried.latestOffset(begun, least)
     assert hurried.latestOffset({**begun, "offset": 100}, least)["offset"] == 103
-    # Neither is it when all that is there is wanted, and then the end.
+    # Neither does a stream of only the available events.
     until = readers.EventStream(for_stream(given), EVENTS)
     until.prepareForTriggerAvailableNow()
     until.latestOffset(begun, least)
@@ -193,7 +193,7 @@ def test_a_stream_waits_for_rows_but_not_for_ever(start: Start) -> None:
 
 
 def test_a_dead_node_is_not_waited_for(spark: SparkSession, start: Start) -> None:
-    """With the patience of an hour, this test would not end if it were."""
+    """The patience of an hour would exceed the test's time limit if the read waited."""
     alive, dead = start(Log(), 200), start(Log())
     dead.stop()
     hour = {"patienceSeconds": 3600, "silentPatienceSeconds": 0, "minPartitions": 2}
@@ -251,7 +251,7 @@ def test_events_that_go_while_they_are_read(spark: SparkSession, start: Start) -
     node = start(log := Log(), 1000)
 
     def send(first: int, end: int) -> bytes:
-        # Retention takes what is being read, and the connection breaks.
+        # Retention removes events during the read, and the connection breaks.
         node.first, node.breaks_after = 600, 1 if node.first == 0 else None
         return log.batch(first, end)
 

@@ -1,4 +1,4 @@
-"""Streams of events: batches, restarts from a checkpoint, and checkpoints that do not fit."""
+"""Streams of events: batches, restarts from a checkpoint, and unsuitable checkpoints."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Table:
         return self.query
 
     def run(self, *nodes: Double, **options: str | int) -> list[int]:
-        """Read what is there; return how many rows each batch had."""
+        """Read the available events; return the number of rows of each batch."""
         query = self.start(*nodes, once=True, **options)
         assert query.awaitTermination(TIMEOUT_S)
         return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
@@ -122,7 +122,7 @@ def test_nodes_that_are_behind_are_waited_for(table: Table, start: Start) -> Non
     behind, dead = start(log), start(log)
     behind.behind = 5
     dead.stop()
-    # One of two is no majority: the dead one may have had the rest.
+    # One of two is no majority: the dead node may have had more events.
     assert table.run(behind, dead) == []
     behind.behind = 0
     log.grow(2)

@@ -1,4 +1,4 @@
-"""A stream into a directory without Spark: its tasks run here, and it may die at any step."""
+"""A stream into a directory without Spark: its tasks run here, and it may be killed at any step."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -27,12 +27,12 @@ from tests.pipeline.double import Double, Log, event
 from tests.pipeline.histories import History
 from tests.shares import one_in
 
-# What no step of these tests asks for.
+# No step of these tests uses the Spark session.
 NO_SPARK: Any = None
 
 
 def run_here(spark: object, batch: Batch) -> Written:
-    """Do what Spark does with a batch."""
+    """Run the tasks of a batch in this process, in place of Spark."""
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(batch.ranges)))})
     return batches.gathered(pa.Table.from_batches(batch(iter([numbers]))), batch)
 
@@ -40,7 +40,7 @@ def run_here(spark: object, batch: Batch) -> Written:
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "run", run_here)
-    # So that a few events are several tasks.
+    # Small, so that a few events are several tasks.
     monkeypatch.setattr(batches, "TASK_ROWS_MIN", 20)
 
 
@@ -65,7 +65,7 @@ def open_stream(tmp_path: Path) -> Iterator[Open]:
 
 
 def catch_up(stream: Stream) -> int:
-    """Run batches until there are no more events; return how many they were."""
+    """Run batches until there are no more events; return the number of batches."""
     count = 0
     while stream.position < stream.end_now():
         stream.step(NO_SPARK, stream.end_now())
@@ -74,13 +74,13 @@ def catch_up(stream: Stream) -> int:
 
 
 def offsets(directory: Path) -> list[int]:
-    """Return the offsets that any reader of the folder finds, without the manifest."""
+    """Return the offsets that a reader without the manifest finds in the folder."""
     table = dataset.dataset(directory / "events", partitioning="hive").to_table(["offset"])
     return sorted(table["offset"].to_pylist())
 
 
 def numbers(directory: Path) -> dict[str, pa.Table]:
-    """Return the tables as they are in the files."""
+    """Return the tables from the files."""
     found = (directory / "tables").iterdir()
     return {
         path.name: pq.read_table(path / "data.parquet").replace_schema_metadata() for path in found
@@ -88,13 +88,13 @@ def numbers(directory: Path) -> dict[str, pa.Table]:
 
 
 def of_batch(log: Log) -> dict[str, pa.Table]:
-    """Return the tables as a report makes them of the same events at once."""
+    """Return the tables that a report makes of the same events in one pass."""
     rows = pa.RecordBatch.from_pylist(log.events, pa.ipc.open_stream(log.batch(0, 1)).schema)
     return finished(reduced([rows], put_from=0))
 
 
 def same(found: dict[str, pa.Table], wanted: dict[str, pa.Table]) -> bool:
-    """Compare tables; only what is a fraction may differ, by how its sums were made."""
+    """Compare tables; only fractions may differ, by the order of their sums."""
     assert set(found) == set(wanted)
     for name, table in wanted.items():
         assert found[name].schema == table.schema, name
@@ -142,7 +142,7 @@ def test_it_goes_on_where_the_directory_ends(
 
 
 class Died(Exception):
-    """The process ends at this step."""
+    """Simulates the end of the process at this step."""
 
 
 @pytest.mark.parametrize("survived", one_in(3, range(30)))
@@ -153,7 +153,7 @@ def test_it_may_die_at_any_step(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every file that appears or goes is a step; so is each that appears by a rename."""
+    """Each creation, removal and rename of a file is a step."""
     log = Log(events=History(8).run(500).events)
     node = start(log)
     stream = open_stream(node)
@@ -202,14 +202,14 @@ def test_small_files_are_compacted(open_stream: Open, start: Start, tmp_path: Pa
 def test_pieces_of_hours_become_one_of_a_day(
     open_stream: Open, start: Start, tmp_path: Path
 ) -> None:
-    # An event each ten minutes, from noon on.
+    # An event every ten minutes, from noon on.
     log = Log(events=[event(number * 600) | {"offset": number} for number in range(300)])
     stream = open_stream(start(log), rows_max=5)
     catch_up(stream)
     stream.refresh()
     spans = sorted(path.stem.split("-") for path in (tmp_path / "_parts").iterdir())
     assert [int(first) for first, _ in spans[1:]] == [int(end) for _, end in spans[:-1]]
-    # Two days that are over, and hours of the third.
+    # Files of two complete days, and of the hours of the third.
     assert len(spans) <= 2 + 24
     assert same(numbers(tmp_path), of_batch(log))
 
@@ -311,7 +311,7 @@ def test_events_that_are_gone(open_stream: Open, start: Start, tmp_path: Path) -
     stream.refresh()
     stream.close()
     assert offsets(tmp_path) == [*range(100), *range(150, 200)]
-    # And it can be opened again, with its hole.
+    # The table can be opened again despite its gap.
     again = open_stream(node)
     assert again.is_fresh()
 

@@ -1,8 +1,8 @@
-"""The same commands where Spark is a cluster: spark-submit to a standalone master, and Connect.
+"""The commands on a Spark cluster: spark-submit to a standalone master, and Spark Connect.
 
-The packages reach the tasks of spark-submit as --py-files, and in no other way: its Python does not
-read the .pth files through which this environment finds them. The driver has them in PYTHONPATH:
-Spark's own processes beside it do not look into --py-files.
+The packages reach the tasks of spark-submit only as --py-files: its Python does not read the .pth
+files through which this environment finds them. The driver has them in PYTHONPATH, because Spark's
+own helper processes ignore --py-files.
 """
 
 import os
@@ -30,10 +30,10 @@ from tests.pipeline.test_cli import buried_log, offsets
 
 HOME: Final = Path(pyspark.__file__).parent
 MAIN: Final = ROOT / "pipeline" / "pyspark_beanpole" / "jobs" / "main.py"
-# JVMs on two cores that others use, too.
+# Enough for JVMs on two shared cores.
 TIMEOUT_S: Final = 240.0
 OURS: Final = {"PYTHONPATH": PYTHONPATH}
-# Every program of Spark's that is started here stays on this machine.
+# All of Spark's programs started here only use this machine.
 LOCAL: Final = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
 CONFIGURATION: Final = (
     f"spark.driver.extraJavaOptions={SMALL_JVM}",
@@ -46,7 +46,7 @@ CONFIGURATION: Final = (
 
 
 def bare_python(directory: Path) -> str:
-    """Return a Python that finds what pip installed, but no package of this repository."""
+    """Return a Python that finds the packages from pip, but none of this repository."""
     python = directory / "python"
     packages = sysconfig.get_path("purelib")
     path = f'PYTHONPATH="$PYTHONPATH:{packages}"'
@@ -56,7 +56,7 @@ def bare_python(directory: Path) -> str:
 
 
 def packed(directory: Path) -> str:
-    """Return the two packages in an archive, as in a wheel."""
+    """Return an archive with the two packages, as in a wheel."""
     path = directory / "beanpole.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for root in ("cluster/beanpole", "pipeline/pyspark_beanpole"):
@@ -176,12 +176,12 @@ def test_spark_connect(spark: SparkSession, start: Start, servers: Servers, tmp_
     assert connected.returncode == 0, connected.stderr
     assert connected.stdout.splitlines()[-1] == "1000 events, 34 + 1000 rows"
     assert Counter(job.tube for job in events.jobs.values()) == {"table": 34, "stream": 1000}
-    # The last batch came twice, with a restart between.
+    # The last batch was repeated after a restart.
     assert events.duplicates == 200
 
 
 def run(command: list[str], environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    # What the session of these tests set for itself is not for others.
+    # The PYTHONPATH that the tests' Spark session sets is not for other programs.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         command,

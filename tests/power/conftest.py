@@ -1,4 +1,4 @@
-"""The forgetting file system for the tests: compiled once. A machine that cannot mount it fails."""
+"""Compile the forgetting file system once; the tests fail on a machine that cannot mount it."""
 
 from collections.abc import Iterator
 from pathlib import Path

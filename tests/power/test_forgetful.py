@@ -1,7 +1,7 @@
-"""The forgetting file system keeps what was synced, and forgets the rest in any way a disk may.
+"""The forgetting file system keeps synced data, and loses the rest in any way that a disk may.
 
-What survives of that which was not synced is chance. So each property is tried many times, or on a
-disk whose power fails again and again.
+The survival of unsynced data is random, so each property is tried many times, or on a disk whose
+power fails repeatedly.
 """
 
 import mmap
@@ -21,14 +21,14 @@ BLOCK = 4096
 
 
 def fail(disk: ForgetfulDisk) -> None:
-    """Let the power fail and come back, with nobody there."""
+    """Let the power fail and return, while no process uses the disk."""
     disk.cut()
     disk.refuse()
     disk.restore()
 
 
 def make(path: Path, content: bytes) -> None:
-    """Make a file durably, with its name."""
+    """Create a durable file, including its name."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     os.pwrite(descriptor, content, 0)
     os.fsync(descriptor)
@@ -37,7 +37,7 @@ def make(path: Path, content: bytes) -> None:
 
 
 def write_over(path: Path, content: bytes) -> None:
-    """Write into a file without any sync."""
+    """Write to a file without any sync."""
     descriptor = os.open(path, os.O_RDWR)
     os.pwrite(descriptor, content, 0)
     os.close(descriptor)
@@ -50,7 +50,7 @@ def sync_directory(path: Path) -> None:
 
 
 def seen(disk: ForgetfulDisk, act: Callable[[], None], read: Callable[[], object]) -> set[object]:
-    """Return everything that was ever found after `act` and a power cut."""
+    """Return all results of `read` after `act` and a power cut, over many tries."""
     found: set[object] = set()
     for _ in range(TRIES):
         disk.format()
@@ -91,7 +91,7 @@ def test_what_was_synced_stays(disk: ForgetfulDisk, sync: Callable[[int], None])
 
     for content in seen(disk, act, path.read_bytes):
         assert isinstance(content, bytes) and content[:70_000] == b"s" * 70_000
-        # A size may survive whose bytes did not.
+        # A size may survive without its bytes.
         assert content[70_000:] in (b"", b"more", bytes(4))
 
 
@@ -242,7 +242,7 @@ def test_random_writes_are_as_in_a_model(disk: ForgetfulDisk) -> None:
         os.close(descriptor)
         fail(disk)
         found = path.read_bytes()
-        # All but the sectors of the last write is as it was synced.
+        # Everything except the sectors of the last write is as synced.
         assert len(now) <= len(found) <= len(now) + 10
         differing = [at for at, byte in enumerate(now) if found[at] != byte]
         assert not differing or differing[-1] - differing[0] < 10

@@ -1,4 +1,4 @@
-"""Power cuts under real nodes: nothing is lost, and a node that does not sync would be noticed.
+"""Power cuts under real nodes: nothing is lost, and a node that does not sync is detected.
 
 `make soak ARGS=--forgetful` is the long form.
 """
@@ -26,7 +26,7 @@ def tell(soak: Soak, told: list[str]) -> str:
 
 @pytest.mark.timeout(300)
 def test_short_soak_with_power_cuts(tmp_path: Path) -> None:
-    """On compiled nodes: `make test-power` makes them."""
+    """The soak uses compiled nodes, which `make test-power` builds."""
     assert compiled_tree.missing() == ""
     seed = random.SystemRandom().randrange(2**32)
     told = [f"seed {seed}"]
@@ -42,7 +42,7 @@ def test_short_soak_with_power_cuts(tmp_path: Path) -> None:
 def test_nodes_whose_log_is_not_synced_lose_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All lose power at once, so that nobody has what was acknowledged since the last sync."""
+    """All nodes lose power at once, so none has the jobs acknowledged since the last sync."""
     times_s = [CUT_EVERY_S * (1 + number) for number in range(CUTS)]
     cuts = [plan.Fault(at_s, plan.POWER_CUT_ALL, 1) for at_s in times_s]
     monkeypatch.setattr(plan, "make_plan", lambda *_: plan.Plan(cuts, []))

@@ -1,6 +1,6 @@
-"""The same calls at Redis with the real programs and at a node: what differs, and how little does.
+"""Compare the same calls at Redis, with the real programs, and at a node.
 
-Belongs here: how two places are kept side by side, and how a walk that differs is made shorter.
+This module keeps the two sides in step, and shortens a walk that ends in a difference.
 """
 
 import contextlib
@@ -17,33 +17,33 @@ from tests.qless.seed_words import seed_line
 from tests.qless.suites import Place
 from tests.qless.walking import SEED, Walk, Words
 
-# A set of Redis has no order, so any of several dependents may be named.
+# A set of Redis has no order, so an error may name any of several dependents.
 _DEPENDENT: Final = re.compile(r"is a dependency of \S+ but")
-# How the seed form says it, whose times have fractions there.
+# The spelling of the seed form; its times of failures have fractions in Redis.
 _EXHAUSTED: Final = re.compile(r"exhuasted")
 _FAILED: Final = re.compile(r'("failed":\d+)\.\d+')
 _POPPED: Final = "json ["
 MESSAGES: Final = "messages"
 
-# A line, what Redis says, and what the node says.
+# A line, the reply of Redis, and the reply of the node.
 Difference = tuple[str, str, str]
 Next = Callable[["RedisSide"], str]
 
 
 class RedisSide(Player):
-    """Redis, with the one mended thing that would hide all others behind it."""
+    """Redis, with a fix for the one difference that would hide all others."""
 
     def ask(self, words: Sequence[str]) -> Any:
-        """Make a call that is no step of a walk; what comes back."""
+        """Make a call that is not a step of a walk; return the reply."""
         if self._dialect == SEED:
             name, _, *rest = words
             return evaluate(self._client, self._shas[name], [], rest)
         return evaluate(self._client, self._shas[self._dialect], [], words)
 
     def play(self, step: Step) -> str:
-        """Do one step; afterwards a job's next lost lock is announced.
+        """Do one step, and make the script announce a job's next lost lock.
 
-        A script does not announce it if one was before ("Lost locks" in docs/protocols/qless.md).
+        A script only announces the first ("Lost locks" in docs/protocols/qless.md).
         """
         reply = super().play(step)
         if self._dialect == SEED:
@@ -59,7 +59,7 @@ class RedisSide(Player):
 
 
 class NodeSide(Player):
-    """A node."""
+    """A node, with the same normalization of replies."""
 
     def play(self, step: Step) -> str:
         """Do one step."""
@@ -67,7 +67,7 @@ class NodeSide(Player):
 
 
 class Sides:
-    """Redis and a node, each empty at the begin of a walk."""
+    """Redis and a node, each empty at the beginning of a walk."""
 
     def __init__(self, redis: Address, place: Place, dialect: str, build: Build) -> None:
         self._redis = redis
@@ -76,7 +76,7 @@ class Sides:
         self._build = build
 
     def walk(self, seed: int, steps: int) -> tuple[list[str], Difference | None]:
-        """Make a walk until something differs; its lines, and what it was."""
+        """Walk until a difference; return the lines, and the difference if there was one."""
         walk: Walk | None = None
 
         def following(redis: RedisSide) -> str:
@@ -88,18 +88,18 @@ class Sides:
                 line = self._line(walk.next())
             return line
 
-        # The seed publishes on channels of its own.
+        # The seed publishes on different channels.
         return self._compare(following, steps, listening=self._dialect != SEED)
 
     def again(self, lines: Sequence[str]) -> Difference | None:
-        """Play lines again; the first reply that differs."""
+        """Replay lines; return the first difference."""
         rest = iter(lines)
         return self._compare(lambda _: next(rest), len(lines), listening=False)[1]
 
     def shortened(self, lines: Sequence[str], last: str) -> list[str]:
-        """Leave out of a walk what its last difference does not need, in pieces of falling size.
+        """Remove steps that the last difference does not need, in pieces of decreasing size.
 
-        Differences of messages are not made shorter: that one is missing shows only after a while.
+        Differences of messages are not shortened: only a time-out detects a missing message.
         """
         kept = list(lines)
         size = 0 if last == MESSAGES else len(kept) // 2

@@ -1,4 +1,4 @@
-"""What the tests of qless clients need; they fail where it is missing, and say how to get it."""
+"""Fixtures of the tests of qless clients, which fail with a hint if a requirement is missing."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -35,7 +35,7 @@ def installed() -> None:
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
-    """One node alone, and a follower of a cluster of three; or Redis, to see what is asked for."""
+    """A single node, and a follower of a cluster of three; or Redis, as the reference."""
     if request.param == "redis":
         with Redis(tmp_path_factory.mktemp("redis")).running() as redis:
             yield Place(redis.address, redis.address)
@@ -52,14 +52,14 @@ def place(
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
-    """Debian's Redis, on a port of its own, without files."""
+    """Debian's Redis, on a separate port, without files."""
     with Redis(tmp_path_factory.mktemp("redis")).running() as found:
         yield found
 
 
 @pytest.fixture
 def redis(redis_server: Redis) -> Redis:
-    """The same, without what the test before left there."""
+    """The Redis server, cleared of the data of earlier tests."""
     with closing(Resp(redis_server.address)) as client:
         assert client.ask("FLUSHALL") == "OK"
     return redis_server

@@ -1,6 +1,6 @@
-"""Calls of the unified dialect in the words of the seed form, whose scripts are one for each call.
+"""Translate calls of the unified dialect into the seed form, which has a script for each call.
 
-Belongs here: the order of arguments of qless-py 0.9.4, and what its scripts have not.
+This module knows the order of arguments of qless-py 0.9.4, and the features that its scripts lack.
 """
 
 import shlex
@@ -11,7 +11,7 @@ Words = list[str]
 
 
 def seed_line(words: Words) -> str | None:
-    """Return the line of a transcript for a call; None if the seed form has no such call."""
+    """Return a call's line in a transcript, or None if the seed form has no such call."""
     name, now, *rest = words
     written = _WRITTEN.get(name)
     return None if written is None else shlex.join(written(now, rest))
@@ -19,12 +19,12 @@ def seed_line(words: Words) -> str | None:
 
 def _put(now: str, rest: Words) -> Words:
     queue, jid, klass, data, _, *options = rest
-    # Without delay: jobs that were scheduled have another order in these scripts.
+    # Without delay, because these scripts order scheduled jobs differently.
     return ["put", queue, "--", jid, klass, data, now, "0", *options]
 
 
 def _recur(now: str, rest: Words) -> Words:
-    at = rest.index("backlog")  # which these scripts have not
+    at = rest.index("backlog")  # these scripts have no backlog
     return ["recur", "on", *rest[:4], now, *rest[4:at], *rest[at + 2 :]]
 
 
@@ -37,7 +37,7 @@ def _jobs(now: str, rest: Words) -> Words:
 
 
 def _with_now(name: str, at: int, most: int = 9) -> Callable[[str, Words], Words]:
-    """A call that has `now` at this place, and so many arguments beside it at most."""
+    """Return the translation of a call with `now` at index `at` and at most `most` arguments."""
     return lambda now, rest: [name, *rest[:at], now, *rest[at:most]]
 
 

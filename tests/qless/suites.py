@@ -1,7 +1,7 @@
-"""The qless clients of PyPI and the tests in their source packages: how they are run and counted.
+"""Run the qless clients of PyPI and the tests in their source packages, and count the outcomes.
 
 `make test-qless` unpacks the source packages and installs what they need (requirements.txt) into
-build/qless-suites. Nothing in them is changed; `suite/` has what they ask for and do not bring.
+build/qless-suites. The packages are not modified; `suite/` has modules that they need but lack.
 """
 
 import os
@@ -20,47 +20,47 @@ SUITES: Final = ROOT / "build" / "qless-suites"
 PYTHON: Final = SUITES / "venv" / "bin" / "python"
 REQLESS: Final = SUITES / "reqless-0.13.3"
 QLESS_PY: Final = SUITES / "qless-py-0.11.4"
-# Its scripts are run by Redis; it has no tests, and no Python of today takes its client.
+# Redis runs its scripts; it has no tests, and its client does not run on current Pythons.
 QLESS_PY_SEED: Final = SUITES / "qless-py-0.9.4"
-# The suites ask for an empty server before each test, and empty it behind each.
+# The suites need an empty server before each test, and empty it after each.
 FLUSH: Final = {"qless_flush": "on"}
 AGAINST_REDIS: Final = os.environ.get("BEANPOLE_QLESS_SERVER") == "redis"
 PORT_TIMEOUT_S: Final = 20.0
 SUITE_TIMEOUT_S: Final = 240.0
-# They listen in a thread, and do at once what it is to hear: run again, also beside Redis.
+# These tests act before their listening thread may be ready, so they are repeated, also with Redis.
 RACING: Final = frozenset(
     {"reqless_test.test_listener.TestListener.test_basic"}
     | {f"reqless_test.test_events.TestEvents.test_{name}" for name in ("basic", "off")}
     | {f"test.test_events.TestEvents.test_{name}" for name in ("basic", "off")}
 )
 REPEATS: Final = 3
-# Some tests wait for workers that never come if a call before them failed.
+# Some tests wait forever for workers if an earlier call failed.
 TEST_TIMEOUT_S: Final = 30
 
 
 class Place(NamedTuple):
-    """Where a client connects, and where another one listens."""
+    """The address for a client, and the address for a listener."""
 
     address: Address
     other: Address
 
 
 class Outcome(NamedTuple):
-    """What became of the tests of a suite, by their names."""
+    """The outcomes of the tests of a suite by name."""
 
     passed: tuple[str, ...]
     skipped: Mapping[str, str]
     failed: Mapping[str, str]
 
     def corrected(self, name: str, again: "Outcome") -> "Outcome":
-        """What became of them all when one that had failed was run again."""
+        """Return all outcomes after a failed test was run again."""
         others = {other: text for other, text in self.failed.items() if other != name}
         failed = {**others, **again.failed}
         return Outcome((*self.passed, *again.passed), self.skipped, failed)
 
 
 def missing() -> list[str]:
-    """Return what has to be installed before these tests can run."""
+    """Return the missing requirements of these tests."""
     wanted = (PYTHON, REQLESS, QLESS_PY, QLESS_PY_SEED)
     absent = [path for path in wanted if not path.exists()]
     found = ["the suites: make test-qless installs them"] if absent else []
@@ -70,13 +70,13 @@ def missing() -> list[str]:
 
 
 def environment(*folders: Path) -> dict[str, str]:
-    """Return the environment of a client whose modules are in these folders."""
+    """Return the environment of a client with its modules in these folders."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
     return {**inherited, "PYTHONPATH": os.pathsep.join(map(str, (*folders, OWN)))}
 
 
 def run_suite(source: Path, tests: str, address: Address, reports: Path) -> Outcome:
-    """Run the tests in a folder of a source package with the server at this address."""
+    """Run the tests in a folder of a source package against the server at an address."""
     outcome = _run(source, tests, address, reports / "all.xml")
     for number in range(REPEATS):
         racing = [name for name in outcome.failed if name in RACING]
@@ -108,7 +108,7 @@ def _run(source: Path, tests: str, address: Address, report: Path) -> Outcome:
 
 
 def read_report(report: Path) -> Outcome:
-    """Read a report that pytest has written."""
+    """Read a report of pytest."""
     passed: list[str] = []
     skipped: dict[str, str] = {}
     failed: dict[str, str] = {}

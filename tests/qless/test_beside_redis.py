@@ -1,7 +1,8 @@
-"""Random walks at a node and at Redis with the programs of the source packages: the same replies.
+"""Random walks get the same replies and messages from a node and from Redis.
 
-And the same messages. What docs/protocols/qless.md names as different is left out by the walks
-(tests/qless/walking.py) or mended at Redis (tests/qless/beside.py). More of them:
+Redis runs the programs of the source packages. The walks avoid the differences that
+docs/protocols/qless.md lists (tests/qless/walking.py), or Redis is fixed (tests/qless/beside.py).
+To run more walks:
 
     pytest tests/qless/test_beside_redis.py --walks=500 --first-walk=1000
 """

@@ -1,7 +1,7 @@
-"""`beanpole import-qless`: what the real programs of reqless and qless-py left in a real Redis.
+"""`beanpole import-qless`: import data that real reqless and qless-py left in a real Redis.
 
-It goes to a cluster of three nodes. Both sides are asked by calls of the same script then, the real
-one there and the same text here, and say the same, but for jobs that ran.
+The data goes to a cluster of three nodes. Then both sides get calls of the same script, which only
+Redis runs, and must give the same replies, except for jobs that were running.
 """
 
 import json
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.timeout(200)
 NOW = 1_700_000_000.0
 TIMEOUT_S = 100.0
 MANY = 1500
-# A job's own words, whichever server says them.
+# The unordered lists in a job's reply.
 UNORDERED = ("dependencies", "dependents", "tags")
 
 
 class Calls:
-    """Calls of the real script at a server."""
+    """A client that calls the real script at a server."""
 
     def __init__(self, address: Address, dialect: str) -> None:
         self.client = Resp(address)
@@ -90,7 +90,7 @@ def empty(cluster: Cluster, redis: Redis) -> None:
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Makes connections that end with the test."""
+    """A maker of connections that close at the end of the test."""
     with ExitStack() as stack:
 
         def made(address: Address, dialect: str = "throttles") -> Calls:
@@ -113,13 +113,13 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def table(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[int, ...]]:
-    """The numbers of the report, those of kinds of which there is nothing left out."""
+    """Return the numbers in the report by kind, without kinds that have no items."""
     rows = [line.split() for line in done.stdout.splitlines()[1:]]
     return {kind: tuple(map(int, n)) for kind, *n in rows if n[0] != "0"}
 
 
 def fill(calls: Calls) -> None:
-    """Jobs in every state that the dialect has, and what is beside them."""
+    """Create jobs in every state of the dialect, and other data."""
     calls("config.set", NOW, "heartbeat", 300)
     calls("config.set", NOW, "own-option", "5")
     for number in range(40):
@@ -134,7 +134,7 @@ def fill(calls: Calls) -> None:
     calls.put("mail", "c", "depends", '["a","b"]')
     for number in range(4):
         calls.put("broken", f"f{number}", at=number)
-    # The attempts of one are used up, and the others fail in another order than they came.
+    # One job has used its attempts, and the others fail in an order other than that of their puts.
     popped = calls.pop("broken", 30, 4)
     for place, jid in enumerate(reversed(popped)):
         calls("fail", NOW + 40 + place, jid, "worker", "group", f"why {place}")
@@ -191,7 +191,7 @@ def test_everything_comes_over_and_only_once(
     done = run(redis.address, "--to", ",".join(addresses))
     assert (done.returncode, done.stderr) == (0, ""), done
     assert table(done) == {kind: (n, n, 0, 0) for kind, n in EXPECTED.items()}
-    # Another node than the one that was asked.
+    # Use another node than that of the import.
     here = connect(addresses[1], dialect)
     see_the_same(there, here)
     again = run(redis.address, "--to", addresses[2])
@@ -203,7 +203,7 @@ def test_everything_comes_over_and_only_once(
 
 def see_the_same(there: Calls, here: Calls) -> None:
     for jid in (*WAITED, *OTHERS):
-        # A retry leaves there who had the job last, and until when.
+        # In Redis a retry leaves the last worker and expiry in the job.
         nobody = {"worker": "", "expires": 0}
         assert here.job(jid) == {**there.job(jid), **nobody}, jid
     for jid in RAN:
@@ -231,12 +231,12 @@ def see_the_same(there: Calls, here: Calls) -> None:
     queues = [queue["name"] for queue in there.json("queues", 0)]
     assert [queue["name"] for queue in here.json("queues", 0)] == queues
     assert here.json("queues", 0, "halted")["paused"] is True
-    # One that ran there waits here, in front.
+    # A paused queue returns no jobs on either side.
     assert here.pop("halted", 80) == there.pop("halted", 80) == []
 
 
 def see_them_run(there: Calls, here: Calls) -> None:
-    """Both give the same jobs in the same order, and go on in the same way."""
+    """Check that both sides return the same jobs in the same order, and continue equally."""
     order = there.pop("mail", 90, 100)
     assert len(order) == 41
     assert here.pop("mail", 90, 100) == order
@@ -288,7 +288,7 @@ def test_throttles_go_on_to_hold_jobs_back(
 def test_what_reqless_itself_left_is_worked_off(
     cluster: Cluster, redis: Redis, tmp_path: Path
 ) -> None:
-    """Its client puts, pops and fails there; its client works here."""
+    """Its client puts, pops and fails jobs in Redis; then its client works at a node."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, reqless\n"
@@ -317,7 +317,7 @@ def test_what_reqless_itself_left_is_worked_off(
     done = run(f"redis://{redis.address}/0", "--to", addresses[0])
     assert done.returncode == 0, done
     lines = reqless(addresses[1], "work")
-    # The one that ran is in front.
+    # The job that was running comes first.
     expected = [17, *range(16, -1, -1)]
     assert [line.split(" ", 1)[0] for line in lines] == [f"j{n}" for n in expected]
 
@@ -363,7 +363,7 @@ def test_what_cannot_be_brought_is_named_and_the_rest_comes(
     client = there.client
     assert client.ask("HSET", "ql:j:large", "data", "x" * (1024 * 1024 + 1)) == 0
     assert client.ask("HSET", "ql:j:odd", "retries", "many") == 0
-    # Data and history that are allowed each, and not together with a name.
+    # Data and history are each within their limits, but not together with a class name.
     assert client.ask("HSET", "ql:j:both", *both_fields()) == 5
     for _ in range(2):
         client.ask("RPUSH", "ql:j:both-history", json.dumps([1, "x" * (512 * 1024)]))

@@ -1,7 +1,7 @@
-"""The transcripts say what the source packages' own programs say on the installed Redis.
+"""The transcripts match the replies of the source packages' programs on the installed Redis.
 
-`pytest tests/qless/test_redis.py --record-redis` writes the replies again. Those of the dialects
-that are in no package that a current Redis or Python takes (seed, core) were written down once.
+`pytest tests/qless/test_redis.py --record-redis` rewrites the replies. The replies of the dialects
+whose packages run on no current Redis or Python (seed, core) were recorded once.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The tests of reqless 0.13.3 and of qless-py 0.11.4, as they were published, find what they ask.
+"""Run the published tests of reqless 0.13.3 and of qless-py 0.11.4.
 
 qless-py's tests fail on Redis since 6.2.7, which refuses its script; BEANPOLE_QLESS_SERVER=redis
 runs both suites against the installed Redis.
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.timeout(300)
 
 REQLESS_TESTS = 156
 QLESS_PY_TESTS = 104
-# They talk to each other by a list of Redis, `foo`, which is no key of qless.
+# These tests communicate by a list of Redis, `foo`, which is not a key of qless.
 REQLESS_LIST = {"reqless_test.test_serial.TestWorker.test_lost_locks"}
 QLESS_PY_LIST = {"test.test_serial.TestWorker.test_lost_locks"}
-# Its group is the name of an exception, and Python calls it otherwise since 3.6.
+# Its group is the name of an exception, which Python has renamed in 3.6.
 OTHER_PYTHON = {"test.test_job.TestJob.test_no_import"}
 
 

@@ -1,4 +1,4 @@
-"""redis-py with RESP2 and RESP3, and redis-cli: a job's life, and what others hear of it."""
+"""redis-py with RESP2 and RESP3, and redis-cli: a job's life and its published messages."""
 
 import json
 import re

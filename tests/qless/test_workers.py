@@ -1,7 +1,7 @@
 """reqless-py-worker, unmodified, at each of three nodes while the leader is killed.
 
-Nothing that was acknowledged is lost, a job has one worker until its lock has ended, and whoever
-loses a lock is told.
+No acknowledged job is lost, a job has only one worker until its lock has ended, and a worker that
+loses a lock is notified.
 """
 
 import itertools
@@ -32,7 +32,7 @@ DONE_TIMEOUT_S = 180.0
 
 
 class Note(NamedTuple):
-    """What a worker's program wrote down."""
+    """A note of a worker's program."""
 
     what: str
     jid: str
@@ -42,7 +42,7 @@ class Note(NamedTuple):
 
 
 class Calls:
-    """Calls of reqless' script at one node."""
+    """A client that calls reqless' script at one node."""
 
     def __init__(self, address: Address) -> None:
         self._client = Resp(address)
@@ -61,7 +61,7 @@ class Calls:
 
 
 class Listener:
-    """All messages at one node, in their order."""
+    """A subscriber to all messages at one node, which records them in order."""
 
     def __init__(self, address: Address) -> None:
         self.lost: list[tuple[str, str]] = []
@@ -79,7 +79,7 @@ class Listener:
             message = self._client.read()
 
     def close(self) -> None:
-        """Hear what was published until now, and end."""
+        """Receive the messages published until now, and close the connection."""
         self._client.send("PUNSUBSCRIBE")
         self._thread.join(STEP_TIMEOUT_S)
         assert not self._thread.is_alive()
@@ -87,7 +87,7 @@ class Listener:
 
 
 class Workers:
-    """Three workers, one at each node, and what their programs note."""
+    """Three workers, one at each node, and the notes of their programs."""
 
     def __init__(self, directory: Path, addresses: list[Address]) -> None:
         self.notes_path = directory / "notes"
@@ -108,7 +108,7 @@ class Workers:
         self._processes.append(Process([str(PYTHON), program, *options], log, notes))
 
     def notes(self) -> list[Note]:
-        """All notes up to now, in the order of their writing."""
+        """Return all notes so far, in the order in which they were written."""
         lines = self.notes_path.read_text().splitlines()
         return [Note(**json.loads(line)) for line in lines]
 
@@ -122,7 +122,7 @@ class Workers:
 
 @pytest.fixture
 def addresses(cluster: Cluster) -> list[Address]:
-    """Where each node speaks qless."""
+    """The address at which each node speaks qless."""
     found = [node.speaks("qless") for node in cluster.nodes]
     wait_until(lambda: all(map(answers, found)), PORT_TIMEOUT_S, "the ports of qless")
     return found
@@ -162,7 +162,7 @@ def test_a_thousand_jobs_while_the_leader_is_killed(
     listener, calls = Listener(addresses[first]), Calls(addresses[second])
     calls("config.set", 0, "heartbeat", HEARTBEAT_S)
     calls("config.set", 0, "grace-period", GRACE_S)
-    # The worker at the leader has this one when the leader dies.
+    # The leader's worker holds this job when the leader is killed.
     gate = tmp_path / "gate"
     calls("put", 0, "test", "work", "held", "noting.Noting", json.dumps({"gate": str(gate)}), 0)
     workers.start(leader)
@@ -192,7 +192,7 @@ def ended(workers: Workers) -> int:
 
 
 def see_locks(notes: list[Note], lost: list[tuple[str, str]], of_leader: str) -> None:
-    """Whoever got a job got it when the lock before had ended, and that one was told so."""
+    """Check that each new lock began after the old one had ended, and the old holder was told."""
     begun: dict[str, list[Note]] = {}
     for note in notes:
         if note.what == "begin":

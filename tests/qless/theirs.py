@@ -1,4 +1,4 @@
-"""Debian's Redis beside the tests, and the Lua programs of the source packages for it."""
+"""Debian's Redis, and the Lua programs of the source packages for it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from tests.integration.support.qless_scripts import Build
 from tests.integration.support.raw import Address
 from tests.qless.suites import QLESS_PY, QLESS_PY_SEED, REQLESS
 
-# Since 6.2.7 a script may not change the tables that all scripts share; qless-py's does.
+# Since 6.2.7 Redis refuses scripts that change shared tables, as qless-py's does.
 REFUSED: Final = (
     ("function table.extend(", "local function table_extend("),
     ("table.extend(", "table_extend("),
@@ -20,7 +20,7 @@ REFUSED: Final = (
 
 
 class Redis:
-    """A server of Redis."""
+    """A Redis server."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -29,7 +29,7 @@ class Redis:
 
     @contextmanager
     def running(self) -> Iterator["Redis"]:
-        """Start it; kill it in the end."""
+        """Run the server; kill it at the end."""
         program = which("redis-server")
         assert program, "redis-server is not installed (Debian: apt-get install redis-server)"
         port, where = str(self._port), str(self._directory)
@@ -43,7 +43,7 @@ class Redis:
 
 
 def builds() -> dict[str, Build]:
-    """Return the real programs of each dialect that Redis runs."""
+    """Return the real programs by dialect, of the dialects that Redis can run."""
     unified = (QLESS_PY / "qless" / "qless-core" / "qless.lua").read_text()
     for theirs, allowed in REFUSED:
         unified = unified.replace(theirs, allowed)

@@ -1,8 +1,8 @@
 """Random walks through the calls of a dialect, in words as clients send them.
 
-Belongs here: which call comes next, with arguments that meet each other's jobs, queues, workers,
-tags and throttles. A walk asks Redis (`ask`) what jobs are there, and leaves out what
-docs/protocols/qless.md says is different from the scripts; each such place has a comment.
+This module chooses the next call, with arguments that share jobs, queues, workers, tags and
+throttles. A walk queries Redis (`ask`) for existing jobs, and avoids the documented differences
+from the scripts (docs/protocols/qless.md); each such place has a comment.
 """
 
 import json
@@ -20,7 +20,7 @@ GROUPS: Final = ("g", "h")
 LIMITED: Final = ("t", "k", "ql:q:q")
 JIDS: Final = 14
 DATA: Final = ("{}", '{"a": 1}', "[]", '"text/slash"', "17", '{"deep": [1.5, null, true, "é"]}')
-# Seconds that pass between calls: locks, grace periods, delays and days end now and then.
+# Seconds between calls, so that locks, grace periods, delays and days end now and then.
 PASSED: Final = (0, 0, 0.25, 1, 1, 3, 11, 30, 61)
 DAY_S: Final = 86_400
 
@@ -29,13 +29,13 @@ Words = list[str]
 
 
 class Walk:
-    """A walk, whose clock is that of its calls.
+    """A random walk, with the clock of its calls.
 
     Attributes:
-        dialect: `seed`, `unified` or `throttles`. Calls of the seed are in the words of unified.
-        timing_out: whether jobs are timed out. A script leaves them in the list of their worker,
-            so no such walk looks at these lists.
-        forgetting: whether queues are forgotten, after which their statistics are not compared.
+        dialect: `seed`, `unified` or `throttles`. Calls of the seed use the words of unified.
+        timing_out: whether the walk times jobs out. Scripts leave these in the list of their
+            worker, so such a walk does not read these lists.
+        forgetting: whether the walk forgets queues, and so does not compare their statistics.
     """
 
     def __init__(self, seed: int, dialect: str, ask: Ask) -> None:
@@ -47,7 +47,7 @@ class Walk:
         self._now = 1000.0
         self._templates: dict[str, str] = {}
         self._made = 0
-        # Jobs with a delay beside what they depend on: it is forgotten with the next put.
+        # Jobs with both a delay and dependencies: the next put drops the delay.
         self._delayed: set[str] = set()
         self._kinds: dict[Callable[[], Words | None], int] = {
             self._put: 8,
@@ -65,7 +65,7 @@ class Walk:
             self._kinds[self._throttle] = 4
 
     def next(self) -> Words:
-        """The name of a call, `now`, and its arguments."""
+        """Return the name of a call, `now`, and its arguments."""
         self._now += self.dice.choice(PASSED)
         if self.dice.random() < 0.01:
             self._now += DAY_S
@@ -76,7 +76,7 @@ class Walk:
         return [name, _number(self._now), *rest]
 
     def job(self, jid: str) -> Any:
-        """What Redis says of a job."""
+        """Return a job as Redis reports it."""
         text = self._ask(["get", _number(self._now), jid])
         return None if text is None else json.loads(text)
 
@@ -90,11 +90,11 @@ class Walk:
         return self._some([f"j{number:02}" for number in range(JIDS)], most)
 
     def _before(self, jid: str) -> Words:
-        """Jobs that one may depend on: those of smaller numbers, so that there is no circle."""
+        """Return jobs with smaller numbers, which a job may depend on without a cycle."""
         return [one for one in self._jids(3) if one < jid]
 
     def _cancelable(self, jids: Words) -> Words:
-        """Without failed jobs: qless-py's script fails where one had no attempt left."""
+        """Drop failed jobs: qless-py's script fails for those without attempts left."""
         if self.dialect != UNIFIED:
             return jids
         found = [(jid, self.job(jid)) for jid in jids]
@@ -102,7 +102,7 @@ class Walk:
         return [jid for jid in jids if jid not in spent] or ["unknown"]
 
     def _owned(self) -> tuple[str, str, str]:
-        """A job, its worker and its queue; often of one that runs."""
+        """Return a job, its worker and its queue; often of a running job."""
         dice = self.dice
         if dice.random() < 0.85:
             for _ in range(6):
@@ -111,7 +111,7 @@ class Walk:
                     return found["jid"], found["worker"], found["queue"]
         jid = self._one()
         there = self.job(jid)
-        # Of a job that runs only the right queue: scripts leave it between both.
+        # Use only the job's own queue: with another one scripts leave the job between both.
         queue = there["queue"] if there else ""
         return jid, dice.choice(WORKERS), queue or dice.choice(QUEUES)
 
@@ -122,23 +122,23 @@ class Walk:
         if jid in self._delayed and there and there["state"] == "depends":
             return None
         if there and self.dialect == THROTTLES and there["state"] in ("running", "throttled"):
-            return None  # a script keeps the locks of throttles of such a job for ever
+            return None  # a script never releases the throttles' locks of such a job
         words = [queue, jid, dice.choice(("Klass", "Other")), dice.choice(DATA)]
         delay = dice.choice(("0", "0", "0", "0.5", "5", "100"))
         depends = self._before(jid) if dice.random() < 0.3 else []
         if depends and delay != "0" and self.dialect != THROTTLES:
-            delay = "0"  # they exclude each other
+            delay = "0"  # the two options exclude each other
         if depends and delay != "0":
             self._delayed.add(jid)
         if there and there["dependencies"] and self.dialect != THROTTLES:
-            delay = "0"  # a delay would let it run before what it depends on
+            delay = "0"  # a delay would let the job run before its dependencies
         words.append(delay)
         if depends:
             words += ["depends", json.dumps(depends)]
         if dice.random() < 0.4:
             words += ["priority", dice.choice(("-1", "0", "1", "2.5"))]
         if self.dialect == SEED and there:
-            # Its script adds to tags and dependencies that are there.
+            # Its script adds to existing tags and dependencies.
             if there["dependencies"] and depends:
                 return None
             if there["tags"]:
@@ -171,7 +171,7 @@ class Walk:
             words[3] = dice.choice(QUEUES)
         if dice.random() < 0.4:
             words += ["next", dice.choice(QUEUES)]
-            # With a delay the state is `scheduled` here, and `waiting` in a script.
+            # No delay: with one the state is `scheduled` here, and `waiting` in a script.
             if dice.random() < 0.3 and (before := self._before(jid)):
                 words += ["depends", json.dumps(before)]
         elif dice.random() < 0.05:
@@ -182,7 +182,7 @@ class Walk:
         jid, worker, _ = self._owned()
         there = self.job(jid)
         if self.dialect != THROTTLES and there and there["state"] == "running":
-            worker = there["worker"]  # a script leaves the job in the list of this one
+            worker = there["worker"]  # for any other, a script leaves the job in this worker's list
         data = [self.dice.choice(DATA)] if self.dice.random() < 0.5 else []
         return ["fail", jid, worker, self.dice.choice(GROUPS), "a message", *data]
 
@@ -198,7 +198,7 @@ class Walk:
         jid, worker, _ = self._owned()
         there = self.job(jid)
         if self.dialect == SEED and there and there["state"] != "running":
-            return None  # a script takes one that waits after a retry
+            return None  # a script accepts a job that waits after a retry
         data = [self.dice.choice(DATA)] if self.dice.random() < 0.5 else []
         return ["heartbeat", jid, worker, *data]
 
@@ -221,14 +221,14 @@ class Walk:
                 return None
             return ["depends", jid, "off", *dice.choice((["all"], self._jids(3)))]
         if kind == "priority":
-            # An unknown job is an error of Redis with no text of the script's.
+            # For an unknown job the error is Redis' own, without a text of the script.
             return ["priority", jid, dice.choice(("-2", "0", "7.5"))] if there else None
         if kind == "unfail" and self.dialect == SEED:
-            return None  # its script fails always
+            return None  # its script always fails
         if kind == "unfail":
             return ["unfail", dice.choice(QUEUES), dice.choice((*GROUPS, "failed-retries-q")), "2"]
         if kind in ("add", "remove"):
-            # A script counts a tag again that is there, and uncounts one that is not.
+            # A script counts existing tags again, and decrements the counts of missing ones.
             tags = set(there["tags"]) if there else set()
             fits = [tag for tag in self._some(TAGS) if (tag in tags) == (kind == "remove")]
             return ["tag", kind, jid, *fits]
@@ -243,12 +243,12 @@ class Walk:
         return [kind, dice.choice(QUEUES)]
 
     def _recur(self) -> Words | None:
-        """One template of each queue: a script makes as many of each as a pop asks for."""
+        """Use one template per queue: of several, a script makes a pop's count of jobs each."""
         dice = self.dice
         queue = dice.choice(QUEUES)
         jid = self._templates.get(queue)
         if jid is None:
-            # Never the same jid again: its numbers begin at 1, and those jobs may be there.
+            # Never reuse a jid: its numbers would begin at 1 again, and those jobs may exist.
             self._made += 1
             jid = self._templates[queue] = f"t{self._made}"
             words = ["recur", queue, jid, "K", "{}", "interval"]
@@ -314,7 +314,7 @@ class Walk:
             "jobs": ["jobs", dice.choice(states), queue, "0", dice.choice(("2", "25"))],
         }
         if kind == "top" and self.dialect == SEED:
-            return None  # its script counts tags again with each put
+            return None  # its script counts tags again at each put
         if kind in plain:
             return plain[kind]
         if kind == "stats":
@@ -335,7 +335,7 @@ class Walk:
                 return ["queue.throttle.set", "q", str(dice.randint(0, 3))]
             return ["throttle.set", name, str(dice.randint(0, 3))]
         if kind == "release":
-            # One that waits for the throttle would stand nowhere in a script.
+            # Only running jobs: a script would lose a job that waits for the throttle.
             jid = self._one()
             there = self.job(jid)
             if there is None or there["state"] != "running":

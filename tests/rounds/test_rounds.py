@@ -1,6 +1,6 @@
 """One round of all scenarios on plain processes, on the last release, and through toxiproxy.
 
-Real nodes and clients, judged as a soak. Longer runs: `make rounds`, `make toxics`.
+Nodes and clients are real, and judged as in a soak. Longer runs: `make rounds`, `make toxics`.
 """
 
 import random
@@ -16,12 +16,12 @@ from chaos import backends, scenarios
 from chaos.upgrade import Upgrade
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-# A round takes two minutes or three, and healing may take a minute each time.
+# A round takes two to three minutes, and each recovery up to a minute.
 TIMEOUT_S: Final = 900
 
 
 def run(*arguments: str) -> str:
-    """Run rounds until each scenario has come once; return what was said."""
+    """Run rounds until each scenario has happened once; return the output."""
     command = [sys.executable, "-m", "chaos.rounds", *arguments, "--minutes", "0.02"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)
@@ -39,7 +39,7 @@ def happened(told: str) -> list[str]:
 def test_a_round_of_all_scenarios_loses_nothing(name: str) -> None:
     told = run(name)
     assert happened(told) == sorted(scenarios.possible(backends.ALL[name].kind))
-    # Nodes and links do break: some commands were never answered.
+    # Nodes and links do fail: some commands were never answered.
     (unknown,) = re.findall(r"unknown ([0-9]+)", told)
     assert int(unknown) > 0
     if name == "toxiproxy":
@@ -54,7 +54,7 @@ def test_programs_are_upgraded_and_back_under_load() -> None:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_an_operator_ends_an_upgrade_under_load(tmp_path: Path) -> None:
-    """One that ends by itself is a part of `make test`, and so are the steps without load."""
+    """The automatic end of an upgrade, and the steps without load, are in `make test`."""
     seed = random.SystemRandom().randrange(2**32)
     told: list[str] = [f"seed {seed}"]
     upgrade = Upgrade(tmp_path, seed, 0, told.append, manual=True)

@@ -1,4 +1,4 @@
-"""What the tests of the unit need; they fail where it is missing."""
+"""Check the requirements of the tests of the unit; fail without them."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Machines of the tests: each is a systemd as process 1 of namespaces of its own, on one network.
+"""The tests' machines: each runs systemd as process 1 in separate namespaces, on one network.
 
-Nothing of a machine is kept when it is gone, and it cannot reach beyond its own network. Which unit
-is tried there, and how, is in the tests.
+A machine leaves nothing behind, and cannot reach beyond its network. The unit under test belongs to
+the tests.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ TOOLS: Final = {
 
 
 def missing() -> list[str]:
-    """What this machine lacks for the tests, in words."""
+    """Return this machine's missing requirements of the tests, in words."""
     found = [
         f"{tool} (Debian: apt-get install {package})"
         for tool, package in TOOLS.items()
@@ -47,7 +47,7 @@ def missing() -> list[str]:
 
 
 def _cgroups() -> Path | None:
-    """Where the unified hierarchy is mounted."""
+    """Return the mount point of the unified cgroup hierarchy."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -56,10 +56,10 @@ def _cgroups() -> Path | None:
 
 
 class Machine:
-    """One of them, booted. Its commands run as root."""
+    """A booted machine; its commands run as root."""
 
     def __init__(self, name: str, address: str, hub: int) -> None:
-        """Boot it, with `address` on the network whose namespace the process `hub` has."""
+        """Boot a machine with `address` on the network of the process `hub`."""
         self.name = name
         self.address = address
         self._folder = Path(tempfile.mkdtemp(prefix=f"beanpole-systemd-{name}-"))
@@ -77,7 +77,7 @@ class Machine:
         self._connect(hub)
 
     def _first(self) -> int:
-        """Process 1 of the machine, as this one sees it."""
+        """Return the host's process id of the machine's process 1."""
         assert self._child.poll() is None, f"{self.name} has ended"
         path = Path(f"/proc/{self._child.pid}/task/{self._child.pid}/children")
         children = path.read_text().split()
@@ -87,7 +87,7 @@ class Machine:
         return self._inside("systemctl", "is-active", "test.target").stdout.strip() == "active"
 
     def _connect(self, hub: int) -> None:
-        """Put a cable between the machine and the bridge of the hub."""
+        """Connect the machine to the bridge of the hub by a virtual cable."""
         cable = f"to-{self.name}"
         end = ["peer", "name", "eth0", "netns", str(self._pid)]
         at_hub = ["nsenter", f"--target={hub}", "--net", "ip", "link"]
@@ -106,30 +106,30 @@ class Machine:
         )
 
     def try_to(self, script: str) -> tuple[int, str]:
-        """Run a script of the shell; return its status and all it said."""
+        """Run a shell script; return its status and all its output."""
         done = self._inside("sh", "-c", f"set -e; cd /opt/beanpole/sources\n{script}")
         return done.returncode, done.stdout + done.stderr
 
     def run(self, script: str) -> str:
-        """The same, and it must succeed."""
+        """Run a shell script that must succeed; return its output."""
         status, said = self.try_to(script)
         assert status == 0, f"{self.name}: {script}\n{said}\n{self.journal()}"
         return said
 
     def show(self, *properties: str) -> Sequence[str]:
-        """Values of properties of the unit."""
+        """Return the values of properties of the unit."""
         names = " ".join(f"--property={name}" for name in properties)
         lines = self.run(f"systemctl show {names} beanpoled").splitlines()
         found = dict(line.split("=", 1) for line in lines)
         return [found[name] for name in properties]
 
     def journal(self) -> str:
-        """What the node and systemd logged of the unit."""
+        """Return the unit's log, by the node and by systemd."""
         return self._inside("journalctl", "--unit=beanpoled", "--no-pager", "--output=cat").stdout
 
     def close(self) -> None:
-        """End it and everything in it."""
-        # The kernel kills all processes of the namespace with the first one.
+        """Stop the machine and all its processes."""
+        # When process 1 ends, the kernel kills all other processes of its namespace.
         self._child.kill()
         self._child.wait()
         wait_until(lambda: not self._cgroup.exists() or self._emptied(), BOOT_TIMEOUT_S, "it ends")
@@ -146,7 +146,7 @@ class Machine:
 
 @contextlib.contextmanager
 def machines(addresses: dict[str, str]) -> Iterator[list[Machine]]:
-    """Boot machines with these names and addresses on a network of their own."""
+    """Boot machines with these names and addresses on a separate network."""
     hub = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
     found: list[Machine] = []
     try:

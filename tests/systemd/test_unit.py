@@ -1,7 +1,7 @@
-"""The unit of deploy/systemd: judged by systemd, and run on three machines as the page says.
+"""The unit of deploy/systemd: checked by systemd, and run on three machines as documented.
 
-The machines are namespaces of this one (`machine`), their systemd is a real one, and so are the
-unit with all of its restrictions and the nodes. In place of a wheel they run the sources.
+The machines are namespaces on this machine (`machine`) with a real systemd, the unit with all its
+restrictions, and real nodes, which run the sources in place of a wheel.
 """
 
 import re
@@ -18,12 +18,12 @@ from tests.systemd.machine import ROOT, Machine, machines
 FILES: Final = ROOT / "deploy/systemd"
 ADDRESSES: Final = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
 TIMEOUT_S: Final = 60.0
-# systemd's scale goes to 10, and it counts in tenths here; 2 and less are its best mark but one.
+# systemd's scale to 10, in tenths; below 2 is its second best grade.
 EXPOSURE_MAX: Final = 15
 
 
 def blocks() -> list[str]:
-    """The commands of the page's section, in their order."""
+    """Return the commands of the page's section in order."""
     page = (ROOT / "docs/deploying.md").read_text()
     section = page.split("\n## systemd\n")[1].split("\n## ")[0]
     return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
@@ -54,7 +54,7 @@ def test_the_unit_gives_up_its_rights() -> None:
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[list[Machine]]:
-    """Three machines on which everything is done that the page says."""
+    """Three machines set up by the commands of the page."""
     with machines(ADDRESSES) as found:
         _, install, check, start, _ = blocks()
         for machine in found:
@@ -72,7 +72,7 @@ def three() -> Iterator[list[Machine]]:
 
 
 def configure(machine: Machine) -> None:
-    """Set the machine's own name and addresses, as the page says."""
+    """Set the machine's own name and addresses, as the page describes."""
     own = f's/^node_id = .*/node_id = "{machine.name}"/; /isten/s/10.0.0.1/{machine.address}/'
     gearman = f"/^gearman/s/10.0.0.1/{machine.address}/"
     machine.run(f"sed -i '{own}; {gearman}' /etc/beanpole/node.toml")
@@ -88,7 +88,7 @@ def wait_until_serving(machine: Machine) -> None:
 
 
 def command(machine: Machine, words: str) -> str:
-    """Run `beanpole` at the beanstalk address of the machine."""
+    """Run `beanpole` against the beanstalk address of the machine."""
     return machine.run(f"/opt/beanpole/bin/beanpole {words} --addr {machine.address}:11300")
 
 

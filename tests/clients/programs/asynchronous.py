@@ -1,4 +1,4 @@
-"""The program of aiogear."""
+"""The program that uses aiogear."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ POLL_S = 0.01
 
 
 async def work(place: Arguments) -> None:
-    """Serve the functions of a worker for ever."""
+    """Serve the functions of a worker forever."""
     loop = asyncio.get_running_loop()
 
     def simple(act: Callable[[str], str]) -> Callable[[Any], str]:
@@ -40,7 +40,7 @@ async def work(place: Arguments) -> None:
         look()
         return str(await opened)
 
-    # The library's worker cannot fail without an exception.
+    # The library's worker can only fail by an exception.
     functions: dict[str, Callable[[Any], Any]] = {
         name: simple(act) for name, act in SIMPLE.items() if name != "fail"
     }
@@ -54,7 +54,7 @@ async def work(place: Arguments) -> None:
 
 
 async def ask(place: Arguments) -> None:
-    """Do one request of a client."""
+    """Make one request of a client."""
     loop = asyncio.get_running_loop()
     client = Client(loop=loop)
     await loop.create_connection(lambda: client, *place.first)
@@ -95,7 +95,7 @@ async def ask(place: Arguments) -> None:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the role that the command line names."""
     place = arguments()
     asyncio.run(work(place) if place.role == "worker" else ask(place))
 

@@ -1,6 +1,6 @@
-"""The program of pygearman and of python3-gearman, which have one ancestor and its interface.
+"""The program that uses pygearman or python3-gearman, two forks with the same interface.
 
-The second wants text where the first wants bytes: that is all that differs.
+The only difference is that the second takes text where the first takes bytes.
 """
 
 import os
@@ -25,17 +25,17 @@ TIMEOUT_S: Final = 60.0
 
 
 def own(text: str) -> Any:
-    """Return text as the library wants it."""
+    """Return text in the library's type, str or bytes."""
     return text if TEXT else text.encode()
 
 
 def plain(data: Any) -> str:
-    """Return what the library gave as text."""
+    """Return data of the library as text."""
     return data if isinstance(data, str) else bytes(data).decode()
 
 
 def work(library: types.ModuleType, place: Arguments) -> None:
-    """Serve the functions of a worker for ever."""
+    """Serve the functions of a worker forever."""
     worker = library.GearmanWorker(place.servers)
     worker.set_client_id(own(place.last))
 
@@ -69,7 +69,7 @@ def work(library: types.ModuleType, place: Arguments) -> None:
 
 
 def ask(library: types.ModuleType, place: Arguments) -> None:
-    """Do one request of a client."""
+    """Make one request of a client."""
     client = library.GearmanClient(place.servers)
     request = place.request()
     if request["do"] == "status":
@@ -122,7 +122,7 @@ def ask_status(library: types.ModuleType, client: Any, handle: str) -> None:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the role that the command line names."""
     library, place = import_module(LIBRARY), arguments()
     if place.role == "worker":
         work(library, place)

@@ -1,4 +1,4 @@
-"""How a client program of the tests and the test that runs it talk: see tests/clients/README.md.
+"""The interface between a client program and the test that runs it: see tests/clients/README.md.
 
 Nothing of the Gearman protocol belongs here, and nothing of one library.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.integration.support.waiting import wait_until
 
-# How long a worker waits for the file that lets a job end; the test makes it much sooner.
+# A worker's limit for the file that lets a job end; the test creates the file much sooner.
 GATE_TIMEOUT_S: Final = 60.0
 
 
@@ -20,8 +20,8 @@ class Arguments(NamedTuple):
 
     Attributes:
         role: "worker" or "client".
-        servers: their addresses; libraries that know one take the first.
-        last: a worker's name, a client's request as JSON.
+        servers: the servers' addresses; libraries for a single server take the first.
+        last: a worker's name, or a client's request as JSON.
     """
 
     role: str
@@ -35,7 +35,7 @@ class Arguments(NamedTuple):
         return host, int(port)
 
     def request(self) -> dict[str, Any]:
-        """Return what the client shall do."""
+        """Return the client's request."""
         found: dict[str, Any] = json.loads(self.last)
         return found
 
@@ -67,24 +67,24 @@ def wait_for_gate(payload: str) -> str:
 
 
 class Failed(Exception):
-    """The job shall fail."""
+    """Raised by a function to make its job fail."""
 
 
 class Thrown(Exception):
-    """The job shall end with this exception."""
+    """Raised by a function to end its job with this exception."""
 
 
 def fail(_: str) -> str:
-    """Fail."""
+    """Make the job fail."""
     raise Failed
 
 
 def throw(payload: str) -> str:
-    """End with an exception."""
+    """End the job with an exception."""
     raise Thrown(f"thrown:{payload}")
 
 
-# What needs no more than the payload.
+# The functions that need only the payload.
 SIMPLE: Final[dict[str, Callable[[str], str]]] = {
     "reverse": lambda payload: payload[::-1],
     "note": note,

@@ -1,7 +1,7 @@
-"""The ledger: each command that a client sent, with its reply, and when.
+"""The ledger: each command that a client sent, with its reply and the times of both.
 
-It knows nothing of events and judges nothing. Times are microseconds of this machine's wall
-clock, which is the one of the nodes, too.
+It knows nothing of events and judges nothing. Times are microseconds of this machine's wall clock,
+which the nodes share.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-# Commands that change a job if their reply has this word, and the event that this is.
+# The event that a reply with this first word confirms.
 EFFECTS: Final = {
     "INSERTED": "put",
     "RESERVED": "reserved",
@@ -33,12 +33,12 @@ class Command:
 
     Attributes:
         verb: the command's first word.
-        numbers: its arguments, as far as they are numbers.
-        body: of a put.
-        used: the tube that the connection used then.
-        watched: the tubes that it watched then.
-        reply: the words of the reply; none if the connection ended before it.
-        payload: what a reply brought behind its line.
+        numbers: its numeric arguments.
+        body: the body of a put.
+        used: the tube that the connection used at that time.
+        watched: the tubes that the connection watched at that time.
+        reply: the words of the reply; empty if the connection ended before it.
+        payload: the payload after the reply's line.
     """
 
     connection: int
@@ -55,13 +55,13 @@ class Command:
 
     @property
     def effect(self) -> str:
-        """The kind of the events that the reply confirms, or nothing."""
+        """The kind of the events that the reply confirms, or an empty string."""
         found = EFFECTS.get(self.reply[0], "") if self.reply else ""
         return "" if self.verb.startswith(("peek", "stats")) else found
 
     @property
     def jobs(self) -> list[int | None]:
-        """The job of each event that the reply confirms; None where it does not say."""
+        """The job of each event that the reply confirms; None if the reply does not name it."""
         if not self.effect:
             return []
         if self.effect in ("put", "reserved"):
@@ -72,7 +72,7 @@ class Command:
 
     @property
     def possible(self) -> str:
-        """The kind of the event that the command would be, if it took effect."""
+        """The kind of the event that the command would cause if it took effect."""
         return POSSIBLE.get(self.verb, "")
 
 
@@ -96,10 +96,10 @@ class Connection:
 
     Attributes:
         node: the number of the node.
-        life: how often that node had been started.
-        host: the address from which it comes.
-        end: `closed` by us, `quit` by us, `lost`; empty while it is there.
-        ended_us: just before we closed it, or when we noticed the loss.
+        life: the number of starts of that node, from 1.
+        host: the client's address.
+        end: `closed` or `quit` by the client, `lost`, or empty while the connection is open.
+        ended_us: the time just before the client closed it, or at which it noticed the loss.
     """
 
     number: int
@@ -114,7 +114,7 @@ class Connection:
 
 @dataclass(slots=True)
 class Burst:
-    """Jobs that all were in each of some states at once, in a tube of their own."""
+    """Jobs that all passed through the same states together, in a separate tube."""
 
     tube: str
     jobs: int
@@ -124,7 +124,7 @@ class Burst:
 
 
 class Book:
-    """Everything that the clients of one run did."""
+    """The record of all clients of one run."""
 
     def __init__(self) -> None:
         self.connections: list[Connection] = []
@@ -140,21 +140,21 @@ class Book:
         return found
 
     def note(self, command: Command) -> None:
-        """Write down a command that is about to be sent."""
+        """Record a command that is about to be sent."""
         self.connections[command.connection].commands.append(command)
         self.sent += 1
         while self._waiting and self._waiting[0][0] <= self.sent:
             self._waiting.pop(0)[1].set()
 
     async def reached(self, commands: int) -> None:
-        """Wait until that many commands were sent."""
+        """Wait until this number of commands has been sent."""
         if self.sent < commands:
             event = asyncio.Event()
             self._waiting = sorted([*self._waiting, (commands, event)], key=lambda item: item[0])
             await event.wait()
 
     def save(self, path: Path) -> None:
-        """Write it for people, one command a line."""
+        """Write the ledger in a readable form, one command a line."""
         with path.open("w") as file:
             for connection in self.connections:
                 head = (connection.number, connection.node, connection.life, connection.host)

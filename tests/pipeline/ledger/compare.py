@@ -1,4 +1,4 @@
-"""Comparing a table that the pipeline wrote with the naive one, row by row and column by column."""
+"""Compare a table that the pipeline wrote with the naive one, by rows and columns."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import pyarrow.parquet as parquet
 
 from tests.pipeline.ledger.naive import Row
 
-# What names a row of each table; the other columns are values.
+# The key columns of each table; the other columns are values.
 KEYS: Final = {
     "throughput": ("day", "tube", "protocol"),
     "times": ("day", "tube", "protocol", "kind"),
@@ -26,10 +26,10 @@ KEYS: Final = {
     "oldest": ("tube", "begin"),
 }
 PERCENTILES: Final = ("p50_s", "p90_s", "p95_s", "p99_s")
-# The promise for percentiles, and what sums of doubles in another order differ by.
+# The documented error of percentiles, and the rounding error of sums in another order.
 PERCENTILE_ERROR: Final = 0.01
 SUM_ERROR: Final = 1e-9
-# `ready_since` is told by cluster time, which the wall clock leaves by this much at most in a run.
+# `ready_since` is a cluster time, from which the wall clock drifts at most this far in a run.
 DRIFT: Final = timedelta(seconds=1)
 
 
@@ -40,7 +40,7 @@ def read(directory: Path, name: str) -> list[Row]:
 
 
 def differences(name: str, found: Sequence[Row], expected: Sequence[Row]) -> list[str]:
-    """Return what differs between two tables, in words."""
+    """Return the differences between two tables, in words."""
     keys = KEYS[name]
     columns = {column for row in (*found[:1], *expected[:1]) for column in row}
     ours = {tuple(row[key] for key in keys): row for row in expected}

@@ -1,6 +1,6 @@
-"""The exported events as plain rows, read by pyarrow and nothing of the pipeline.
+"""The exported events as plain rows, read by pyarrow without code of the pipeline.
 
-The columns are those of docs/pipeline.md, in that order.
+The columns are those of docs/pipeline.md, in the same order.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""What each event has to be: a job's life, told again from the commands alone.
+"""Compute the expected columns of each event: a job's life, rebuilt from the commands alone.
 
-A life believes the order and the times of events, which `matching` has checked, and the words of
-commands. All other columns are computed and compared.
+A life trusts the order and the times of events, which `matching` has checked, and the ledger's
+commands. It computes all other columns and compares them.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ NOBODY: Final = (None, None, None)
 
 @dataclass(slots=True)
 class Life:
-    """One job between two events."""
+    """The state of a job between two events."""
 
     tube: str
     priority: int
@@ -39,7 +39,7 @@ class Life:
 
 
 class Lives:
-    """All jobs, moved by one event after the other."""
+    """All jobs, moved by each event in turn."""
 
     def __init__(self, book: Book, matched: Matched) -> None:
         self.jobs: dict[int, Life] = {}
@@ -49,7 +49,7 @@ class Lives:
         self._matched = matched
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Compare each event with the one that has to come then."""
+        """Compare each event with the expected one."""
         for event in events:
             command = self._matched.commands.get(event.offset)
             if event.event == "put":
@@ -71,7 +71,7 @@ class Lives:
                 self.findings.append(f"{different} (expected, found) in {event}")
 
     def _move(self, life: Life, event: Event, command: Command | None) -> dict[str, Any]:
-        """Move a job by an event and return all columns that the event has to have."""
+        """Move a job by an event and return the columns that the event must have."""
         before, held_by = life.state, life.holder
         expected: dict[str, Any] = {"state_before": before, "external_id": None, "reason": None}
         expected |= {"wait_us": None, "run_us": None, "protocol": "beanstalk"}
@@ -101,7 +101,7 @@ class Lives:
     def _by_command(
         self, life: Life, event: Event, command: Command, expected: dict[str, Any]
     ) -> None:
-        """Do what the client's command does, by docs/protocol.md."""
+        """Apply a client's command as docs/protocol.md describes it."""
         who = (event.node, event.incarnation, event.session)
         now_us, kind, before = event.time_us, event.event, life.state
         if kind in ("released", "touched") and who != life.holder:
@@ -150,7 +150,7 @@ class Lives:
         life.ends_at_us = event.time_us + life.ttr_s * SECOND_US
 
     def _by_itself(self, life: Life, event: Event, expected: dict[str, Any]) -> None:
-        """Do what time or the end of a connection does, if it was its time."""
+        """Apply the passing of time or the end of a connection, and check that it was due."""
         kind, before = event.event, life.state
         allowed = {"due": "delayed", "timed_out": "reserved", "returned": "reserved"}
         if allowed.get(kind) != before:
@@ -181,7 +181,7 @@ class Lives:
         return found
 
     def _lost(self, life: Life, event: Event) -> None:
-        """Check that the worker of a returned job had gone, and that the reason fits."""
+        """Check that the worker of a returned job had left, and that the reason fits."""
         connection = self._holder_lost(life, event)
         if not connection:
             return
@@ -211,6 +211,6 @@ def born(command: Command) -> Life:
 
 
 def life_of(book: Book, number: int) -> int:
-    """Return which life of its node the kill of that number ended, counted from 1."""
+    """Return the life of its node, from 1, that the kill with this number ended."""
     node = book.kills[number][1]
     return sum(1 for _, other in book.kills[: number + 1] if other == node)

@@ -1,8 +1,8 @@
-"""Which command made which event: every event is accounted for, every reply has its events.
+"""Match events to commands: every event has a cause, and every reply has its events.
 
-The rules are those of docs/consistency.md: a command that was answered took effect exactly once,
-one without an answer once or not at all, and the commands of a connection in their order. What
-the columns of an event have to be belongs to `lives`.
+The rules are those of docs/consistency.md: an answered command took effect exactly once, an
+unanswered one at most once, and the commands of a connection in their order. The expected columns
+of an event belong to `lives`.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ from tests.pipeline.ledger.book import Book, Command, Connection
 from tests.pipeline.ledger.events import Event
 
 ACTED: Final = ("put", "reserved", "touched", "released", "buried", "kicked", "deleted")
-# More would fill pages with what the first ones have said.
+# Further findings would only repeat the first ones.
 FINDINGS_MAX: Final = 20
 
 Session = tuple[str, int, int]
@@ -22,13 +22,13 @@ Session = tuple[str, int, int]
 
 @dataclass
 class Matched:
-    """What is known of the events.
+    """The result of matching.
 
     Attributes:
         commands: the command that made an event, by offset.
         connections: the connection of each session.
-        counts: how many events have which explanation.
-        findings: what does not fit, in words.
+        counts: the number of events by explanation.
+        findings: the contradictions, in words.
     """
 
     commands: dict[int, Command] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Matched:
 
 
 def match(book: Book, events: Sequence[Event]) -> Matched:
-    """Return the command of each event of a client, and what does not fit."""
+    """Return the command of each client's event, and the contradictions."""
     found = Matched()
     found.findings += order(events)
     acted: defaultdict[Session, list[Event]] = defaultdict(list)
@@ -61,7 +61,7 @@ def match(book: Book, events: Sequence[Event]) -> Matched:
 
 
 def order(events: Sequence[Event]) -> Iterator[str]:
-    """Check that offsets are dense and that time, entries and positions go on."""
+    """Check that offsets are dense and that times, entries and positions increase."""
     before: Event | None = None
     for number, event in enumerate(events):
         if event.offset != number:
@@ -77,14 +77,14 @@ def order(events: Sequence[Event]) -> Iterator[str]:
 
 
 def wanted(connection: Connection) -> Iterator[tuple[Command, str, int | None]]:
-    """Return command, kind and job of each event that the replies of a connection confirm."""
+    """Yield command, kind and job of each event that the replies of a connection confirm."""
     for command in connection.commands:
         for job in command.jobs:
             yield command, command.effect, job
 
 
 def match_sessions(book: Book, acted: dict[Session, list[Event]], found: Matched) -> None:
-    """Find the session of each connection: by jobs that only it can have put or deleted."""
+    """Find the session of each connection by the jobs that only it can have put or deleted."""
     once = {
         (event.event, event.job_id): session
         for session, own in acted.items()
@@ -105,7 +105,7 @@ def match_sessions(book: Book, acted: dict[Session, list[Event]], found: Matched
     for session, own in acted.items():
         if session not in found.connections:
             fitting = [one for one in rest if could_be(one, session, own)]
-            # Of those that fit equally well any will do: they did the same.
+            # Among equally fitting connections any will do: they did the same.
             if fitting:
                 rest.remove(fitting[0])
                 bind(fitting[0], session, found)
@@ -121,7 +121,7 @@ def bind(connection: Connection, session: Session, found: Matched) -> None:
 
 
 def could_be(connection: Connection, session: Session, own: Sequence[Event]) -> bool:
-    """Whether a connection that put and deleted nothing can be this session."""
+    """Whether a connection without puts and deletes can be this session."""
     if session[:2] != (f"n{connection.node}", connection.life):
         return False
     keys = [(kind, job) for _, kind, job in wanted(connection)]
@@ -137,7 +137,7 @@ def could_be(connection: Connection, session: Session, own: Sequence[Event]) -> 
 
 
 def excess(connection: Connection, own: Sequence[Event]) -> Sequence[Event]:
-    """Return the events that the unanswered commands do not explain, in their order."""
+    """Return the events that the unanswered commands, in their order, do not explain."""
     left = list(own)
     for command in connection.commands:
         if not command.reply:
@@ -152,7 +152,7 @@ def effects_max(command: Command) -> int:
 
 
 def may_be(command: Command, event: Event) -> bool:
-    """Whether an unanswered command can have made this event."""
+    """Whether an unanswered command can have caused this event."""
     names_job = command.verb in ("reserve-job", "release", "bury", "touch", "kick-job", "delete")
     return (
         command.possible == event.event
@@ -162,7 +162,7 @@ def may_be(command: Command, event: Event) -> bool:
 
 
 def match_commands(connection: Connection, own: Sequence[Event], found: Matched) -> None:
-    """Bind each event of a session to its command: first what was answered, then the rest."""
+    """Bind each event of a session to its command: first the answered ones, then the rest."""
     number = 0
     for command, kind, job in wanted(connection):
         if number == len(own):

@@ -1,7 +1,7 @@
-"""Every table of docs/pipeline-statistics.md that counts, by the book: one event after the other.
+"""Compute the counting tables of docs/pipeline-statistics.md naively, event by event.
 
-A table is a list of rows by column name. Depths over time are in `naive_depths`. Nothing here is
-quick, and nothing of the pipeline is used.
+A table is a list of rows by column name. Depths over time are in `naive_depths`. The code is slow
+and uses nothing of the pipeline.
 """
 
 import math
@@ -18,10 +18,10 @@ SECOND_US: Final = 1_000_000
 COUNTED: Final = ("reserved", "touched", "released", "returned", "timed_out", "buried", "kicked")
 UNFINISHED: Final = ("released", "buried", "timed_out", "returned")
 FAILED: Final = ("timed_out", "returned", "buried")
-# By default a wait and a run are to take at most a minute.
+# The default limit of a wait and of a run is a minute.
 LIMIT_S: Final = 60.0
 PERCENTILES: Final = (50, 90, 95, 99)
-# How wide and how many the slots of qless are: seconds, minutes, hours, days.
+# Width and number of qless's slots: seconds, minutes, hours, days.
 SLOTS: Final = (("s", 1, 60), ("m", 60, 60), ("h", 3600, 24), ("d", 86400, 1_000_000))
 
 Row = dict[str, Any]
@@ -66,7 +66,7 @@ def throughput(events: Sequence[Event]) -> list[Row]:
 
 
 def durations(events: Sequence[Event]) -> dict[Key, list[int]]:
-    """Return waits and times of reservations in microseconds by day, tube, protocol, kind."""
+    """Return waits and runs in microseconds by day, tube, protocol and kind."""
     found: defaultdict[Key, list[int]] = defaultdict(list)
     for event in events:
         if event.wait_us is not None:
@@ -93,12 +93,12 @@ def times(events: Sequence[Event]) -> list[Row]:
 
 
 def slot_of(value_us: int) -> tuple[int, str, int, int]:
-    """Return number, label, begin and width in seconds of qless's slot for a duration."""
+    """Return number, label, begin (s) and width (s) of qless's slot for a duration."""
     seconds, first = value_us // SECOND_US, 0
     for letter, width, count in SLOTS:
         if seconds < width * count:
             number = seconds // width
-            # The first of minutes, hours and days would be what is before: it has no slot.
+            # Minutes, hours and days have no slot 0: the smaller unit covers it.
             slot = first + number - (letter != "s")
             return slot, f"{letter}{number}", number * width, width
         first += count - (letter != "s")

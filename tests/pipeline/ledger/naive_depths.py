@@ -1,6 +1,6 @@
-"""The tables of docs/pipeline-statistics.md that go by the minute, told one event after the other.
+"""Compute the tables by minute of docs/pipeline-statistics.md naively, event by event.
 
-What counts by day is in `naive`.
+The tables by day are in `naive`.
 """
 
 from collections import Counter, defaultdict
@@ -31,14 +31,14 @@ def whole_depth(events: Sequence[Event]) -> list[Row]:
 
 
 def minutes(events: Sequence[Event], end_us: int) -> Iterator[Row]:
-    """Return the rows of one tube, or of all together, in the order of time."""
+    """Return the rows of one tube, or of all tubes together, in the order of time."""
     groups: defaultdict[int, list[Event]] = defaultdict(list)
     for event in events:
         groups[minute_of(event)].append(event)
     untils = [*list(groups)[1:], end_us]
     now = Counter[str]()
     for (minute, own), until in zip(groups.items(), untils, strict=True):
-        # What is there when a minute begins counts as well.
+        # The jobs at the beginning of a minute count for its maximum.
         most = Counter(now)
         for event in own:
             now[event.state_before] -= 1
@@ -54,13 +54,13 @@ def minutes(events: Sequence[Event], end_us: int) -> Iterator[Row]:
 
 
 def backlog(events: Sequence[Event]) -> list[Row]:
-    """Return stretches of whole minutes with ready jobs at their end and no reservation."""
+    """Return stretches of full minutes with ready jobs at their end and no reservation."""
     rows: list[Row] = []
     by_tube: defaultdict[str, dict[int, Row]] = defaultdict(dict)
     for row in depth(events):
         first, until = row["minute"].timestamp(), row["until"].timestamp()
         for minute in range(int(first), int(until), 60):
-            # Between two rows nothing happens, and the states stay.
+            # Nothing happens between two rows, so the states stay the same.
             by_tube[row["tube"]][minute] = row if minute == first else {**row, "reservations": 0}
     for tube, own in by_tube.items():
         stretch: list[int] = []
@@ -78,7 +78,7 @@ def backlog(events: Sequence[Event]) -> list[Row]:
 
 
 def oldest(events: Sequence[Event]) -> list[Row]:
-    """Return which job was the oldest ready one at each full minute, as stretches of minutes."""
+    """Return the oldest ready job at each full minute, as stretches of minutes."""
     rows: list[Row] = []
     ready: defaultdict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
     looked_us = minute_of(events[0]) + MINUTE_US

@@ -1,6 +1,6 @@
-"""One run: three real nodes, the clients, and nodes that are killed and started again.
+"""One run of the ledger: three real nodes, the clients, and kills and restarts of nodes.
 
-What the clients send belongs to `traffic`.
+The clients' commands belong to `traffic`.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from tests.pipeline.ledger.book import Book, now_us
 from tests.pipeline.ledger.speaker import Speaker, connect
 from tests.pipeline.ledger.traffic import CLIENTS, LAST_HOST, TUBES, Client, Shared, burst, forget
 
-# A leader and a follower are killed once in as many commands.
+# A leader and a follower are killed once in each round of this number of commands.
 ROUND_COMMANDS: Final = 60_000
 BURSTS: Final = 4
 BURST_JOBS: Final = 150
-# How long the states of the jobs may take to settle after the last command.
+# The limit for the jobs' states to settle after the last command.
 SETTLE_S: Final = 60.0
 EXPORT_TIMEOUT_S: Final = 300.0
 
 
 async def run(cluster: Cluster, commands: int, seed: int) -> Book:
-    """Send that many commands while nodes die, and return the ledger.
+    """Send this number of commands while nodes are killed, and return the ledger.
 
-    When it returns, no job is reserved and none waits for a short delay.
+    At the end no job is reserved or about to end a short delay.
     """
     await asyncio.to_thread(wait_until, lambda: is_raised(cluster), SETTLE_S, "the raise")
     book = Book()
@@ -40,7 +40,7 @@ async def run(cluster: Cluster, commands: int, seed: int) -> Book:
     await asyncio.gather(book.reached(commands), bursts, forgotten, deaths)
     while unfinished := [task for task in running if not task.done()]:
         await asyncio.wait(unfinished, timeout=1.0)
-        # Nobody puts a job for those that wait without a limit.
+        # No client puts jobs any more, so close those that wait without a limit.
         for client, task in zip(clients, running, strict=True):
             blocked = client.speaker
             if not task.done() and blocked and blocked.is_open:
@@ -51,9 +51,9 @@ async def run(cluster: Cluster, commands: int, seed: int) -> Book:
 
 
 def is_raised(cluster: Cluster) -> bool:
-    """Whether the cluster works at the newest version, with which events have all columns."""
+    """Whether the cluster is at the newest machine version, whose events have all columns."""
     found = status(cluster.nodes[0])["nodes"]
-    # A node that does not answer in time is listed without versions.
+    # The status lists a node that does not answer in time without versions.
     return all(
         one["reachable"] and one["machine_version"] == one["machine_version_known"] for one in found
     )
@@ -66,13 +66,13 @@ async def burst_often(shared: Shared, commands: int, rng: Random) -> None:
 
 
 async def kill_often(cluster: Cluster, book: Book, commands: int) -> None:
-    """Kill the leader, then a follower, again and again; each starts again under load."""
+    """Kill the leader and a follower in turn; each restarts under load."""
     rounds = max(1, commands // ROUND_COMMANDS)
     step = commands // (4 * rounds + 1)
     for number in range(2 * rounds):
         await book.reached((2 * number + 1) * step)
         leader = await asyncio.to_thread(cluster.leader)
-        # A follower that has not just been killed as the leader.
+        # A follower that was not just killed as the leader.
         other = min({0, 1, 2} - {leader, book.kills[-1][1] if book.kills else leader})
         node = leader if number % 2 == 0 else other
         book.kills.append((now_us(), node))
@@ -84,7 +84,7 @@ async def kill_often(cluster: Cluster, book: Book, commands: int) -> None:
 
 
 async def settle(book: Book, address: str) -> None:
-    """Wait until nothing is left that ends by itself: reservations, and delays of seconds."""
+    """Wait until no timed state is left: no reservations and no delays of seconds."""
     speaker = await connect(book, [address], 0, LAST_HOST)
     loop = asyncio.get_running_loop()
     end = loop.time() + SETTLE_S
@@ -111,7 +111,7 @@ async def is_settled(speaker: Speaker) -> bool:
 
 
 def export(cluster: Cluster, directory: Path) -> None:
-    """Write the events of all nodes to files, as docs/pipeline.md has it."""
+    """Export the events of all nodes to files, as docs/pipeline.md describes."""
     addresses = ",".join(node.grpc for node in cluster.nodes)
     command = [*BEANPOLE, "events", "export", "--addresses", addresses, "--to", str(directory)]
     subprocess.run(command, check=True, timeout=EXPORT_TIMEOUT_S)

@@ -1,6 +1,6 @@
-"""One beanstalk connection that writes down each command and its reply.
+"""One beanstalk connection that records each command and its reply.
 
-Written from docs/protocol.md. Which commands to send belongs to `traffic`.
+It is written from docs/protocol.md. The choice of commands belongs to `traffic`.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from typing import Final, cast
 from tests.pipeline.ledger.book import Book, Command, Connection, now_us
 
 CRLF: Final = b"\r\n"
-# Replies that bring a payload, whose size is the last word of the line.
+# Replies with a payload, whose size is the last word of the line.
 WITH_PAYLOAD: Final = ("RESERVED", "FOUND", "OK")
 
-# A line and the body of a put.
+# A line, with a body for a put.
 Request = str | tuple[str, bytes]
 
 
@@ -43,7 +43,7 @@ class Speaker(asyncio.Protocol):
         return not self.record.end
 
     async def ask(self, *requests: Request) -> list[Command]:
-        """Send commands at once and wait for all replies, or for the end of the connection."""
+        """Send commands together and wait for all replies or the end of the connection."""
         commands = self.send(requests)
         while self.is_open and self._unanswered:
             self._progress = asyncio.get_running_loop().create_future()
@@ -51,7 +51,7 @@ class Speaker(asyncio.Protocol):
         return commands
 
     def send(self, requests: Sequence[Request]) -> list[Command]:
-        """Send commands at once; nothing is sent on a connection that has ended."""
+        """Send commands together; a closed connection sends nothing."""
         if not self.is_open:
             return []
         sent_us, data, commands = now_us(), bytearray(), []
@@ -97,7 +97,7 @@ class Speaker(asyncio.Protocol):
             self._wake()
 
     def _take(self, received_us: int) -> bool:
-        """Take one reply from the buffer; False while none is whole."""
+        """Take one reply from the buffer; return False if none is complete."""
         payload = b""
         if self._payload is None:
             end = self._buffer.find(CRLF)
@@ -133,24 +133,24 @@ class Speaker(asyncio.Protocol):
             self._progress.set_result(None)
 
     def close(self) -> None:
-        """Close the connection at once, whatever is unanswered."""
+        """Close the connection at once, even with unanswered commands."""
         self._end("closed")
         assert self._transport
-        self._transport.abort()  # what a dead node has not read would keep it open
+        self._transport.abort()  # bytes that a dead node never reads would keep the connection open
 
     async def quit(self) -> None:
-        """End the connection as the protocol has it, and wait until the node has closed it."""
+        """End the connection by the protocol's `quit`, and wait until the node has closed it."""
         if self.is_open:
             at_us = now_us()
             self.send(["quit"])
             self._end("quit")
             self.record.ended_us = at_us
-        # A socket that outlives the loop is a warning, which fails some later test.
+        # A socket that outlives the loop causes a warning, which fails a later test.
         await self._lost.wait()
 
 
 async def connect(book: Book, addresses: Sequence[str], first: int, host: str) -> Speaker:
-    """Connect to the first node that accepts, beginning with the one of that number.
+    """Connect to the first node that accepts, beginning with node number `first`.
 
     Args:
         host: the address of this machine from which the connection comes; any of 127.0.0.0/8.

@@ -1,7 +1,7 @@
-"""The same events as those of a longer time: an export in which hours are what seconds were.
+"""Stretch the times of an export, so that its seconds become hours.
 
-A run of seconds has one day, few minutes and the first slots of a histogram only. All times are
-multiplied, so every length between two of them is as well, and statistics have to be right again.
+A run of seconds only has one day, few minutes and the first slots of a histogram. All times are
+multiplied, and so are all durations between them; the statistics of the result must again be right.
 """
 
 import json
@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
-# Ten seconds become 19 hours and a half.
+# Ten seconds become 19.4 hours.
 FACTOR: Final = 7_000
-# Some hours before midnight, so that the events are of two days at least.
+# Some hours before midnight, so that the events span at least two days.
 BEGIN: Final = datetime(2026, 3, 1, 18, 30, 20, tzinfo=UTC)
 LENGTHS: Final = ("time_us", "wait_us", "run_us", "ready_at_us")
 
 
 def stretch(export: Path, directory: Path) -> None:
-    """Write an export of other times, as docs/pipeline.md describes version 1 of its files."""
+    """Write a stretched export in version 1 of the file format in docs/pipeline.md."""
     paths = sorted(export.glob("date=*/events-*.parquet"), key=lambda path: path.name)
     table = pa.concat_tables([parquet.read_table(path, partitioning=None) for path in paths])
     for name in LENGTHS:

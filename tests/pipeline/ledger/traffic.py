@@ -1,7 +1,7 @@
-"""What the clients do: everything that the protocol has for jobs, decided by a seed.
+"""The traffic of the clients: all of the protocol's commands for jobs, chosen by a seed.
 
-Each client sends one or some commands, waits for the replies, and decides again by what it holds.
-Deliberate bursts are here, too. Starting and killing nodes belongs to `run`.
+Each client sends one or more commands, waits for the replies, and chooses again according to the
+jobs that it holds. Deliberate bursts are here, too. Starting and killing nodes belongs to `run`.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,15 +14,15 @@ from tests.pipeline.ledger.speaker import Request, Speaker, connect
 CLIENTS: Final = 8
 TUBES: Final = ("default", "mail", "image.resize", "a-b+c/d;e.f$g_h(i)", "slow")
 PRIORITIES: Final = (0, 1, 1024, 65536, 4294967295)
-# Above this number of jobs that no client holds, clients reserve more than they put.
+# Above this surplus of puts over deletes, clients reserve more than they put.
 READY_MANY: Final = 300
 PIPELINE_MAX: Final = 12
 HELD_MAX: Final = 16
-# How often a client forgets a job that it holds, which then waits for the end of its TTR.
+# The share of held jobs that a client forgets, which then wait for the end of their TTR.
 FORGOTTEN: Final = 0.1
-# As many clients may wait for a job without a limit; the others put some.
+# The number of clients that may wait for a job without a limit; the others put jobs.
 BLOCKED_MAX: Final = 3
-# Long enough that no reservation of a burst ends by itself.
+# Long enough that no reservation of a burst times out.
 BURST_TTR_S: Final = 600
 BURST_HOST: Final = "127.0.0.100"
 LAST_HOST: Final = "127.0.0.101"
@@ -31,7 +31,7 @@ Act = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Shared:
-    """What the clients know of each other: jobs that one of them may act on, and the end."""
+    """State shared by the clients: jobs that any of them may act on, and the end of the run."""
 
     def __init__(self, book: Book, addresses: Sequence[str], commands: int) -> None:
         self.book = book
@@ -47,16 +47,16 @@ class Shared:
 
 
 class Client:
-    """One client after the other connection, until enough commands are sent."""
+    """A client that uses one connection after another until enough commands are sent."""
 
     def __init__(self, shared: Shared, number: int, seed: int) -> None:
         self.shared = shared
         self.random = Random(f"{seed} {number}")
-        # Two clients each are on one machine, as far as nodes can see.
+        # To the nodes each pair of clients seems to be on one machine.
         self.host = f"127.0.0.{2 + number // 2}"
         self.held: list[int] = []
         self.speaker: Speaker | None = None
-        # The weights make some three events of each job, and everything else now and then.
+        # The weights result in about three events per job, with all other acts now and then.
         self._acts: tuple[tuple[float, Act], ...] = (
             (30, self.put),
             (30, self.reserve),
@@ -78,7 +78,7 @@ class Client:
                 await self.open()
             await self.random.choices(self._acts, weights)[0][1]()
         if self.speaker and self.speaker.is_open:
-            self.speaker.close()  # with the jobs that it holds
+            self.speaker.close()  # while it holds jobs
 
     async def open(self) -> None:
         self.held.clear()
@@ -91,7 +91,7 @@ class Client:
         await self.ask(*requests, f"use {self.random.choice(TUBES)}")
 
     async def ask(self, *requests: Request) -> list[Command]:
-        """Send commands, and learn from the replies what is held now."""
+        """Send commands, and update the held jobs by the replies."""
         assert self.speaker
         commands = await self.speaker.ask(*requests)
         for command in commands:
@@ -126,7 +126,7 @@ class Client:
         delay_s = self.random.choices((0, 1, 2, 3600), (90, 7, 2, 1))[0]
         ttr_s = self.random.choices((60, 0, 1, 2, 4294967295), (70, 3, 23, 3, 1))[0]
         size = self.random.choices((0, 10, 100, 2000, 65535), (5, 50, 40, 4, 1))[0]
-        # Bodies say their line, so that one that is reserved can be told to be the right one.
+        # Bodies are random, so that a reserved body can be matched to its put.
         body = (b"%016x" % self.random.getrandbits(64) * (size // 16 + 1))[:size]
         return f"put {priority} {delay_s} {ttr_s} {size}", body
 
@@ -138,7 +138,7 @@ class Client:
         await self.ask(*["reserve-with-timeout 0"] * count)
 
     async def finish(self) -> None:
-        """End reservations in one way or another; some stay until their TTR ends."""
+        """End reservations in different ways; some stay until their TTR ends."""
         if not self.held:
             await self.reserve()
             return
@@ -164,7 +164,7 @@ class Client:
         await self.ask(f"kick {self.random.choice((0, 1, 5, 100))}")
 
     async def act_on_known(self) -> None:
-        """Act on a job that somebody buried or delayed, or ended since."""
+        """Act on a job that some client buried or delayed, and that may have ended since."""
         if not self.shared.known:
             return
         job = self.random.choice(self.shared.known[-200:])
@@ -172,7 +172,7 @@ class Client:
         await self.ask(f"bury {job} 7" if verb == "bury" else f"{verb} {job}")
 
     async def look(self) -> None:
-        """Ask what changes nothing."""
+        """Send read-only commands."""
         job = self.random.randint(1, 1000)
         lines = ("peek-ready", "peek-delayed", "peek-buried", "list-tubes-watched")
         more = (f"peek {job}", f"stats-job {job}", "list-tube-used", f"release {job} 0 0")
@@ -185,7 +185,7 @@ class Client:
         await self.ask("reserve-with-timeout 1")
 
     async def block(self) -> None:
-        """Wait for a job without a limit, while others put some."""
+        """Wait for a job without a limit, while other clients put jobs."""
         if self.shared.blocked >= BLOCKED_MAX:
             return
         self.shared.blocked += 1
@@ -195,7 +195,7 @@ class Client:
             self.shared.blocked -= 1
 
     async def leave(self) -> None:
-        """End the connection with all that it holds, half of the times with commands on the way."""
+        """End the connection while it holds jobs, sometimes with commands in flight."""
         assert self.speaker
         if self.random.random() < 0.3:
             await self.speaker.quit()
@@ -206,9 +206,9 @@ class Client:
 
 
 async def burst(shared: Shared, number: int, jobs: int, rng: Random) -> None:
-    """Put jobs and drain them: nothing of them is there at the end of the minute.
+    """Put jobs and drain them, so that none is left at the end of the minute.
 
-    A burst during which a connection is lost is tried again in another tube.
+    A burst that loses its connection is repeated in another tube.
     """
     tries = 0
     while True:
@@ -226,7 +226,7 @@ async def burst(shared: Shared, number: int, jobs: int, rng: Random) -> None:
 
 
 async def burst_once(speaker: Speaker, burst: Burst) -> bool:
-    """Bring all jobs through the states of a burst; False if the connection was lost."""
+    """Take all jobs through the states of a burst; return False if the connection was lost."""
     await speaker.ask(f"use {burst.tube}", f"watch {burst.tube}", "ignore default")
     delay_s = 3600 if "delayed" in burst.states else 0
     put: Request = (f"put 5 {delay_s} {BURST_TTR_S} 5", b"burst")
@@ -244,9 +244,9 @@ async def burst_once(speaker: Speaker, burst: Burst) -> bool:
 
 
 async def forget(shared: Shared, rng: Random) -> None:
-    """Reserve a job and forget it: another client gets it when its TTR has ended.
+    """Reserve a job and forget it: another client gets it after its TTR has ended.
 
-    A pair of which one loses its connection is followed by another.
+    If either client loses its connection, another pair tries again.
     """
     answered = False
     while not answered:

@@ -1,4 +1,4 @@
-"""The base class that the tests of qless-py 0.11.4 import; its source package left it out."""
+"""The base class that the tests of qless-py 0.11.4 import, but its source package lacks."""
 
 import unittest
 from typing import Any

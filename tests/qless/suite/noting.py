@@ -1,4 +1,4 @@
-"""The job of the workers' test: it notes when it begins and ends, and may wait for a file."""
+"""The job of the workers' test: it notes its begin and end, and may wait for a file."""
 
 import json
 import os
@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-# What a job takes: long enough that some are under way whenever a node dies.
+# The duration of a job: so long that some jobs are running whenever a node is killed.
 WORK_S: Final = 0.02
 POLL_S: Final = 0.01
 _NEVER = threading.Event()
 
 
 def note(what: str, job: Any) -> None:
-    """Append a line to the file of notes, in one piece."""
+    """Append a line to the file of notes in a single write."""
     fields = {"what": what, "jid": job.jid, "worker": job.worker_name}
     line = json.dumps({**fields, "at": time.time(), "expires": job.expires_at}) + "\n"
     with Path(os.environ["NOTES"]).open("ab", buffering=0) as notes:

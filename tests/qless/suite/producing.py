@@ -1,7 +1,7 @@
-"""A producer: `producing.py QUEUE COUNT URL...` puts jobs and prints the jids of those taken.
+"""A producer: `producing.py QUEUE COUNT URL...` puts jobs and prints the jids of accepted ones.
 
-After an error it goes to the next address, with another jid: whether the job of the first was
-taken is not known.
+After an error it goes to the next address with a new jid, because the fate of the failed put is
+unknown.
 """
 
 import sys
@@ -11,7 +11,7 @@ import reqless
 
 
 def main() -> None:
-    """Put so many jobs."""
+    """Put COUNT jobs."""
     queue, count, urls = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     taken = tried = at = 0
     client = reqless.Client(urls[at])

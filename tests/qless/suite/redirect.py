@@ -1,6 +1,6 @@
-"""A plugin of pytest: who connects to Redis' own port comes to the address in REDIS_URL.
+"""A plugin of pytest that redirects connections to Redis' default port to REDIS_URL.
 
-The suites construct their clients without an address; they stay as they were published.
+The suites construct their clients without an address, and must not be modified.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""A life of one job by redis-py alone: `talking.py URL LISTENING_URL PROTOCOL SCRIPT`.
+"""Run the life of a job by redis-py alone: `talking.py URL LISTENING_URL PROTOCOL SCRIPT`.
 
-It prints one JSON object: what came back, and what another connection heard meanwhile.
+It prints one JSON object: the replies, and the messages that another connection received.
 """
 
 import json
@@ -14,7 +14,7 @@ HEARD_TIMEOUT_S = 10
 
 
 def main() -> None:
-    """Do it."""
+    """Make the calls and print the replies and messages."""
     url, listening, protocol, path = sys.argv[1:]
     client = redis.Redis.from_url(url, protocol=int(protocol), decode_responses=True)
     other = redis.Redis.from_url(listening, protocol=int(protocol), decode_responses=True)
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def messages(heard: Any) -> list[Any]:
-    """All messages up to that of `untrack`."""
+    """Return all messages up to that of `untrack`."""
     found: list[Any] = []
     while not found or found[-1]["channel"] != "ql:untrack":
         message = heard.get_message(timeout=HEARD_TIMEOUT_S)
