@@ -141,6 +141,7 @@ def test_gaps_are_found_across_chunks(spark: SparkSession) -> None:
     assert gaps(numbers, "offset", 0, 1_000_000).collect() == []
 
 
+@pytest.mark.long
 def test_a_job_that_is_lost_without_an_event_makes_the_counts_differ(spark: SparkSession) -> None:
     events = History(24).run(600).events
     jobs = states_after(events)
@@ -152,6 +153,7 @@ def test_a_job_that_is_lost_without_an_event_makes_the_counts_differ(spark: Spar
     )
 
 
+@pytest.mark.long
 def test_a_job_without_any_event_is_missed_by_its_number(spark: SparkSession) -> None:
     events = History(25).run(600).events
     rest = renumbered([event for event in events if event["job_id"] != 40])
@@ -230,6 +232,7 @@ def test_each_planted_defect_is_found_in_its_job(spark: SparkSession, tmp_path: 
     assert {finding["kind"] for finding in said["findings"]} == kinds(result).keys()
 
 
+@pytest.mark.long
 def test_only_the_first_of_many_are_named(spark: SparkSession) -> None:
     events = [{**event, "kicks": event["kicks"] + 7} for event in History(27).run(300).events]
     result = audit(frame(spark, events))

@@ -165,6 +165,7 @@ def test_jobs_are_only_ever_added(spark: SparkSession, start: Start) -> None:
         write(spark.sql("SELECT 'a' AS body"), node, mode="overwrite")
 
 
+@pytest.mark.long
 def test_a_stream_puts_its_rows(spark: SparkSession, start: Start, tmp_path: Path) -> None:
     """Equal rows are separate jobs, and a batch repeated after a restart puts no row twice."""
     node = start(log := Log(), 500)

@@ -65,6 +65,7 @@ def test_batches_are_bounded_and_a_restart_goes_on_where_it_was(table: Table, st
     assert table.offsets() == list(range(1100))
 
 
+@pytest.mark.long
 def test_a_query_that_is_stopped_anywhere_goes_on(table: Table, start: Start) -> None:
     node = start(log := Log(), 5000)
     query = table.start(node, once=False, maxRowsPerTrigger=100)

@@ -62,6 +62,7 @@ def try_all(life: Callable[[int], bool]) -> None:
     pytest.fail(f"it dies at {CALLS_MAX} calls")
 
 
+@pytest.mark.long
 def test_within_the_first_start() -> None:
     def life(calls: int) -> bool:
         world = World(1, 3, **QUICK)

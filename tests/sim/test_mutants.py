@@ -19,7 +19,7 @@ from tests.sim.mutants import is_right, verdict
 IN_LIVES: Final = [mutant for mutant in MUTANTS + SCHEDULES if mutant.seed]
 IN_SCHEDULES: Final = [mutant for mutant in MUTANTS + SCHEDULES if not mutant.seed]
 # One in this many of those that need simulated lives is part of `make test`.
-SHARE: Final = 8
+SHARE: Final = 12
 
 
 @cache
