@@ -1,11 +1,11 @@
-"""Checks properties of the source code itself: purity, layering, size, honesty.
+"""Properties of the source code: purity, layering, file sizes, unfinished work.
 
-Imports run one way: there is no circle of modules, not even of those that are imported for their
-types only, and the rooms of the core and of the daemon have an order.
+Imports run one way: no modules import each other in a circle, even for types only, and the
+packages inside the core and the daemon are ordered.
 
-The state machine must be deterministic, so the modules that replicas replay may not reach for a
-clock, a socket, a random number or the event loop. A reviewer forgets; this test does not.
-What ruff and mypy already say does not belong here.
+The state machine must be deterministic, so the modules that replicas replay must not use a clock, a
+socket, a random number or the event loop. A reviewer forgets; this test does not.
+Checks that ruff and mypy already make do not belong here.
 """
 
 import ast
@@ -49,7 +49,7 @@ LEAVES = frozenset(
         "weights",
     }
 )
-# What a package of the library may import from the library, beside itself and the leaves.
+# The packages of the library that a package may import, beside itself and the leaves.
 ALLOWED = {
     "core": frozenset[str](),
     "protocol": frozenset[str](),
@@ -59,8 +59,8 @@ ALLOWED = {
     "client": frozenset({"pb", "protocol"}),
     "exporting": frozenset({"places"}),
 }
-# The rooms of the core and of the daemon, from the bottom to the top: a module imports only from
-# its own tier and from those below. The longest name that fits a module says where it is.
+# The tiers of the core and of the daemon, from bottom to top: a module imports only from its own
+# tier and from lower tiers. The longest name that matches a module determines its tier.
 ORDER = {
     "beanpole.core": (
         ("beanpole.core.jobs",),
@@ -98,7 +98,7 @@ ORDER = {
 }
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
-# Written in two halves, so that this file does not find itself.
+# Written in two halves, so that this file does not match itself.
 UNFINISHED = re.compile(
     "|".join(
         first + second
@@ -117,7 +117,7 @@ SLEEP = re.compile(r"\btime\.slee" + r"p\(|asyncio\.slee" + r"p\((?!0\))")
 
 
 def imports(tree: ast.AST) -> set[str]:
-    """Return the dotted names of everything that is imported anywhere in the tree."""
+    """Return the dotted names of all imports anywhere in the tree."""
     found: set[str] = set()
     for item in ast.walk(tree):
         if isinstance(item, ast.Import):
@@ -146,10 +146,10 @@ def check_library(package: str, used: set[str]) -> None:
 
 
 def check_error_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Check that no name stands for two types of errors in what is compiled.
+    """Check that no name stands for two types of errors in compiled code.
 
-    There it has the type of the first, and the second is a TypeError in its handler:
-    one bad frame of a peer stopped a node so.
+    There the name keeps the type of its first error, and the second is a TypeError in its handler:
+    one bad frame of a peer stopped a node that way.
     """
     types: dict[str, str] = {}
     for item in ast.walk(function):
@@ -188,7 +188,7 @@ def test_tidy(path: Path) -> None:
 
 
 def constants_replaced(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The names of modules, as the test knows them, whose constants it replaces."""
+    """Return the modules, as the test names them, whose constants it replaces."""
     return {
         ast.unparse(item.args[0])
         for item in ast.walk(function)
@@ -205,7 +205,7 @@ def is_compiled(module: str) -> bool:
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_tests_that_replace_a_compiled_constant_are_marked(path: Path) -> None:
-    """Compiled code has its constants built in: such a test cannot run there."""
+    """Compiled code has its constants built in, so such a test cannot run on it."""
     tree = ast.parse(path.read_text())
     known = {
         alias.asname or alias.name: f"{item.module}.{alias.name}"
@@ -221,7 +221,7 @@ def test_tests_that_replace_a_compiled_constant_are_marked(path: Path) -> None:
 
 
 def inherited(path: Path) -> set[str]:
-    """The dotted names of the classes of other modules from which those of a file inherit."""
+    """Return the dotted names of the classes in other modules that those of a file inherit from."""
     tree = ast.parse(path.read_text())
     origins = {
         alias.asname or alias.name: f"{item.module}.{alias.name}"
@@ -238,7 +238,7 @@ def inherited(path: Path) -> set[str]:
 
 
 def test_nothing_interpreted_inherits_from_what_is_compiled() -> None:
-    """Making an object of it fails, and only there; errors alone may, as they have a base of C."""
+    """Instantiating such a class fails, and only then; errors are exempt, as their base is in C."""
     for path in SOURCES:
         ours = path.relative_to(ROOT).parts[0] in ("cluster", "node", "pipeline")
         if ours and (not is_compiled(module_of(path)) or path.stem == "__init__"):
@@ -254,7 +254,7 @@ def module_of(path: Path) -> str:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Return what each module of our packages imports of them, be it for its types only."""
+    """Return the imports of each module of our packages from our packages, types included."""
     folders = [ROOT / folder for folder in ("cluster", "node", "pipeline")]
     paths = [path for path in SOURCES if any(map(path.is_relative_to, folders))]
     modules = {module_of(path) for path in paths}
@@ -268,7 +268,7 @@ def import_graph() -> dict[str, set[str]]:
 
 
 def circle_in(graph: dict[str, set[str]]) -> list[str]:
-    """Return modules of which each imports the next, and the last one the first; or none."""
+    """Return modules that import each other in a circle, or none."""
     done: set[str] = set()
 
     def follow(way: list[str]) -> list[str]:
@@ -289,7 +289,7 @@ def test_no_imports_go_in_a_circle() -> None:
 
 
 def tier_of(module: str, tiers: tuple[tuple[str, ...], ...]) -> int:
-    """Return in which tier a module is; -1 if it is in none."""
+    """Return the tier of a module, or -1."""
     found = [
         (len(room), number)
         for number, rooms in enumerate(tiers)

@@ -1,4 +1,4 @@
-"""The names of clients' hosts, from what sockets and gRPC say of a peer."""
+"""The names of clients' hosts, from the peer addresses of sockets and gRPC."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the files of deploy/ say of the program is true."""
+"""The files in deploy/ agree with the program."""
 
 from pathlib import Path
 from typing import Final

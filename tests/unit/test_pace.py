@@ -1,4 +1,4 @@
-"""The pace of work that can wait."""
+"""The pace of deferrable work."""
 
 import pytest
 
@@ -9,7 +9,7 @@ DAY_US = 24 * 3600 * 1_000_000
 
 
 class Loop:
-    """Turns so far apart, each with a slice of steps that take so long."""
+    """Turns with a slice of work in each, whose steps all take the same time."""
 
     def __init__(self, step_us: int, steps_max: int = DAY_US) -> None:
         self.now_us = DAY_US
@@ -20,7 +20,7 @@ class Loop:
         self._steps = 0
 
     def slice(self) -> int:
-        """Take a slice, if it is time; return its steps."""
+        """Run a slice if one is due; return the number of steps."""
         begun_us, self._steps = self.now_us, 0
         self._pace.slice(self._step)
         if self._steps:
@@ -28,7 +28,7 @@ class Loop:
         return self._steps
 
     def run(self, turns_us: int, until_us: int = 1_000_000) -> list[int]:
-        """Have turns for so long; return how long each slice took."""
+        """Run turns at this interval until the given time; return the duration of each slice."""
         while self.now_us < DAY_US + until_us:
             self.slice()
             self.now_us += turns_us
@@ -63,7 +63,7 @@ def test_a_slice_ends_although_the_clock_stands() -> None:
 
 
 def test_an_owner_that_ends_its_slices_early_has_no_more_than_its_share() -> None:
-    """An image does while the disk does not follow: it ran on without any rest."""
+    """An image ends its slices early while the disk lags behind: it once ran without any rest."""
     took = Loop(step_us=100, steps_max=1).run(turns_us=200)
     assert set(took) == {100}
     assert sum(took) == pytest.approx(SLICE_US_MAX + 1_000_000 / SHARE, rel=0.01)

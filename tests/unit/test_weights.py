@@ -1,4 +1,4 @@
-"""What a command weighs is never less than what it takes, so that limits follow from limits."""
+"""A command's weight is never less than its size, so that limits on weights limit sizes."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ EXTERNAL_ID = st.sampled_from((b"", bytes(255), bytes(256), bytes(EXTERNAL_ID_MA
 EXTRA = st.sampled_from((b"", bytes(EXTRA_MAX_BYTES)))
 USER = st.sampled_from((b"u", bytes(USER_NAME_MAX_BYTES)))
 TOKEN = st.sampled_from((b"", bytes(TOKEN_DIGEST_BYTES)))
-# The items of each operation behind the session.
+# The items of each operation after the session.
 ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.OPEN: (),
     c.CLOSE: (st.just(1),),
@@ -107,7 +107,7 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
 
 @st.composite
 def commands(draw: st.DrawFn) -> c.Command:
-    """A legal command of a client, with the numbers and strings that take the most or the least."""
+    """Draw a legal client command, with numbers and strings of the largest or smallest size."""
     operation = draw(st.sampled_from(sorted(ITEMS)))
     return (operation, draw(SESSION), *(draw(item) for item in ITEMS[operation]))
 

@@ -1,4 +1,4 @@
-"""The files of the audit log: their lines, their bounds, a full disk."""
+"""The files of the audit log: lines, limits, a full disk."""
 
 import errno
 import json
@@ -17,7 +17,7 @@ ENTRY = Entry(1_700_000_000_123_456, "10.0.0.1", "", "", "Queue/Kick", {"job_ids
 
 
 class Opened:
-    """An audit log in a directory, and what it complained of."""
+    """An audit log in a directory, and its complaints."""
 
     def __init__(self, directory: Path) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""A process that answers as a node of a local cluster, without being one: `up` is tested with it.
+"""A process that answers as a node of a local cluster, without being one: a double for `up`.
 
 Run as `python fake_process.py node.toml`.
 """
@@ -15,7 +15,7 @@ from tests.unit.beanpoled.fakes import FakeView, trust_of
 
 
 def say(words: str) -> None:
-    """Write to the log at once."""
+    """Write to the log, unbuffered."""
     sys.stdout.write(words)
     sys.stdout.flush()
 

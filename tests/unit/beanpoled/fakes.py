@@ -1,4 +1,4 @@
-"""A node that is only numbers: what admin, health and metrics are tested against."""
+"""A fake node made of numbers, for the tests of admin, health and metrics."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from beanpoled.view import (
 
 
 def trust_of(node: str = "n0", secret: str = "", takes_old: bool = True) -> Trust:
-    """Return what a node of the cluster "dev" knows; its log goes nowhere."""
+    """Return the trust of a node of the cluster "dev"; its log lines are dropped."""
     return Trust("dev", node, secret, lambda line, level=INFO: None, takes_old)
 
 
@@ -116,7 +116,7 @@ class FakeView:
         return True
 
     def finalize(self, to: int) -> tuple[int, str]:
-        """Raise it when asked for the second time, as a commit takes a moment."""
+        """Raise the version on the second request, as a commit takes a moment."""
         self.finalizes.append(to)
         version = to or self.machine_version_known
         if not self.finalize_refusal and len(self.finalizes) > 1:
@@ -124,7 +124,7 @@ class FakeView:
         return version, self.finalize_refusal
 
     def take_snapshot(self) -> None:
-        """Finish one that had begun before, then one of what is applied."""
+        """Finish an older snapshot first, and then one of the applied state."""
         self.snapshots_begun += 1
         self.snapshot_index = self.applied_index - (self.snapshots_begun < 2)
 
@@ -133,7 +133,7 @@ class FakeView:
 
 
 class FakeSettings:
-    """The settings of a node that is only numbers."""
+    """The settings of a fake node."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -158,7 +158,7 @@ class FakeSettings:
 
 
 class FakeSink:
-    """Collects the chunks of a snapshot; claims a full disk for its first looks."""
+    """Collects the chunks of a snapshot; reports a large backlog when first asked."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
@@ -174,12 +174,12 @@ class FakeSink:
 
 
 def broken_chunks(error: Exception) -> Iterator[bytes]:
-    """Give one chunk, then fail as a damaged file does."""
+    """Yield one chunk, then fail as a damaged file does."""
     yield b"good"
     raise error
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop go on until something holds."""
+    """Let the loop run until the condition holds."""
     while not condition():  # noqa: ASYNC110 - the condition is of a node without tasks
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A follower that serves clients; what they ask for is applied when a test says so."""
+"""A follower that serves clients; a test decides when their commands are applied."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class FollowerScene(Stage):
         self.come_up_behind()
 
     def commit_own(self) -> int:
-        """Apply what this node has sent, until nothing follows; returns how many commands."""
+        """Apply the batches of this node until no more follow; return the number of commands."""
         commands = 0
         origin = self.node.origin
         self.run()
@@ -35,11 +35,11 @@ class FollowerScene(Stage):
         self.apply_sections((1, 1, self.number, commands))
 
     def pass_cluster_us(self, us: int) -> None:
-        """Let the cluster's time pass: an entry that only says so."""
+        """Advance cluster time with an entry that has no commands."""
         self.apply(c.encode_entry(0, self.machine.queue.now_us + us, 0, []))
         self.run()
 
     @property
     def machine(self) -> Machine:
-        """The machine as applied here."""
+        """The machine of this node."""
         return self.node.context.machine

@@ -10,12 +10,12 @@ CLUSTER = "stage"
 
 
 def handle(job: int) -> bytes:
-    """What clients call a job."""
+    """Return the handle of a job."""
     return b"H:%b:%d" % (CLUSTER.encode(), job)
 
 
 class Client:
-    """A Gearman client at the stage's node."""
+    """A Gearman client of the stage's node."""
 
     def __init__(self, scene: "Scene") -> None:
         self.scene = scene
@@ -26,12 +26,12 @@ class Client:
         self._parser = ReplyParser()
 
     def send(self, kind: int, *arguments: bytes) -> None:
-        """Send a packet; nothing is applied."""
+        """Send a packet, and apply nothing."""
         self.connection.received(request(kind, *arguments))
         self.scene.run()
 
     def replies(self) -> list[Reply]:
-        """What came since the last look."""
+        """Return the replies since the last call."""
         self._parser.feed(self.port.take())
         found = []
         while (reply := self._parser.next()) is not None:
@@ -39,13 +39,13 @@ class Client:
         return found
 
     def ask(self, kind: int, *arguments: bytes) -> list[Reply]:
-        """Send a packet, apply what it asks for, and return what came."""
+        """Send a packet, apply its commands, and return the replies."""
         self.send(kind, *arguments)
         self.scene.commit_own()
         return self.replies()
 
     def text(self, line: bytes) -> bytes:
-        """Send a line, apply what it asks for, and return what came."""
+        """Send a line, apply its commands, and return the reply."""
         self.connection.received(line)
         self.scene.commit_own()
         return self.port.take()
@@ -69,7 +69,7 @@ def created(job: int) -> list[Reply]:
 
 
 def worker(scene: Scene, *functions: bytes) -> Client:
-    """A client that can do something."""
+    """Connect a client that can do some functions."""
     made = scene.connect()
     for function in functions:
         assert made.ask(p.CAN_DO, function) == []
@@ -81,6 +81,6 @@ def submit(client: Client, kind: int = p.SUBMIT_JOB, unique: bytes = b"") -> lis
 
 
 def grab(client: Client) -> int:
-    """Take a job, and return its number; 0 for none."""
+    """Grab a job, and return its number, or 0."""
     ((kind, arguments),) = client.ask(p.GRAB_JOB)
     return int(arguments[0].rpartition(b":")[2]) if kind == p.JOB_ASSIGN else 0

@@ -6,7 +6,7 @@ from beanpoled.frontends.qless.connection import QlessConnection
 from tests.unit.beanpoled.follower_scene import FollowerScene
 from tests.unit.node.stage import Port
 
-# What tells a dialect: the names of the calls, and of their arguments.
+# The names of the calls and of their arguments, by which dialects are recognised.
 SCRIPT = b"""
 QlessAPI.put = function(now, me, queue, jid, klass, data, delay, ...)
 QlessAPI.pop = function(now, queue, worker, count)
@@ -19,13 +19,13 @@ QlessAPI['config.set'] = function(now, key, value)
 
 
 def array(*arguments: bytes) -> bytes:
-    """A request."""
+    """Encode a request."""
     parts = [b"$%d\r\n%b\r\n" % (len(one), one) for one in arguments]
     return b"*%d\r\n%b" % (len(arguments), b"".join(parts))
 
 
 class Client:
-    """A client at the stage's node."""
+    """A client of the stage's node."""
 
     def __init__(self, scene: "Scene") -> None:
         self.scene = scene
@@ -35,24 +35,24 @@ class Client:
         self.connection = connection
 
     def send(self, data: bytes) -> bytes:
-        """Send bytes, and return what is answered without anything being applied."""
+        """Send bytes, and return the replies before anything is applied."""
         self.connection.received(data)
         self.scene.run()
         return self.port.take()
 
     def ask(self, data: bytes) -> bytes:
-        """Send bytes, apply what they ask for, and return what came."""
+        """Send bytes, apply their commands, and return the replies."""
         said = self.send(data)
         self.scene.commit_own()
         return said + self.port.take()
 
     def call(self, *arguments: bytes) -> bytes:
-        """Call the script, and return what came."""
+        """Call the script, and return the reply."""
         return self.ask(array(b"EVALSHA", self.scene.sha, b"0", *arguments))
 
 
 class Scene(FollowerScene):
-    """A follower with clients of qless, which has their script."""
+    """A follower with clients of qless that knows their script."""
 
     def __init__(self, **overrides: Any) -> None:
         super().__init__(**overrides)

@@ -1,4 +1,4 @@
-"""The code in docs/adding-a-protocol.md is the code of the toy protocol and of the tables."""
+"""The code in docs/adding-a-protocol.md is that of the toy protocol and of the tables."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ SOURCES = (
 
 
 def code_lines(text: str) -> set[str]:
-    """The lines of a text without indentation and without comments behind them."""
+    """Return the lines of a text without indentation and trailing comments."""
     return {line.split("  # ")[0].strip() for line in text.splitlines()}
 
 

@@ -28,7 +28,7 @@ SECRET = "a secret of a cluster"
 
 
 class Cluster:
-    """Servers of fake nodes, and a channel to the first of them."""
+    """Servers of fake nodes, and a channel to the first node."""
 
     def __init__(self, views: list[FakeView], secret: str = "") -> None:
         self.views = views
@@ -113,7 +113,7 @@ def test_an_answer_from_another_node_at_a_members_address_does_not_count() -> No
 async def transfer(
     *views: FakeView, to: str = "", at_leader: bool = False
 ) -> admin_pb2.TransferLeaderReply:
-    """Ask the first node."""
+    """Ask the first node to transfer leadership."""
     cluster = Cluster(list(views))
     cluster.addresses["n1"] = "10.0.0.1:2"
     request = admin_pb2.TransferLeaderRequest(to=to, at_leader=at_leader)
@@ -177,7 +177,7 @@ def test_a_transfer_that_is_not_possible_says_why(monkeypatch: pytest.MonkeyPatc
 
 
 async def finalize(views: list[FakeView], to: int = 0) -> int:
-    """Ask the first node."""
+    """Ask the first node to finalize."""
     cluster = Cluster(views)
     async with cluster.running() as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
@@ -284,7 +284,7 @@ def test_a_finalize_without_a_leader_is_not_remembered(monkeypatch: pytest.Monke
 
 def test_a_leader_of_an_older_release_does_not_know_the_call() -> None:
     class Older(admin_pb2_grpc.AdminServicer):
-        """As in release 0.2.0: every method that it lacks is answered UNIMPLEMENTED."""
+        """A node of release 0.2.0: it answers UNIMPLEMENTED to each method that it lacks."""
 
     async def test() -> None:
         server = grpc.aio.server()

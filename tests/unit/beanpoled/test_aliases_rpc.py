@@ -1,4 +1,4 @@
-"""Aliases over gRPC and by `beanpole alias`, at a node whose cluster is scripted."""
+"""Aliases over gRPC and by `beanpole alias`, at a node with a scripted cluster."""
 
 import asyncio
 import json
@@ -16,12 +16,12 @@ Request = queue_pb2.SetAliasRequest
 
 
 def upgraded(service: Service) -> None:
-    """Let the cluster work at the version that has aliases."""
+    """Raise the cluster to the version that has aliases."""
     service.stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 4),)))
 
 
 async def applied(service: Service, call: Any) -> Any:
-    """The reply of a call whose commands are applied; an error is raised."""
+    """Apply the commands of a call; return its reply or raise its error."""
     task = asyncio.ensure_future(call)
     await service.apply_next()
     return await task

@@ -1,4 +1,4 @@
-"""Which calls the audit log tells of: those of gRPC, and those of clients as administrators."""
+"""Calls recorded in the audit log: those of gRPC, and those of clients as administrators."""
 
 import asyncio
 import importlib
@@ -39,7 +39,7 @@ SECRET = "a secret of a cluster"
 
 
 def methods() -> dict[str, Any]:
-    """Every method of every service, with its request."""
+    """Return every method of every service, with its request."""
     found = {}
     for module in pkgutil.iter_modules(pb.__path__):
         if module.name.endswith("_pb2"):
@@ -100,7 +100,7 @@ Ask = Callable[[grpc.aio.Channel], Awaitable[None]]
 def served(
     ask: Ask, view: FakeView | None = None, secret: str = "", add: Any = None
 ) -> list[Entry]:
-    """Ask a fake node; what its audit log was told."""
+    """Send a call to a fake node; return the entries of its audit log."""
     told: list[Entry] = []
 
     async def run() -> None:
@@ -232,7 +232,7 @@ class Pair:
             self.servers[name] = RpcServer(view, self.peers, trust_of(), services, [auditor])
 
     async def run(self, do: Callable[[str], Any]) -> Any:
-        """Call something in a thread with the address of n0."""
+        """Call a function in a thread with the address of n0."""
         for name, server in self.servers.items():
             self.addresses[name] = f"127.0.0.1:{await server.start('127.0.0.1:0')}"
         done = await asyncio.to_thread(do, self.addresses["n0"])

@@ -1,6 +1,6 @@
 """Stock clients of qless and Gearman at a node with users, over real sockets.
 
-The node is on the stage: what it is asked for is applied at once.
+The node is on the stage: commands are applied at once.
 """
 
 import contextlib
@@ -126,7 +126,7 @@ def test_redis_py(scene: Scene, version: int, user: str | None) -> None:
         stranger = redis.Redis(**place, socket_timeout=TIMEOUT_S)
         with pytest.raises(redis.exceptions.AuthenticationError, match="Authentication required"):
             stranger.evalsha(scene.sha.decode(), 0, "peek", *PEEK)
-        assert stranger.ping()  # the connection goes on
+        assert stranger.ping()  # the connection stays open
         client = redis.Redis(
             **place, username=user, password=TOKEN.decode(), socket_timeout=TIMEOUT_S
         )
@@ -144,7 +144,7 @@ def test_redis_py(scene: Scene, version: int, user: str | None) -> None:
 
 
 def test_python3_gearman(scene: Scene) -> None:
-    """It has no way to say the text command: a rule has to say who it is. It only logs an ERROR."""
+    """It has no way to send the text command, so a rule must identify it. It only logs an ERROR."""
     give_users(scene, GEARMAN, (b"f", PUT | WORK))
     with serving(scene, "gearman") as port:
         client = gearman.GearmanClient([f"127.0.0.1:{port}"])

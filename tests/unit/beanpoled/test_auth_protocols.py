@@ -1,4 +1,4 @@
-"""Clients of Workq, Gearman and qless that say whose they are, and what they may do then."""
+"""Clients of Workq, Gearman and qless that authenticate, and their rights afterwards."""
 
 import hashlib
 from typing import Any
@@ -26,7 +26,7 @@ JOB = b"D-00000000-0000-4000-8000-00000000000%d"
 
 
 def give_users(scene: FollowerScene, protocol: int, *rights: tuple[bytes, int]) -> None:
-    """Give lee rights in queues of a protocol; others may do nothing."""
+    """Give lee rights in queues of a protocol; other users have none."""
     prefix = SPACES[protocol].prefix
     named = tuple((name if name == EVERYWHERE else prefix + name, bits) for name, bits in rights)
     digest = hashlib.sha256(TOKEN).digest()
@@ -45,7 +45,7 @@ def change_rights(scene: FollowerScene, protocol: int, *rights: tuple[bytes, int
 
 
 class Client:
-    """A client at the stage's node."""
+    """A client of the stage's node."""
 
     def __init__(self, scene: FollowerScene, protocol: str) -> None:
         self.scene = scene

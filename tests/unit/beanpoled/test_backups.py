@@ -32,7 +32,7 @@ def restore(source: Path, *directories: Path, members: str = "") -> int:
 
 
 def ignore(_bytes: int) -> None:
-    """How far it is does not matter."""
+    """Ignore the progress."""
 
 
 def machine_in(directory: Path) -> Machine:
@@ -62,7 +62,7 @@ def test_every_member_begins_with_the_same(
 ) -> None:
     directories = [tmp_path / name for name in MEMBERS]
     directories[1].mkdir()
-    (directories[1] / "lost+found").mkdir()  # of a volume that nobody used
+    (directories[1] / "lost+found").mkdir()  # an unused volume has this directory
     assert restore(FIXTURE, *directories) == 0
     assert "7 jobs restored into the new cluster test" in capsys.readouterr().out
     machines = [machine_in(directory) for directory in directories]
@@ -145,7 +145,7 @@ def test_whatever_has_changed_is_refused_with_its_reason(
 
 
 def rewritten(digest: bytes | None = None, index: int | None = None) -> io.BytesIO:
-    """The recorded backup with right checksums, and one thing in it that is wrong."""
+    """Return the recorded backup with one wrong field and valid checksums."""
     with FIXTURE.open("rb") as stream:
         reader = Reader(stream, "FILE")
         chunks = list(reader.chunks())

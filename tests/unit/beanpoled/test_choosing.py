@@ -1,4 +1,4 @@
-"""What the commands `job` and `queue` say and ask, without a cluster."""
+"""The output and the requests of the commands `job` and `queue`, without a cluster."""
 
 import argparse
 import io
@@ -18,7 +18,7 @@ from beanpoled.cli import choosing, progress
 
 
 class FakeAdmin(Admin):
-    """Answers every change with one progress message, and notes the requests."""
+    """Answers every change with one progress message, and records the requests."""
 
     def __init__(self, **told: Any) -> None:
         super().__init__(Nodes(["127.0.0.1:1"]))
@@ -75,7 +75,7 @@ def test_a_text_that_was_cut_in_a_character_is_text() -> None:
     assert "body_base64" in choosing.as_plain(jobs_pb2.AdminJob(**fields, body_bytes=4))
 
 
-# Clears the screen, moves back, turns the direction of text; an accent and a tab do neither.
+# Clears the screen, moves back, reverses text; the accent and the tab are harmless.
 EVIL = "caf\u00e9\x1b[2J\b\u202e\t|\n"
 
 
@@ -148,7 +148,7 @@ def test_a_change_that_stopped_is_no_success(capsys: pytest.CaptureFixture[str])
 
 
 def asked(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether many jobs are to be destroyed, as somebody at a terminal answers."""
+    """Whether an answer at a terminal confirms the destruction of many jobs."""
     ours, theirs = pty.openpty()
     os.write(ours, answer)
     arguments = argparse.Namespace(yes=False, dry_run=False)

@@ -50,7 +50,7 @@ def test_status_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_status_shows_each_protocol(capsys: pytest.CaptureFixture[str]) -> None:
-    """Clients are those of the nodes, jobs those of the cluster."""
+    """Clients are those of all nodes, jobs those of the cluster."""
     view = FakeView(members=("n0",))
     view.numbers.clients = {
         "beanstalk": ClientFigures(4, 9, 1, 2, {"put": 3, "use": 4}),
@@ -116,7 +116,7 @@ def test_status_without_a_leader(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_status_shows_the_versions(capsys: pytest.CaptureFixture[str]) -> None:
-    """While nodes are upgraded: what each runs, what the cluster works at, what it could."""
+    """During an upgrade: each node's version, the cluster's, and the possible one."""
     view = FakeView()
     assert status(view) == 0
     titles, line = capsys.readouterr().out.splitlines()[1:3]

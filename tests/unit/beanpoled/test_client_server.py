@@ -1,4 +1,4 @@
-"""The sockets on which clients connect: addresses that another program has."""
+"""The sockets for clients: addresses that another program already uses."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ from tests.unit.node.stage import config
 
 @pytest.fixture
 def taken() -> Iterator[str]:
-    """An address at which another program listens."""
+    """Return an address at which another program listens."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -25,7 +25,7 @@ def taken() -> Iterator[str]:
 
 
 def opened(address: str, unconfigured: frozenset[str]) -> tuple[list[str], list[str]]:
-    """Open a protocol at an address, beside one that is free; what was logged, what was fatal."""
+    """Open a protocol at an address, beside a free one; return log lines and fatal errors."""
     logged: list[str] = []
     fatal: list[str] = []
 
@@ -61,7 +61,7 @@ def test_an_address_of_the_configuration_that_is_taken_is_fatal(taken: str) -> N
 
 
 def test_an_address_that_was_bound_meanwhile_is_seen() -> None:
-    """Two nodes of one machine raise at once: both can bind, and one can listen."""
+    """Two nodes of one machine raise at once: both can bind, but only one can listen."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Tables fit their terminal, and what operators look for stays in sight."""
+"""Tables fit their terminal and keep the most important columns."""
 
 import os
 import pty
@@ -72,7 +72,7 @@ def test_what_is_no_terminal_has_all_columns() -> None:
 
 
 def test_the_width_is_that_of_the_terminal() -> None:
-    """In a real one, of 80 characters."""
+    """Use a real terminal of 80 characters."""
     code = "from beanpoled.cli.columns import terminal_chars; print(terminal_chars())"
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -88,7 +88,7 @@ def test_the_width_is_that_of_the_terminal() -> None:
 
 
 def test_make_up_says_that_it_installs(tmp_path: Path) -> None:
-    """With doubles of Python and of what it installs: what is real is make and the Makefile."""
+    """Python and the packages are doubles; make and the Makefile are real."""
     root = Path(__file__).resolve().parents[3]
     for name in ("Makefile", "pyproject.toml"):
         (tmp_path / name).write_bytes((root / name).read_bytes())
@@ -101,7 +101,7 @@ def test_make_up_says_that_it_installs(tmp_path: Path) -> None:
     )
     fake.chmod(0o755)
     command = ["make", "--silent", "up", f"PYTHON={fake}"]
-    # Not as a part of the make that runs the tests.
+    # Do not run as a part of the make that runs the tests.
     alone = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
 
     def run() -> list[str]:

@@ -1,4 +1,4 @@
-"""`beanpole completion`: a real bash completes by it; the others get every command, too."""
+"""`beanpole completion`: a real bash completes with it; all shells get every command."""
 
 import subprocess
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from beanpoled.cli import main
 from beanpoled.cli.completion import SHELLS
 
-# What bash does for a Tab behind the words.
+# Does the same as bash for a Tab after the words.
 TAB = """
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()

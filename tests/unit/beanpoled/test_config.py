@@ -1,4 +1,4 @@
-"""The node's configuration: precedence, what is refused and with which words."""
+"""The node's configuration: precedence, refused settings, and their error messages."""
 
 import argparse
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def load(
 
 
 def refused(path: Path, words: tuple[str, ...], extra: str = "", **flags: str) -> None:
-    """Expect an error whose message holds all the words."""
+    """Expect an error whose message contains all the words."""
     path.write_text(extra + FILE)
     with pytest.raises(ConfigurationError) as caught:
         load(path, {}, **flags)
@@ -107,7 +107,7 @@ TOY = Protocol("toy", ("127.0.0.1:7000",), 70)
 def with_toy(
     path: Path, environment: dict[str, str] | None = None, **flags: str
 ) -> Mapping[str, tuple[str, ...]]:
-    """The client addresses of a program that speaks another protocol, too."""
+    """Return the client addresses of a program that speaks another protocol, too."""
     protocols = (*PROTOCOLS, TOY)
     return config.load(str(path), environment or {}, flags, False, protocols).client_addresses
 
@@ -147,7 +147,7 @@ def test_listeners_that_are_refused(path: Path, table: str, words: tuple[str, ..
 
 
 def test_a_default_address_may_be_taken(path: Path) -> None:
-    """What nobody configured stands back: it is not compared, and no reason to stop."""
+    """A default address gives way: it is not compared, and being in use does not stop the node."""
     protocols = (*PROTOCOLS, Protocol("toy", ("127.0.0.1:11301",), 70))
     loaded = config.load(str(path), {}, {}, False, protocols)
     assert loaded.unconfigured == {"workq", "gearman", "qless", "toy"}

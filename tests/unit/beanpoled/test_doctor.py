@@ -1,4 +1,4 @@
-"""`beanpole doctor`: what nodes find wrong with themselves, and what all of them show together."""
+"""`beanpole doctor`: problems that nodes find with themselves, and in all nodes together."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ GIB = 1 << 30
 
 
 def well() -> FakeView:
-    """A node that has nothing to complain of."""
+    """Return a node without problems."""
     view = FakeView()
     view.numbers = Metrics(
         fsyncs_total=100,
@@ -45,7 +45,7 @@ def found(view: FakeView, users: int = 0, **settings: Any) -> dict[str, Finding]
 
 
 def wrong(view: FakeView, users: int = 0, **settings: Any) -> dict[str, str]:
-    """The levels of what is not well; each has a remedy, what is well has none."""
+    """Return the levels of all problems; each has a remedy, other findings have none."""
     made = found(view, users, **settings)
     assert all(bool(one.remedy) == (one.level != OK) for one in made.values())
     return {name: one.level for name, one in made.items() if one.level != OK}
@@ -103,7 +103,7 @@ def test_ports_that_others_reach() -> None:
 
 @pytest.mark.parametrize(("days", "level"), [(90, OK), (29, WARNING), (20_000, OK)])
 def test_the_end_of_a_certificate(tmp_path: Path, days: int, level: str) -> None:
-    """As openssl writes it, also with a time behind 2049, which has another form."""
+    """Times are in openssl's form; after 2049 certificates encode them differently."""
     path = tmp_path / "c.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-subj", "/CN=a", "-days", str(days), "-out", str(path)]
@@ -193,7 +193,7 @@ INSPECT = "keep its data directory for inspection, start it with --rejoin on an 
     ("told", "level", "words", "remedy"),
     [
         ((SAME, SAME, SAME), OK, "n0, n1, n2 have the same state at index 8", ""),
-        # The image of the same index counts where the nodes have gone on meanwhile.
+        # Images of the same index are compared when the nodes have moved on since.
         (
             (SAME, SAME._replace(state_index=9, state_hash=1), None),
             OK,
@@ -218,7 +218,7 @@ INSPECT = "keep its data directory for inspection, start it with --rejoin on an 
             "n0 and n1 differ at index 5 (the digest of its image), and no side is a majority",
             "start the members that are away; keep all",
         ),
-        # Other bytes of another version, or another index, say nothing.
+        # Images of different versions or indices are not compared.
         (
             (SAME, Digests(9, 1, 5, 1, 3), Digests(7, 1, 4, 1, 4)),
             OK,
@@ -229,7 +229,7 @@ INSPECT = "keep its data directory for inspection, start it with --rejoin on an 
     ],
 )
 def test_replicas(told: list[Digests | None], level: str, words: str, remedy: str) -> None:
-    """A node that tells nothing is away, or of a release that does not tell it."""
+    """A node without digests is away, or of a release without them."""
     nodes = [
         node_pb2.Node(id=f"n{place}", digests=one and node_pb2.Digests(**one._asdict()))
         for place, one in enumerate(told)

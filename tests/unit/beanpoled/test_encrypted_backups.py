@@ -1,7 +1,7 @@
-"""Encrypted backups: written, read and restored with keys of each kind, and what is refused.
+"""Encrypted backups: written, read and restored with keys of each kind; rejected files.
 
-The node is a double that sends the image of the recorded backup. tests/fixtures/backup-1.age was
-made by the `age` program, so that reading it shows that the format is the same.
+The node is a double that sends the image of the recorded backup. The `age` program made
+tests/fixtures/backup-1.age: reading that file shows that the formats are the same.
 """
 
 import io
@@ -30,14 +30,14 @@ from beanpoled.disk.backups import read_whole
 from tests.unit.releases.backup import FIXTURE
 
 DIGEST = "c5323f2b46dd6734"
-BODY = b"body 3"  # of a job in it
+BODY = b"body 3"  # of a job in the backup
 BY_AGE = FIXTURE.with_suffix(".age")
 KEY_OF_AGE = FIXTURE.with_suffix(".age-key")
 PASSPHRASE = "correct horse"
 
 
 class Image:
-    """Sends the recorded image, as `client.backup.Stream` gets it from a node."""
+    """Sends the recorded image in the way that `client.backup.Stream` receives it from a node."""
 
     def __init__(self, address: str, *_: object) -> None:
         with FIXTURE.open("rb") as stream:
@@ -54,7 +54,7 @@ class Image:
         yield from self._chunks
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def identity_file(path: Path, identity: pyrage.x25519.Identity) -> Path:
 
 
 def recipient(key: Path) -> str:
-    """The public key in the comment of an identity file."""
+    """Return the public key in the comment of an identity file."""
     return key.read_text().splitlines()[0].rpartition(" ")[2]
 
 
@@ -158,7 +158,7 @@ def test_a_key_with_a_passphrase(
 
 
 def ssh_rsa(path: Path) -> str:
-    """Make a private key of SSH in a file; returns its public key."""
+    """Write a private key of SSH to a file; return its public key."""
     subprocess.run(
         ["openssl", "genrsa", "-traditional", "-out", str(path), "2048"],
         check=True,
@@ -214,7 +214,7 @@ def test_what_has_changed_is_refused(
         changed.write_bytes(one)
         assert verify(changed, *words) == 1, number
         assert f"beanpole: {changed} cannot be decrypted" in capsys.readouterr().err
-    encrypted(FIXTURE.read_bytes()[:-1], key, changed)  # by somebody else, and no whole backup
+    encrypted(FIXTURE.read_bytes()[:-1], key, changed)  # validly encrypted, but cut off
     assert verify(changed, *words) == 1
     assert "the backup is cut off" in capsys.readouterr().err
     assert cli.main(["restore", str(changed), "--to", str(tmp_path / "a"), *words]) in (2, 3)

@@ -1,4 +1,4 @@
-"""Gearman's clients and workers at one node: what is said, to whom, and in which order."""
+"""Gearman's clients and workers at one node: packets, their recipients and their order."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_a_client_hears_of_its_job(scene: Scene) -> None:
 
 
 def test_all_of_it_in_one_piece(scene: Scene) -> None:
-    """Pipelined: a worker takes what it has submitted itself, and has its replies in order."""
+    """All requests are pipelined: a worker grabs its own job, and replies are in order."""
     both = scene.connect()
     both.connection.received(
         request(p.CAN_DO, b"f")
@@ -61,7 +61,7 @@ def test_all_of_it_in_one_piece(scene: Scene) -> None:
     assert sorted(kinds) == sorted(
         [p.JOB_CREATED, p.JOB_ASSIGN, p.WORK_COMPLETE, p.ECHO_RES, p.NO_JOB]
     )
-    kinds.remove(p.WORK_COMPLETE)  # it comes unasked
+    kinds.remove(p.WORK_COMPLETE)  # it is no reply to a request
     assert kinds == [p.JOB_CREATED, p.JOB_ASSIGN, p.ECHO_RES, p.NO_JOB]
 
 
@@ -140,7 +140,7 @@ def test_the_same_unique_is_the_same_job(scene: Scene) -> None:
 
 
 def test_each_submission_has_its_answer(scene: Scene) -> None:
-    """A library has a task for each, and counts the results."""
+    """A library has a task for each submission, and counts the results."""
     client, one = scene.connect(), worker(scene, b"f")
     for _ in range(2):
         assert submit(client, unique=b"u") == created(1)
@@ -411,7 +411,7 @@ def test_a_client_that_asks_for_one_job_too_often_is_closed() -> None:
 
 
 def test_what_the_node_has_missed_is_not_invented(scene: Scene) -> None:
-    """It loads a snapshot: one job has ended meanwhile, a worker has one, one is as it was."""
+    """In the snapshot one job has ended, a worker has the second, and the third is unchanged."""
     waiting = [scene.connect() for _ in range(3)]
     for number, client in enumerate(waiting, 1):
         assert submit(client) == created(number)

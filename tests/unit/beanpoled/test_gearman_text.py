@@ -108,7 +108,7 @@ def test_lines_and_packets_keep_their_order(scene: Scene) -> None:
 
 @pytest.mark.constants
 def test_long_lists_come_in_pieces(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two of them the node does other things, and a client that does not read has none."""
+    """The node does other work between pieces, and sends none to a client that does not read."""
     monkeypatch.setattr(listings, "PIECE_ROWS", 2)
     monkeypatch.setattr(listings, "WRITE_BYTES", 1)
     client = scene.connect()
@@ -143,7 +143,7 @@ def test_long_lists_come_in_pieces(scene: Scene, monkeypatch: pytest.MonkeyPatch
 def test_a_list_leaves_in_one_write(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, what: bytes
 ) -> None:
-    """Gearadmin takes 5 ms without a byte for the end of a list."""
+    """Gearadmin treats 5 ms without a byte as the end of a list."""
     monkeypatch.setattr(listings, "PIECE_ROWS", 2)
     monkeypatch.setattr(listings, "PIECE_JOBS", 2)
     client, *_ = (scene.connect() for _ in range(5))

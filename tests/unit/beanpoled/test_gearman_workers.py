@@ -1,4 +1,4 @@
-"""Gearman's workers at one node: functions, sleep, and jobs that come back."""
+"""Gearman's workers at one node: functions, sleep, and jobs that return to their queue."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The HTTP port over real sockets: what probes get, and what bad requests get."""
+"""The HTTP port over real sockets: replies to probes, and to bad requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tests.unit.beanpoled.fakes import FakeView
 
 
 def ask(view: FakeView, *requests: bytes) -> list[tuple[int, str]]:
-    """Send requests over one connection; return status and everything behind it of each answer."""
+    """Send requests over one connection; return the status and the rest of each reply."""
 
     async def run() -> list[tuple[int, str]]:
         server = HttpServer(view)
@@ -227,7 +227,7 @@ def test_metrics_of_queues_limits_and_syncs() -> None:
         'beanpole_queue_jobs{protocol="gearman",queue="resize",state="buried",scope="cluster"} 1',
     ):
         assert line in lines
-    # There was no run: a 0 would look like one that took no time.
+    # Without a run there is no value: 0 would look like a run of no duration.
     assert not [line for line in lines if line.startswith("beanpole_queue_run_p50_seconds{")]
 
 
@@ -250,7 +250,7 @@ def test_jobs_of_all_other_queues_make_the_sums_whole() -> None:
     ):
         labels = f'protocol="{protocol}",state="{state}",scope="cluster"'
         assert f"beanpole_other_queues_jobs{{{labels}}} {n}" in lines
-    # Queues of qless have figures in its own words.
+    # Queues of qless have their own metrics.
     assert not [line for line in lines if "other_queues" in line and "qless" in line]
 
 
@@ -321,7 +321,7 @@ def test_idle_connections_keep_no_probe_away() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /livez HTTP/1.1\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-        assert await idle[0][0].read() == b""  # the oldest made room
+        assert await idle[0][0].read() == b""  # the oldest connection is closed
         idle[-1][1].write(b"GET /livez HTTP/1.1\r\n\r\n")
         assert (await idle[-1][0].readline()).startswith(b"HTTP/1.1 200")
         for _, other in [*idle, (reader, writer)]:

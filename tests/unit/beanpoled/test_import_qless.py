@@ -1,4 +1,4 @@
-"""The options and the report of `beanpole import-qless`; `make test-qless` runs it with a Redis."""
+"""Options and report of `beanpole import-qless`; `make test-qless` runs it with a Redis."""
 
 from pathlib import Path
 

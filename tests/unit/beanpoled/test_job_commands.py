@@ -133,7 +133,7 @@ def test_a_bury_whose_node_dies_never_says_that_the_job_is_missing(
     ]
     at = next(at for at, (request, _) in enumerate(said) if request.startswith(lost.encode()))
     first = start([*said[:at], (said[at][0], None)])
-    # Repeated is only the reading: a reservation and its bury need one connection.
+    # Only the read is repeated: a reservation and its bury need one connection.
     second = start(said) if lost == "stats-job" else first
     status = main(["bury", "7", "--addr", f"{first.address},{second.address}"])
     out, err = capfdbinary.readouterr()

@@ -1,4 +1,4 @@
-"""The gRPC service `JobAdmin` over a real socket, at a node whose cluster is scripted."""
+"""The gRPC service `JobAdmin` over a real socket, at a node with a scripted cluster."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -30,7 +30,7 @@ READY, DELAYED, BURIED = (
 
 
 class Admin(Service):
-    """A follower that serves, to which jobs come by the session of another node."""
+    """A serving follower; the session of another node puts jobs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Admin(Service):
             await server.stop(0)
 
     async def ask(self, call: Any) -> Any:
-        """The answer of a call, with the cluster applying what it sends."""
+        """Return the reply of a call while the cluster applies its commands."""
         answer = asyncio.ensure_future(_awaited(call))
         while not answer.done():
             await asyncio.sleep(0)
@@ -135,7 +135,7 @@ def test_a_list_goes_on_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
             pages += 1
             if reply.complete:
                 break
-            # What comes and goes between the pages is not missed and not repeated.
+            # Jobs added or deleted between pages are neither missed nor repeated.
             admin.apply((c.DELETE, 1, reply.next_after_id), (c.DELETE, 1, pages))
             admin.put(b"none")
             request.after_id = reply.next_after_id
@@ -203,7 +203,7 @@ def test_a_filter_changes_all_that_were_there(monkeypatch: pytest.MonkeyPatch) -
         assert (dry[-1].changed, len(admin.stage.node.context.machine.queue.jobs)) == (49, 50)
         some = await admin.change(**fields, count_max=30)
         assert some[-1].changed == 30
-        # Continued from the message in the middle, at whichever node.
+        # Continue after the middle message, as any node could.
         begun = (await admin.change(**fields, count_max=10))[0]
         admin.put(b"new")
         rest = await admin.change(**fields, after_id=begun.after_id, up_to_id=begun.up_to_id)
@@ -239,7 +239,7 @@ def test_jobs_of_other_protocols_are_not_in_the_way_of_a_move() -> None:
         for dry_run in (True, False):
             told = (await admin.change(**fields, dry_run=dry_run))[-1]
             assert (told.matched, told.changed, told.stopped_by) == (2, 2, 0)
-        # By its id it is one that was asked for.
+        # A job named by its id must have an outcome.
         told = (await admin.change(**{**fields, "filter": None, "job_ids": [1]}))[-1]
         assert told.results[0].outcome == jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL
 
@@ -297,14 +297,14 @@ def test_one_scan_is_for_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
         assert not await page()
         assert looks == [1, 2, 3, 4, 5, 6, 7]
-        # What comes meanwhile is behind all that; the oldest of "d" may go.
+        # Later queues come after all these; the oldest job of "d" may be deleted.
         admin.put(b"z", tube=b"late")
         admin.apply((c.DELETE, 1, 7))
         while not await page():
             pass
         assert oldest == {"default": 0, "a": 1, "b": 3, "c": 5, "d": 7, "late": 9}
         assert looks == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-        # A list that begins again looks again, and so does a page that comes too late.
+        # A list that starts again searches again, and so does a page that comes too late.
         request.after = 0
         await page()
         assert len(looks) > 9
@@ -315,7 +315,7 @@ def test_one_scan_is_for_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
         assert oldest["d"] == 8
         assert len(looks) > 9
-        # More queues than are looked for together.
+        # There are more queues than one search covers.
         monkeypatch.setattr(oldest_jobs, "KEPT_S", 60.0)
         monkeypatch.setattr(oldest_jobs, "QUEUES_MAX", 3)
         expected = oldest.copy()
@@ -366,7 +366,7 @@ def test_a_queue_is_paused_and_goes_on() -> None:
             "TEXT_TOO_LONG filter.body_contains",
         ),
         ({"action": 6, "job_ids": [1]}, "BAD_NAME to_queue"),
-        # Their clients could not name them.
+        # Clients of these queues could not name them.
         ({"action": 6, "job_ids": [1], "to_queue": "a b\r\n"}, "BAD_NAME to_queue"),
         ({"action": 6, "job_ids": [1], "to_queue": "-a"}, "BAD_NAME to_queue"),
         ({"action": 6, "job_ids": [1], "to_queue": "beanstalk:a b"}, "BAD_NAME to_queue"),
@@ -411,13 +411,13 @@ def test_an_older_cluster_says_so() -> None:
         assert detail_of(caught.value).reason == "MACHINE_VERSION"
         words = str(caught.value.details())
         assert words.startswith("the cluster works at a machine version without changes by admin")
-        # What it advises is a command.
+        # The advice is a valid command.
         command = words.split("`")[1].split()
         assert cli.parser().parse_args(command[1:]).run
         pause = admin.stub.PauseQueue(jobs_pb2.PauseQueueRequest(queue="work", seconds=60))
         assert await admin.reason(pause) == "FAILED_PRECONDITION MACHINE_VERSION"
         admin.put(b"x")
-        assert ids(await admin.jobs()) == [1]  # reading needs nothing new
+        assert ids(await admin.jobs()) == [1]  # reading needs no newer version
 
     run(test)
 

@@ -1,4 +1,4 @@
-"""Every command that prints facts prints them as JSON, too; what may be kept back is said why."""
+"""Every command that prints facts also prints JSON; exceptions have a reason."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ import pytest
 from beanpole import VERSION
 from beanpoled.cli import jobs, main, parser
 
-# Commands that change something: their answer is the exit status, or an id.
+# Commands that change something: their result is the exit status, or an id.
 CHANGES = {
     *("node disconnect", "alias set", "alias remove", "policy set", "policy drop", "snapshot"),
     *("restore", "certs dev", "recover", "import-qless", "events export", "events compact"),
@@ -26,7 +26,7 @@ EXEMPT = {
 
 
 def commands(made: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, bool]]:
-    """Every command by its name, with whether it has --json."""
+    """Yield every command by its name, and whether it has --json."""
     inner = [one for one in made._actions if isinstance(one, argparse._SubParsersAction)]
     if made.get_default("run") is not None:
         yield path.strip(), "--json" in made._option_string_actions

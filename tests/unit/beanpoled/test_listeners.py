@@ -1,4 +1,4 @@
-"""Clients that listen to a job or wait for a queue, at one node; they speak the toy protocol."""
+"""Clients of one node that listen to a job or wait for a queue, with the toy protocol."""
 
 from collections.abc import Iterator
 
@@ -21,24 +21,24 @@ OPENED = ((c.OPEN, 1), (c.SET_PROTOCOL, 1, TOY), (c.OPEN, 2), (c.SET_PROTOCOL, 2
 
 
 def put(queue: bytes = b"d", delay_us: int = 0) -> c.Command:
-    """A job of the toy protocol."""
+    """Return a put of the toy protocol."""
     return (c.ADD, 1, PREFIX + queue, 0, delay_us, 60 * SECOND, TTL_US, b"", 0, 0, b"x")
 
 
 def finish(state: int = DONE, result: bytes = b"42") -> c.Command:
-    """The worker ends job 1."""
+    """Return the command with which the worker ends job 1."""
     return (c.FINISH, WORKER, 1, state, result)
 
 
 @pytest.fixture(autouse=True)
 def space() -> Iterator[None]:
-    """The protocol has queues of its own."""
+    """Give the protocol its own queues."""
     with registered():
         yield
 
 
 class Scene(Stage):
-    """A follower that applies what others did, and whose clients speak the toy protocol."""
+    """A follower that applies entries of others, and whose clients speak the toy protocol."""
 
     def __init__(self) -> None:
         super().__init__(frontends={**FRONTENDS, ROW.name: ToyFrontend})
@@ -54,7 +54,7 @@ class Scene(Stage):
         self.apply_sections((1, 1, self.number, commands))
 
     def toy(self, data: bytes = b"") -> tuple[ToyConnection, Port]:
-        """Connect a client, and apply what it asks for."""
+        """Connect a client, and apply its commands."""
         port = Port()
         connection = self.node.frontends[ROW.name].connected(port)
         assert isinstance(connection, ToyConnection)
@@ -63,7 +63,7 @@ class Scene(Stage):
         return connection, port
 
     def commit_own(self, *behind: c.Command) -> None:
-        """Apply the batch that this node has sent, and in the same entry what n1 did then."""
+        """Apply the batch that this node has sent and then, in the same entry, commands of n1."""
         self.run()
         origin = self.node.origin
         sections = [(0, 1, number, b.payload) for number, b in sorted(origin._numbered.items())]
@@ -103,7 +103,7 @@ def test_what_the_holder_says_and_the_end_are_pushed(scene: Scene) -> None:
 
 
 def test_nothing_is_lost_between_the_look_and_the_listening(scene: Scene) -> None:
-    """In the entry of the LISTEN the job ends behind it, when nobody listened yet."""
+    """The job ends after the LISTEN in its entry, before the node has registered a listener."""
     connection, port = scene.toy()
     connection.received(b"LISTEN 1\n")
     scene.commit_own(finish())
@@ -129,7 +129,7 @@ def test_the_end_in_the_next_entry_is_told(scene: Scene) -> None:
 
 
 def test_results_of_an_entry_come_before_its_effects(scene: Scene) -> None:
-    """The client that ends a job hears that it has, and then what listeners hear."""
+    """The client that ends a job gets its reply first, and then the notification."""
     connection, port = scene.toy(b"TRY d\nLISTEN 2\n")
     scene.commit_own()
     connection.received(b"DONE 2 x\nDONE 2 x\n")
@@ -166,7 +166,7 @@ def test_a_client_listens_to_so_many_jobs(monkeypatch: pytest.MonkeyPatch, scene
 
 
 def test_a_client_that_does_not_read_is_closed_at_its_limit(scene: Scene) -> None:
-    """What is pushed has no request that could be held up instead."""
+    """Pushed messages have no request that could be delayed instead."""
     connection, port = scene.toy(b"LISTEN 1\n")
     _, other = scene.toy(b"LISTEN 1\n")
     connection.stall()
@@ -185,7 +185,7 @@ def test_a_client_that_does_not_read_is_closed_at_its_limit(scene: Scene) -> Non
     ],
 )
 def test_a_snapshot_tells_what_was_missed(scene: Scene, ends: list[c.Command], told: bytes) -> None:
-    """Job 1 ended and queue `d` has its first ready job in entries that never came here."""
+    """Job 1 ended, and queue `d` has its first ready job, in entries that never arrived here."""
     scene.others((c.RESERVE_JOB, 2, 2))
     _, port = scene.toy(b"LISTEN 1\nLISTEN 2\n")
     waiting, wakes = scene.toy(b"POLL d\n")
@@ -231,7 +231,7 @@ def test_a_job_wakes_all_that_wait_once(scene: Scene) -> None:
 
 
 def test_a_job_wakes_those_that_wait_for_an_alias_of_its_queue(scene: Scene) -> None:
-    """Also if the alias is set while they wait."""
+    """This holds even if the alias is set while they wait."""
     scene.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 4),)))
     put_tube = (c.PUT, 3, b"tube", 0, 0, 60, b"x")
     scene.others((c.OPEN, 3), (c.SET_ALIAS, 3, PREFIX + b"a", b"tube"))
@@ -244,7 +244,7 @@ def test_a_job_wakes_those_that_wait_for_an_alias_of_its_queue(scene: Scene) -> 
     assert late.take() == b"READY\n"
     _, again = scene.toy(b"POLL b\nPOLL a\n")
     assert again.take() == b"READY\n"
-    scene.others(put(b"a"))  # a queue of the protocol's own, now
+    scene.others(put(b"a"))  # the name is now a queue of its own
     assert again.take() == b"READY\n"
 
 
@@ -302,7 +302,7 @@ def test_a_waiting_client_that_is_gone_is_forgotten(scene: Scene) -> None:
 
 
 def test_a_leader_wakes_and_grants() -> None:
-    """Both look at the queues that became ready; one client has the job, the others are woken."""
+    """Both check the queues that became ready: one client gets the job, the others are woken."""
     stage = Stage(frontends={**FRONTENDS, ROW.name: ToyFrontend})
     stage.lead()
     stage.come_up()

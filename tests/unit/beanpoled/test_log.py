@@ -1,4 +1,4 @@
-"""The lines of a node's log: what is left out, and the two forms."""
+"""The lines of a node's log: filtering by level, and the two formats."""
 
 import io
 import json
@@ -19,7 +19,7 @@ STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def written(log_level: str, log_format: str) -> list[str]:
-    """Write a line of each level; return what came out."""
+    """Write a line of each level; return the output."""
     output = io.StringIO()
     made = config(log_level=log_level, log_format=log_format)
     lines = LogLines(made, output)
@@ -57,7 +57,7 @@ def test_lines_below_the_level_are_left_out(level: str, count: int) -> None:
 
 
 def ended(tmp_path: Path, *flags: str) -> tuple[int, str]:
-    """Start a node that cannot run; return its status and what it said."""
+    """Start a node that cannot run; return its status and its output."""
     given = {
         "cluster": "dev",
         "node-id": "a",

@@ -1,4 +1,4 @@
-"""How much memory there is by the word of the system, and what is said when limits exceed it."""
+"""The memory that the system reports, and warnings when limits exceed it."""
 
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def test_limits_beyond_the_memory_are_named_with_what_would_fit() -> None:
 
 
 def test_a_leader_with_more_memory_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All nodes hold the same jobs: its limit is this node's, too."""
+    """All nodes hold the same jobs, so the leader's limit is this node's, too."""
     monkeypatch.setattr(memory, "found", lambda: Memory(4 * GIB, "the machine's"))
     stage = Stage(queue_bytes_max=GIB)
     stage.lead()

@@ -1,4 +1,4 @@
-"""What is behind the figures of a page of metrics: the largest queues, and this process."""
+"""The sources of the metrics page: the largest queues, and this process."""
 
 import os
 import random
@@ -46,7 +46,7 @@ def test_the_largest_are_found_a_piece_at_a_time() -> None:
         assert len(found) == QUEUES_MAX
     wanted = sorted(counts.values(), reverse=True)[:QUEUES_MAX]
     assert [queue.ready for queue in found] == wanted
-    # One that has grown is found in the next round, one that is gone is left out at once.
+    # A queue that has grown is found in the next round; a deleted queue is left out at once.
     smallest = min(counts, key=counts.__getitem__)
     all_of_them[smallest].reserved_count = 100_000
     del all_of_them[found[0].name.encode()]

@@ -165,7 +165,7 @@ def test_recover_makes_a_whole_directory_for_every_member(
         queue = machine.queue
         bodies = [job.body for job in map(queue.jobs.get, (1, 2, 3)) if job is not None]
         assert bodies == [b"body 0", b"body 1", b"body 2"]
-        # The session that had reserved job 3 is gone with its node.
+        # The session that had reserved job 3 ended with its node.
         assert (queue.ready, queue.reserved, queue.buried) == (2, 0, 1)
         assert machine.origins == {}
     heads = [
@@ -225,7 +225,7 @@ def test_a_disk_without_entries_has_nothing_to_recover(
 
 
 def test_what_a_snapshot_overruled_is_not_read(disk: Path) -> None:
-    """A follower that fetched a snapshot and died before its log was begun anew behind that."""
+    """A follower fetched a snapshot, and failed before its log started again after the snapshot."""
     record = identity.read_stopped(InlineFiles(), str(disk))
     machine = Machine()
     for index, payload in enumerate(ENTRIES[:2], 1):
@@ -244,7 +244,7 @@ def test_what_a_snapshot_overruled_is_not_read(disk: Path) -> None:
     assert found.replica is not None
     assert (found.replica.last, found.replica.last_term) == (2, TERM + 1)
     assert found.machine is not None
-    # Entry 3, of the history that was overruled, buried a job and reserved another one.
+    # Entry 3, of the replaced history, buried a job and reserved another one.
     assert (found.machine.queue.ready, found.machine.queue.buried) == (3, 0)
     foreign = look(ReadOnlyFiles(), str(disk), record._replace(birth=bytes(16)))
     assert (

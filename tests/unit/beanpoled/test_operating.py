@@ -13,7 +13,7 @@ SIZES = {"KiB": KIB, "MiB": MIB, "GiB": GIB}
 
 
 def value(text: str) -> object:
-    """Read a default as the page writes it."""
+    """Parse a default in the notation of the page."""
     number, _, unit = text.replace(",", "").partition(" ")
     if number.isdecimal():
         return int(number) * SIZES.get(unit, 1)

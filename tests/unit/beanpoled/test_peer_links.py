@@ -1,4 +1,4 @@
-"""How the frames of a turn leave on the links to the other members."""
+"""Writes of a turn's frames to the links of the other members."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -12,7 +12,7 @@ from tests.unit.node.stage import config
 
 
 class Loop:
-    """The loop's list of what it calls next."""
+    """The loop's list of scheduled callbacks."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
@@ -21,11 +21,11 @@ class Loop:
         self.soon.append(callback)
 
     def create_future(self) -> None:
-        """No link here ends."""
+        """Return nothing: no link ends in these tests."""
 
 
 class Transport:
-    """A connection that remembers what was written."""
+    """A connection that records its writes."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -41,7 +41,7 @@ class Transport:
 
 
 class Links(PeerLinks):
-    """Links of n0, of which the one to n1 is up."""
+    """Links of n0; the link to n1 is up."""
 
     def __init__(self) -> None:
         self.steps = Loop()
@@ -52,10 +52,10 @@ class Links(PeerLinks):
         self._links["n1"] = protocol
 
     def handshake(self, expected: str | None) -> Any:
-        """It is over."""
+        """Skip the handshake, which is over."""
 
     def frames(self) -> list[list[bytes]]:
-        """The payloads of each write, and forget them."""
+        """Return and clear the payloads of each write."""
         writes, self.transport.writes = self.transport.writes, []
         return [_payloads(data) for data in writes]
 

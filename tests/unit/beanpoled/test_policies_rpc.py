@@ -1,4 +1,4 @@
-"""Policies in requests and on the command line: units, words, and what is refused."""
+"""Policies in requests and on the command line: units, keywords and refusals."""
 
 import argparse
 import asyncio
@@ -131,7 +131,7 @@ def test_every_rule_has_words() -> None:
 
 
 def test_puts_of_grpc_under_a_policy() -> None:
-    """What a put leaves out its tube says; a full tube is told apart from a full cluster."""
+    """The tube's defaults fill missing fields; a full tube differs from a full cluster."""
     rules = Policy(jobs_max=3, ttr_s=300, priority=9, unique_window_us=HOUR_US)
 
     async def test(service: Service) -> None:

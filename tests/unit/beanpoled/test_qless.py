@@ -1,4 +1,4 @@
-"""Calls and subscriptions of RESP clients at one node: what is said, to whom, in which order."""
+"""Calls and subscriptions of RESP clients at one node: replies, recipients and order."""
 
 import json
 
@@ -38,7 +38,7 @@ def put_request(scene: Scene, jid: bytes = b"j") -> bytes:
 
 
 def confirmed(what: bytes, name: bytes | None, count: int, kind: bytes = b"*") -> bytes:
-    """What a client hears of its subscriptions."""
+    """Return the confirmation of a subscription."""
     bulk = (b"_\r\n" if kind == b">" else b"$-1\r\n") if name is None else bulk_of(name)
     return b"%b3\r\n%b%b:%d\r\n" % (kind, bulk_of(what), bulk, count)
 
@@ -48,13 +48,13 @@ def bulk_of(text: bytes) -> bytes:
 
 
 def told(channel: bytes, text: bytes, pattern: bytes = b"", kind: bytes = b"*") -> bytes:
-    """What a client hears on a channel."""
+    """Return a message on a channel."""
     words = [b"pmessage", pattern, channel, text] if pattern else [b"message", channel, text]
     return b"%b%d\r\n%b" % (kind, len(words), b"".join(map(bulk_of, words)))
 
 
 def publish(scene: Scene, channel: bytes, text: bytes) -> None:
-    """Let an entry publish something."""
+    """Publish a message, as an entry does."""
     scene.node.clients.publications.published([(channel, text)])
     scene.node.clients.flush()
 
@@ -113,7 +113,7 @@ def test_replies_keep_the_order_of_requests(scene: Scene) -> None:
 
 
 def test_the_version_changes_between_replies(scene: Scene) -> None:
-    """HELLO waits until the replies before it are written, as the client reads them so."""
+    """HELLO waits until earlier replies are written, which the client reads in the old version."""
     client = scene.connect()
     none = array(b"EVALSHA", scene.sha, b"0", b"get", b"1", b"none")
     said = client.ask(none + b"HELLO 3\r\n" + none + b"RESET\r\n" + none + b"PING\r\n")
@@ -407,7 +407,7 @@ def test_a_session_that_is_refused_is_the_end(scene: Scene) -> None:
 
 
 def packed(*args: object, now: object = 5.0) -> bytes:
-    """What BEANPOLE.IMPORT takes."""
+    """Return the argument of BEANPOLE.IMPORT."""
     found = msgpack.packb((now, args), use_bin_type=True)
     assert isinstance(found, bytes)
     return found

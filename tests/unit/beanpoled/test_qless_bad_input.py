@@ -1,4 +1,4 @@
-"""Bad input of clients of qless: a clear error, nothing half done, and the connection goes on."""
+"""Bad input of clients of qless: a clear error, no partial effect, an open connection."""
 
 import json
 
@@ -18,7 +18,7 @@ DEEP = b"[" * 129 + b"]" * 129
 
 @pytest.fixture
 def client() -> Client:
-    """A client that has put "a", on which "b" depends, and has popped "p"."""
+    """Return a client that has put "a", on which "b" depends, and has popped "p"."""
     scene = Scene()
     loaded = scene.connect().send(array(b"SCRIPT", b"LOAD", throttles()))
     scene.sha = loaded[5:-2]
@@ -93,18 +93,18 @@ def test_an_unknown_script_and_keys(client: Client) -> None:
 
 
 def test_time_that_goes_backwards(client: Client) -> None:
-    """A clock that is behind pops and completes as well; no lock ends by it."""
+    """A clock that is behind pops and completes as well, but no lock expires by it."""
     said = client.call(b"pop", b"50", b"q", b"v", b"9")
     assert b'"jid":"a"' in said and b'"expires":110' in said and b'"jid":"p"' not in said
     assert client.call(b"complete", b"-5", b"a", b"v", b"q", b"{}") == b"$8\r\ncomplete\r\n"
     assert b'"state":"waiting"' in client.call(b"get", b"0", b"b")
-    # It waited for -50 seconds, and "p" for one: no bin of the histogram is for less than none.
+    # The job waited for -50 seconds, and "p" for 1: the histogram has no bin below zero.
     assert b'"count":2,"mean":-24.5' in client.call(b"stats", b"50", b"q", b"50")
     check(client.scene.machine.qless)
 
 
 def test_more_dependents_than_may_be(client: Client) -> None:
-    """Of 1,100 jobs that would depend on one, 1,000 do; the others are refused by the limit."""
+    """Of 1,100 jobs that would depend on a job, 1,000 do; the limit refuses the others."""
     refused = 0
     for number in range(1100):
         jid = b"d%d" % number

@@ -1,4 +1,4 @@
-"""What calls of qless are taken to cost, and that a node has a budget for them on their way."""
+"""The estimated costs of qless calls, and a node's budget for calls in flight."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ COMPLETE = (b"a", b"w", b"q", b"{}", None, 0.0, ())
 
 
 def put(jid: bytes, tags: tuple[bytes, ...] = (), depends: tuple[bytes, ...] = ()) -> Any:
-    """The arguments of a PUT."""
+    """Return the arguments of a PUT."""
     return b"q", jid, b"Klass", b"{}", 0.0, b"w", 0.0, tags, 5, depends, (), False
 
 
@@ -58,7 +58,7 @@ def test_what_the_end_of_a_job_lets_go_costs() -> None:
         world.put(0, b"b%d" % number, depends=(b"a",))
     assert cost_of(world.t, q.COMPLETE, 1.0, COMPLETE) > LIGHT_MAX
     assert cost_of(world.t, q.CANCEL, 1.0, ((b"a",),)) > LIGHT_MAX
-    # It goes on in another queue, and those that depend on it wait.
+    # The job moves to another queue, and its dependents still wait.
     assert cost_of(world.t, q.COMPLETE, 1.0, (*COMPLETE[:4], b"next", 0.0, ())) == 2
 
 
@@ -108,7 +108,7 @@ def test_workers_that_were_not_seen_for_long_cost() -> None:
 
 
 def test_a_node_has_a_budget_of_calls_on_their_way() -> None:
-    """Each is light, and together they would be seconds of every node in one entry."""
+    """Each call is cheap, but one entry with all of them would take every node seconds."""
     scene = Scene()
     tags = b'["' + b'","'.join(TAGS[:600]) + b'"]'
     clients = [scene.connect() for _ in range(100)]

@@ -1,4 +1,4 @@
-"""The keys in which reqless keeps patterns: replies are Redis', one command and transactions."""
+"""The keys in which reqless keeps patterns: Redis's replies, a command and transactions."""
 
 import pytest
 

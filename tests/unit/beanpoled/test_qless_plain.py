@@ -1,4 +1,4 @@
-"""Commands of Redis that need no cluster: what is said is what Redis 7.0.15 says."""
+"""Commands of Redis that need no cluster: the replies are those of Redis 7.0.15."""
 
 import pytest
 
@@ -123,7 +123,7 @@ def test_what_is_no_request_is_the_end(client: Client) -> None:
 
 @pytest.mark.parametrize("line", [b"POST / HTTP/1.1", b"Host: localhost"])
 def test_a_page_of_a_browser_is_the_end(client: Client, line: bytes) -> None:
-    """Its body would be commands; Redis ends the connection, too."""
+    """Its body would be read as commands; Redis also ends the connection."""
     assert client.send(line + b"\r\nFLUSHALL\r\n") == b""
     assert client.port.closed
 

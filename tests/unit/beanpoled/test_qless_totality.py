@@ -1,4 +1,4 @@
-"""Whatever a RESP client sends: nothing raises, and each request has one reply, in its order."""
+"""Any input of a RESP client: nothing raises, and each request has one reply, in order."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ PLAIN = st.tuples(NAMES, st.lists(WORDS, max_size=4)).map(lambda it: (*it[0], *i
 ANY_CALLS = st.tuples(
     st.sampled_from(SCRIPTS), st.integers(0, 1), CALLS, st.lists(WORDS, max_size=9)
 ).map(lambda it: (b"EVAL", it[0], b"%d" % it[1], it[2], *it[3]))
-# Calls that mostly mean something: J is a jid, N a number, and so on.
+# Calls that are mostly valid: J stands for a jid, N for a number, and so on.
 FORMS = (
     *(b"put N W Q J klass {} N", b"put N W Q J klass {} N O", b"requeue N W Q J klass {} N"),
     *(b"pop N Q W N", b"peek N Q N", b"complete N J W Q {}", b"complete N J W Q {} next Q O"),
@@ -73,7 +73,7 @@ KINDS: dict[bytes, st.SearchStrategy[Any]] = {
 
 @st.composite
 def real_calls(draw: st.DrawFn) -> tuple[bytes, ...]:
-    """A call that is likely to be one."""
+    """Draw a call that is probably valid."""
     words: list[bytes] = []
     for word in draw(st.sampled_from(FORMS)).split():
         drawn: Any = draw(KINDS[word]) if word in KINDS else word

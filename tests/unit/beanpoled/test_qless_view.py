@@ -1,4 +1,4 @@
-"""What operators see of qless at a node: metrics and status, from real calls of clients."""
+"""Qless in a node's metrics and status, after real calls of clients."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def put(client: Client, queue: bytes, jid: bytes, delay: bytes = b"0") -> None:
 
 
 def shown(scene: Scene) -> dict[str, float]:
-    """The metrics of the node, by name and labels but `scope`, which test_metrics has."""
+    """Return the node's metrics by name and labels, without `scope`, which test_metrics checks."""
     lines = metrics.render(LocalNodeView(scene.node, trust_of())).splitlines()
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
     scope = re.compile(r',?scope="cluster"|\{scope="cluster"\}')
@@ -94,7 +94,7 @@ def test_jobs_are_shown_by_queue_in_the_words_of_qless(scene: Scene) -> None:
     client.call(b"peek", b"70", b"many", b"1")
     client.call(b"pop", b"70", b"many", b"other", b"1")
     assert shown(scene)["beanpole_qless_locks_lost_total"] == 1
-    # A node that was made of a snapshot goes on counting.
+    # A node loaded from a snapshot continues to count.
     loaded = copy_of(scene.machine).qless
     assert (loaded.locks_lost_total, loaded.jobs_total) == (1, 4)
 
@@ -160,6 +160,6 @@ def test_status_shows_queues_and_workers_in_the_words_of_qless(scene: Scene) -> 
         "jobs": {**dict.fromkeys(status_qless.STATES, 0), "waiting": 1},
     }
     json.dumps(found)
-    node.ClearField("qless")  # an older release
+    node.ClearField("qless")  # as from an older release
     assert status_qless.lines([node]) == []
     assert status._node_as_json(node)["qless"] is None

@@ -1,4 +1,4 @@
-"""The gRPC service `Queue` over a real socket, at a node whose cluster is scripted."""
+"""The gRPC service `Queue` over a real socket, at a node with a scripted cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -28,7 +28,7 @@ BODY_MAX = 100
 
 
 class Service:
-    """A follower that serves, and what is applied there when a test says so."""
+    """A serving follower; a test decides when commands are applied."""
 
     def __init__(self) -> None:
         self.stage = Stage(max_job_size=BODY_MAX)
@@ -55,7 +55,7 @@ class Service:
             await server.stop(0)
 
     async def apply_next(self) -> None:
-        """Let the next call reach the node, and apply what it sends."""
+        """Wait until the next call reaches the node, and apply its commands."""
         await until(lambda: self.stage.node.clients.calls)
         self.stage.run()
         for frame in self.stage.sent(frames.BATCH, "n1"):
@@ -64,7 +64,7 @@ class Service:
             self.stage.apply_sections((0, 1, self.number, commands))
 
     async def refusal(self, call: Coroutine[Any, Any, Any]) -> tuple[str, errors_pb2.ErrorDetail]:
-        """The status of a call that fails, and what it says to programs."""
+        """Return the status and the detail of a call that fails."""
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await call
         return failed.value.code().name, detail_of(failed.value)
@@ -202,7 +202,7 @@ def test_a_caller_that_goes_leaves_nothing_behind() -> None:
 
 
 def job(**fields: Any) -> queue_pb2.PutRequest:
-    """A request whose second job is the one in question."""
+    """Return a request whose second job has these fields."""
     return queue_pb2.PutRequest(jobs=[queue_pb2.PutJob(), queue_pb2.PutJob(**fields)])
 
 

@@ -1,4 +1,4 @@
-"""A node says at its start which machines reach it: without configuration, its own alone."""
+"""At its start a node reports which machines reach it: by default only its own."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""When a node says how it is: changes at once, waits again and again, members that are away."""
+"""When a node reports its condition: changes at once, waits repeatedly, absent members."""
 
 from beanpoled.host.seam import INFO, WARNING
 from beanpoled.reporting import Reporter
@@ -20,7 +20,7 @@ class Told:
 
 
 class Scene:
-    """A reporter, its clock and what it logged since the last look."""
+    """A reporter, its clock, and its log lines since the last call."""
 
     def __init__(self) -> None:
         self.told = Told()

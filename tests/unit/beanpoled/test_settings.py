@@ -1,4 +1,4 @@
-"""The settings of a node: where they came from, which change while it runs, who may see what."""
+"""The settings of a node: their sources, reloading, and who may see which."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ http_listen = "127.0.0.1:3"
 peer = "127.0.0.1:1"
 grpc = "127.0.0.1:2"
 """
-# Of each limit that changes live, another value than the default.
+# Another value than the default for each limit that changes live.
 OTHERS: dict[str, Any] = {
     "handshakes_max": 7,
     "handshakes_per_address_max": 3,
@@ -165,7 +165,7 @@ def test_the_page_names_the_settings_that_change_live() -> None:
 
 
 def with_two(do: Callable[[str], Any]) -> tuple[Any, dict[str, FakeSettings]]:
-    """Call something in a thread with the address of n0; n1 runs, n2 does not."""
+    """Call a function in a thread with the address of n0; n1 is up, n2 is down."""
     settings = {name: FakeSettings(name) for name in ("n0", "n1")}
     settings["n1"].outcome = Outcome(wrong="jobs_max = 0 is not allowed")
 

@@ -1,4 +1,4 @@
-"""What the system refuses a start: each error names the setting, and the cause or the remedy."""
+"""Start errors of the system: each names the setting, and the cause or the remedy."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from beanpoled import checking, main, starting
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
 
-# When the probe listened, so much let 16 in.
+# This many looks and clients let 16 connections in while the probe still listened.
 LOOKS, CLIENTS = 3000, 3
 
 
@@ -78,7 +78,7 @@ def test_all_addresses_that_are_taken_are_named_before_the_start(tmp_path: Path)
 
 
 def test_no_client_gets_in_while_a_start_looks_at_its_addresses() -> None:
-    """One that does takes the node for one that serves, and is reset."""
+    """A client that gets in takes the node for a serving one, and is reset."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         host, port = server.getsockname()
     came = []
@@ -87,7 +87,7 @@ def test_no_client_gets_in_while_a_start_looks_at_its_addresses() -> None:
     def knock() -> None:
         while not ended.is_set():
             with socket.socket() as client:
-                client.bind(("127.0.0.2", 0))  # with the server's port it would meet itself
+                client.bind(("127.0.0.2", 0))  # with the server's port it would connect to itself
                 came.append(client.connect_ex((host, port)) == 0)
 
     knocking = [threading.Thread(target=knock) for _ in range(CLIENTS)]
@@ -130,7 +130,7 @@ def test_a_wrong_command_line_is_told_in_one_line(
 def test_a_check_names_files_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after one start by root. Root may open them all, so the system's word is replaced."""
+    """A start by root leaves such files. Root may open all files, so `os.access` is replaced."""
     (tmp_path / "log").mkdir()
     for name in ("a", "b", "log/c", "log/d", "mine"):
         (tmp_path / name).write_text("")

@@ -1,4 +1,4 @@
-"""A program that is tied to its parent: it ends with it, and does not begin without it."""
+"""A program tied to its parent: it ends with the parent, and does not start without it."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""`beanpole top`: what is drawn of what nodes answer, and wrong options."""
+"""`beanpole top`: the picture drawn from nodes' replies, and wrong options."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def run(view: FakeView, *words: str) -> int:
         peers = PeerClient({"n1": "127.0.0.1:1", "n2": "127.0.0.1:1"}, trust_of())
         server = RpcServer(view, peers, trust_of(), [LiveServicer(view).add_to])
         port = await server.start("127.0.0.1:0")
-        # The first is down: the next one is asked.
+        # The first node is down, so the next one is asked.
         at = f"127.0.0.1:1,127.0.0.1:{port}"
         done = await asyncio.to_thread(main, ["top", *words, "--addr", at])
         await peers.close()
@@ -39,7 +39,7 @@ def run(view: FakeView, *words: str) -> int:
 def a_view() -> FakeView:
     view = FakeView()
     view.numbers.queues = [MAIL, RESIZE]
-    # It is among the largest, too, and is shown once.
+    # This queue is also among the largest, and is shown once.
     view.busy = [RESIZE, QueueFigures("workq", "ping")]
     return view
 
@@ -94,7 +94,7 @@ def look(commands: int, at_s: float) -> top.Look:
 def test_rates_of_nodes_are_between_two_looks() -> None:
     lines = top.picture(look(300, 12.0), look(100, 10.0), "jobs", None, None)
     assert lines[2].split()[4] == "100"
-    # One that has started again counts from 0.
+    # A restarted node counts from 0.
     assert top.picture(look(5, 12.0), look(100, 10.0), "jobs", None, None)[2].split()[4] == "-"
     assert lines[-1] == "a keeps no events, so it knows no rates, waits and runs"
 

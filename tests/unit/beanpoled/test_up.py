@@ -1,4 +1,4 @@
-"""`beanpole up`: the folder it writes, what it refuses, how it watches processes."""
+"""`beanpole up`: the folder that it writes, refused starts, and supervision of processes."""
 
 import asyncio
 import io
@@ -28,7 +28,7 @@ FAKE = Path(__file__).with_name("fake_process.py")
 
 
 def free_base_port() -> int:
-    """Return a base port with all ports of a small cluster free, unlike other processes' ones."""
+    """Return a base port with free ports for a small cluster; other processes search elsewhere."""
     for base in range(24000 + os.getpid() % 80 * 100, 60000, 100):
         try:
             layout.check_ports(layout.plan(Path("/unused"), 3, base))
@@ -124,7 +124,7 @@ def test_cluster_json(tmp_path: Path) -> None:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *line: str) -> str:
-    """Run a command that must be refused; return what it said."""
+    """Run a command that must be refused; return its error output."""
     assert main(line) == 2
     return capsys.readouterr().err
 
@@ -147,7 +147,7 @@ def test_a_port_in_use_is_refused_by_name(
 ) -> None:
     base = free_base_port()
     with socket.socket() as other:
-        # As the check does: what an earlier run left in TIME_WAIT is no other program.
+        # As in the check: sockets of an earlier run in TIME_WAIT do not count as in use.
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", base + 21))
         other.listen()
@@ -185,7 +185,7 @@ def test_a_wrong_option_is_refused(
 
 
 class FakeNode(LocalNode):
-    """A node whose process only answers as one."""
+    """A node whose process is only a fake."""
 
     @property
     def command(self) -> list[str]:
@@ -193,7 +193,7 @@ class FakeNode(LocalNode):
 
 
 class Output(io.StringIO):
-    """Text that tells when it grows."""
+    """A text stream that notifies when it grows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class Output(io.StringIO):
 
 
 class Up:
-    """A supervisor of fake nodes, and the lines it says."""
+    """A supervisor of fake nodes, and its output lines."""
 
     def __init__(self, directory: Path, nodes: int = 2) -> None:
         planned = layout.plan(directory, nodes, free_base_port())
@@ -244,7 +244,7 @@ def test_a_life_of_a_cluster(up: Up) -> None:
         os.kill(before[1], signal.SIGKILL)
         await up.said("n1 ended by SIGKILL")
         await up.said(f"start it again with: sh {up.directory / 'n1' / 'cmdline'}")
-        # By hand, as the user who follows that advice.
+        # Start it by hand, as a user who follows that advice.
         by_hand = await asyncio.create_subprocess_exec(*up.nodes[1].command)
         await up.said(f"n1 is back (pid {by_hand.pid})")
         assert up.pids() == [before[0], by_hand.pid]
@@ -275,7 +275,7 @@ def test_nodes_that_refuse_to_start_are_told_with_their_words(
 
 
 class Terminal(io.StringIO):
-    """Text that claims to be a terminal."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""`beanpole user` and the token of commands: what is read, and from where."""
+"""`beanpole user` and the token of commands: the sources of secrets."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The gRPC service `Users`, and what every call asks of its caller, over a real socket."""
+"""The gRPC service `Users`, and the rights that each call requires, over a real socket."""
 
 import asyncio
 import hashlib
@@ -49,7 +49,7 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
 
 
 class Guarded(Admin):
-    """A follower with users: root, and lee, who may do some things in `mail`."""
+    """A follower with users: root, and lee, who has some rights in `mail`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def test_every_method_of_every_service_has_its_row() -> None:
 
 
 def test_every_row_reads_its_requests() -> None:
-    """A function of a row that names a field which is not there would end each call."""
+    """A function of a row that names a missing field would fail each call."""
     for name, row in GUARDED.items():
         request = methods()[name]._concrete_class()
         if row.queues is not None:
@@ -140,7 +140,7 @@ def test_without_users_no_call_needs_anything() -> None:
 
 
 def test_a_node_without_any_state_tells_nothing_of_jobs() -> None:
-    """Its machine has no users yet; those of its disk may forbid it."""
+    """Its machine has no users yet; those on its disk may forbid the call."""
 
     async def test(it: Guarded) -> None:
         machine = it.stage.node.context.machine
@@ -207,7 +207,7 @@ def test_jobs_that_are_named_are_those_of_queues_that_one_may_administer() -> No
 
 
 def test_a_token_that_this_node_does_not_know_yet_is_taken() -> None:
-    """It was added at another node, whose answer came before this node applied it."""
+    """It was added at another node, which replied before this node applied it."""
 
     async def test(it: Guarded) -> None:
         it.lock()
@@ -291,7 +291,7 @@ def test_a_token_in_its_metadata(said: str) -> None:
 
 
 def test_another_scheme_is_no_token_and_not_nothing() -> None:
-    """A caller that means to be known is not taken for one that says nothing."""
+    """A caller that tries to authenticate is not treated as an anonymous one."""
     assert read(b"", (), (("authorization", "Basic dG9r"),)).token not in (b"", digest("dG9r"))
     assert read(b"", (), ()).token == b""
 

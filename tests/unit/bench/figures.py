@@ -1,4 +1,4 @@
-"""Figures for the tests of the benchmark, made up."""
+"""Invented figures for the tests of the benchmark."""
 
 from bench.generator import Figure
 from bench.results import Results
@@ -26,7 +26,7 @@ def figure(number: int, system: str, op_s: float, connections: int = 64) -> Figu
 
 
 def run(*rates: tuple[str, float]) -> Results:
-    """Return results with one round for each time that a system is named."""
+    """Return results with one round for each occurrence of a system's name."""
     seen: dict[str, int] = {}
     figures = []
     for system, op_s in rates:

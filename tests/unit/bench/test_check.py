@@ -1,4 +1,4 @@
-"""The guard: it fails for what got slower, names it, and knows chance from change."""
+"""The check of a benchmark: it fails for regressions, names them, and tolerates noise."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The disk's own lateness."""
+"""The lateness of the disk's own writes, from the time at which each was due."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Results as files, ratios, tables and charts; and what the command line refuses."""
+"""Results as files, ratios, tables and charts; and rejected command lines."""
 
 import xml.etree.ElementTree
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables of the sets that print one and keep no file: ratios, slopes, percentiles."""
+"""Tables of benchmark sets that keep no file: ratios, slopes, percentiles."""
 
 import pytest
 

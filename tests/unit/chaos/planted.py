@@ -1,7 +1,7 @@
-"""Faults planted by chance into a history of real nodes, with the job where they must be found.
+"""Random faults planted into a history of real nodes, with the job in which each must be found.
 
-`tests/fixtures/soak-history.jsonl.xz` is the beginning of a soak; what was under way at its end has
-no reply.
+`tests/fixtures/soak-history.jsonl.xz` is the beginning of a soak; the commands in flight at its end
+have no reply.
 """
 
 import json
@@ -15,7 +15,7 @@ from chaos.record import Op
 
 History = list[list[Op]]
 FIXTURE: Final = Path(__file__).parents[2] / "fixtures" / "soak-history.jsonl.xz"
-# The fixture has more than these.
+# The fixture has more jobs than this.
 JOBS_MIN: Final = 500
 SEEDS: Final = 10
 
@@ -31,13 +31,13 @@ def recorded() -> History:
 
 
 def _any(clients: History, seed: int, kind: str, outcome: str) -> Op:
-    """Choose a command with this reply."""
+    """Choose a command of this kind with this reply."""
     fitting = [op for ops in clients for op in ops if (op.kind, op.outcome) == (kind, outcome)]
     return random.Random(seed).choice(fitting)
 
 
 def hide(clients: History, seed: int) -> tuple[History, int]:
-    """Let somebody look at a job that was put, and not see it before it is taken."""
+    """Add a client that does not find a job between its put and its next command."""
     put = _any(clients, seed, record.PUT, "INSERTED")
     about = [op for ops in clients for op in ops if op.job == put.job and op.kind != record.PUT]
     end_s = min((op.sent_s for op in about), default=put.done_s + 1)
@@ -45,20 +45,20 @@ def hide(clients: History, seed: int) -> tuple[History, int]:
     words = f"peek {put.job}"
     look = Op(99, 0, record.LOOK, at_s, at_s, 0, "NOT_FOUND", "", words, put.tube)
     last = max(op.sent_s for op in about) + 1 if about else at_s
-    # Until it is deleted it is there; behind that another look finds it again.
+    # A second look, after all other commands about the job, finds it again.
     found = look._replace(sent_s=last, done_s=last, outcome="FOUND")
     return [*clients, [look, found]], put.job
 
 
 def repeat(clients: History, seed: int) -> tuple[History, int]:
-    """Say DELETED once more."""
+    """Add a second DELETED."""
     delete = _any(clients, seed, record.DELETE, "DELETED")
     again = delete._replace(client=99, sent_s=delete.done_s + 1, done_s=delete.done_s + 2)
     return [*clients, [again]], delete.job
 
 
 def revive(clients: History, seed: int) -> tuple[History, int]:
-    """Let somebody see a job after it was deleted."""
+    """Add a client that sees a job after its deletion."""
     delete = _any(clients, seed, record.DELETE, "DELETED")
     at_s = delete.done_s + 0.5
     look = Op(99, 0, record.LOOK, at_s, at_s, 0, "FOUND", "", f"peek {delete.job}", "")
@@ -66,7 +66,7 @@ def revive(clients: History, seed: int) -> tuple[History, int]:
 
 
 def postpone(clients: History, seed: int) -> tuple[History, int]:
-    """Put a more urgent job before a plain delivery, and let nobody take it."""
+    """Put a more urgent job before a plain delivery, and never deliver it."""
     chance = random.Random(seed)
     plain = [
         op
@@ -76,7 +76,7 @@ def postpone(clients: History, seed: int) -> tuple[History, int]:
     ]
     puts = {op.body: op for ops in clients for op in ops if op.kind == record.PUT}
     moved = {op.job for ops in clients for op in ops if op.kind in (record.RELEASE, record.BURY)}
-    # An unknown reserve would explain a single job that was passed over.
+    # A reserve without a known reply would explain why one job was passed over.
     unknown = [op for ops in clients for op in ops if op.kind == record.RESERVE]
     calm_s = min(op.sent_s for op in unknown if record.is_unknown(op))
     urgent = [

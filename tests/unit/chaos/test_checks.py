@@ -1,4 +1,4 @@
-"""The judge of the soak must find what it looks for, and nothing in what may happen."""
+"""The judge of the soak: it finds each fault, and none in legal histories."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ def reserve(client: int, times: tuple[float, float], body: str = HEAD, job: int 
 
 
 def good() -> list[list[Op]]:
-    """Return a history with much that looks wrong and is not."""
+    """Return a history that looks wrong in many places and is legal."""
     return [
         [
             op(0, record.PUT, (0, 1), "INSERTED", body=HEAD),
@@ -31,15 +31,16 @@ def good() -> list[list[Op]]:
             reserve(0, (2, 3)),
             op(0, record.TOUCH, (4, 4.5), "TOUCHED"),
             op(0, record.RELEASE, (5, 5.5), "RELEASED"),
-            # A TTR that ended, and the same job again in other hands.
+            # A TTR that ended, and the same job with another client.
             reserve(0, (6, 6.1), SHORT, 2),
             op(0, record.TOUCH, (8, 8.1), "NOT_FOUND", job=2),
         ],
         [
-            # Asked long before, given when the other released it, and lost with the connection.
+            # Sent long before, granted when the other client released it, and lost with the
+            # connection.
             reserve(1, (2.5, 5.2)),
             op(1, record.LEFT, (6, 6), "", job=0),
-            # The reply was made before the TTR ended, and read when another had the job.
+            # The reply was made before the TTR ended, and read when another client had the job.
             reserve(1, (6.05, 9.5), SHORT, 2),
             op(1, record.DELETE, (9.6, 9.7), "NOT_FOUND", job=2),
         ],
@@ -103,7 +104,7 @@ def test_every_fault_is_found(spoil: Callable[[list[list[Op]]], None]) -> None:
 
 def test_a_gap_is_the_longest_time_without_an_acknowledgement() -> None:
     clients = good()
-    # Nothing follows the last one; the second goes on behind its end, until the next reply.
+    # No reply follows the last window; the second gap extends past its window to the next reply.
     assert gaps_s(clients, [Window(3.0, 6.2), Window(6.5, 8.5), Window(12.5, 20.0)]) == [
         1.5,
         2.5,

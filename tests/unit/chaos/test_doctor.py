@@ -1,11 +1,11 @@
-"""`python -m chaos.doctor` says of each way whether it works here."""
+"""`python -m chaos.doctor` reports for each backend whether it works here."""
 
 import pytest
 
 from chaos import doctor
 
 
-@pytest.mark.slow  # one way builds and mounts a file system to see whether it can
+@pytest.mark.slow  # one backend builds and mounts a file system to find out
 def test_every_way_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.main() == 0
     lines = capsys.readouterr().out.splitlines()

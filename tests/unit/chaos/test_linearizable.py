@@ -1,4 +1,4 @@
-"""Histories of single jobs, good and bad, and one with faults planted by chance."""
+"""Histories of single jobs, legal and illegal, and a recorded one with random faults."""
 
 import pytest
 
@@ -11,7 +11,7 @@ KICK = record.KICK
 
 
 def op(client: int, line: str, times: tuple[float, float], outcome: str) -> Op:
-    """Return a command about job 1, which is named where the real client names it."""
+    """Return a command about job 1, which it names in the same place as the real client."""
     word = line.split()[0]
     kind = {"reserve-job": record.RESERVE, "kick-job": KICK, "peek": record.LOOK}.get(word, word)
     named = outcome in ("INSERTED", "RESERVED") or kind in linearizable.BY_HOLDER

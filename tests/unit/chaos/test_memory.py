@@ -1,4 +1,4 @@
-"""Whether the memory of the nodes of a soak stayed flat: the rule, on samples made by hand."""
+"""The check that the memory of a soak's nodes stays flat, on invented samples."""
 
 import os
 
@@ -9,7 +9,7 @@ OLD_S = AGE_S_MIN + 1
 
 
 def samples(before: int, after: int, seconds: float = HOUR_S) -> list[Sample]:
-    """Return a node in two states: up to three quarters of the run, and after them."""
+    """Return a node with two levels of memory: until three quarters of the run, and after."""
     times = [seconds * number / 400 for number in range(400)]
     sizes = [before if at_s < seconds * 3 / 4 else after for at_s in times]
     return [Sample(*one) for one in zip(times, [0] * 400, [OLD_S] * 400, sizes, strict=True)]

@@ -37,7 +37,7 @@ def test_the_more_urgent_job_comes_first() -> None:
 
 
 def test_what_overlaps_proves_nothing() -> None:
-    # The first may have been taken before the second, and put after the other was asked for.
+    # The first job may have been taken first, and put after the other one was requested.
     assert wrong(put(1, 0), put(2, 1), take(2, 2, 3), take(1, 2.9, 3.5)) == 0
     assert wrong(put(1, 0), put(2, 1, 0), take(1, 1.2, 3), take(2, 4, 5)) == 0
 

@@ -1,4 +1,4 @@
-"""The plan of a soak: decided by its seed, and dense enough to mean something."""
+"""The plan of a soak: determined by its seed, and dense enough to be meaningful."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page of a run: faults, rates, latencies, leaders and findings are in it, and nothing else."""
+"""The page of a run contains faults, rates, latencies, leaders and findings, and no more."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which scenarios each backend can do, and what is said when one is asked for that it cannot."""
+"""The scenarios that each backend supports, and the error for an unsupported one."""
 
 import random
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from chaos import backends, nemesis, rounds, scenarios
 from chaos.nemesis import AWAY, FOLLOWER, LEADER, NOT_READY
 from chaos.scenarios import common
 
-# What users of Jepsen look for first, and what operators do every week.
+# The usual scenarios of Jepsen, and the weekly work of operators.
 KNOWN = {
     *("majority ring", "bridge", "one way loss", "flapping leader link", "slow disk and link"),
     *("clock steps", "rolling restart", "rolling upgrade", "disk full", "node replaced"),
@@ -57,7 +57,7 @@ def test_what_a_backend_cannot_do_is_refused_with_what_it_can(
 
 
 class Told(nemesis.Backend):
-    """A double of a backend: nodes that answer what they are told to."""
+    """A double of a backend with scripted replies of its nodes."""
 
     def __init__(self, answers: Sequence[tuple[int, str] | None]) -> None:
         super().__init__(Path())

@@ -1,9 +1,9 @@
-"""Whichever toxiproxy server runs use answers, and treats connections, as a real 2.12 did.
+"""The toxiproxy server in use replies, and treats connections, as a real 2.12 does.
 
-The expectations come from a recorded session with a real server; that of a timeout without data,
-from notes on its source. They are checked against the server at `TOXIPROXY_URL` (all of whose
-proxies are removed), the one on the path, or else our double. The double's own matters are in
-`test_toxiproxy_double`. No time is measured but from below.
+The expectations come from a recorded session with a real server; that of a timeout without data
+comes from notes on its source. They are checked against the server at `TOXIPROXY_URL` (all of whose
+proxies are removed), the one on the path, or else our double. `test_toxiproxy_double` covers
+behaviour of the double alone. Durations have lower bounds only.
 """
 
 import json
@@ -21,9 +21,9 @@ from tests.unit.chaos.toxiproxy_clients import TIMEOUT_S, ask, connect, echo_ser
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
-# So long a connection must stay silent to be called stalled.
+# A connection that stays silent for this time counts as stalled.
 STALLED_S: Final = 0.3
-# Clocks of the two processes may be rounded differently.
+# The clocks of the two processes may be rounded differently.
 ROUNDING_S: Final = 0.01
 
 LATENCY: Final = (
@@ -52,14 +52,14 @@ def echo() -> Iterator[str]:
 
 @pytest.fixture
 def proxy(api: Any, echo: str) -> Iterator[Any]:
-    """A proxy `a` without toxics."""
+    """Create a proxy `a` without toxics."""
     yield api.create(upstream=echo, name="a")
     api.destroy_all()
 
 
 @pytest.fixture
 def places(proxy: Any, echo: str) -> dict[str, str]:
-    """Beside it a disabled proxy `d`, and toxics of `a`; where `a` listens and leads to."""
+    """Add a disabled proxy `d`, and toxics to `a`; return the addresses of `a` and its upstream."""
     disabled = {"name": "d", "upstream": echo, "listen": "localhost:0", "enabled": False}
     assert ask("POST", "/proxies", json=disabled).status_code == 201
     for text in (LATENCY, BANDWIDTH):
@@ -91,8 +91,8 @@ DONE: Final = (204, None, "")
 OF_A: Final = "/proxies/a/toxics"
 LATE: Final = f"{OF_A}/latency_downstream"
 
-# Request; then status, content type and text of the answer. UP, A and NEW stand for addresses,
-# "..." for the words of Go's JSON package, which are its own and change with its releases.
+# Request; then status, content type and text of the reply. UP, A and NEW stand for addresses, "..."
+# for texts of Go's JSON package, which change with its releases.
 ANSWERS: Final[dict[str, tuple[str, str, object, tuple[int, str | None, str]]]] = {
     "all": ("GET", "/proxies", None, (200, JSON, f'{{"a":{A},"d":{D}}}')),
     "created": ("POST", "/proxies", NEW, (201, JSON, told("n", "NEW"))),
@@ -196,7 +196,7 @@ ANSWERS: Final[dict[str, tuple[str, str, object, tuple[int, str | None, str]]]] 
 
 
 def filled(value: object, places: dict[str, str]) -> str | None:
-    """Return the body of a request, with addresses."""
+    """Return the body of a request with its addresses filled in."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value)
@@ -235,14 +235,14 @@ def test_a_reset_enables_all_and_removes_toxics(places: dict[str, str]) -> None:
 
 
 class Case(NamedTuple):
-    """A toxic, what is sent to the echo, and what happens.
+    """A toxic, the data sent to the echo server, and the outcome.
 
     Attributes:
-        got_bytes: so many come back, before the end, the stall, or the whole is there.
-        ends: nothing ("alive"), "stalled", "end", or "reset", which is an "end" for connections
+        got_bytes: bytes that come back before the end, the stall, or the whole.
+        ends: "alive" for no end, "stalled", "end", or "reset", which is an "end" for connections
             that are older than the toxic.
-        least_s: it takes no less.
-        after: what comes when the toxic of a stalled connection is removed.
+        least_s: the minimum duration.
+        after: the data that arrives when the toxic of a stalled connection is removed.
     """
 
     kind: str
@@ -272,7 +272,7 @@ CASES: Final = {
     "reset": Case("reset_peer", "downstream", {"timeout": 0}, 10, 0, "reset"),
     "late reset": Case("reset_peer", "downstream", {"timeout": 100}, 10, 0, "reset", 0.1),
     "reset of requests": Case("reset_peer", "upstream", {"timeout": 0}, 10, 0, "reset"),
-    # Pieces of at most 13 bytes are 8, with 7 pauses between them.
+    # Pieces have at most 13 bytes, so there are 8, with 7 pauses between them.
     "slices": Case("slicer", "downstream", SLICES, 100, 100, "alive", 0.07),
     "limit": Case("limit_data", "downstream", {"bytes": 50}, 100, 50, "end"),
     "limit of requests": Case("limit_data", "upstream", {"bytes": 50}, 100, 0, "end"),
@@ -280,7 +280,7 @@ CASES: Final = {
 
 
 def watched(connection: socket.socket, case: Case) -> tuple[int, str]:
-    """Send, and return how many bytes came back and how that ended."""
+    """Send the data; return the number of bytes that came back and the outcome."""
     got_bytes = 0
     try:
         connection.sendall(b"x" * case.sent_bytes)
@@ -350,7 +350,7 @@ def test_a_disabled_proxy_ends_connections_and_refuses_new_ones(proxy: Any) -> N
 
 def test_an_upstream_that_refuses_is_an_end_and_no_refusal(api: Any, proxy: Any) -> None:
     with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else can
+        bound.bind(("127.0.0.1", 0))  # never listens, and no other socket can
         dead = api.create(upstream=f"127.0.0.1:{bound.getsockname()[1]}", name="dead")
         with connect(dead) as connection:
             assert connection.recv(1) == b""
@@ -369,7 +369,7 @@ def test_the_client_of_the_registry_works(api: Any, proxy: Any, echo: str) -> No
         proxy.destroy_toxic("zz")
     with pytest.raises(ProxyExists):
         api.create(upstream=echo, name="a")
-    # It looks for the name in the words of the error.
+    # The client looks for the name in the text of the error.
     with pytest.raises(KeyError, match="name"):
         api.create(upstream=echo, name="b", listen=proxy.listen)
     wanted = [{"name": "p", "upstream": echo, "listen": "127.0.0.1:0"}]

@@ -1,7 +1,7 @@
-"""Our double of toxiproxy: its own matters, and ones that no real server was recorded with.
+"""Our double of toxiproxy: its own behaviour, and cases without a recording of a real server.
 
-What it has in common with a recorded real one is in `test_toxiproxy_conformance`. No time is
-measured but where a toxic is about time, and there only from below.
+`test_toxiproxy_conformance` covers the recorded behaviour. Durations are measured only where a
+toxic is about time, and have lower bounds only.
 """
 
 import sys

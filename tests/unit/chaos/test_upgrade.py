@@ -1,4 +1,4 @@
-"""What counts in an upgrade: errors at nodes that were up, files that an older program changed."""
+"""The checks of an upgrade: errors at running nodes, files that an older program changed."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Connections through a toxiproxy, to a server that sends back what it gets.
+"""Connections through a toxiproxy to an echo server.
 
-For the tests of our double and of its agreement with the real server; no tests here.
+These are helpers for the tests of our double and of its conformance to the real server.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ TIMEOUT_S: Final = 10.0
 
 @contextlib.contextmanager
 def echo_server() -> Iterator[str]:
-    """Give the address of a server that sends back what it gets."""
+    """Yield the address of an echo server."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -43,7 +43,7 @@ def connect(proxy: Any) -> socket.socket:
 
 
 def echoed(connection: socket.socket, data: bytes) -> bytes:
-    """Send and read back as much; shorter if the connection ends."""
+    """Send data and read it back; the result is shorter if the connection ends."""
     connection.sendall(data)
     found = b""
     while len(found) < len(data) and (more := connection.recv(65536)):
@@ -52,6 +52,6 @@ def echoed(connection: socket.socket, data: bytes) -> bytes:
 
 
 def ask(method: str, path: str, **given: Any) -> requests.Response:
-    """Ask the server of the client from PyPI without the client."""
+    """Send a request to the server without the client from PyPI."""
     url = f"http://{APIConsumer.host}:{APIConsumer.port}{path}"
     return requests.request(method, url, timeout=TIMEOUT_S, **given)

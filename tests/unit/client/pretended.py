@@ -1,6 +1,6 @@
-"""Nodes that exist in memory only, for the steps of a client: no sockets, and a clock to turn.
+"""Nodes in memory for the steps of a client: no sockets, and a clock that tests advance.
 
-Belongs here: connections, silence, names and time. What nodes answer is in each test.
+Connections, silence, names and time belong here; each test has the replies of its nodes.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from beanpole.client.sansio.steps import (
     Steps,
 )
 
-# Takes what was sent; the answer, b"" to close the connection, None to be silent.
+# Maps the bytes sent to a reply; b"" closes the connection, None is silence.
 Answer = Callable[[bytes], bytes | None]
 _Result = TypeVar("_Result")
 
@@ -40,7 +40,7 @@ class World:
         self._reply: bytes | None = None
 
     def run(self, steps: Steps[_Result]) -> _Result:
-        """Do the steps of a command."""
+        """Run the steps of a command."""
         try:
             step = next(steps)
             while True:
@@ -55,7 +55,7 @@ class World:
             return result
 
     def do(self, step: Step) -> Any:
-        """Do one step."""
+        """Run one step."""
         match step:
             case Resolve():
                 if step.host not in self.names:

@@ -1,14 +1,14 @@
-"""A scripted beanstalk node on a real socket: what clients are tested against."""
+"""A scripted beanstalk node on a real socket, for tests of clients."""
 
 import socket
 import threading
 
-# Per connection: pairs of the bytes a node expects and the reply; None closes without one.
+# Per connection: pairs of expected bytes and the reply; None closes without a reply.
 Script = list[tuple[bytes, bytes | None]]
 
 
 class Node:
-    """Plays one script per connection, in order, then accepts no more."""
+    """Plays one script per connection, in order, then accepts no more connections."""
 
     def __init__(self, *scripts: Script, path: str = "") -> None:
         self.listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET)

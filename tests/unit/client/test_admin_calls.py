@@ -1,4 +1,4 @@
-"""Long calls of administrators: how they go on, and when they give up."""
+"""Long calls of administrators: how they continue, and when they give up."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,16 +13,16 @@ from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 
-# A caller that makes no pauses comes to it in a second.
+# A caller without pauses reaches this number in a second.
 CALLS_MAX = 100
 
 
 class Busy(jobs_pb2_grpc.JobAdminServicer):
-    """Begins every change, and ends it with an error after so many parts."""
+    """Begins every change, and fails it after the given number of parts."""
 
     def __init__(self, parts: int) -> None:
         self.parts = parts
-        self.calls: list[int] = []  # behind which job each began
+        self.calls: list[int] = []  # the job after which each call began
 
     def Change(self, request: jobs_pb2.ChangeRequest, context: Any) -> Iterator[Any]:
         self.calls.append(request.after_id)

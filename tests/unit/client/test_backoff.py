@@ -1,4 +1,4 @@
-"""How long a failed job rests."""
+"""The delay before a failed job is retried."""
 
 from beanpole.client.backoff import Backoff
 

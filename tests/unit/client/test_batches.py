@@ -1,4 +1,4 @@
-"""Many jobs at once: which results a batch has when a node goes away in the middle."""
+"""Many jobs in one call: the results of a batch whose node fails in the middle."""
 
 import pytest
 
@@ -10,7 +10,7 @@ A, B = Endpoint("a", 1), Endpoint("b", 1)
 
 
 class Counting:
-    """A node that gives ids to puts, and closes the connection after so many replies."""
+    """A node that assigns ids to puts, and closes the connection after a number of replies."""
 
     def __init__(self, first: int, replies: int = 10**6, word: bytes = b"") -> None:
         self.next = first

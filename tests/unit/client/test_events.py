@@ -1,4 +1,4 @@
-"""Reading the event stream from nodes that have different parts of it, and that break."""
+"""Reading the event stream from nodes that hold different parts of it, and that fail."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -41,18 +41,18 @@ class Call:
 
 @dataclass
 class Node:
-    """A double of a node behind gRPC's stub: which events it has, and how it breaks."""
+    """A double of a node behind gRPC's stub: the events that it has, and how it fails."""
 
     spans: list[tuple[int, int]]
     end: int = END
     rows: int = 8
-    # Batches after which each of its streams breaks, at least one; None: it does not.
+    # The number of batches, at least one, after which each stream breaks; None: never.
     breaks_after: int | None = None
     dead: bool = False
-    # Whether it says nothing at all, as a machine without power.
+    # Whether it never answers, as a machine without power.
     silent: bool = False
     cluster: str = "double"
-    # So many questions about its ranges it leaves without an answer.
+    # The number of questions about its ranges that stay without a reply.
     late: int = 0
     asked: int = 0
     reads: list[tuple[int, int]] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Node:
 
     def _batches(self, request: events_pb2.ReadEventsRequest) -> Iterator[events_pb2.EventBatch]:
         self.reads.append((request.start, request.end))
-        # A node never answers a range that it has not whole.
+        # A node never answers a range of which it lacks a part.
         (held,) = [span for span in self.spans if span[0] <= request.start < span[1]]
         assert request.end <= held[1]
         begin = max(held[0], request.start - request.start % self.rows)
@@ -107,7 +107,7 @@ Read = Callable[[list[Node], int, int], list[int]]
 
 @pytest.fixture(scope="module")
 def dial() -> Iterator[Dial]:
-    """Return a client of nodes, without patience: it asks twice."""
+    """Connect a client without patience to nodes: it asks twice."""
     nodes: list[Node] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rpc, "PAUSE_MIN_S", 0)
@@ -123,14 +123,14 @@ def dial() -> Iterator[Dial]:
 
 @pytest.fixture(scope="module")
 def read(dial: Dial) -> Read:
-    """Read a range from nodes; the offsets that came are returned, also with an error."""
+    """Read a range from nodes; return the received offsets, even after an error."""
 
     def run(given: list[Node], first: int, end: int) -> list[int]:
         found: list[int] = []
         with dial(given) as client:
             try:
                 for piece in client.read(first, end):
-                    # The rows that are skipped are those before the piece.
+                    # The skipped rows are those before the piece.
                     assert int(piece.arrow) + piece.skip == piece.first
                     found += range(piece.first, piece.end)
             except ClientError as error:
@@ -209,7 +209,7 @@ def test_the_earliest_event_is_that_of_all_nodes(dial: Dial) -> None:
 
 
 class Clock:
-    """Time that passes when a client waits, and in no other way."""
+    """A clock that advances only while a client waits."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -223,8 +223,8 @@ class Clock:
 
 @pytest.mark.parametrize(
     ("first", "waits_s"),
-    # The earliest: silent nodes are waited for a little. An offset that only the dead node has:
-    # as long as patience lasts. One that others have, or the end: not at all.
+    # The earliest offset: silent nodes are waited for briefly. An offset that only the dead node
+    # has: until patience ends. An offset that others have, or the end: not at all.
     [("earliest", (2, 3)), (7, (30, 31)), (40, (0, 0)), (None, (0, 0))],
 )
 def test_a_dead_node_is_waited_for_only_if_it_can_matter(
@@ -244,7 +244,7 @@ def test_a_dead_node_is_waited_for_only_if_it_can_matter(
 
 
 def test_a_silent_node_is_not_waited_for_by_those_that_have_enough(dial: Dial) -> None:
-    """Its calls never end here, so that waiting for them would not, either."""
+    """Its calls never end here, so neither would waiting for them."""
     nodes = [Node([], silent=True), Node([(0, END)])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "GRACE_S", 0)
@@ -253,7 +253,7 @@ def test_a_silent_node_is_not_waited_for_by_those_that_have_enough(dial: Dial) -
             assert client.extent().end == END
             assert client.extent_to(END, first=0).failures == {"0": "no answer yet"}
             assert [piece.first for piece in client.read(0, END)] == list(range(0, END, 8))
-            # The one that answers is preferred from now on.
+            # The node that answers is preferred from now on.
             assert client._nodes.addresses == ["1", "0"]
 
 

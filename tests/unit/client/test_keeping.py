@@ -1,4 +1,4 @@
-"""Sessions that a client keeps over its connections, and puts that have a key; without sockets."""
+"""Sessions that a client keeps across connections, and puts with a key; without sockets."""
 
 import pytest
 
@@ -15,14 +15,14 @@ WORDS = replies.ok(stats.format_list([b"put-unique", b"keep", b"resume"]))
 
 
 class Cluster:
-    """Nodes with one memory: kept sessions by their tokens, and jobs by their keys."""
+    """Nodes with shared memory: kept sessions by their tokens, and jobs by their keys."""
 
     def __init__(self) -> None:
         self.sessions: dict[bytes, list[int]] = {}
         self.keys: dict[bytes, int] = {}
-        self.token = b""  # of the connection there is
+        self.token = b""  # of the current connection
         self.next = 1
-        self.silent: set[bytes] = set()  # of these the next reply is lost, and it is done
+        self.silent: set[bytes] = set()  # commands that are executed, but whose next reply is lost
 
     def __call__(self, data: bytes) -> bytes | None:
         answers = []
@@ -182,7 +182,7 @@ def test_nothing_is_kept_where_nobody_can(told: list[int]) -> None:
 
 
 class Behind:
-    """A node that has not applied what brings `resume`, for the first connections."""
+    """A node that has not yet applied the version with `resume`, for the first connections."""
 
     def __init__(self, cluster: Cluster, connections: int) -> None:
         self.cluster = cluster
@@ -255,7 +255,7 @@ def test_a_put_with_a_key_is_repeated(world: World, cluster: Cluster) -> None:
 
 
 def test_a_plain_server_never_sees_a_put_with_a_key() -> None:
-    """It would take the body for commands."""
+    """It would read the body as commands."""
     here = World()
     here.nodes = {A: server({b"extensions": b"UNKNOWN_COMMAND\r\n"})}
     with pytest.raises(faults.NotAvailableError, match="a:1 does not know 'put-unique'"):

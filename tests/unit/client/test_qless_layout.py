@@ -1,4 +1,4 @@
-"""qless's layout in a Redis: what its hashes and lists become. `make test-qless` has a real one."""
+"""Conversion of qless's hashes and lists in a Redis; `make test-qless` uses a real one."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ NAMES = (
 
 
 def job(*scores: float | None, history: Any = (), **more: bytes) -> dict[str, Any]:
-    """The arguments that a job becomes, by their names; a node takes them."""
+    """Return the arguments of a job's import by name; a node accepts them."""
     fields = {**FIELDS, **{name.encode(): text for name, text in more.items()}}
     beside = layout.Beside(scores, history, [b"d"], [5.5, None])
     found = layout.job(b"j", fields, beside, NOW)

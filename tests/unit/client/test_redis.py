@@ -1,4 +1,4 @@
-"""The client of RESP: greetings, many requests at a time, and what a lost connection leaves."""
+"""The client of RESP: greetings, pipelined requests, and retries after a lost connection."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_server_that_wants_a_password_is_told_apart() -> None:
 
 
 def test_what_a_lost_connection_leaves_is_asked_again() -> None:
-    """All of it: the reply that had come is not taken twice."""
+    """All requests are repeated: a reply that had arrived is not used twice."""
     first = Node([(A + B, b"$1\r\n1\r\n"), (b"", None)])
     second = Node([(A + B, b"$1\r\n2\r\n-ERR no\r\n")])
     with Redis([first.address, second.address]) as client:

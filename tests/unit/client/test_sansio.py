@@ -1,4 +1,4 @@
-"""What a client does when nodes come and go, without sockets."""
+"""A client while nodes come and go, without sockets."""
 
 import pytest
 
@@ -23,7 +23,7 @@ PLAIN = server(
 
 
 def closing(word: bytes) -> object:
-    """A node that is as PLAIN and closes the connection in place of one reply."""
+    """Return a node like PLAIN that closes the connection in place of one reply."""
     return lambda data: b"" if data.startswith(word) else PLAIN(data)
 
 
@@ -170,7 +170,7 @@ def test_no_node_answers() -> None:
 
 
 def test_going_home() -> None:
-    """A client returns to its first node, and not while it holds a job."""
+    """A client returns to its first node, but not while it holds a job."""
     here = world(b=PLAIN)
     client = here.client("a:1,b:1")
     here.run(client.reserve(0))
@@ -231,7 +231,7 @@ def test_an_interrupted_command_gives_its_connection_up() -> None:
     here.run(client.reserve(0))
     steps = client.reserve(5)
     here.do(next(steps))
-    steps.send(False)  # the connection is not gone: it sends
+    steps.send(False)  # the connection is up: it sends
     steps.close()
     assert client.session.at is None
     assert not client.session.held

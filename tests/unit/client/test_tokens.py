@@ -1,4 +1,4 @@
-"""Clients with the token of a user: it is said on each connection, and never to a plain server."""
+"""Clients with a user's token: sent on each connection, but never to a plain server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where commands find the cluster: every command has the same options, and their order."""
+"""How commands find the cluster: all have the same options, in the same precedence."""
 
 import argparse
 import json
@@ -90,13 +90,13 @@ def test_what_is_no_address_is_named_with_its_source(
 def test_every_command_names_the_cluster_in_the_same_way(
     command: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """None of them gets as far as to a node: what is named is no address and no cluster."""
+    """No command reaches a node: the name is neither an address nor a cluster."""
     assert main([*command.split(), option, "nowhere"]) == 2
     assert f"{'--addr' if option != '--dir' else option} " in capsys.readouterr().err
 
 
 def hinted(environment: dict[str, str], *line: str) -> str:
-    """The hint of a command that met nobody at an address where nobody is."""
+    """Return the hint of a command that found no node at an address."""
     port = BEANSTALK._replace(number=1)
     parser = argparse.ArgumentParser()
     where.add_options(parser, port)

@@ -134,7 +134,7 @@ def test_everything_can_be_inspected(start: Callable[..., Node]) -> None:
 
 
 def lost(start: Callable[..., Node], request: bytes, *then: tuple[bytes, bytes]) -> Client:
-    """A client whose node dies with its first request, and another node."""
+    """Return a client whose node fails at its first request, and another node."""
     dying = start([(request, None)])
     other = start(list(then)) if then else start()
     return Client([dying.address, other.address])
@@ -193,7 +193,7 @@ def test_a_delete_is_repeated(start: Callable[..., Node], reply: bytes) -> None:
 
 
 def test_of_a_run_the_result_is_asked_for(start: Callable[..., Node]) -> None:
-    """The wait is over when the connection ends, so that nothing is left of it."""
+    """The wait ends with the connection, so nothing remains of it."""
     result, deleted = b"result %b 0\r\n" % ID, (b"delete %b\r\n" % ID, OK)
     run = RUN.replace(b" 1000 ", b" 0 ")
     with lost(start, run, (result, ended(1, b"r")), deleted) as client:

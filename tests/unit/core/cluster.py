@@ -1,7 +1,6 @@
-"""A machine with the origins' and the leader's paperwork done, for the tests of `core`.
+"""A machine with the bookkeeping of origins and leader, for the tests of `core`.
 
-Here is how entries get their index, time and batch numbers. What is expected of them is in the
-tests.
+It assigns indices, times and batch numbers to entries. Expected results belong in the tests.
 """
 
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from beanpole.core.jobs.job import STATE_NAMES
 from beanpole.core.machine import Machine
 
 DEFAULT = b"default"
-# (index, flags, time us, wall us, sections): what `Machine.apply` takes.
+# The arguments of `Machine.apply`: (index, flags, time us, wall us, sections).
 Entry = tuple[int, int, int, int, list[c.Section]]
 
 
@@ -50,7 +49,7 @@ class Event(NamedTuple):
 
 
 class Cluster:
-    """One machine, the log that it applied, and short words for what clients do."""
+    """One machine, the log that it applied, and shorthands for the commands of clients."""
 
     def __init__(self) -> None:
         self.machine = Machine()
@@ -68,7 +67,7 @@ class Cluster:
         return self.machine.apply(*entry, own=own)
 
     def batch(self, *commands: c.Command, origin: int = 0, flags: int = 0) -> list[Any]:
-        """One batch in one entry; the commands' results, or [] if the batch was ignored."""
+        """Apply one batch in one entry; return the results, or [] if the batch was ignored."""
         applied = self.apply([self.section(*commands, origin=origin)], flags, origin)
         return applied.results[0][2] if applied.results else []
 
@@ -79,15 +78,15 @@ class Cluster:
         return origin, incarnation, number, commands
 
     def do(self, *command: Any, origin: int = 0) -> Any:
-        """One command in one entry; its result."""
+        """Apply one command in one entry; return its result."""
         return self.batch(command, origin=origin)[0]
 
     def lead(self, *commands: c.Command) -> Applied:
-        """The leader's own commands in one entry."""
+        """Apply the leader's own commands in one entry."""
         return self.apply([(c.LEADER, 0, 0, commands)])
 
     def pass_s(self, seconds: float) -> Applied:
-        """Let time pass, and show it to the machine with an entry that holds no command."""
+        """Let time pass, and show it to the machine by an entry without commands."""
         self.time_us += round(seconds * SECOND_US)
         return self.lead()
 
@@ -113,7 +112,7 @@ class Cluster:
     def grant(
         self, session: int = 1, origin: int = 0, request: int | None = None, behind: int = 0
     ) -> tuple[int, int]:
-        """A GRANT in one entry: (outcome, job id or 0)."""
+        """Apply a GRANT in one entry; return (outcome, job id or 0)."""
         if request is None:
             self.requests += 1
             request = self.requests
@@ -123,10 +122,10 @@ class Cluster:
         return outcome, 0 if job is None else job.id
 
     def reserve(self, session: int = 1, origin: int = 0) -> int:
-        """The id of the job that a reserve gets; 0 if there is none."""
+        """Return the id of the job that a reserve gets, or 0."""
         return self.grant(session, origin)[1]
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- the state ------------------------------------------------------------------------------
 
     def state(self, job_id: int) -> bytes:
         job = self.machine.queue.jobs.get(job_id)
@@ -145,7 +144,7 @@ class Cluster:
 
 
 def events_of(machine: Machine) -> list[Event]:
-    """Take out the events that the machine has emitted."""
+    """Return and clear the events that the machine has emitted."""
     events = [Event._make(values) for values in e.RECORD.iter_unpack(machine.queue.events)]
     machine.queue.events.clear()
     machine.queue.externals.clear()
@@ -154,7 +153,7 @@ def events_of(machine: Machine) -> list[Event]:
 
 
 def image_of(machine: Machine) -> list[bytes]:
-    """The whole image, taken at once."""
+    """Return the whole image, taken at once."""
     image = Image(machine)
     chunks = chunks_of(image)
     image.close()
@@ -162,7 +161,7 @@ def image_of(machine: Machine) -> list[bytes]:
 
 
 def chunks_of(image: Image) -> list[bytes]:
-    """What is left of an image in progress."""
+    """Return the remaining chunks of an image in progress."""
     chunks = []
     while (chunk := image.next_chunk()) is not None:
         chunks.append(chunk)
@@ -170,5 +169,5 @@ def chunks_of(image: Image) -> list[bytes]:
 
 
 def copy_of(machine: Machine) -> Machine:
-    """The machine, by way of its image, in a program that knows all versions."""
+    """Copy the machine through its image, in a program that knows all versions."""
     return load(image_of(machine), c.VERSION_MAX)

@@ -7,7 +7,7 @@ from tests.unit.core.cluster import Cluster
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """A machine with one session, number 1 of origin 0."""
+    """Return a machine with one session, number 1 of origin 0."""
     cluster = Cluster()
     cluster.open(1)
     return cluster

@@ -1,6 +1,6 @@
-"""Spaces of three protocols that do not exist, for what the beanstalk protocol lacks.
+"""Spaces of three invented protocols, with features that the beanstalk protocol lacks.
 
-Belongs here: their rows, and short words for their commands. What is expected is in the tests.
+Their rules and shorthands for their commands belong here. Expected results belong in the tests.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from beanpole.core.jobs.job import DONE
 from beanpole.core.jobs.spaces import ATTACH, REFUSE, REPLACE, SPACES, Rules
 from tests.unit.core.cluster import Cluster
 
-# Their protocols: one with leases of sessions and no default queue; one with leases of nobody; one
-# with a default queue.
+# Three protocols: one whose leases belong to sessions and without a default queue, one whose leases
+# belong to no session, and one with a default queue.
 LEASED, NOBODY, REPLACING = 101, 102, 103
 ROWS = {
     LEASED: Rules((LEASED,), b"\x11", 300, b"", True, ATTACH),
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 
 
 def add_spaces(patch: pytest.MonkeyPatch) -> None:
-    """Let machines that are made from now on have the spaces."""
+    """Add the spaces to all machines made from now on."""
     for number, rules in ROWS.items():
         patch.setitem(SPACES, number, rules)
         patch.setitem(e.PROTOCOL_NAMES, number, f"foreign{number}")
@@ -34,7 +34,7 @@ def add_spaces(patch: pytest.MonkeyPatch) -> None:
 
 
 class Foreign(Cluster):
-    """A cluster at version 3; its session 1 is beanstalk's, the others are as they are told."""
+    """A cluster at version 3; session 1 speaks beanstalk, the others the given protocol."""
 
     def __init__(self, protocol: int = LEASED) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Foreign(Cluster):
             self.enter(session, protocol)
 
     def enter(self, session: int, protocol: int) -> None:
-        """Open a session of a protocol that watches and uses its queue."""
+        """Open a session that watches and uses its protocol's queue."""
         self.open(session)
         assert self.do(c.SET_PROTOCOL, session, protocol) == c.OK
         assert self.do(c.WATCH, session, QUEUES[protocol]) == c.OK
@@ -70,7 +70,7 @@ class Foreign(Cluster):
         )
 
     def added(self, external_id: bytes = b"", **fields: Any) -> int:
-        """The id of a new job."""
+        """Add a job, and return its id."""
         job_id, known = self.add(external_id, **fields)
         assert known == 0
         assert isinstance(job_id, int)

@@ -1,6 +1,6 @@
-"""A machine at version 4 with sessions of Workq and Gearman, and short words for what they do.
+"""A machine at version 4 with sessions of Workq and Gearman, and shorthands for their commands.
 
-What is expected of them is in the tests.
+Expected results belong in the tests.
 """
 
 from typing import Any
@@ -52,7 +52,7 @@ class Guests(Cluster):
         )
 
     def submitted(self, session: int = 2, unique: bytes = b"", **fields: Any) -> int:
-        """The id of a new job."""
+        """Submit a job, and return its id."""
         job_id, known = self.submit(session, unique, **fields)
         assert known == 0
         assert isinstance(job_id, int)

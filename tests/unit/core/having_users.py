@@ -1,6 +1,6 @@
-"""Short words for what an administrator of users does, for the tests of `core`.
+"""Shorthands for the commands of an administrator of users, for the tests of `core`.
 
-What is expected of them is in the tests.
+Expected results belong in the tests.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def set_rules(cluster: Cluster, *rules: tuple[int, bytes, bytes, bytes]) -> Any:
 
 
 def lock(cluster: Cluster, *rights: tuple[bytes, int]) -> None:
-    """Let sessions that say nothing have these rights only; session 1 is an administrator's."""
+    """Restrict anonymous sessions to these rights; session 1 becomes an administrator."""
     assert set_user(cluster, ROOT, (EVERYWHERE, ANY_RIGHT)) == c.OK
     assert cluster.do(c.SET_TOKEN, 1, ROOT, ROOTS, 1) == c.OK
     assert cluster.do(c.AS_USER, 1, b"", ROOTS) == c.OK

@@ -1,7 +1,7 @@
-"""What the events alone say about the jobs: replayed naively, and held against the machine.
+"""A naive replay of the events, compared with the machine's jobs.
 
-Belongs here: the rules that events keep among themselves. Which command makes which event is in
-`test_events`.
+The rules that events keep among themselves belong here. `test_events` checks which command makes
+which event.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, GONE, READY, R
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import Event, events_of
 
-# What each kind may find, and what it may leave.
+# The states that each kind of event may find a job in, and may leave it in.
 STATES = {
     e.PUT: ({GONE}, {READY, DELAYED}),
     e.DUE: ({DELAYED}, {READY}),
@@ -39,9 +39,9 @@ REASONS = {
     e.BURIED: {e.NO_REASON, e.ATTEMPTS},
     e.MOVED: {e.ADMIN, e.ATTEMPTS},
 }
-# The prefixes of the spaces whose reserved jobs belong to nobody.
+# The prefixes of the spaces whose reserved jobs belong to no session.
 NOBODYS = (b"\x01", b"\x12")
-# What time does, and what may be done to a job that nobody holds.
+# Events caused by time or a policy, and events of jobs without a holder.
 BY_TIME = {e.DUE, e.EXPIRED}
 BY_POLICY = {e.QUEUE_FULL, e.RETENTION}
 TO_NOBODYS = {e.TIMED_OUT, e.RETURNED, e.FAILED}
@@ -49,7 +49,7 @@ TO_NOBODYS = {e.TIMED_OUT, e.RETURNED, e.FAILED}
 
 @dataclass
 class Account:
-    """One job as its events tell it."""
+    """One job as reconstructed from its events."""
 
     state: int
     reserved_us: int = e.NO_TIME
@@ -62,7 +62,7 @@ class Account:
 
 
 class Ledger:
-    """Every job that is not gone."""
+    """Every job that still exists."""
 
     def __init__(self) -> None:
         self.accounts: dict[int, Account] = {}
@@ -71,7 +71,7 @@ class Ledger:
         self.hosts = 0
 
     def follow(self, machine: Machine) -> None:
-        """Take the events of the last entry, and compare all jobs."""
+        """Replay the events of the last entry, and compare all jobs with the machine's."""
         queue = machine.queue
         for number, name in queue.tubes_named:
             assert self.tubes.setdefault(number, name) == name
@@ -137,6 +137,6 @@ class Ledger:
             account.reserved_us = now_us
         elif event.before == RESERVED and event.kind != e.TOUCHED:
             run_us = now_us - account.reserved_us
-        if event.state == READY and event.before != READY:  # or it has been ready all the time
+        if event.state == READY and event.before != READY:  # otherwise it was ready before
             account.ready_us = now_us
         assert (event.wait_us, event.run_us) == (wait_us, run_us), event

@@ -1,6 +1,6 @@
 """Random logs for the properties of `core`: entries of a few clients of two nodes.
 
-Numbers are small, so that commands meet each other's jobs, tubes and sessions.
+Numbers are small, so that commands often name the same jobs, tubes and sessions.
 """
 
 import msgpack
@@ -20,7 +20,7 @@ from tests.unit.core.foreign import QUEUES as FOREIGN_QUEUES
 from tests.unit.core.foreign import ROWS
 
 SECOND = 1_000_000
-# Of the protocols of the product, and of those that only tests have.
+# Queues of real protocols and of invented ones.
 QUEUES = {**FOREIGN_QUEUES, WORKQ: b"\x01q", GEARMAN: b"\x02q"}
 SINCE_4 = (WORKQ, GEARMAN)
 SESSION = st.sampled_from([1, 1, 2, 3])
@@ -89,7 +89,7 @@ COMMANDS = st.one_of(
         command(c.LIST_TUBES, SESSION),
     ),
 )
-# What a session of a space with external ids sends; it is BAD_COMMAND to others, and before 3.
+# Commands of sessions in a space with external ids; BAD_COMMAND to others, and before version 3.
 EXTENDED = st.one_of(
     command(
         c.ADD, SESSION, TUBE, PRIORITY, TIME_US, TIME_US, TIME_US, EXTERNAL_ID, LIMIT, LIMIT, BODY
@@ -101,24 +101,24 @@ EXTENDED = st.one_of(
         command(c.RESULT, SESSION, JOB),
     ),
 )
-# ... and what Workq and Gearman brought with version 4.
+# Commands that version 4 added for Workq and Gearman.
 NAMED = st.sampled_from([b"", b"one", b"one", b"two"])
 QUEUE = st.sampled_from([*(QUEUES[protocol] for protocol in (WORKQ, GEARMAN, GEARMAN)), b"\x02r"])
 FLAG = st.integers(0, 1)
-# Names in other spaces than that of the queue, and queues that may have them.
+# Names in other spaces than that of the queue, and queues that may have aliases.
 ALIAS = st.sampled_from([b"\x01al", b"\x02al", b"\x02al", b"\x02r", b"al"])
 ALIASED = st.sampled_from([b"", b"a", b"a", DEFAULT, QUEUES[WORKQ], QUEUES[GEARMAN]])
 SUBMITS = command(
     *(c.SUBMIT, SESSION, QUEUE, PRIORITY, TIME_US, NAMED),
     *(LIMIT, FLAG, st.sampled_from([b"", b"extra", b"x" * (EXTRA_MAX_BYTES + 1)]), BODY),
 )
-# What an administrator does: the states of a job and its queue may be other ones by now.
+# Changes by an administrator; by the time they apply, the job may have another state or queue.
 CHANGES = command(
     *(c.CHANGE_JOB, SESSION, JOB, st.integers(0, 7), st.sampled_from([-1, -1, -1, 0b10])),
     *(st.sampled_from([b"", b"", DEFAULT]), st.one_of(QUEUE, TUBE, ALIAS)),
     st.sampled_from([-1, 0, 0, 1, 4, 16, SECOND]),
 )
-# Policies of queues, some of which cannot be.
+# Policies of queues, some of them invalid.
 PATTERN = st.sampled_from([DEFAULT, b"*", b"a*", b"a", b"", b"**", b"\x02turn", bytes(300)])
 POLICIES = st.one_of(
     command(
@@ -138,7 +138,7 @@ POLICIES = st.one_of(
     command(c.PUT, SESSION, TUBE, st.sampled_from([-1, 0, 7]), SECONDS, st.just(-1), BODY),
     command(c.DROP_POLICY, SESSION, PATTERN),
 )
-# Users, of whom one may do everything with its token.
+# Users; root may do everything, with its token.
 ROOT, LEE = b"root", b"lee"
 TOKENS = (b"r" * 32, b"l" * 32)
 USER = st.sampled_from([ROOT, LEE, LEE, ANONYMOUS, b"", b"no user"])
@@ -221,7 +221,7 @@ LEADS = st.one_of(
         st.sampled_from([5, 100]),
     ),
 )
-# (origin or LEADER, what happens to the batch's number, commands)
+# (origin or LEADER, fate of the batch's number, commands)
 BATCHES = st.tuples(
     ORIGIN,
     st.sampled_from(["next", "next", "next", "next", "next", "again", "gap", "restart"]),
@@ -249,10 +249,10 @@ Step = tuple[int, int, list[tuple[int, str, list[c.Command]]]]
 def log_of(
     steps: list[Step], protocol: int = 0, version: int = 3, users: bool = False
 ) -> list[Entry]:
-    """Entries with times and batch numbers, after one that opens sessions and puts jobs.
+    """Return entries with times and batch numbers, after one that opens sessions and puts jobs.
 
     With a protocol, the machine works at a version from the start, and session 3 is of its space.
-    With users, session 1 may do all, and all that say nothing may do little.
+    With users, session 1 has all rights, and anonymous sessions have few.
     """
     put = (c.PUT, 1, DEFAULT, 0, 0, 1, b"first")
     opened: tuple[c.Command, ...] = ((c.OPEN, 1), (c.OPEN, 2), put, put, (c.WATCH, 2, b"a"))
@@ -268,7 +268,7 @@ def log_of(
             alias = queue[:1] + b"al"
             opened += ((c.SET_ALIAS, 1, alias, b"a"), (c.WATCH, 3, alias))
         if protocol == GEARMAN:
-            # Session 2 of each node is attached to one job of its own, and to one with the other.
+            # Session 2 of each node is attached to one job of its own, and to one that both share.
             opened += ((c.SET_PROTOCOL, 2, GEARMAN), (c.WATCH, 2, queue))
             opened += tuple(
                 (c.SUBMIT, 2, queue, 1, 0, name, 0, 1, b"extra", b"mine") for name in (b"", b"two")
@@ -304,7 +304,7 @@ def log_of(
     return entries
 
 
-# How much of what time and lost sessions do happens in one entry.
+# The number of transitions by timers and lost sessions that one entry may do.
 BUDGETS = st.sampled_from([1, 2, 3, 1000])
 LOGS = st.one_of(
     st.builds(
@@ -331,7 +331,7 @@ def replay(entries: list[Entry], own: int = -1, machine: Machine | None = None) 
 
 
 def tighten(patch: pytest.MonkeyPatch, transitions: int) -> None:
-    """Let limits be met by short logs: how much happens in one entry, and how long keys last."""
+    """Lower the limits so that short logs meet them: work per entry, sizes and key lifetimes."""
     patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)
     patch.setattr(machine_module, "KICKS_PER_ENTRY_MAX", transitions)
     patch.setattr(machine_module, "LOOKS_PER_ENTRY_MAX", transitions)

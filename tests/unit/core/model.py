@@ -1,6 +1,6 @@
-"""The queue once more, written to be obviously right: flat lists, searched from end to end.
+"""A naive model of the queue, written to be obviously right: flat lists and linear searches.
 
-It knows no heaps, timers, counters, budgets, digests or images. It answers the commands of
+It has no heaps, timers, counters, budgets, digests or images. It answers the commands of
 `beanpole.commands` with the results that the machine must have.
 """
 
@@ -67,9 +67,9 @@ class Model:
         self.timeout_count = 0
         self.jobs: list[ModelJob] = []
         self.tubes = [ModelTube(DEFAULT)]
-        self.sessions: list[ModelSession] = []  # attached and lost ones
+        self.sessions: list[ModelSession] = []  # attached and lost sessions
         self.dead: list[ModelSession] = []
-        self.keys: dict[bytes, int] = {}  # no run is so long that one is forgotten
+        self.keys: dict[bytes, int] = {}  # no run is long enough for a key to expire
 
     # --- looking things up ------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Model:
         return tube
 
     def jobs_in(self, state: str, name: bytes | None = None) -> list[ModelJob]:
-        """The jobs of a state, in the order of that state."""
+        """Return the jobs in a state, in the order of that state."""
         jobs = [j for j in self.jobs if j.state == state and name in (None, j.tube)]
         if state == "ready":
             return sorted(jobs, key=lambda j: (j.priority, j.id))
@@ -136,7 +136,7 @@ class Model:
         self.forget_tubes()
 
     def forget_tubes(self) -> None:
-        """Only what jobs and sessions name stays."""
+        """Drop tubes that no job or session names."""
         named = {DEFAULT} | {job.tube for job in self.jobs}
         for session in [*self.sessions, *self.dead]:
             named |= {session.used, *session.watched}
@@ -184,7 +184,7 @@ class Model:
     # --- commands ---------------------------------------------------------------------------------
 
     def do(self, origin: int, command: tuple[Any, ...]) -> Any:
-        """The result of one command of a batch."""
+        """Return the result of one command of a batch."""
         operation, number, *arguments = command
         session = self.session(origin, number)
         if operation == c.OPEN:
@@ -329,7 +329,7 @@ class Model:
         kept.lost_until_us = None
         return c.OK
 
-    # --- what it looks like -----------------------------------------------------------------------
+    # --- the visible state ------------------------------------------------------------------------
 
     def stats(self) -> tuple[int, ...]:
         ready = self.jobs_in("ready")

@@ -1,4 +1,4 @@
-"""The model of `tests.unit.core.model` with policies, which are as obvious there."""
+"""The model of `tests.unit.core.model`, extended with equally naive policies."""
 
 from fractions import Fraction
 from typing import Any
@@ -14,9 +14,9 @@ class PoliciesModel(Model):
     def __init__(self) -> None:
         super().__init__()
         self.policies: dict[bytes, Policy] = {}
-        self.doomed: dict[int, int] = {}  # when buried and delayed jobs go
+        self.doomed: dict[int, int] = {}  # when buried and delayed jobs expire
         self.made: list[tuple[bytes, bytes, int, int, int]] = []  # tube, body, window, when, job
-        # (rate, period, how many tokens are missing, when they were)
+        # (rate, period, number of missing tokens, the time of that number)
         self.missing: dict[bytes, tuple[int, int, Fraction, int]] = {}
 
     def policy(self, tube: bytes) -> Policy:
@@ -93,7 +93,7 @@ class PoliciesModel(Model):
     # --- time -------------------------------------------------------------------------------------
 
     def retain(self, job: ModelJob) -> None:
-        """A job is buried or delayed from now on, or is neither."""
+        """Update the retention timer of a job after a change of its state."""
         policy = self.policy(job.tube)
         self.doomed.pop(job.id, None)
         if job.state == "buried" and policy.retain_buried_us:

@@ -1,4 +1,4 @@
-"""Words for tests of the rules of policies, and what must hold of any machine that has some."""
+"""Shorthands for tests of policies, and invariants of every machine that has policies."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ OTHERS = b"\x02*"
 
 
 def check(guests: Guests) -> None:
-    """A copy of the machine is the machine, also in what an image does not say."""
+    """Assert that a copy through an image is equal, also in state derived from the image."""
     machine = guests.machine
     copy = copy_of(machine)
     assert image_of(copy) == image_of(machine)
@@ -43,7 +43,7 @@ def ids(cluster: Cluster) -> list[int]:
 
 
 def reasons(cluster: Cluster) -> list[tuple[int, int, int]]:
-    """(job, state before, reason) of what policies have deleted."""
+    """Return (job, state before, reason) of each job that a policy has deleted."""
     return [
         (event.job, event.before, event.reason)
         for event in events_of(cluster.machine)

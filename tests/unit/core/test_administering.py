@@ -1,4 +1,4 @@
-"""CHANGE_JOB and PAUSE_QUEUE: what an administrator does to jobs and queues of every space."""
+"""CHANGE_JOB and PAUSE_QUEUE: changes by an administrator to jobs and queues of every space."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ DEAD = b"dead"
 
 @pytest.fixture
 def cluster() -> Iterator[Guests]:
-    """Whatever a test does, an image of it is the machine again."""
+    """Assert after the test that an image of the cluster is equal to it."""
     guests = Guests()
     yield guests
     assert image_of(copy_of(guests.machine)) == image_of(guests.machine)
@@ -41,7 +41,7 @@ def change(
 
 
 def buried(cluster: Cluster, **fields: Any) -> int:
-    """The id of a job that its worker has buried."""
+    """Put and bury a job, and return its id."""
     job = cluster.put(**fields)
     assert cluster.do(c.RESERVE_JOB, 1, job)[0] == job
     assert cluster.do(c.BURY, 1, job, fields.get("priority", 0)) == c.OK
@@ -49,7 +49,7 @@ def buried(cluster: Cluster, **fields: Any) -> int:
 
 
 def order_of(cluster: Cluster, tube: bytes) -> list[int]:
-    """The ids of a tube's ready jobs, in the order in which workers get them."""
+    """Return the ids of a tube's ready jobs, in the order in which workers get them."""
     queue = cluster.machine.queue
     return [queue.ready_job(key).id for key in queue.tubes[tube].ready]
 
@@ -165,7 +165,7 @@ def test_a_waiting_worker_gets_a_moved_job(cluster: Guests) -> None:
 
 
 def test_a_policy_may_move_a_reserved_job(cluster: Guests) -> None:
-    """What no administrator may: the reservation ends, and its session has the job no longer."""
+    """A policy may do it, unlike an administrator: it ends the reservation of the session."""
     job = cluster.put()
     assert cluster.reserve() == job
     queue = cluster.machine.queue

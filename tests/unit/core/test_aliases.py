@@ -1,6 +1,6 @@
-"""Aliases: two names are one queue, and each protocol's words for the end of a job are the others'.
+"""Aliases: two names of one queue, and the end of a job in the terms of each protocol.
 
-What a frontend makes of it is in `tests/integration/test_bridging.py`.
+`tests/integration/test_bridging.py` tests the frontends.
 """
 
 from typing import Any
@@ -18,14 +18,14 @@ from beanpole.core.operations import queues
 from beanpole.errors import Damaged
 from tests.unit.core.cluster import Cluster, copy_of, events_of, image_of
 
-BEANSTALK, WORKQ, GEARMAN, OTHER = 1, 2, 3, 4  # sessions; the last is beanstalk's
+BEANSTALK, WORKQ, GEARMAN, OTHER = 1, 2, 3, 4  # sessions; the last speaks beanstalk
 TUBE = b"resize"
 W, G = b"\x01resize", b"\x02resize"
 UUID = bytes(range(16))
 
 
 class Bridged(Cluster):
-    """Sessions of all protocols; a tube of beanstalk has a name in both other spaces."""
+    """Sessions of all protocols; a tube of beanstalk has an alias in both other spaces."""
 
     def __init__(self, *aliases: tuple[bytes, bytes]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Bridged(Cluster):
         return int(result[0])
 
     def told(self, job: int, *command: Any) -> list[tuple[int, bytes]]:
-        """The effects on a job of a command that succeeds, for a node that listens."""
+        """Return the effects of a successful command on a job, for a node with listeners."""
         self.machine.queue.effects.listened[job] = None
         applied = self.apply([self.section(command)])
         assert applied.results[0][2] == [c.OK]
@@ -96,7 +96,7 @@ def test_what_cannot_be_an_alias_is_refused_and_changes_nothing() -> None:
     ):
         assert cluster.alias(alias, queue) == why, (alias, queue)
     assert cluster.machine.queue.aliases.queues == before
-    assert cluster.alias(G, TUBE) == c.OK  # once more
+    assert cluster.alias(G, TUBE) == c.OK  # a repeated command succeeds
     assert cluster.alias(G, b"") == c.OK
     assert cluster.alias(G, b"") == c.NOT_FOUND
     assert not cluster.machine.queue.aliases.queues
@@ -109,7 +109,7 @@ def test_a_queue_that_nobody_uses_gives_way_to_an_alias() -> None:
     assert cluster.alias(G, TUBE) == c.OK
     assert G not in cluster.machine.queue.tubes
     assert cluster.do(c.CREATE_QUEUE, GEARMAN, G) == c.OK
-    assert TUBE not in cluster.machine.queue.tubes  # nothing needs it
+    assert TUBE not in cluster.machine.queue.tubes  # the tube is unused
     cluster.put(tube=TUBE)
     assert cluster.do(c.DROP_QUEUE, GEARMAN, G) == c.BUSY
 
@@ -164,7 +164,7 @@ def test_without_an_alias_jobs_stay_apart() -> None:
     assert cluster.do(c.DELETE_NAMED, WORKQ, shown.derived(job)) == c.NOT_FOUND
 
 
-# --- jobs of beanstalk, worked by others ----------------------------------------------------------
+# --- jobs of beanstalk, worked by other protocols -------------------------------------------------
 
 
 def test_a_job_of_beanstalk_is_done_by_a_worker_of_gearman() -> None:
@@ -173,7 +173,7 @@ def test_a_job_of_beanstalk_is_done_by_a_worker_of_gearman() -> None:
     job = cluster.put(tube=TUBE, ttr_s=60)
     assert cluster.take(GEARMAN) == job
     assert cluster.stats_job(job)["state"] == b"reserved"
-    assert cluster.do(c.DELETE, OTHER, job) == c.NOT_FOUND  # it is the worker's
+    assert cluster.do(c.DELETE, OTHER, job) == c.NOT_FOUND  # the worker has reserved it
     assert cluster.do(c.PROGRESS, GEARMAN, job, b"1\x002") == c.OK
     assert cluster.do(c.FINISH, GEARMAN, job, DONE, b"result") == c.OK
     assert cluster.last_event() == (e.DONE, RESERVED, e.GEARMAN)
@@ -217,7 +217,7 @@ def test_a_job_of_beanstalk_that_workq_leases_is_nobodys() -> None:
     assert cluster.machine.queue.jobs[job].holder is None
     assert cluster.do(c.FIND, WORKQ, uuid) == job
     assert cluster.do(c.FIND, WORKQ, shown.derived(job + 1)) == c.NOT_FOUND
-    assert cluster.do(c.DELETE, BEANSTALK, job) == c.NOT_FOUND  # somebody works on it
+    assert cluster.do(c.DELETE, BEANSTALK, job) == c.NOT_FOUND  # a worker has reserved it
     assert cluster.do(c.CLOSE, WORKQ, 1) == c.OK
     assert cluster.state(job) == b"reserved"
     cluster.pass_s(2)
@@ -226,7 +226,7 @@ def test_a_job_of_beanstalk_that_workq_leases_is_nobodys() -> None:
 
 @pytest.mark.parametrize("state", [DONE, FAILED])
 def test_workq_ends_a_job_of_beanstalk_by_its_derived_id(state: int) -> None:
-    """Whether it is leased or not, as Workq does with its own."""
+    """This holds for leased and other jobs, as for Workq's own."""
     cluster = Bridged()
     cluster.watch(WORKQ, W)
     leased, ready = cluster.put(tube=TUBE), cluster.put(tube=TUBE)
@@ -239,7 +239,7 @@ def test_workq_ends_a_job_of_beanstalk_by_its_derived_id(state: int) -> None:
 
 
 def test_the_lease_follows_the_session() -> None:
-    """Of two jobs in one queue, one belongs to a session and one to nobody."""
+    """Of two jobs in one queue, one has a session as its holder and one has none."""
     cluster = Bridged()
     cluster.watch(WORKQ, W)
     cluster.watch(GEARMAN, G)
@@ -249,12 +249,12 @@ def test_the_lease_follows_the_session() -> None:
     assert [holder and holder.number for holder in holders] == [None, GEARMAN]
     assert cluster.do(c.TOUCH, WORKQ, second) == c.NOT_FOUND
     assert cluster.do(c.TOUCH, GEARMAN, first) == c.NOT_FOUND
-    # Whoever says that it is done may be right: so it is among the clients of Workq.
+    # Workq's FINISH needs no lease, so any of its clients may finish the job.
     assert cluster.do(c.FINISH_NAMED, WORKQ, shown.derived(second), DONE, b"") == c.OK
     assert cluster.do(c.FINISH, GEARMAN, second, DONE, b"") == c.NOT_FOUND
 
 
-# --- jobs of others, worked by beanstalk and by each other ----------------------------------------
+# --- jobs of other protocols ----------------------------------------------------------------------
 
 
 def reserved_by_beanstalk(cluster: Bridged, job: int) -> None:
@@ -309,7 +309,7 @@ def test_the_result_of_a_job_of_workq_that_beanstalk_has_done_is_empty() -> None
 
 
 def test_a_job_of_gearman_that_workq_leases_comes_back_after_a_while() -> None:
-    """It has no TTR of its own, and nobody's lease ends with no session."""
+    """It has no TTR of its own, and a lease without a holder does not end with a session."""
     cluster = Bridged()
     cluster.watch(WORKQ, W)
     job = cluster.submit()
@@ -367,7 +367,7 @@ def test_an_image_has_all_of_it_and_the_machine_goes_on_alike() -> None:
     session = machine.origins[0].sessions[GEARMAN]
     assert list(session.watched) == [G, b"\x02own"]
     assert session.watched[G] is machine.queue.tubes[TUBE]
-    cluster.alias(G, b"")  # the session goes on with what it watches, and can end it
+    cluster.alias(G, b"")  # the session still watches the alias, and can stop watching it
     machine.apply(*cluster.log[-1])
     again = copy_of(machine)
     for command in ((c.FINISH, GEARMAN, put, DONE, b""), (c.TAKE, GEARMAN), (c.IGNORE, GEARMAN, G)):
@@ -381,7 +381,7 @@ def test_an_image_has_all_of_it_and_the_machine_goes_on_alike() -> None:
 
 
 def changed(cluster: Cluster, kind: str, change: Any) -> list[bytes]:
-    """An image in which the chunks of a kind are changed."""
+    """Return an image with changed chunks of one kind."""
     chunks = []
     for chunk in image_of(cluster.machine):
         name, *values = restore._unpack(chunk)

@@ -1,4 +1,4 @@
-"""Bounds of a job's attempts and failures: what is repeated, and what has failed for good."""
+"""Limits of a job's attempts and failures: repeated jobs, and jobs that have finally failed."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,7 @@ def test_without_a_ttl_it_is_gone_then() -> None:
     job = cluster.added(attempts=1, ttr_us=SECOND)
     take(cluster)
     cluster.do(c.CLOSE, 2, 1)
-    assert cluster.state(job) == b"ready"  # a return is no time-out
+    assert cluster.state(job) == b"ready"  # a return is no timeout
     assert take(cluster, 3) == job
     cluster.pass_s(1)
     assert cluster.state(job) == b"gone"

@@ -1,4 +1,4 @@
-"""What one entry may do is bounded, whatever clients send; the rest is done by later entries."""
+"""One entry does a bounded amount of work, whatever clients send; later entries do the rest."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -26,7 +26,7 @@ SECRET = b"s" * 16
 
 
 def delayed(cluster: Cluster, count: int) -> None:
-    """Put jobs that wait for a long time."""
+    """Put jobs with a long delay."""
     for start in range(0, count, 4000):
         put = (c.PUT, 1, DEFAULT, 0, 9000, 60, b"")
         cluster.batch(*[put] * min(4000, count - start))
@@ -36,7 +36,7 @@ def delayed(cluster: Cluster, count: int) -> None:
 
 
 def test_the_kicks_of_one_entry_are_bounded_together(cluster: Cluster) -> None:
-    """300 clients with `kick 1000` made entries of seconds; now they make more entries."""
+    """300 clients with `kick 1000` used to make entries of seconds; now they make more entries."""
     delayed(cluster, 6 * KICK_MAX)
     kicks = [(c.KICK, 1, DEFAULT, 1000, 0)] * 300
     results = cluster.batch(*kicks)
@@ -62,7 +62,7 @@ def test_kicks_are_repeated_until_all_have_what_they_asked_for(cluster: Cluster)
             if not is_more:
                 del left[who]
     assert entries < 12
-    assert cluster.machine.queue.ready == 9000  # so that the last ones found nothing
+    assert cluster.machine.queue.ready == 9000  # so that the last kicks found nothing
 
 
 def test_a_kick_that_moves_nothing_yet_has_not_chosen_what_it_means(cluster: Cluster) -> None:
@@ -93,7 +93,7 @@ def many(cluster: Cluster, count: int, first: int = 2) -> None:
 
 
 def entries_until_done(cluster: Cluster) -> Iterator[int]:
-    """How many sessions are there after each entry that carries on."""
+    """Yield the number of sessions after each entry that continues the work."""
     while cluster.machine.has_work():
         cluster.pass_s(0)
         yield cluster.machine.sessions

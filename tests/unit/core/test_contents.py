@@ -1,4 +1,4 @@
-"""What a restored cluster gets of an image, and that its digest is the same before and after."""
+"""The contents that a restore takes from an image; its digest does not change."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -45,13 +45,13 @@ def contents_of(chunks: Iterable[bytes]) -> Contents:
 
 
 def restored(machine: Machine) -> Machine:
-    """What a restored cluster begins with; its digest is that of the old one."""
+    """Restore a machine, and assert that the digest is equal."""
     image = image_of(machine)
     before = contents_of(image)
     restoring = Restoring(before.busy, before.dropped)
     made = [chunk for chunk in map(restoring.take, image) if chunk is not None]
     copy = load(made)
-    assert image_of(copy) == made or before.dropped  # which shifts the cuts of chunks
+    assert image_of(copy) == made or before.dropped  # which shifts the boundaries of chunks
     after = contents_of(image_of(copy))
     assert after.digest() == before.digest()
     assert (after.jobs, after.dropped) == (before.jobs, 0)
@@ -59,7 +59,7 @@ def restored(machine: Machine) -> Machine:
 
 
 def order_of(machine: Machine) -> list[tuple[bytes, bytes]]:
-    """All ready jobs in the order in which a client of each queue would get them."""
+    """Return all ready jobs in the order in which a client of each queue would get them."""
     cluster = Cluster()
     cluster.machine = machine
     cluster.log = [(machine.index, 0, 0, 0, [])] * machine.index
@@ -81,7 +81,7 @@ def test_a_reserved_job_is_ready_in_its_old_place() -> None:
     cluster.do(c.BURY, 1, cluster.reserve(), 7)
     copy = restored(cluster.machine)
     assert [body for _, body in order_of(copy)] == [b"0", b"2"]
-    assert copy.queue.jobs[first].reserves == 2  # the old one counts where nothing bounds them
+    assert copy.queue.jobs[first].reserves == 2  # without a limit the old count is kept
     assert list(copy.queue.default.buried) == [second]
     assert copy.queue.jobs[third].body == b"2"
 
@@ -114,7 +114,7 @@ def test_policies_and_what_they_remember_are_restored() -> None:
     after.machine, after.time_us = copy, copy.queue.now_us
     after.log = [(copy.index, 0, 0, 0, [])] * copy.index
     after.open(1)
-    # An equal put is known, the rate is spent for 20 s more, and the buried job goes in 89 s.
+    # An equal put is detected, the rate is spent for 20 s more, the buried job expires in 89 s.
     assert after.do(c.PUT, 1, DEFAULT, 0, 0, 60, b"3") == (jobs[3], 1)
     assert not after.reserve()
     after.pass_s(20)
@@ -154,7 +154,7 @@ def test_a_gearman_job_goes_with_its_client_and_stays_in_background() -> None:
     assert [job.id for job in copy.queue.jobs.values()] == [background]
     ext = copy.queue.jobs[background].ext
     assert ext is not None
-    assert (ext.progress, ext.sequence) == (b"", background)  # at its old place
+    assert (ext.progress, ext.sequence) == (b"", background)  # in its old order
 
 
 def test_the_attempt_under_way_is_not_one_of_those_of_a_workq_job() -> None:
@@ -205,7 +205,7 @@ def test_a_running_job_of_qless_is_the_next_and_throttled_ones_wait_again() -> N
     job = copy.qless.jobs[b"a"]
     assert (job.state, job.place, job.score, job.remaining) == (q.STALLED, WORK, INFINITY, 5)
     assert not len(copy.qless.throttles[b"one"].locks)
-    # As in the old cluster, where a job that was throttled goes behind those that waited then.
+    # As in the old cluster, where a throttled job goes behind the jobs that waited then.
     assert copy.qless.queues[b"q"].work.highest(0, 3) == [b"a", b"c", b"b"]
 
 
@@ -279,7 +279,7 @@ def test_so_can_whatever_qless_did(seed: int, monkeypatch: pytest.MonkeyPatch) -
         digest = contents_of(image_of(cluster.machine)).digest()
         with monkeypatch.context() as patch:
             patch.setattr(qless_image, "CHUNK_BYTES", bound)
-            assert contents_of(image_of(cluster.machine)).digest() == digest  # however it is cut
+            assert contents_of(image_of(cluster.machine)).digest() == digest  # however cut
             copy = restored(cluster.machine)
         check(copy)
 

@@ -1,4 +1,4 @@
-"""The same entries give the same machine: on every node, and wherever it started from."""
+"""The same entries make the same machine: on every node, and from every starting point."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
 from tests.unit.core.foreign import add_spaces
 from tests.unit.core.logs import BUDGETS, LOGS, log_of, replay, tighten
 
-# Of a space.
+# The totals of a space.
 TOTALS = (
     *("urgent", "ready", "reserved", "delayed", "buried", "done", "failed"),
     *("jobs_total", "timeouts", "evicted", "tubes", "external_ids"),
@@ -27,7 +27,7 @@ PROPERTY = settings(max_examples=120, deadline=None)
 
 @pytest.fixture(autouse=True, scope="module")
 def spaces() -> Iterator[None]:
-    """The logs name queues of spaces that no release has."""
+    """The logs name queues of spaces that only tests have."""
     with pytest.MonkeyPatch.context() as patch:
         add_spaces(patch)
         yield
@@ -81,7 +81,7 @@ def test_a_machine_that_starts_from_an_image_goes_on_alike(
 def test_an_image_at_every_point_of_a_run_leads_to_the_same_end(
     entries: list[Entry], transitions: int
 ) -> None:
-    """The machine itself, one that starts from an image after each entry, and a chain of images."""
+    """Compare the machine, copies from an image after each entry, and a chain of images."""
     with pytest.MonkeyPatch.context() as patch:
         tighten(patch, transitions)
         machine = chained = Machine()
@@ -121,7 +121,7 @@ def test_an_image_in_progress_is_the_machine_as_it_was(
         assert not machine.queue.images
 
 
-# A worker of Workq gets a job of beanstalk, by an alias.
+# A worker of Workq gets a job of beanstalk through an alias.
 LEASED_BY_ALIAS = log_of(
     [
         (0, 0, [(0, "next", [(c.PUT, 3, b"\x01al", 0, 0, 1, b"")])]),
@@ -167,7 +167,7 @@ def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
         )
         assert held == sum(job.holder is not None for job in jobs)
         if machine.version < ALIASES_SINCE:
-            # By an alias, a worker of a space without leases gets jobs of the others: no holder.
+            # Through an alias, jobs of other spaces go to workers without leases: no holder.
             assert held == sum(space.reserved for space in queue.every_space if space.leased)
         assert set(queue.ready_tubes) <= set(queue.tubes)
         attached = {

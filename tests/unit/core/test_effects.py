@@ -1,4 +1,4 @@
-"""Effects: what the node hears of jobs that its clients listen to, and the others need not know."""
+"""Effects: changes of jobs, for nodes whose clients listen to them; other nodes have none."""
 
 import pytest
 
@@ -13,7 +13,7 @@ NOTE = NOTIFIED_MIN
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Jobs 1 to 3, of which the first is listened to and session 1 has the first two."""
+    """Make jobs 1 to 3; a client listens to the first, and session 1 has reserved the first two."""
     cluster = Cluster()
     cluster.open(1)
     cluster.open(2)
@@ -71,7 +71,7 @@ def test_the_end_of_a_job_is_told(cluster: Cluster) -> None:
 
 
 def test_other_transitions_say_nothing(cluster: Cluster) -> None:
-    """A session that ends, a TTR, a release: the job is still to be done."""
+    """After the end of a session, a TTR or a release, the job is still to be done."""
     release, reserve = (c.RELEASE, 1, 1, 0, 0), (c.RESERVE_JOB, 1, 1)
     bury, kick = (c.BURY, 1, 1, 0), (c.KICK_JOB, 1, 1)
     touch, close = (c.TOUCH, 1, 1), (c.CLOSE, 1, 1)
@@ -82,7 +82,7 @@ def test_other_transitions_say_nothing(cluster: Cluster) -> None:
 
 
 def test_who_listens_changes_nothing_of_the_state(cluster: Cluster) -> None:
-    """Hash, events and image are those of a node where nobody listens; an image has no listener."""
+    """Hash, events and image do not depend on listeners; an image has no listener."""
     commands = ((c.NOTIFY, 1, 1, NOTE, b"half"), (c.DELETE, 1, 1))
     assert len(cluster.apply([cluster.section(*commands)]).effects) == 2
     other = Machine()

@@ -1,4 +1,4 @@
-"""The bytes of log entries: what goes in comes out, and garbage is recognised alike everywhere."""
+"""The bytes of log entries: round trips, and garbage that every node rejects alike."""
 
 import pytest
 from hypothesis import given
@@ -46,14 +46,14 @@ def test_every_cut_of_an_entry_is_recognised() -> None:
     entry = c.encode_entry(0, 1, 2, [(0, 1, 1, c.pack_commands([(c.OPEN, 1)]))])
     for size in range(len(entry)):
         if size == c.ENTRY_HEADER_BYTES:
-            continue  # a header without sections is an entry
+            continue  # a header without sections is a valid entry
         with pytest.raises(UnknownVersion):
             c.decode_entry(entry[:size])
 
 
 @given(st.binary(max_size=120), st.sampled_from([0, 0, 1, 2]))
 def test_any_bytes_are_an_entry_or_refused(data: bytes, sections: int) -> None:
-    """Alone, behind a right header, and behind whole sections."""
+    """The bytes stand alone, after a valid header, and after whole sections."""
     whole = [(0, 1, number, c.pack_commands([(c.OPEN, 1)])) for number in range(sections)]
     for entry in (data, c.encode_entry(0, 1, 2, whole) + data):
         try:

@@ -1,4 +1,4 @@
-"""EPOCH: what a new leader's first entry sets, and which reservations it spares."""
+"""EPOCH: the values that a new leader's first entry sets, and the reservations that it spares."""
 
 from beanpole import commands as c
 from beanpole.core.applied import Applied
@@ -23,7 +23,7 @@ def test_leaderless_time_does_not_expire_a_reserved_job(cluster: Cluster) -> Non
     job = cluster.put(ttr_s=2)
     delayed = cluster.put(delay_s=2)
     cluster.reserve()
-    cluster.time_us += 100 * SECOND  # the entry that brings this time is the EPOCH itself
+    cluster.time_us += 100 * SECOND  # the EPOCH is the entry with this time
     epoch(cluster, grace_s=10)
     assert cluster.state(job) == b"reserved"
     assert cluster.state(delayed) == b"ready"

@@ -1,4 +1,4 @@
-"""Which event each transition emits, field by field; and that the events of any run add up."""
+"""The event of each transition, field by field; and the events of any run add up."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -41,7 +41,7 @@ def put(cluster: Cluster, delay_s: int = 0) -> int:
 
 
 def event(kind: int, before: int, state: int, by: tuple[int, int] | None, **others: int) -> Event:
-    """An event of job 1 of `put`: of nobody, or by a session of an origin's first incarnation."""
+    """Return an event of job 1 of `put`, by no session or by one of a first incarnation."""
     values = {
         "kind": kind,
         "protocol": e.BEANSTALK if by else e.NO_PROTOCOL,
@@ -63,7 +63,7 @@ def event(kind: int, before: int, state: int, by: tuple[int, int] | None, **othe
 
 
 def reserved(cluster: Cluster) -> None:
-    """Put a job, let it wait for three seconds and be held for two."""
+    """Put a job that waits for three seconds and is reserved for two."""
     put(cluster)
     cluster.pass_s(3)
     assert cluster.reserve(1, 1) == 1
@@ -72,12 +72,12 @@ def reserved(cluster: Cluster) -> None:
 
 
 def only(cluster: Cluster) -> Event:
-    """The one event since the last look."""
+    """Return the only event since the last call."""
     (found,) = events_of(cluster.machine)
     return found
 
 
-# --- what clients do ------------------------------------------------------------------------------
+# --- commands of clients --------------------------------------------------------------------------
 
 
 def test_a_put_and_the_end_of_its_delay(cluster: Cluster) -> None:
@@ -216,7 +216,7 @@ def test_a_delete_by_somebody_else(cluster: Cluster, before: int) -> None:
     assert only(cluster) == event(e.DELETED, before, GONE, (1, 2), **others)
 
 
-# --- what nobody asks for -------------------------------------------------------------------------
+# --- events without a command ---------------------------------------------------------------------
 
 
 def test_a_ttr_that_ends(cluster: Cluster) -> None:
@@ -236,7 +236,7 @@ def test_a_ttr_that_ends(cluster: Cluster) -> None:
 
 
 def lose(cluster: Cluster, how: str) -> None:
-    """End the reservation of `reserved` without its worker's word, two seconds after it began."""
+    """End the reservation of `reserved` two seconds after it began, without its worker."""
     if how == "return":
         cluster.do(c.RETURN, 1, 1, origin=1)
     elif how in ("quit", "close"):
@@ -307,7 +307,7 @@ def test_what_is_no_transition_has_no_event(cluster: Cluster) -> None:
     for command in ((c.DELETE, 2, 1), (c.RELEASE, 2, 1, 0, 0), (c.TOUCH, 2, 1), (c.KICK_JOB, 2, 1)):
         assert cluster.do(*command, origin=1) == c.NOT_FOUND
     assert cluster.reserve(2, 1) == 0
-    # The floor of an epoch spares the reservation: its end moves, and nobody touched it.
+    # The floor of an epoch spares the reservation: its end moves without a command of a client.
     cluster.lead((c.EPOCH, 1, cluster.time_us + 100 * SECOND, 99, 99, 99, 9999))
     cluster.pass_s(90)
     assert cluster.state(1) == b"reserved"
@@ -326,7 +326,7 @@ def test_tubes_have_numbers_and_say_them_once(cluster: Cluster) -> None:
     cluster.do(c.USE, 7, b"brief", origin=0)
     assert queue.tubes_named == [(3, b"brief"), (4, b"brief")]
     assert queue.tubes_total == 4
-    # A machine that starts from an image was told none of the names.
+    # A machine that starts from an image was never given the names.
     copy = copy_of(cluster.machine).queue
     assert copy.tubes_named == [(1, DEFAULT), (2, b"work"), (4, b"brief")]
     assert copy.tubes_total == 4
@@ -372,13 +372,13 @@ def test_the_largest_numbers_stay_in_their_fields(cluster: Cluster) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def spaces() -> Iterator[None]:
-    """The logs name queues of spaces that no release has."""
+    """The logs name queues of spaces that only tests have."""
     with pytest.MonkeyPatch.context() as patch:
         add_spaces(patch)
         yield
 
 
-# A Workq client fails a job that nobody has leased, and that may fail more often.
+# A Workq client fails a job without a lease that may fail more often.
 FAILS_WHILE_READY: Final = log_of(
     [(1, 0, [(0, "next", [(c.FINISH, 3, 3, FAILED, b"")])])], WORKQ, 4
 )
@@ -388,7 +388,7 @@ FAILS_WHILE_READY: Final = log_of(
 @given(LOGS, BUDGETS)
 @example(FAILS_WHILE_READY, 1)
 def test_the_events_of_any_run_add_up(entries: list[Entry], transitions: int) -> None:
-    """They alone give every job's state, counters and times, and the counts of the queue."""
+    """The events alone give every job's state, counters and times, and the queue's counts."""
     with pytest.MonkeyPatch.context() as patch:
         tighten(patch, transitions)
         machine, ledger = Machine(), Ledger()

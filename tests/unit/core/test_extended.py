@@ -52,7 +52,7 @@ def test_a_failed_attempt_goes_to_the_end_of_its_rank() -> None:
     assert finish(cluster, first, FAILED) == c.OK
     cluster.machine = copy_of(cluster.machine)
     assert [take(cluster) for _ in range(3)] == [second, first, last]
-    # And once more: the sequence that it had is given up.
+    # The job loses its old sequence each time.
     for job in (second, first):
         finish(cluster, job, FAILED)
     assert [take(cluster), take(cluster)] == [second, first]
@@ -147,7 +147,7 @@ def test_a_job_that_nobody_holds_is_ended_by_any_session() -> None:
     assert {event.kind: event.session for event in acted} == dict.fromkeys(
         (e.TOUCHED, e.RELEASED, e.BURIED, e.DELETED, e.DONE, e.RETURNED), 3
     )
-    # What is not reserved has no reservation to end.
+    # A job that is not reserved has no reservation to end.
     assert cluster.batch((c.TOUCH, 3, jobs[4]), (c.BURY, 3, jobs[0], 0)) == [c.NOT_FOUND] * 2
 
 
@@ -194,7 +194,7 @@ def test_a_result_is_kept_until_the_ttl_ends() -> None:
     assert cluster.do(c.RESULT, 3, done) == (DONE, b"1/2", b"42")
     assert cluster.do(c.RESULT, 3, failed) == (FAILED, b"", b"no")
     assert cluster.do(c.FIND, 3, b"0") == done
-    # It is in no order any more, and no command makes it ready again.
+    # It has left every order, and no command makes it ready again.
     assert take(cluster) == 0
     refused = [(operation, 2, done) for operation in (c.RESERVE_JOB, c.KICK_JOB, c.TOUCH)]
     assert cluster.batch(*refused) == [c.NOT_FOUND] * 3
@@ -256,7 +256,7 @@ def test_a_ttl_ends_a_job_in_whatever_state_it_is(where: str) -> None:
     assert cluster.state(job) == b"gone"
     event = events_of(cluster.machine)[-1]
     assert (event.kind, event.state) == (e.EXPIRED, GONE)
-    # The session that lost it.
+    # The event names the session that lost the job.
     assert (event.origin, event.session) == ((0, 2) if where == "reserved" else (NO_ORIGIN, 0))
     assert cluster.machine.state_hash != chain
     assert applied.effects == [(job, effects.EXPIRED, b"")]
@@ -288,7 +288,7 @@ def test_ttls_are_work_of_the_entrys_budget(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(4):
         cluster.added(ttl_us=SECOND)
     cluster.pass_s(1)
-    assert len(cluster.machine.queue.jobs) == 5  # the two that were due came first
+    assert len(cluster.machine.queue.jobs) == 5  # the two due jobs were first
     assert cluster.machine.next_due_us(cluster.time_us) == cluster.time_us
     cluster.pass_s(0)
     assert len(cluster.machine.queue.jobs) == 2
@@ -301,7 +301,7 @@ def test_attach_gives_the_job_that_is_there() -> None:
     cluster = Foreign(LEASED)
     job = cluster.added(b"id")
     assert cluster.add(b"id", rank=9, body=b"other") == (job, 1)
-    assert cluster.add(b"") != cluster.add(b"")  # no id is nobody's
+    assert cluster.add(b"") != cluster.add(b"")  # an empty id never matches
     cluster.machine = copy_of(cluster.machine)
     assert cluster.add(b"id") == (job, 1)
     cluster.do(c.DELETE, 2, job)
@@ -327,7 +327,7 @@ def test_replace_deletes_the_other_whoever_holds_it() -> None:
     assert [event.kind for event in events_of(cluster.machine)] == [e.DELETED, e.PUT]
     assert (cluster.state(old), cluster.state(new)) == (b"gone", b"ready")
     assert cluster.do(c.FIND, 2, b"id") == new
-    # Also where the old job was all that kept the queue.
+    # The same holds if the old job was the only reason for the queue to exist.
     other = cluster.added(b"other", queue=b"\x13gone")
     assert cluster.add(b"other", queue=b"\x13gone") == (other + 1, 0)
     assert cluster.do(c.PEEK_READY, 2, b"\x13gone")[0] == other + 1
@@ -341,7 +341,7 @@ def test_two_spaces_may_use_one_external_id() -> None:
     assert cluster.do(c.FIND, 1, b"id") == c.NOT_FOUND
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Hosts: which have numbers, whose host an event carries, and what images hold of them."""
+"""Hosts: their numbers, the hosts of events, and hosts in images."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ SECRET = b"a secret of mine"
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Sessions 1 and 2 of two hosts, and a job."""
+    """Make sessions 1 and 2 of two hosts, and a job."""
     cluster = Cluster()
     cluster.lead((c.RAISE, NEW))
     assert cluster.do(c.OPEN_FROM, 1, ONE) == c.OK
@@ -39,7 +39,7 @@ def cluster() -> Cluster:
 
 
 def hosts_of(cluster: Cluster) -> list[bytes]:
-    """The hosts of the events since the last look."""
+    """Return the hosts of the events since the last call."""
     names = {0: b"", **cluster.machine.hosts.names}
     return [names[event.host] for event in events_of(cluster.machine)]
 
@@ -84,7 +84,7 @@ def test_a_resumed_session_is_where_its_client_is_now(cluster: Cluster) -> None:
 def test_numbers_are_dense_and_the_same_for_one_name(cluster: Cluster) -> None:
     for session in (3, 4):
         cluster.do(c.OPEN_FROM, session, TWO)
-    cluster.do(c.OPEN_FROM, 1, b"taken")  # the session is there: nothing is done
+    cluster.do(c.OPEN_FROM, 1, b"taken")  # the session exists: the command has no effect
     cluster.do(c.OPEN_FROM, 5, b"unix")
     assert cluster.machine.hosts.names == {1: ONE, 2: TWO, 3: b"unix"}
 
@@ -103,7 +103,7 @@ def test_an_open_without_a_host_has_none(cluster: Cluster) -> None:
 
 
 def test_a_host_too_many_is_not_known() -> None:
-    """The table is never emptied: what is full stays full, and says so by no number."""
+    """The table is never emptied: once it is full, further hosts have the number UNKNOWN."""
     hosts = Hosts()
     for place in range(HOSTS_MAX):
         assert hosts.number(b"%d" % place) == place + 1
@@ -159,7 +159,7 @@ def test_hosts_count_in_memory_and_in_images(cluster: Cluster) -> None:
 
 
 def kinds_of(chunks: list[bytes]) -> dict[str, list[Any]]:
-    """The values of an image's chunks by their kinds."""
+    """Return the values of an image's chunks by their kinds."""
     found: dict[str, list[Any]] = {}
     for kind, value in map(unpack, chunks[1:]):
         found.setdefault(kind, []).append(value)
@@ -201,7 +201,7 @@ def test_an_image_of_version_3_has_neither_hosts_nor_a_field_for_one() -> None:
     put = [cluster.section((c.PUT, 1, b"default", 0, 0, 60, b""), (c.OPEN_FROM, 2, ONE))]
     machine.apply(51, 0, cluster.time_us, 0, put)
     (event,) = events_of(machine)
-    assert event.host == 0  # the session is from before
+    assert event.host == 0  # the session is older than hosts
 
 
 def test_many_hosts_are_in_many_chunks_as_they_were_when_the_image_began() -> None:
@@ -233,7 +233,7 @@ def test_many_hosts_are_in_many_chunks_as_they_were_when_the_image_began() -> No
         ["10.0.0.1"],
         [7],
         7,
-        [ONE],  # a session is of the second
+        [ONE],  # one session has the second host
         [],
     ],
 )
@@ -268,13 +268,13 @@ def spaces() -> Iterator[None]:
 
 
 class Named:
-    """The hosts that each attachment of a session had, by the results of its commands alone."""
+    """The hosts of each session's attachments, from the results of its commands alone."""
 
     def __init__(self) -> None:
         self.hosts: dict[tuple[int, int, int], set[bytes]] = {}
 
     def take(self, entry: Entry, own: int, results: list[tuple[int, int, list[Any]]]) -> None:
-        """The results of an origin's batches."""
+        """Record the results of an origin's batches."""
         applied = {(incarnation, number): found for incarnation, number, found in results}
         for origin, incarnation, number, commands in entry[4]:
             found = applied.get((incarnation, number)) if origin == own else None
@@ -306,5 +306,5 @@ def test_the_host_of_an_event_is_that_of_the_open_of_its_session(
                 if event.host:
                     assert names[event.host] in wanted
                 else:
-                    # It named none, or one too many.
+                    # The session named no host, or one beyond the limit.
                     assert b"" in wanted or wanted - set(names.values())

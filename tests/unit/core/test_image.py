@@ -1,4 +1,4 @@
-"""Images that are not whole are refused with a word; what they hold is in test_determinism."""
+"""Invalid images are rejected with a reason; test_determinism checks the contents."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, image_of
 
 
 def busy() -> Cluster:
-    """A machine with something of everything."""
+    """Return a machine that has some of everything."""
     cluster = Cluster()
     cluster.open(1)
     cluster.open(2)
@@ -58,7 +58,7 @@ def test_an_empty_machine_has_an_image() -> None:
 def test_ids_that_are_gone_leave_no_trace(
     kept: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which ids are counted through, and where chunks end, follows from the state."""
+    """Ranges of ids and boundaries of chunks follow from the state alone."""
     monkeypatch.setattr(image_module, "CHUNK_IDS", 3)
     monkeypatch.setattr(image_module, "CHUNK_JOBS", 2)
     cluster = Cluster()
@@ -196,7 +196,7 @@ def test_what_is_not_whole_is_damaged(chunks: list[bytes]) -> None:
 
 
 def versioned(version: object) -> list[bytes]:
-    """The image, as if it were of another version."""
+    """Return the image with another version in its head."""
     head = msgpack.unpackb(BUSY[0])
     head[1] = version
     return [pack(head), *BUSY[1:]]
@@ -304,7 +304,7 @@ def test_a_session_of_no_known_kind_is_damage(place: int, value: int) -> None:
 
 @pytest.mark.slow
 def test_a_head_of_many_long_names_is_cut() -> None:
-    """A snapshot's chunk is at most 4 MiB: one client that watches long names stopped all nodes."""
+    """A snapshot's chunk is at most 4 MiB: one client that watched long names stopped all nodes."""
     cluster = Cluster()
     cluster.open(1)
     for number in range(30_000):
@@ -339,7 +339,7 @@ VALUES = st.one_of(
 
 
 def put_in(value: Any, path: list[int], new: Any) -> Any:
-    """Replace what a path of places leads to; it ends where there are no more lists."""
+    """Replace the value at a path of indices, which ends at the first value that is no list."""
     if not isinstance(value, list) or not value or not path:
         return new
     place = path[0] % len(value)
@@ -356,7 +356,7 @@ def put_in(value: Any, path: list[int], new: Any) -> Any:
 def test_any_value_in_any_place_is_damage_or_another_machine(
     chunk: int, path: list[int], value: Any
 ) -> None:
-    """Nothing but our own errors is raised, whatever a right checksum stands before."""
+    """Only our own errors are raised, even if the checksum matches."""
     chunks = list(BUSY)
     chunks[chunk] = pack(put_in(msgpack.unpackb(chunks[chunk]), path, value))
     try:
@@ -385,7 +385,7 @@ NEW = c.BASE_VERSION + 1
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program whose images of the next version hold the machine's term, twice, and no others."""
+    """Make a program whose next version's images have one part: the machine's term, twice."""
 
     def read(machine: MachineState, value: int) -> None:
         if value != machine.term:
@@ -399,13 +399,13 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("noted")
 def test_a_part_of_a_later_version_is_not_in_an_image_before() -> None:
-    """A newer program writes what an older one reads, and reads what that one writes."""
+    """A newer program writes what an older one can read, and reads what the older one writes."""
     assert image_of(busy().machine) == BUSY
     assert load(BUSY, NEW).version == c.BASE_VERSION
 
 
 def noted_image() -> list[bytes]:
-    """An image of the next version; the part has the place of the first chunk of jobs."""
+    """Return an image of the next version; the part has the place of the first chunk of jobs."""
     cluster = busy()
     cluster.lead((c.EPOCH, 7, 0, 9, 9, 9, 9), (c.RAISE, NEW))
     return image_of(cluster.machine)

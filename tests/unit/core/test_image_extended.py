@@ -1,4 +1,4 @@
-"""Images of version 3: what they hold that those of version 2 lack, and what in them cannot be."""
+"""Images of version 3: the parts that version 2 lacks, and their invalid values."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def spaces() -> Iterator[None]:
 
 
 def busy() -> Foreign:
-    """Jobs of two spaces in every state; session 4 is one of the other space, 3 has left all."""
+    """Make jobs of two spaces in every state; session 4 is of the other space, 3 has left all."""
     cluster = Foreign(LEASED)
     cluster.enter(4, NOBODY)
     cluster.do(c.IGNORE, 3, cluster.queue)
@@ -37,7 +37,7 @@ def busy() -> Foreign:
         (c.RELEASE, 2, jobs[2], 0, 9),
         (c.BURY, 2, jobs[3], 0),
         (c.FINISH, 2, jobs[4], DONE, b"result"),
-        (c.FINISH, 2, jobs[5], FAILED, b""),  # and is last now
+        (c.FINISH, 2, jobs[5], FAILED, b""),  # and moves to the end
         (c.FINISH, 2, jobs[6], FAILED, b""),
     )
     cluster.do(c.RESERVE_JOB, 2, jobs[6])
@@ -80,7 +80,7 @@ def unpack(chunk: bytes) -> Any:
 
 
 def changed(kind: str, change: Callable[[list[Any]], object]) -> list[bytes]:
-    """The image with the records of one kind of chunk changed."""
+    """Return the image with changed records of one kind of chunk."""
     chunks = []
     for chunk in image_of(busy().machine):
         values = unpack(chunk)
@@ -95,7 +95,7 @@ def test_what_is_not_changed_is_read() -> None:
     assert image_of(load(chunks)) == chunks
 
 
-# Of a job's record.
+# Indices of fields in a job's record.
 STATE, HOLDER, EXT, BODY = 6, 9, 17, 18
 READY_1, RESERVED_1, DONE_1, MOVED, OPEN, PLAIN = 0, 1, 4, 5, 7, 9
 SEQUENCE, EXTERNAL_ID, EXPIRES, ATTEMPTS, PROGRESS, RESULT = 0, 1, 2, 3, 6, 7

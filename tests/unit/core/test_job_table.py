@@ -1,4 +1,4 @@
-"""The table of all jobs, beside a dict."""
+"""The table of all jobs against a dict."""
 
 import random
 

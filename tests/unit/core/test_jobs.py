@@ -1,4 +1,4 @@
-"""What the commands do to jobs, as beanstalkd 1.13 does it, except that a TTR always fires."""
+"""The effects of commands on jobs are those of beanstalkd 1.13, except that a TTR always fires."""
 
 import pytest
 
@@ -187,7 +187,7 @@ def test_kick_keeps_delay_and_priority(cluster: Cluster) -> None:
     stats = cluster.stats_job(job)
     shown = [stats[name] for name in ("state", "pri", "delay", "left", "kicks")]
     assert shown == [b"ready", 7, 9, 0, 1]
-    cluster.pass_s(10)  # its old delay ends now, which must mean nothing
+    cluster.pass_s(10)  # its old delay would end now, and must have no effect
     assert cluster.reserve() == job
     assert cluster.stats_job(job)["timeouts"] == 0
 
@@ -333,7 +333,7 @@ def test_jobs_that_leave_from_elsewhere_leave_nothing_behind(cluster: Cluster) -
     assert cluster.reserve() == 1
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Deduplication keys: what a repeated put does, and for how long a key is remembered."""
+"""Deduplication keys: the results of repeated puts, and the lifetime of a key."""
 
 import msgpack
 import pytest
@@ -49,7 +49,7 @@ def test_a_repeated_put_is_no_event(cluster: Cluster) -> None:
 def test_a_refused_put_does_not_remember_its_key(cluster: Cluster) -> None:
     assert put(cluster, flags=c.FLAG_PUTS_REFUSED) == c.OUT_OF_MEMORY
     assert put(cluster) == (1, 0)
-    # A client that repeats a put is told of its job even while puts are refused.
+    # A client that repeats a put receives the id of its job even while puts are refused.
     assert put(cluster, flags=c.FLAG_PUTS_REFUSED) == (1, 1)
 
 
@@ -92,7 +92,7 @@ def test_a_day_later_two_keys_are_enough_to_forget_one(cluster: Cluster) -> None
     assert put(cluster, b"old") == (4, 0)
 
 
-# Few shards have several keys, many have one: both kinds are there with 40 of them.
+# With 40 keys, a few shards have several keys and many have one.
 NAMES = [b"key %d" % number for number in range(40)]
 
 
@@ -160,7 +160,7 @@ def test_an_image_in_progress_holds_the_keys_that_are_forgotten_meanwhile(
 
 
 def crafted(count: int) -> list[bytes]:
-    """The longest keys, all of shard 0: a checksum's bits follow from those of the last byte."""
+    """Craft the longest keys, all of shard 0: the last byte's checksum decides the shard's bits."""
     zero = bytes(DEDUP_KEY_MAX_BYTES - 1)
     last = {(crc32c(zero + bytes([b])) ^ crc32c(zero + b"\0")) % SHARDS: b for b in range(256)}
     found = []
@@ -172,7 +172,7 @@ def crafted(count: int) -> list[bytes]:
 
 @pytest.mark.slow
 def test_keys_that_all_fall_into_one_shard_fit_into_a_snapshot() -> None:
-    """A client chooses its keys; an image of them must not stop the nodes."""
+    """Clients choose their keys; an image of any keys must not stop the nodes."""
     cluster = Cluster()
     machine = cluster.machine
     keys = crafted(70_001)

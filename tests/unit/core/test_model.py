@@ -15,9 +15,9 @@ from tests.unit.core.model import Model
 
 SECOND = 1_000_000
 ORIGINS = st.integers(0, 1)
-# A node that never restarts, and a client there that only looks and never goes.
+# A node that never restarts, and a client of it that only reads and never disconnects.
 LOOKING = (2, 9)
-# Any session will do.
+# Any session.
 ANYONE = st.sampled_from([(0, 1), (1, 1), LOOKING])
 SESSIONS = st.sampled_from([1, 1, 1, 2, 3])
 TUBES = st.sampled_from([DEFAULT, DEFAULT, b"a", b"b"])
@@ -29,9 +29,9 @@ SECRETS = st.sampled_from([b"first secret....", b"second secret..."])
 
 
 class Comparison(RuleBasedStateMachine):
-    """Each rule is one entry; the results must be equal, and afterwards everything visible.
+    """Each rule is one entry; results must be equal, and afterwards all visible state.
 
-    The events alone must give the same jobs, too.
+    The events alone must lead to the same jobs, too.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class Comparison(RuleBasedStateMachine):
         self.cluster.time_us += leaderless_s * SECOND
         expiry_floor_us = self.cluster.time_us + grace_us
         self.lead((c.EPOCH, 1, expiry_floor_us, 100, 100, 100, 10_000_000))
-        # A leader that is behind the log spares what was reserved until now, for the whole grace.
+        # A leader that is behind the log spares current reservations for the whole grace.
         behind_us = max(0, self.model.now_us - self.cluster.time_us)
         epoch_us = self.cluster.time_us + behind_us + (behind_us > 0)
         self.model.epoch_us = max(self.model.epoch_us, epoch_us)
@@ -183,7 +183,7 @@ class Comparison(RuleBasedStateMachine):
     def node_starts_from_an_image(self) -> None:
         self.cluster.machine = copy_of(self.cluster.machine)
 
-    # --- what is to be seen -----------------------------------------------------------------------
+    # --- the visible state ------------------------------------------------------------------------
 
     @invariant()
     def everything_is_equal(self) -> None:
@@ -224,7 +224,7 @@ TestComparison.settings = settings(
 
 
 def test_a_second_epoch_at_the_time_of_the_first_takes_nothing_back() -> None:
-    """Found by chance: the first leader was behind the log, the second one was not."""
+    """Found by random tests: the first leader was behind the log, the second one was not."""
     state = Comparison()
     state.two_nodes_and_some_jobs(jobs=1, ttr_s=1)
     state.pass_time(us=-SECOND)

@@ -33,7 +33,7 @@ RATES = st.builds(
 
 
 class Ruled(Comparison):
-    """Commands of all kinds, of which some set and drop policies."""
+    """Commands of all kinds, some of which set and drop policies."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An ordered set whose operations are never long, against a sorted list."""
+"""An ordered set with bounded operations, against a sorted list."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def test_it_is_a_sorted_list(steps: list[tuple[str, int]]) -> None:
 
 
 def test_no_part_is_longer_than_a_part_may_be() -> None:
-    """Keys that come at the end fill parts, keys that come between cut them."""
+    """Keys added at the end fill parts, keys added between others split them."""
     order = Order()
     for key in range(0, 20 * PART_MAX, 2):
         order.add(key)

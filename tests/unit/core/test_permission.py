@@ -1,4 +1,4 @@
-"""Every operation asks for its right before it does anything, and every call of qless does."""
+"""Every operation, and every call of qless, asks for its right before it has an effect."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ from tests.unit.core.having_users import LEE, LEES, add_lee, lock, set_user
 
 CLIENTS = [entry for entry in OPERATIONS.values() if isinstance(entry, ClientOperation)]
 GUARDED = [entry for entry in CLIENTS if entry.rights]
-# What a session does to itself, what tells of no job, and what looks at rights by itself.
+# Operations on the session itself, without information about jobs, or with their own checks.
 FREE = {
     *(c.OPEN, c.OPEN_FROM, c.CLOSE, c.SET_PROTOCOL, c.KEEP, c.RESUME, c.AS_USER),
     *(c.IGNORE, c.RETURN, c.STATS),
     *(c.TAKE, c.LIST_TUBES, c.QLESS, c.QLESS_READ),
 }
-# What has no queue needs its right everywhere.
+# Operations without a queue need their right everywhere.
 SETTINGS = {c.SET_ALIAS, c.SET_POLICY, c.DROP_POLICY, c.SET_USER, c.DROP_USER, c.SET_TOKEN}
 SETTINGS |= {c.SET_RULES}
 CLOSED = b"closed"
@@ -47,7 +47,7 @@ def test_only_these_operations_need_no_right() -> None:
 
 
 class Scene(Guests):
-    """Jobs in two queues, and session 9, of beanstalk or of Gearman, that is lee's."""
+    """Jobs in two queues, and session 9 of lee, which speaks beanstalk or Gearman."""
 
     def __init__(self, operation: ClientOperation, *rights: tuple[bytes, int]) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def test_every_call_has_its_row() -> None:
 
 
 class Qless(Guests):
-    """Session 9 speaks qless and is lee's; there are jobs in two queues of qless."""
+    """Session 9 of lee speaks qless; two queues of qless have jobs."""
 
     def __init__(self, *rights: tuple[bytes, int]) -> None:
         super().__init__()

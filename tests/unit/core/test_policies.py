@@ -1,4 +1,4 @@
-"""Policies of queues: what becomes of a job that comes back too often, and which policy counts."""
+"""Policies of queues: the fate of a job that returns too often, and the policy that applies."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ WORK, DEAD = b"work", b"dead"
 
 @pytest.fixture
 def cluster() -> Iterator[Guests]:
-    """Whatever a test does, an image of it is the machine again."""
+    """Assert after the test that an image of the cluster is equal to it."""
     guests = Guests()
     yield guests
     assert image_of(copy_of(guests.machine)) == image_of(guests.machine)
@@ -33,7 +33,7 @@ def set_policy(cluster: Cluster, pattern: bytes, attempts: int, dead: bytes = b"
 
 
 def attempt(cluster: Cluster, job: int, delay_s: int = 0) -> None:
-    """One reservation that ends with a release."""
+    """Reserve and release the job once."""
     assert cluster.do(c.RESERVE_JOB, 1, job)[0] == job
     assert cluster.do(c.RELEASE, 1, job, 0, delay_s) == c.OK
 
@@ -52,7 +52,7 @@ def test_its_own_counts_before_the_longest_beginning() -> None:
     for pattern, attempts in rows.items():
         found.put(pattern, Policy(attempts, b""))
     wanted = {b"mail": 1, b"mail-de": 2, b"map": 3, b"m": 4}
-    for _ in range(2):  # also when it is remembered
+    for _ in range(2):  # also from the cache
         for name, attempts in wanted.items():
             policy = found.of(name)
             assert policy is not None and policy.attempts_max == attempts, name
@@ -99,7 +99,7 @@ def test_there_are_not_more_than_the_limit(cluster: Guests) -> None:
     for number in range(POLICIES_MAX):
         assert set_policy(cluster, b"q%d" % number, 1) == c.OK
     assert set_policy(cluster, b"one-more", 1) == c.OUT_OF_MEMORY
-    assert set_policy(cluster, b"q7", 2, DEAD) == c.OK  # another one in place of one
+    assert set_policy(cluster, b"q7", 2, DEAD) == c.OK  # a replacement
     assert cluster.do(c.DROP_POLICY, 1, b"q8") == c.OK
     assert set_policy(cluster, b"one-more", 1) == c.OK
 
@@ -112,7 +112,7 @@ def test_an_older_machine_has_none() -> None:
     assert where(cluster, job) == (WORK, READY)
 
 
-# --- what it does ---------------------------------------------------------------------------------
+# --- effects --------------------------------------------------------------------------------------
 
 
 def test_after_its_attempts_a_job_moves_with_its_reason(cluster: Guests) -> None:
@@ -130,7 +130,7 @@ def test_after_its_attempts_a_job_moves_with_its_reason(cluster: Guests) -> None
     assert left.reason == came.reason == e.ATTEMPTS
     assert left.tube == reserved.tube != came.tube
     assert cluster.machine.queue.policies.notes[job] == Note(e.NO_REASON, WORK, 3)
-    # Its queue has gone with its last job, and the worker has nothing any more.
+    # Its queue vanished with its last job, and the worker has no job left.
     assert WORK not in cluster.machine.queue.tubes
     assert cluster.do(c.DELETE, 1, job) == c.OK
     assert not cluster.machine.queue.policies.notes
@@ -234,7 +234,7 @@ def test_a_dead_letter_queue_that_became_an_alias_gets_no_jobs(cluster: Guests) 
     assert cluster.do(c.SET_ALIAS, 1, DEAD, TURN) == c.OK
     job = cluster.put(tube=WORK)
     attempt(cluster, job)
-    # In the way of the alias, a tube of this name would be in images that no node reads.
+    # A tube with the name of an alias would make images that no node can read.
     assert DEAD not in cluster.machine.queue.tubes
     assert where(cluster, job) == (WORK, BURIED)
     assert cluster.do(c.SET_ALIAS, 1, DEAD, b"") == c.OK

@@ -1,4 +1,4 @@
-"""The rules of policies beside attempts: limits, defaults, retention."""
+"""The rules of policies other than attempts: limits, defaults, retention."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,14 +34,14 @@ from tests.unit.core.policy_words import (
 
 @pytest.fixture
 def cluster() -> Iterator[Guests]:
-    """Whatever a test does, an image of it is the machine again."""
+    """Assert after the test that an image of the cluster is equal to it."""
     guests = Guests()
     guests.do(c.WATCH, 1, WORK)
     yield guests
     check(guests)
 
 
-# --- what may be set ------------------------------------------------------------------------------
+# --- valid policies -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_a_full_queue_refuses_puts_until_a_job_goes(cluster: Guests) -> None:
 
 
 def test_bytes_are_those_of_all_bodies(cluster: Guests) -> None:
-    first = put(cluster, b"1234")  # it is there already
+    first = put(cluster, b"1234")  # older than the policy
     set_policy(cluster, bytes_max=10)
     put(cluster, b"123456")
     assert try_put(cluster) == c.FULL
     assert try_put(cluster, b"") > 0
-    # A job that moves takes its bytes along, however full the other queue is.
+    # A moved job counts in the other queue with its bytes, even beyond that queue's limit.
     set_policy(cluster, DEFAULT, bytes_max=1)
     assert cluster.do(c.CHANGE_JOB, 1, first, a.MOVE, -1, WORK, DEFAULT, a.READY_IF_BURIED) == c.OK
     assert try_put(cluster, b"1234") > 0
@@ -143,7 +143,7 @@ def test_a_put_is_not_refused_because_no_job_is_ready(cluster: Guests) -> None:
     delayed = [put(cluster, delay_s=9), put(cluster, delay_s=9)]
     ready = put(cluster)
     assert ids(cluster) == [reserved, *delayed, ready]
-    # Every put drops what it can, so the queue does not grow any further.
+    # Every put drops as many jobs as it may, so the queue does not grow any further.
     last = put(cluster)
     assert ids(cluster) == [reserved, *delayed, last]
 
@@ -160,9 +160,9 @@ def test_a_lowered_limit_is_reached_bit_by_bit(
     for _ in range(7):
         put(cluster)
         counts.append(cluster.machine.queue.tubes[WORK].jobs_count())
-    # In one entry one, and two or three more.
+    # Each entry drops one job for its put, and up to three more.
     assert counts == [17, 14, 11, 8, 5, 2, 2]
-    # Each of many puts of one entry drops one at least.
+    # Each of many puts in one entry drops at least one job.
     command = (c.PUT, 1, WORK, 0, 0, 60, b"x")
     cluster.batch(*[command] * 30)
     assert cluster.machine.queue.tubes[WORK].jobs_count() == 2
@@ -190,7 +190,7 @@ def test_full_queues_of_other_protocols_say_so(cluster: Guests) -> None:
     set_policy(cluster, b"\x01*", bytes_max=5)
     cluster.submitted(unique=b"one")
     assert cluster.submit(unique=b"two") == c.FULL
-    assert cluster.submit(unique=b"one") == (1, 1)  # it makes none
+    assert cluster.submit(unique=b"one") == (1, 1)  # no new job
     add = (c.ADD, 5, PING, 0, 0, 0, SECOND_US, b"u" * 16, 0, 0)
     assert cluster.do(*add, b"123456") == c.FULL
     assert cluster.do(*add, b"12345") == (2, 0)
@@ -253,7 +253,7 @@ def test_what_was_buried_for_so_long_is_deleted(cluster: Guests) -> None:
     for job in jobs:
         bury(cluster, job)
         cluster.pass_s(1)
-    check(cluster)  # with timers under way
+    check(cluster)  # with timers running
     assert cluster.machine.next_due_us(cluster.time_us) is not None
     cluster.pass_s(7.9)
     assert [cluster.state(job) for job in jobs] == [b"buried", b"buried"]
@@ -261,7 +261,7 @@ def test_what_was_buried_for_so_long_is_deleted(cluster: Guests) -> None:
     cluster.pass_s(0.1)
     assert [cluster.state(job) for job in jobs] == [b"gone", b"buried"]
     assert reasons(cluster) == [(jobs[0], 4, e.RETENTION)]
-    # A kick saves the other one; what was buried before the policy stays.
+    # A kick saves the other job; jobs buried before the policy stay.
     assert cluster.do(c.KICK_JOB, 1, jobs[1]) == c.OK
     cluster.pass_s(100)
     assert [cluster.state(job) for job in (before, jobs[1])] == [b"buried", b"ready"]
@@ -286,9 +286,9 @@ def test_what_was_delayed_for_so_long_is_deleted_and_not_ready(cluster: Guests) 
     states = [cluster.state(job) for job in (short, long, kicked, moved, again)]
     assert states == [b"ready", b"gone", b"ready", b"delayed", b"delayed"]
     assert reasons(cluster) == [(long, 3, e.RETENTION)]
-    assert cluster.stats_job(moved)["left"] == 50  # it is due when it was
+    assert cluster.stats_job(moved)["left"] == 50  # its due time is unchanged
     cluster.pass_s(5)
-    assert cluster.state(again) == b"gone"  # a new delay begins anew
+    assert cluster.state(again) == b"gone"  # a new delay starts again
     cluster.pass_s(45)
     assert cluster.state(moved) == b"ready"
 

@@ -1,4 +1,4 @@
-"""The rules of policies about equal puts and about rates of delivery, and images of them."""
+"""The rules of policies about equal puts and rates of delivery, and their images."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +36,7 @@ from tests.unit.core.policy_words import (
 
 @pytest.fixture
 def cluster() -> Iterator[Guests]:
-    """Whatever a test does, an image of it is the machine again."""
+    """Assert after the test that an image of the cluster is equal to it."""
     guests = Guests()
     guests.do(c.WATCH, 1, WORK)
     yield guests
@@ -53,7 +53,7 @@ def test_an_equal_put_in_the_window_answers_the_same_id(cluster: Guests) -> None
     cluster.pass_s(9.9)
     assert try_put(cluster, b"same") == (first, 1)
     assert cluster.do(c.DELETE, 1, first) == c.OK
-    assert try_put(cluster, b"same") == (first, 1)  # also when it is done
+    assert try_put(cluster, b"same") == (first, 1)  # also after the job is deleted
     assert try_put(cluster, b"other") == first + 1
     assert try_put(cluster, b"same", DEFAULT) == first + 2
     check(cluster)
@@ -70,7 +70,7 @@ def test_keys_of_clients_are_something_else(cluster: Guests) -> None:
     assert cluster.do(*keyed, b"another", b"key") == (1, 1)
     assert try_put(cluster, b"another") == 2
     cluster.pass_s(20)
-    # The key that met an equal put is a key of that job from then on.
+    # A key whose put met an equal body refers to that job from then on.
     assert cluster.do(*keyed, b"third", b"other key") == (1, 1)
 
 
@@ -123,7 +123,7 @@ def test_a_queue_that_has_spent_its_rate_gives_out_nothing_until_it_is_due(clust
     queue = cluster.machine.queue
     assert queue.tubes[WORK].closed
     assert cluster.machine.next_due_us(cluster.time_us) == cluster.time_us + 5 * SECOND_US
-    # Others are not concerned; a job that is asked for by its id is given out.
+    # Other queues are not affected; a job reserved by its id is delivered.
     other = cluster.put()
     assert cluster.reserve() == other
     assert cluster.do(c.RESERVE_JOB, 1, jobs[4])[0] == jobs[4]
@@ -132,10 +132,10 @@ def test_a_queue_that_has_spent_its_rate_gives_out_nothing_until_it_is_due(clust
     assert cluster.grant() == (NONE_READY, 0)
     assert not queue.ready_tubes
     cluster.pass_s(0.1)
-    assert queue.ready_tubes == {WORK: None}  # who waits is told
+    assert queue.ready_tubes == {WORK: None}  # waiters are notified
     assert cluster.grant() == (GRANTED, jobs[2])
     assert cluster.grant() == (NONE_READY, 0)
-    # After a period without a job there is nothing to remember.
+    # After a period without a delivery nothing needs to be remembered.
     cluster.pass_s(10)
     assert not queue.rates.buckets
 
@@ -176,7 +176,7 @@ def test_another_rate_counts_at_once(cluster: Guests) -> None:
     assert cluster.reserve() == jobs[0]
     set_policy(cluster, DEFAULT, rate=1, rate_period_us=SECOND_US)  # of another queue
     set_policy(cluster, b"*", jobs_max=9)
-    set_policy(cluster, WORK, **long, jobs_max=9)  # the same rate
+    set_policy(cluster, WORK, **long, jobs_max=9)  # an unchanged rate
     assert not cluster.reserve()
     set_policy(cluster, WORK, rate=2, rate_period_us=3600 * SECOND_US)
     assert [cluster.reserve() for _ in range(3)] == [*jobs[1:3], 0]
@@ -208,7 +208,7 @@ def test_queues_with_a_rate_have_a_bound(cluster: Guests, monkeypatch: pytest.Mo
     queue = cluster.machine.queue
     for _ in names:
         assert cluster.reserve()
-    # The one that is due first may give out again.
+    # The bucket that is due first may deliver again.
     assert list(queue.rates.buckets) == names[1:]
     assert [queue.tubes[name].closed for name in names] == [0, RATE_SPENT, RATE_SPENT]
     before = accounts.memory_bytes(cluster.machine)
@@ -245,7 +245,7 @@ def test_no_stretch_of_time_has_more_than_its_share(
         while not bucket.is_spent():
             bucket.used += period_us
             given_out.append(now_us)
-        # What is due is due exactly: not a microsecond before.
+        # The due time is exact: not a microsecond early.
         due_us = bucket.due_us()
         for at_us, spent in ((due_us - 1, True), (due_us, False)):
             later = Bucket(rate, period_us, bucket.used, bucket.at_us)

@@ -1,4 +1,4 @@
-"""Quotas of users: which jobs count, when a put is refused, and what an image has of them."""
+"""Quotas of users: counted jobs, refused puts, and their images."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ LEES_SESSION = 9
 
 @pytest.fixture
 def cluster() -> Iterator[Guests]:
-    """Lee may have three jobs, session 9 is lee's. An image of whatever comes is the machine."""
+    """Lee, with session 9, may have three jobs. After the test, an image must equal the machine."""
     guests = Guests()
     lock(guests, (b"*", PUT | WORK))
     add_lee(guests)
@@ -47,12 +47,12 @@ def limit(cluster: Guests, jobs_max: int = 0, bytes_max: int = 0) -> None:
 
 
 def lees(cluster: Guests, **fields: Any) -> int:
-    """A put of lee's; the id of the job, or why there is none."""
+    """Put a job as lee; return its id, or the reason of a refusal."""
     return cluster.put(session=LEES_SESSION, **fields)
 
 
 def has(cluster: Guests, name: bytes = LEE) -> tuple[int, int]:
-    """How many jobs, and bytes of bodies, count for a user."""
+    """Return the number of jobs, and bytes of bodies, that count for a user."""
     usage = cluster.machine.queue.quotas.usages.get(name)
     return (0, 0) if usage is None else (usage.jobs, usage.bytes)
 

@@ -1,4 +1,4 @@
-"""Sessions, origins and their incarnations: what each may send, and what is lost with each."""
+"""Sessions, origins and their incarnations: valid commands, and the losses when each ends."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_close_returns_the_jobs_at_once_and_moves_no_counter(cluster: Cluster, l
     stats = cluster.stats_job(job)
     assert (stats["state"], stats["pri"], stats["left"]) == (b"ready", 3, 0)
     assert [stats[n] for n in ("reserves", "timeouts", "releases")] == [1, 0, 0]
-    cluster.pass_s(60)  # its old TTR ends now, which must mean nothing
+    cluster.pass_s(60)  # its old TTR would end now, and must have no effect
     assert cluster.stats_job(job)["timeouts"] == 0
 
 
@@ -128,7 +128,7 @@ def test_the_jobs_of_a_dead_session_are_not_ready_until_they_are_returned(
     assert (machine.queue.ready, machine.queue.reserved, machine.has_work()) == (2, 3, True)
     assert cluster.do(c.DELETE, 2, 1) == c.BAD_COMMAND
     assert machine.queue.ready == 4
-    assert cluster.do(c.DELETE, 1, 1) == c.NOT_FOUND  # done before the dead are looked at
+    assert cluster.do(c.DELETE, 1, 1) == c.NOT_FOUND  # dead sessions are processed later
     assert (machine.queue.ready, machine.has_work()) == (5, False)
 
 
@@ -365,7 +365,7 @@ def test_a_kept_session_is_resumed_at_another_node(cluster: Cluster, loss: str) 
     cluster.pass_s(20)
     cluster.open(8, origin=1)
     assert cluster.do(c.RESUME, 8, SECRET, origin=1) == c.OK
-    cluster.pass_s(20)  # the grace of the loss means nothing any more
+    cluster.pass_s(20)  # the grace of the loss no longer applies
     assert cluster.do(c.TOUCH, 8, job, origin=1) == c.OK
     session = cluster.machine.origins[1].sessions[8]
     assert (session.epoch, session.used and session.used.name, list(session.watched)) == (
@@ -429,7 +429,7 @@ def test_a_late_second_grant_stays_void_after_resume(cluster: Cluster) -> None:
     cluster.put(session=2)
     assert cluster.grant(session=2, request=1) == (GRANTED, 1)
     cluster.do(c.RESUME, 2, SECRET)
-    # Two leaders may have proposed the same request; it must not reserve a second job.
+    # Two leaders may have proposed the same request; the second must not reserve another job.
     assert cluster.grant(session=2, request=1)[0] == VOID
     assert cluster.grant(session=2, request=2)[0] == GRANTED
 
@@ -463,7 +463,7 @@ def test_resume_needs_the_secret_and_a_fresh_session(cluster: Cluster) -> None:
 
 
 def test_the_chain_knows_nothing_of_an_incarnation_without_sessions() -> None:
-    """Its last session was resumed elsewhere; an image has sessions and no incarnations."""
+    """Its last session was resumed elsewhere; images hold sessions, not incarnations."""
     secret = b"s" * 16
     machine = Machine()
     logs: list[list[c.Section]] = [[(origin, 1, 1, ())] for origin in (0, 1, 2)]

@@ -1,4 +1,4 @@
-"""Names and external ids as texts."""
+"""Names and external ids as text."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ def spaces(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"\x12", f"foreign{NOBODY}:"),
         (b"\x12a:b", f"foreign{NOBODY}:a:b"),
         (b"\x11\xff\xc3\xa4", f"foreign{LEASED}:\\xffä"),
-        (b"\x1eq", "\x1eq"),  # of a space that this program does not know
+        (b"\x1eq", "\x1eq"),  # of an unknown space
         (b"", ""),
     ],
 )

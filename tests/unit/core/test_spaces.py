@@ -1,4 +1,4 @@
-"""Spaces: sessions see the queues and jobs of their own protocol, and nothing of another's."""
+"""Spaces: sessions see the queues and jobs of their own protocol, and no others."""
 
 from collections.abc import Iterator
 
@@ -58,7 +58,7 @@ def test_nor_does_another_space_reach_those_of_beanstalk() -> None:
 @pytest.mark.parametrize("name", [QUEUES[NOBODY], DEFAULT, b"\x1funknown", b"", b"\x11" * 302])
 def test_a_name_of_another_space_is_a_bad_command(name: bytes) -> None:
     cluster = Foreign()
-    cluster.enter(4, NOBODY)  # so that one of the names is there
+    cluster.enter(4, NOBODY)  # so that one of the names exists
     put = (c.PUT, 2, name, 0, 0, 60, b"")
     assert cluster.batch((c.USE, 2, name), (c.WATCH, 2, name), put) == [c.BAD_COMMAND] * 3
     assert cluster.add(queue=name) == c.BAD_COMMAND
@@ -124,7 +124,7 @@ def test_a_session_leaves_its_queues_when_it_enters_a_space() -> None:
     assert (session.used, session.watched, cluster.machine.watches) == (None, {}, 0)
     assert list(cluster.machine.queue.tubes) == [DEFAULT]
     assert image_of(copy_of(cluster.machine)) == image_of(cluster.machine)
-    # It may watch one, and none again.
+    # It may watch one queue, and then none.
     queue = QUEUES[LEASED]
     assert cluster.batch((c.WATCH, 1, queue), (c.IGNORE, 1, queue)) == [c.OK, c.OK]
     assert list(cluster.machine.queue.tubes) == [DEFAULT]

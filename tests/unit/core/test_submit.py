@@ -27,7 +27,7 @@ from tests.unit.core.guests import HIGH, LOW, PING, TURN, TWIST, Guests
 
 @pytest.fixture
 def cluster() -> Iterator[Guests]:
-    """Whatever a test does, an image of it is the machine again, and nothing is left over."""
+    """Assert after the test that an image equals the machine, and extensions the memory counted."""
     guests = Guests()
     yield guests
     machine = guests.machine
@@ -81,7 +81,7 @@ BACK = ["release", "session", "node", "ttr", "bury", "return"]
 
 
 def come_back(cluster: Guests, job: int, how: str) -> None:
-    """A reserved job of session 4 comes back."""
+    """Return a reserved job of session 4 to its queue."""
     if how == "release":
         cluster.do(c.RELEASE, 4, job, RANK_NORMAL, 0)
     elif how == "session":
@@ -169,7 +169,7 @@ def test_the_end_of_a_session_with_thousands_of_jobs_is_many_entries(cluster: Gu
     assert left[-1] == 0
 
 
-# --- what comes back ------------------------------------------------------------------------------
+# --- jobs that return to their queue --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["release", "session", "ttr", "return"])
@@ -220,7 +220,7 @@ def test_set_ttr_begins_anew_and_may_have_no_end(cluster: Guests) -> None:
     assert cluster.state(job) == b"ready"
     assert cluster.do(c.SET_TTR, 4, job, 1) == c.NOT_FOUND
     assert cluster.take(3) == job
-    # It was of that reservation only: a worker without a time-out has the job for good (life 2902).
+    # The TTR was of that reservation only: a worker without a timeout keeps the job (life 2902).
     assert cluster.machine.next_due_us(cluster.time_us) is None
     assert cluster.do(c.SET_TTR, 4, job, 1) == c.NOT_FOUND
     assert cluster.do(c.SET_TTR, 3, job, -1) == c.BAD_COMMAND
@@ -365,7 +365,7 @@ def test_a_job_that_ends_in_the_entry_of_its_submission_is_told(cluster: Guests)
         ]
     )
     assert applied.effects == [(job, effects.PROGRESS, b"1/2"), (job, effects.DONE, b"quick")]
-    # In background nobody asks for it.
+    # A job in background has no listeners.
     applied = cluster.apply(
         [
             cluster.section(

@@ -1,6 +1,6 @@
-"""Events of jobs that clients are attached to: counters move with their events, and not otherwise.
+"""Events of jobs with attached clients: counters change with their events, and only then.
 
-What SUBMIT does is in other tests; here each entry is held against what its events say.
+Other tests cover SUBMIT itself; here each entry is compared with its events.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ SECOND_US = 1_000_000
 
 
 class Checked(Cluster):
-    """A client and a worker of Gearman; every event is booked."""
+    """A client and a worker of Gearman; every event is booked in the ledger."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Checked(Cluster):
         return applied
 
     def running(self, attempts_max: int = 0) -> int:
-        """A job in the foreground that the worker has, with a TTR of a second."""
+        """Submit a foreground job that the worker reserves, with a TTR of a second."""
         submit = (c.SUBMIT, CLIENT, QUEUE, 5, 0, b"resize\0u", attempts_max, 1, b"", b"body")
         job_id, known = self.do(*submit)
         assert known == 0
@@ -48,13 +48,13 @@ class Checked(Cluster):
         return int(job_id)
 
     def last(self) -> tuple[Any, ...]:
-        """Kind, reason and counters of the last event."""
+        """Return kind, reason and counters of the last event."""
         event = self.booked[-1]
         return event.kind, event.reason, event.reserves, event.timeouts, event.releases
 
 
 def end(cluster: Checked, how: str, job: int) -> None:
-    """A reserved job comes back."""
+    """Return a reserved job to its queue."""
     if how == "ttr":
         cluster.pass_s(1)
     elif how == "release":
@@ -94,7 +94,7 @@ def test_a_job_without_further_attempts_fails_as_it_came_back(
     ],
 )
 def test_a_job_that_comes_back_uses_up_a_number(how: str, expected: tuple[Any, ...]) -> None:
-    """The audit knows these events by their kind and their queue."""
+    """The audit recognises these events by their kind and their queue."""
     cluster = Checked()
     before = cluster.running() + 1
     end(cluster, how, before - 1)
@@ -106,7 +106,7 @@ def test_every_event_has_the_unique() -> None:
     cluster = Checked()
     job = cluster.running()
     queue = cluster.machine.queue
-    assert not queue.externals  # the ledger took them out
+    assert not queue.externals  # the ledger cleared them
     events_of(cluster.machine)
     total = queue.events_total
     assert cluster.machine.queue.jobs[job].ext is not None

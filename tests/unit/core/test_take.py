@@ -1,4 +1,4 @@
-"""TAKE: a reserve that is answered in its own entry, with the choice and the bounds of a GRANT."""
+"""TAKE: a reserve that its own entry answers, with the choice and the limits of a GRANT."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_the_job_of_a_session_that_ends_returns(cluster: Cluster) -> None:
 
 
 def test_a_late_grant_of_an_earlier_wait_is_still_good(cluster: Cluster) -> None:
-    """TAKE is no answer to a wait: what was granted last stays as it was."""
+    """A TAKE does not answer a wait: the last grant stays valid."""
     cluster.put()
     cluster.put()
     cluster.do(*TAKE)
@@ -86,7 +86,7 @@ def test_a_late_grant_of_an_earlier_wait_is_still_good(cluster: Cluster) -> None
 def test_beyond_what_an_entry_may_look_at_it_is_to_be_asked_again(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster
 ) -> None:
-    """GRANTs and TAKEs share the bound; the leader's own commands stand first."""
+    """GRANTs and TAKEs share the limit; the leader's own commands come first."""
     monkeypatch.setattr(machine_module, "LOOKS_PER_ENTRY_MAX", 3)
     for _ in range(4):
         cluster.put()

@@ -1,4 +1,4 @@
-"""Timers against a sorted list, and that they hold no more than what is in the set."""
+"""Timers against a sorted list, and the memory that they need."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from beanpole.core.jobs.timers import BUCKET_SHIFT, STALE_SLACK, Timers
 
 BUCKET_US = 1 << BUCKET_SHIFT
-# Near ones, some that fall on the edges of buckets, and far ones.
+# Near delays, delays at the edges of buckets, and far ones.
 DELAYS = st.one_of(
     st.integers(0, 5),
     st.integers(-1, 1).map(lambda us: BUCKET_US + us),
@@ -82,7 +82,7 @@ def test_a_time_that_has_passed_already_is_due_at_once() -> None:
 
 
 def held(timers: Timers) -> int:
-    """Everything that takes memory in there."""
+    """Count all elements that the timers hold in memory."""
     return sum(map(len, (timers._buckets, timers._bucket_heap, timers._heap, timers._near)))
 
 

@@ -1,4 +1,4 @@
-"""No input makes `apply` raise, and whatever it did can be written as an image."""
+"""No input makes `apply` raise, and any resulting state can be written as an image."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Tubes: how long they live, pauses, and the limits of what the cluster holds."""
+"""Tubes: their life cycle, pauses, and the limits of the cluster."""
 
 import pytest
 
@@ -188,7 +188,7 @@ def test_the_limit_of_jobs(cluster: Cluster) -> None:
 
 
 def test_the_limit_of_bytes(cluster: Cluster) -> None:
-    """A job counts with what it takes beside its body, and so do tubes, sessions and keys."""
+    """A job counts with its overhead beside its body, and so do tubes, sessions and keys."""
     other = beside_jobs_bytes(cluster.machine)
     limit(cluster, body_bytes=other + 2 * JOB_BYTES + 10)
     assert cluster.put(b"x" * 10) == 1
@@ -205,7 +205,7 @@ def test_the_limit_of_bytes(cluster: Cluster) -> None:
         ((c.DELETE, 1, 4), c.OK),
         ((c.WATCH, 1, b"a"), c.OK),
         ((c.WATCH, 1, b"b"), c.OK),
-        (put, c.OUT_OF_MEMORY),  # there would be room without the second tube
+        (put, c.OUT_OF_MEMORY),  # there is room without the second tube
         ((c.IGNORE, 1, b"b"), c.OK),
         (put, 5),
         (put, c.OUT_OF_MEMORY),

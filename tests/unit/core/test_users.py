@@ -1,6 +1,6 @@
-"""Users: which rights they have where, how sessions become theirs, and that nobody is locked out.
+"""Users: the rights that they have where, the users of sessions, and protection from lockout.
 
-That each operation asks for its right is in `test_permission`.
+`test_permission` checks that each operation asks for its right.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ SECRET = b"a secret of a kept session"
 
 @pytest.fixture
 def cluster() -> Iterator[Guests]:
-    """Session 1 is root's. Whatever a test does, an image of it is the machine again."""
+    """Session 1 is root's. Assert after the test that an image of the cluster is equal to it."""
     guests = Guests()
     yield guests
     assert image_of(copy_of(guests.machine)) == image_of(guests.machine)
@@ -91,7 +91,7 @@ PATTERNS = st.one_of(
 def test_a_right_is_that_of_every_pattern_looked_at_alone(
     rights: dict[bytes, int], name: bytes
 ) -> None:
-    """The tables of a user against the words of the manual."""
+    """Compare the tables of a user with the rules of the manual."""
     wanted = 0
     for pattern, bits in rights.items():
         beginning = pattern.removesuffix(b"*")
@@ -175,7 +175,7 @@ def test_rights_count_from_the_entry_that_changes_them(cluster: Guests) -> None:
 
 
 def test_a_session_has_nothing_left_when_its_token_is_dropped(cluster: Guests) -> None:
-    """So a token that was lost is worth nothing from then on, whoever is connected by it."""
+    """A leaked token is worthless once it is dropped, even to connected sessions."""
     lock(cluster, (b"mail", PUT))
     add_lee(cluster, (b"*", PUT))
     other = b"m" * 32
@@ -193,7 +193,7 @@ def test_a_session_has_nothing_left_when_its_token_is_dropped(cluster: Guests) -
     assert cluster.do(c.DROP_USER, 1, LEE) == c.OK
     assert cluster.put(session=9) == c.DENIED
     add_lee(cluster, (b"*", PUT))
-    assert cluster.put(session=9) == c.DENIED  # another user of the same name
+    assert cluster.put(session=9) == c.DENIED  # this is another user with the same name
 
 
 def test_a_session_by_a_rule_keeps_its_user(cluster: Guests) -> None:
@@ -216,7 +216,7 @@ def test_nobody_becomes_anonymous(cluster: Guests) -> None:
 
 def test_a_change_that_locks_out_is_refused(cluster: Guests) -> None:
     assert set_user(cluster, ANONYMOUS) == c.LOCKED_OUT
-    add_lee(cluster, (b"*", ADMIN))  # in every tube, which is not everywhere
+    add_lee(cluster, (b"*", ADMIN))  # every tube, which is less than EVERYWHERE
     assert set_user(cluster, ANONYMOUS, (b"*", ANY_RIGHT)) == c.LOCKED_OUT
     assert set_user(cluster, ROOT, (EVERYWHERE, ADMIN)) == c.OK
     assert set_user(cluster, ANONYMOUS) == c.LOCKED_OUT  # root has no token
@@ -267,7 +267,7 @@ def test_memory_counts_users_and_rules(cluster: Guests) -> None:
     set_rules(cluster, (0, b"", b"", LEE))
     grown = accounts.memory_bytes(cluster.machine) - empty
     assert grown > 500 * RIGHTS_MAX
-    cluster.lead()  # puts are judged by what was there when their entry began
+    cluster.lead()  # puts are checked against the memory at the begin of their entry
     set_rules(cluster)
     cluster.do(c.DROP_USER, 1, LEE)
     assert accounts.memory_bytes(cluster.machine) == empty
@@ -349,7 +349,7 @@ def test_queues_that_a_session_may_not_work_on_are_passed_over(cluster: Guests) 
     assert cluster.grant(9) == (GRANTED, opened)
     assert cluster.grant(9) == (NONE_READY, 0)
     assert cluster.do(c.TAKE, 9) == c.NOT_FOUND
-    # What it watches since before it was closed is passed over, too.
+    # Queues that it has watched since before they were closed are skipped, too.
     set_user(cluster, ANONYMOUS, (b"*", WORK))
     cluster.do(c.WATCH, 9, b"closed")
     set_user(cluster, ANONYMOUS, (b"open", WORK))
@@ -359,7 +359,7 @@ def test_queues_that_a_session_may_not_work_on_are_passed_over(cluster: Guests) 
 
 
 def test_a_right_is_that_of_the_queue_whatever_it_is_called(cluster: Guests) -> None:
-    """By an alias a session gets into the queue, not past its rights."""
+    """An alias leads to the queue, but not around its rights."""
     job = cluster.put(tube=b"mail")
     assert cluster.do(c.SET_ALIAS, 1, b"\x02mail", b"mail") == c.OK
     lock(cluster, (b"\x02*", ANY_RIGHT))
@@ -390,11 +390,11 @@ def test_a_kept_session_goes_on_with_the_token_of_its_attachment(cluster: Guests
     for session, token in ((7, LEES), (8, ROOTS), (9, fresh)):
         cluster.open(session)
         cluster.do(c.AS_USER, session, b"", token)
-    cluster.open(6 + 4)  # nobody's
+    cluster.open(6 + 4)  # an anonymous session
     assert cluster.do(c.KEEP, 7, SECRET, SECOND_US) == c.OK
     assert cluster.do(c.RESERVE_JOB, 7, job)[0] == job
     cluster.do(c.CLOSE, 7, 1)
-    for session in (8, 10):  # the secret is not enough
+    for session in (8, 10):  # the secret is not sufficient
         assert cluster.do(c.RESUME, session, SECRET) == c.NOT_FOUND
     assert cluster.do(c.RESUME, 9, SECRET) == c.OK
     assert cluster.do(c.SET_TOKEN, 1, LEE, LEES, 0) == c.OK

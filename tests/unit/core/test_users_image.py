@@ -1,4 +1,4 @@
-"""Users, rules, and whose sessions are, in images and backups; what cannot be is damage."""
+"""Users, rules and the users of sessions in images and backups; invalid values are damage."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def test_a_restored_cluster_has_them_and_no_session_that_had_them() -> None:
 
 
 def test_a_machine_without_users_has_no_chunk_of_them() -> None:
-    """So the digest of a backup is what it was before there were users."""
+    """The digest of a backup is therefore the same as before users were introduced."""
     chunks = [msgpack.unpackb(chunk) for chunk in image_of(Guests().machine)]
     assert [chunk[1] for chunk in chunks if chunk[0] == "users"] == [None]
 
@@ -113,7 +113,7 @@ def test_a_session_of_a_user_that_cannot_be_is_damage(user: Any, token: bytes) -
     kind, sessions = msgpack.unpackb(chunks[place])
     sessions[0][-2:] = [user, token]
     chunks[place] = msgpack.packb([kind, sessions])
-    # What is compiled sees a wrong type before the check does.
+    # Compiled code rejects a wrong type before the check does.
     with pytest.raises(Damaged, match=r"of a user that cannot be|bytes object expected"):
         load(chunks)
 

@@ -1,6 +1,6 @@
-"""RAISE and operations that came later: a machine's version is what the log says, and only that.
+"""RAISE and later operations: the log alone determines a machine's version.
 
-So a newer program that replays the log of an older one does what that one did.
+A newer program that replays the log of an older one therefore does the same.
 """
 
 import pytest
@@ -16,12 +16,12 @@ from beanpole.core.state import MachineState
 from tests.unit.core.cluster import Cluster, copy_of
 
 NEW = c.BASE_VERSION + 1
-# An operation that no program has yet.
+# An operation that no program knows yet.
 INVENTED = 31
 
 
 def double(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """Two jobs for one command."""
+    """Put two jobs for one command."""
     for _ in range(2):
         changes.put(machine, origin, (c.PUT, command[1], b"default", 0, 0, 1, command[2]))
     return c.OK
@@ -32,7 +32,7 @@ ENTRY = ClientOperation(INVENTED, (SESSION, BODY), double, FREE, since=NEW)
 
 @pytest.fixture
 def invented(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program of the next release: it knows one operation more."""
+    """Make a program of the next release, which knows one operation more."""
     monkeypatch.setitem(OPERATIONS, INVENTED, ENTRY)
 
 
@@ -40,7 +40,7 @@ def invented(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_machine_begins_at_the_base_whatever_the_program_knows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On 519da29 it began at what the program knew, so upgraded nodes differed from the others."""
+    """At 519da29 it began at the program's version, so upgraded nodes differed from the others."""
     monkeypatch.setattr(c, "MACHINE_VERSION", NEW)
     assert Machine().version == c.BASE_VERSION == 2
 
@@ -83,7 +83,7 @@ def test_an_operation_of_a_later_version_is_a_bad_command_before() -> None:
 def test_the_program_that_does_not_know_it_makes_the_same_of_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Entry by entry, up to the RAISE: the running hash depends on no program."""
+    """The hashes agree entry by entry, up to the RAISE: they do not depend on the program."""
     old = Cluster()
     old.open(1)
     assert old.do(INVENTED, 1, b"x") == c.BAD_COMMAND
@@ -117,7 +117,7 @@ def test_a_machine_from_an_image_has_the_operations_of_its_version() -> None:
 
 
 def test_a_protocol_of_a_later_version_is_refused_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a program that does not know it: otherwise one that has its name would differ."""
+    """A program that does not know the protocol refuses it; both programs must agree."""
     later = max(e.PROTOCOL_NAMES) + 1
     monkeypatch.setitem(e.PROTOCOL_NAMES, later, "later")
     monkeypatch.setitem(e.PROTOCOL_SINCE, later, NEW)

@@ -1,4 +1,4 @@
-"""Events for the tests of the event log: from a machine, from chance, and decoded naively."""
+"""Events for the tests of the event log: of a machine, random ones, and naive decoding."""
 
 import random
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ HOSTS = {1: b"10.0.0.1", 2: b"unix", 65_535: b"fe80::1%eth0"}
 
 
 class Driver:
-    """A machine under one client's commands, and the event log that follows it."""
+    """A machine driven by one client's commands, and the event log that follows it."""
 
     def __init__(self, log: EventLog | None = None, machine: Machine | None = None) -> None:
         self.machine = machine or Machine()
@@ -33,7 +33,7 @@ class Driver:
         self.step_us = SECOND_US
 
     def do(self, *commands: c.Command) -> None:
-        """One batch of session 1 in one entry, `step_us` after the one before."""
+        """Apply one batch of session 1 in one entry, `step_us` after the previous one."""
         self.number += 1
         index = self.machine.index + 1
         time_us = self.machine.queue.now_us + self.step_us
@@ -41,14 +41,14 @@ class Driver:
         self.apply((index, 0, time_us, WALL_US + time_us, [section]))
 
     def apply(self, entry: tuple[Any, ...]) -> None:
-        """Apply an entry, perhaps one that another driver made."""
+        """Apply an entry, possibly of another driver."""
         self.entries.append(entry)
         self.machine.apply(*entry)
         if self.log is not None:
             self.log.applied(entry[0], entry[3])
 
     def put(self, count: int = 1, tube: bytes = b"work") -> None:
-        """Make events: one for each job, all in one entry."""
+        """Make one event for each job, all in one entry."""
         if not self.number:
             self.do((c.OPEN, 1))
         self.do(*[(c.PUT, 1, tube, 5, 0, 60, b"body")] * count)
@@ -66,7 +66,7 @@ EXTERNALS = [
 
 
 def chance(seed: int, rows: int, first: int = 0, with_hosts: bool = True) -> Events:
-    """Events whose fields are anything that a record can hold."""
+    """Return events with random values in all fields."""
     dice = random.Random(seed)
     records, notes = bytearray(), bytearray()
     wall_us, offset, index = WALL_US, first, 5
@@ -94,7 +94,7 @@ def chance(seed: int, rows: int, first: int = 0, with_hosts: bool = True) -> Eve
 
 
 def record(dice: random.Random) -> bytes:
-    """One record that no machine needs to have made."""
+    """Return a random record, whether or not a machine could make it."""
     return e.RECORD.pack(
         dice.choice(list(e.KIND_NAMES)),
         dice.choice([e.NO_PROTOCOL, *e.PROTOCOL_NAMES]),
@@ -113,7 +113,7 @@ def record(dice: random.Random) -> bytes:
 
 
 def naive(events: Events) -> Iterator[dict[str, Any]]:
-    """Decode events one by one, as the documentation explains the columns."""
+    """Decode events one by one, as the documentation defines the columns."""
     notes = list(NOTE.iter_unpack(events.notes))
     texts = {(space, value): text for space, value, text in EXTERNALS}
     externals = {offset: texts[space, value] for offset, space, value in events.externals}

@@ -1,4 +1,4 @@
-"""Event logs behind real gRPC servers, each in a thread: what tools talk to."""
+"""Event logs behind real gRPC servers, each in a thread, for the tests of tools."""
 
 import asyncio
 import threading
@@ -32,7 +32,7 @@ class ArrowHost(StageHost):
 def life_of(
     entries: Iterable[tuple[Any, ...]], host: StageHost | None = None, **settings: Any
 ) -> Life:
-    """An event log that has followed some entries, and sealed what was full."""
+    """Return an event log that has followed some entries and sealed full segments."""
     life = Life(host or ArrowHost(), **settings)
     for entry in entries:
         life.driver.apply(entry)
@@ -41,7 +41,7 @@ def life_of(
 
 
 class Server:
-    """One node's `Events` service at a port of its own."""
+    """One node's `Events` service at its own port."""
 
     def __init__(self, life: Life, node_config: NodeConfig | None = None) -> None:
         self.life = life
@@ -55,12 +55,12 @@ class Server:
         assert self._started.wait(START_TIMEOUT_S)
 
     def stop(self) -> None:
-        """End it at once, calls included."""
+        """Stop the server at once, calls included."""
         self._ended.set()
         self._thread.join()
 
     def servicer(self) -> EventsServicer:
-        """What is served; a test may have another."""
+        """Return the service; a test may override it."""
         return EventsServicer(self._config, self.life.host, self.life.log)
 
     async def _serve(self) -> None:
@@ -75,7 +75,7 @@ class Server:
 
 @contextmanager
 def serving(*servers: Server) -> Iterator[list[str]]:
-    """Run servers; gives their addresses."""
+    """Run servers; yield their addresses."""
     for server in servers:
         server.start()
     try:

@@ -1,4 +1,4 @@
-"""Records become columns: every field, in bounded batches, as a naive decoder has them."""
+"""Records become columns: every field, in bounded batches, equal to a naive decoding."""
 
 import random
 import re
@@ -81,12 +81,12 @@ def test_the_schema_is_what_readers_rely_on() -> None:
     assert all(field.nullable for field in schema)
 
 
-# Columns that came with machine version 4.
+# Columns that machine version 4 added.
 NEW = ("host", "client_time_us")
 
 
 def test_batches_from_before_machine_version_4_are_as_release_0_3_0_made_them() -> None:
-    """Its readers refuse a column more, and its nodes read what they wrote before a way back."""
+    """Its readers reject an extra column, and its nodes read these files after a downgrade."""
     events = chance(5, 20, with_hosts=False)
     found = columns.to_arrow(events)
     assert found.schema == columns.schema(with_newer=False)

@@ -1,4 +1,4 @@
-"""The process that makes columns: as good as doing it here, ended and begun again unnoticed."""
+"""The converter process: same results as in this process, and unnoticed restarts."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def test_it_makes_what_would_be_made_here(converter: Converter) -> None:
     events = chance(3, columns.BATCH_ROWS + 10, 7)
     batches = columns.encode(events)
     assert converter.encode(events) == batches
-    # What the node has in hand are growing buffers.
+    # The node passes growing buffers.
     growing = events._replace(records=bytearray(events.records), notes=bytearray(events.notes))
     assert converter.encode(growing) == batches
     middle = batches[1].wall_us_max
@@ -106,7 +106,7 @@ def test_one_that_does_not_answer_is_killed(
     start = converter_module._start
 
     def start_anew() -> subprocess.Popen[bytes]:
-        # The one in its place may take its time on a busy machine.
+        # The replacement may be slow on a busy machine.
         monkeypatch.undo()
         return start()
 

@@ -1,4 +1,4 @@
-"""Reading a cluster's events from whichever node has them, and exporting each of them once."""
+"""Reading a cluster's events from the nodes that have them, and exporting each event once."""
 
 import json
 import os
@@ -34,7 +34,7 @@ from tests.unit.node.stage import config
 
 
 def life_from(entries: list[tuple[Any, ...]], covered: int) -> Life:
-    """A node that got a snapshot of the first `covered` entries, and applied the others."""
+    """Return a node that got a snapshot of the first `covered` entries, and applied the others."""
     machine = Machine()
     for entry in entries[:covered]:
         machine.apply(*entry)
@@ -48,7 +48,7 @@ def life_from(entries: list[tuple[Any, ...]], covered: int) -> Life:
 
 
 def offsets(directory: Path) -> list[int]:
-    """All offsets in an export directory, file by file in order, as a reader of Parquet sees it."""
+    """Return all offsets in an export directory, file by file, as a reader of Parquet sees them."""
     found: list[int] = []
     for path in sorted(directory.glob("date=*/events-*.parquet"), key=lambda path: path.name):
         rows = pq.ParquetFile(path).read()
@@ -89,7 +89,7 @@ def test_a_gap_of_one_node_is_filled_from_another() -> None:
 
 
 class Dying(Server):
-    """A node that dies after its first batch."""
+    """A node that fails after its first batch."""
 
     def servicer(self) -> EventsServicer:
         class Servicer(EventsServicer):
@@ -178,7 +178,7 @@ class Killed(BaseException):
 
 
 def export_some(directory: Path, parts: list[pa.RecordBatch]) -> None:
-    """Go on where the directory ends, and flush after every other part."""
+    """Continue an export, and flush after every other part."""
     out = open_export(str(directory), "c") or begin_export(str(directory), "c", JobCounts())
     done = out.end
     for place, rows in enumerate(parts):
@@ -195,7 +195,7 @@ def export_some(directory: Path, parts: list[pa.RecordBatch]) -> None:
 def test_killed_at_any_step_it_goes_on_without_loss_and_without_a_double(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every sync, rename, directory and write of rows is a moment to die at."""
+    """Kill the export at every sync, rename, directory creation and write of rows."""
     parts = [batch(10 * place, 10, place // 3) for place in range(8)]
     left = [steps]
 
@@ -228,7 +228,7 @@ def test_killed_at_any_step_it_goes_on_without_loss_and_without_a_double(
         except Killed:
             assert steps < 79, "there are more steps than this test tries"
     for file in held:
-        file.close()  # as the system does for a dead process
+        file.close()  # as the system does for a killed process
     export_some(tmp_path / "out", parts)
     assert offsets(tmp_path / "out") == list(range(80))
     assert manifest(tmp_path / "out")["spans"] == [[0, 80]]
@@ -273,10 +273,10 @@ def test_small_files_are_merged_while_it_runs(tmp_path: Path) -> None:
         out.tidy()
     out.close()
     said = manifest(tmp_path / "out")
-    # Sixteen become one, the next sixteen and it one more, and eight have come since.
+    # Sixteen files became one, it and the next sixteen became one, and eight followed.
     assert [(file["first"], file["end"]) for file in said["files"][:2]] == [(0, 320), (320, 330)]
     assert said["spans"] == [[0, 400]]
-    # Those that were replaced stay for readers that have listed them.
+    # Replaced files stay for readers that have listed them.
     assert len(said["uncounted"]) == 16 + 16 + 1
     assert len(list((tmp_path / "out").glob("date=*/*"))) == 33 + 9
 
@@ -391,7 +391,7 @@ def test_events_that_are_gone_stop_it_until_it_is_told_to_go_on(
         assert command(addresses, tmp_path / "out") == cli.EXIT_NO_ANSWER
         assert "from offset 90 on are gone" in (words := capsys.readouterr().err)
         assert "--start 180" in words
-        # With --follow too, because every node was asked.
+        # The same with --follow, because every node was asked.
         assert command(addresses, tmp_path / "out", "--follow") == cli.EXIT_NO_ANSWER
         assert command(addresses, tmp_path / "out", "--start", "earliest") == 0
     assert manifest(tmp_path / "out")["spans"] == [[0, 90], [180, 360]]

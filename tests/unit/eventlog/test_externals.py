@@ -24,7 +24,7 @@ def spaces() -> Iterator[None]:
 
 
 def begin(driver: Driver) -> None:
-    """Session 1 is beanstalk's, session 2 of a space with external ids."""
+    """Open session 1 for beanstalk and session 2 for a space with external ids."""
     driver.apply((1, 0, 0, 0, [(c.LEADER, 0, 0, ((c.RAISE, 3),))]))
     driver.do(
         (c.OPEN, 1),
@@ -39,7 +39,7 @@ def add(external_id: bytes) -> tuple[Any, ...]:
 
 
 def some(driver: Driver, dice: random.Random) -> None:
-    """Transitions of jobs with an external id, without one, and of beanstalk's."""
+    """Make transitions of jobs with an external id, without one, and of beanstalk's."""
     for _ in range(dice.randint(1, 9)):
         driver.do(
             add(dice.choice((b"", b"%d" % driver.machine.queue.next_id))),
@@ -81,7 +81,7 @@ def test_they_are_the_same_after_restarts_and_replays(seed: int) -> None:
 
 
 def test_events_that_are_brought_again_leave_none_behind() -> None:
-    """Below the end of its files a node keeps no records, and no external ids either."""
+    """Below the end of its files a node keeps neither records nor external ids."""
     life = Life()
     begin(life.driver)
     life.driver.do(add(b"first"))

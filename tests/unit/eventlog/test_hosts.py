@@ -1,4 +1,4 @@
-"""Hosts in the event log: batches have the column from machine version 4 on, and not before."""
+"""Hosts in the event log: batches have the column from machine version 4 on."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ BEFORE, AFTER = 60, 70
 
 
 def history(version: int = HOSTS_SINCE) -> list[tuple[Any, ...]]:
-    """Jobs of a session from before the raise, and of one that was opened after it."""
+    """Make jobs of a session opened before the raise, and of one opened after it."""
     driver = Driver()
     driver.put(BEFORE)
     raising = (c.LEADER, 0, 0, ((c.RAISE, version),))
@@ -31,7 +31,7 @@ def history(version: int = HOSTS_SINCE) -> list[tuple[Any, ...]]:
 
 
 def versions_of(life: Life) -> list[tuple[int, bool]]:
-    """Of each segment's file: the version that its index names, and whether it has the column."""
+    """Return for each segment's file: the version in its index, and whether it has the column."""
     found = []
     for name in life.host.files.list(life.log.directory):
         handle = life.host.files.open(f"{life.log.directory}/{name}")
@@ -91,7 +91,7 @@ def test_both_versions_are_found_after_a_restart() -> None:
 
 @pytest.mark.parametrize("version", [HOSTS_SINCE - 1, HOSTS_SINCE])
 def test_what_is_in_memory_has_the_column_by_the_machines_version(version: int) -> None:
-    """A reader of the last release refuses what it does not know, while it may still go back."""
+    """A reader of the last release rejects unknown columns, while a downgrade is still possible."""
     life = life_of(history(version), event_segment_bytes=10**6)
     with serving(Server(life)) as addresses, Source(addresses) as source:
         batches = [columns.from_stream(piece.arrow) for piece in source._events.read(0, 9)]

@@ -1,4 +1,4 @@
-"""Quantiles and rates of queues: against exact ones, sampled, over time, across segments."""
+"""Quantiles and rates of queues, against exact ones: sampled, over time, across segments."""
 
 import random
 import sys
@@ -117,7 +117,7 @@ def test_figures_are_forgotten_after_two_generations() -> None:
         latencies.look(events, 0, generation * GENERATION_US)
         assert latencies.of(1).run.durations == known
     assert latencies.seconds == GENERATION_US / 1e6
-    # A node that stood still for long.
+    # A node that was suspended for a long time.
     latencies.look(events * 2, 0, 2 * GENERATION_US + 1)
     latencies.look(events * 2, 0, 9 * GENERATION_US)
     assert latencies.of(1).run.durations == 0
@@ -133,7 +133,7 @@ def test_queues_that_are_tracked_have_a_bound() -> None:
             latencies.look(records, 0, LOOK_PERIOD_US)
     latencies.look(records, 0, LOOK_PERIOD_US)
     assert len(latencies.busiest(2 * QUEUES_TRACKED_MAX)) == QUEUES_TRACKED_MAX
-    # All queues together have the events of the others, too, also a generation later.
+    # The sum of all queues includes the untracked ones, also a generation later.
     assert latencies.of_all().puts_per_s == QUEUES_TRACKED_MAX + 50
     latencies.look(records, 0, GENERATION_US)
     assert latencies.of_all().puts_per_s * latencies.seconds == QUEUES_TRACKED_MAX + 50

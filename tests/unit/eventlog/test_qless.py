@@ -1,4 +1,4 @@
-"""Events of qless's jobs: their queues are named also by a node that has started from an image."""
+"""Events of qless's jobs: a node started from an image still names their queues."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def complete(driver: Driver, jid: bytes, queue: bytes, now: float) -> None:
 
 
 def rows(life: Life) -> list[dict[str, Any]]:
-    """The newest segment."""
+    """Return the rows of the newest segment."""
     part = life.log.part(life.log._first)
     assert isinstance(part, Events)
     found: list[dict[str, Any]] = columns.to_arrow(part).to_pylist()
@@ -36,12 +36,12 @@ def rows(life: Life) -> list[dict[str, Any]]:
 
 
 def tubes(life: Life) -> list[str]:
-    """The names in the newest segment, as its columns have them."""
+    """Return the queue names in the columns of the newest segment."""
     return [row["tube"] for row in rows(life)]
 
 
 def restarted(life: Life) -> Life:
-    """The node goes on after its end, from an image."""
+    """Restart the node from an image."""
     life.log.seal()
     life.settle()
     machine, number = image_of(life.driver.machine), life.driver.number
@@ -82,7 +82,7 @@ def test_names_stay_when_those_of_tubes_are_forgotten(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_complete_job_whose_queue_is_forgotten(again: bool, monkeypatch: Any) -> None:
-    """Its end still names the queue, which the node may not have known for long."""
+    """Its last event names the queue, although the node may have dropped the name."""
     monkeypatch.setattr("beanpoled.eventlog.store.STALE_NAMES", 0)
     life = begin()
     complete(life.driver, b"old", b"spin", 2.0)

@@ -1,4 +1,4 @@
-"""The file of a segment: written whole, and never believed when a byte of it is another."""
+"""The file of a segment: written completely, and rejected if any byte differs."""
 
 import errno
 import os
@@ -77,7 +77,7 @@ def test_another_nodes_and_another_versions_file_are_refused(
 
 
 class FullHandle(DiskHandle):
-    """A file on a disk that finds out too late that it is full."""
+    """A file on a disk that reports late that it is full."""
 
     def sync(self) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")

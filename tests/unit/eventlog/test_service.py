@@ -1,4 +1,4 @@
-"""The gRPC service over real sockets: ranges, batches as stored, and every way to fail."""
+"""The gRPC service over real sockets: ranges, batches as stored, and every error."""
 
 import errno
 import threading
@@ -48,7 +48,7 @@ def table(batches: list[events_pb2.EventBatch]) -> list[dict[str, Any]]:
 
 
 def failure(address: str, start: int, end: int) -> tuple[grpc.StatusCode, str, str]:
-    """The code, the reason and the words of a read that fails before the first batch."""
+    """Return the code, reason and message of a read that fails before the first batch."""
     with pytest.raises(grpc.RpcError) as raised:
         read(address, start, end)
     return told(raised.value)
@@ -177,7 +177,7 @@ def test_wrong_requests_and_nodes_without_events_say_so() -> None:
 
 
 class SlowHost(ArrowHost):
-    """Its conversions wait until they may."""
+    """A host whose conversions wait for the test."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A stop of a node whose events are still being made into columns."""
+"""A stop of a node while events are being converted into columns."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ from tests.integration.support.processes import children
 from tests.unit.eventlog.made import chance
 from tests.unit.node.stage import config
 
-# Reads what it is sent, and never answers.
+# Reads its input, and never answers.
 SILENT = "import sys; sys.stdin.buffer.read()"
 
 
 def test_a_stop_gives_up_a_converter_that_does_not_answer_and_what_waits_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A snapshot behind events that are in no file must not get its name: see `EventLog`."""
+    """A snapshot must not be renamed before its events are in a file: see `EventLog`."""
     begun = threading.Event()
     done: list[str] = []
 

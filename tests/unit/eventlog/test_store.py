@@ -1,4 +1,4 @@
-"""What a node keeps of its events: sealing, restarts, gaps, retention; on a disk that forgets."""
+"""The events that a node keeps: sealing, restarts, gaps, retention, and power cuts."""
 
 import errno
 import random
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Life:
-    """One life of a node's event log on a disk that outlives it."""
+    """One life of a node's event log on a disk that survives it."""
 
     def __init__(
         self, host: StageHost | None = None, machine: Machine | None = None, **settings: Any
@@ -43,16 +43,16 @@ class Life:
         self.driver = Driver(self.log, machine)
 
     def settle(self) -> None:
-        """Let the disk finish."""
+        """Let the disk finish its work."""
         self.host.clock.run(1.0)
 
     def crash(self, **settings: Any) -> "Life":
-        """Lose what is not on the disk, and begin again with an empty machine."""
+        """Lose unsynced data, and restart with an empty machine."""
         self.host.files.crash()
         return Life(self.host, **settings)
 
     def read(self) -> list[Row]:
-        """Read all that can be read, as the service does."""
+        """Read all available events, as the service does."""
         found: list[Row] = []
         for first, end in self.log.spans():
             position = first
@@ -78,7 +78,7 @@ def image_of(machine: Machine) -> Machine:
 
 
 def reference(entries: list[tuple[Any, ...]]) -> list[Row]:
-    """What an event log that is never sealed has of these entries."""
+    """Return the contents of an event log of these entries that is never sealed."""
     life = Life(event_segment_bytes=1024**3)
     for entry in entries:
         life.driver.apply(entry)
@@ -92,7 +92,7 @@ def test_a_segment_is_sealed_when_it_is_full_and_nothing_is_missing_meanwhile() 
         assert life.log.spans() == [(0, life.log.end)]
         assert life.read() == reference(life.driver.entries)
     names = life.host.files.list(life.log.directory)
-    assert names == []  # the disk has not begun
+    assert names == []  # the disk has not started
     life.settle()
     names = life.host.files.list(life.log.directory)
     assert names == [segments.name_of(0, 50), segments.name_of(50, 177)]
@@ -117,7 +117,7 @@ def test_a_segment_is_sealed_when_it_is_old() -> None:
 
 
 class Timed(StageHost):
-    """Notes over how long segments were to be made columns, in microseconds."""
+    """Records the time allowed for the conversion of each segment, in microseconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ def test_columns_are_made_at_once_of_what_came_at_once_or_waited_for_others() ->
 
 @pytest.mark.constants
 def test_columns_of_a_large_segment_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is sealed behind it would be lost for want of room."""
+    """Otherwise the next sealed segment would be lost for lack of room."""
     monkeypatch.setattr("beanpoled.eventlog.store.SPREAD_BYTES_MAX", 2 * RECORD.size)
     host = Timed()
     life = Life(host, event_segment_age_s=3600)
@@ -174,7 +174,7 @@ def test_columns_of_a_large_segment_are_made_at_once(monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_after_restarts_every_event_is_there_once(seed: int) -> None:
-    """The log brings everything since a snapshot again; snapshots are taken at random."""
+    """The log repeats all entries since a snapshot; snapshots are taken at random."""
     dice = random.Random(seed)
     life = Life()
     entries: list[tuple[Any, ...]] = []
@@ -224,7 +224,7 @@ def test_a_snapshot_from_another_node_makes_a_gap() -> None:
     life.log.seal()
     life.settle()
     again = life.crash()
-    assert again.log.spans() == []  # its machine is at 0, and knows nothing of them yet
+    assert again.log.spans() == []  # its machine is at 0, and does not know them yet
     again.log.attach(image_of(machine))
     assert again.log.spans() == [(0, 10), (25, 30)]
     found = [row[0] for row in again.read()]
@@ -277,7 +277,7 @@ def test_a_disk_that_is_far_behind_gets_no_more(monkeypatch: pytest.MonkeyPatch)
 
 
 def filled(**settings: Any) -> Life:
-    """Ten segments of fifty events."""
+    """Make ten segments of fifty events."""
     life = Life(**settings)
     for _ in range(10):
         life.driver.put(50)
@@ -303,10 +303,10 @@ def paths(life: Life) -> list[str]:
 
 def test_the_oldest_go_when_they_are_too_old_by_both_clocks() -> None:
     life = filled(event_retain_age_s=5)
-    life.host.walls_us = WALL_US + 10**15  # somebody set it ahead by years
+    life.host.walls_us = WALL_US + 10**15  # the clock was set ahead by years
     life.log.run_periodic(0)
     life.settle()
-    # The driver's entries are a second apart: the first two of eleven are older than 5 s less.
+    # The driver's entries are a second apart: the first two of eleven are older than 5 s.
     assert life.log.spans() == [(200, 500)]
 
 
@@ -318,7 +318,7 @@ def test_the_oldest_go_before_the_queue_has_no_room(monkeypatch: pytest.MonkeyPa
     assert life.log.spans() == [(0, 500)]
     monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 1999)
     life.log.run_periodic(RETAIN_PERIOD_US)
-    life.log.run_periodic(2 * RETAIN_PERIOD_US)  # the first are not gone yet
+    life.log.run_periodic(2 * RETAIN_PERIOD_US)  # the first removal is still in progress
     life.settle()
     assert life.log.spans() == [(50, 500)]
     assert "events 0 to 50 are removed: below twice the disk's reserve" in life.host.lines[-1]
@@ -341,7 +341,7 @@ def test_files_that_cannot_be_used_are_named_and_left_out() -> None:
 
 
 def spoiled() -> tuple[Life, list[str], str]:
-    """Ten segments, of which three are of no use; and one that is another node's."""
+    """Make ten segments, damage three files, and add a file of another node."""
     life = filled()
     useless = [paths(life)[3], paths(life)[5], f"{life.log.directory}/{'9' * 20}.events"]
     life.host.files.flip(useless[0], 20)
@@ -418,7 +418,7 @@ def test_a_batch_that_is_damaged_takes_its_segment_out() -> None:
 
 
 def test_a_log_that_lost_its_end_takes_its_events_with_it() -> None:
-    """With durability "memory" and all power gone, others follow where some events are kept."""
+    """After a power cut with durability "memory", other events follow where some are kept."""
     life = filled()
     other = life.crash()
     other.driver.step_us *= 2
@@ -481,7 +481,7 @@ def test_names_of_tubes_without_events_are_forgotten(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_a_node_that_seals_nothing_does_not_import_arrow() -> None:
-    """Whole nodes live for 15 simulated seconds without it; so does the import of the daemon."""
+    """Whole nodes run for 15 simulated seconds without it, and so does the daemon's import."""
     code = (
         "import sys, beanpoled.main; from tests.sim.storm import CALM, Storm; "
         "Storm(3, CALM).run(); sys.exit(bool({'pyarrow', 'numpy'} & set(sys.modules)))"

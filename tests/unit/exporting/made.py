@@ -1,4 +1,4 @@
-"""Export directories to try things with: events by chance, damages, and what a reader finds."""
+"""Export directories for tests: random events, damage, and the reader's view."""
 
 import shutil
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def exported(
 
 
 def damaged(directory: Path, listed: list[File], what: str) -> str:
-    """Damage the second file of five, or put something beside it; return what is to be named."""
+    """Damage the second file of five, or add a file beside it; return the name to report."""
     path = directory / listed[1].name
     content = path.read_bytes()
     match what:

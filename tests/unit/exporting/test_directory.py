@@ -1,4 +1,4 @@
-"""Directories that are continued and compacted: each event counts once, whenever it is killed."""
+"""Continued and compacted export directories: each event counts once despite kills."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ def visible(path: Path) -> list[str]:
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """What release 0.3.0 wrote."""
+    """Make a directory as release 0.3.0 wrote it."""
     shutil.copytree(OLD, tmp_path / "old")
     return tmp_path / "old"
 
@@ -174,7 +174,7 @@ def test_a_compaction_that_is_killed_at_any_step_leaves_what_reads_exactly(
             with contextlib.suppress(Killed):
                 compact(str(path), "")
         for lock in locks:
-            lock.close()  # as the system does for a dead process
+            lock.close()  # as the system does for a killed process
         assert offsets(opened(str(path), allow_missing=True)) == EVENTS
         assert opened(str(path), allow_missing=True).missing == ((20, 30),)
         assert compact(str(path), "")[1] == 3
@@ -225,7 +225,7 @@ def made_up(first: int, rows: int, date: str) -> File:
 
 
 def growing(sizes: list[int], dates: int, rows_max: int) -> tuple[list[File], int]:
-    """Let files come, each followed by one step; return those in the end, and the work."""
+    """Add files, with one compaction step each; return the final files, and the rows rewritten."""
     there: list[File] = []
     written = end = 0
     for number, rows in enumerate(sizes):
@@ -256,7 +256,7 @@ def test_a_running_export_keeps_few_files_with_bounded_work(
 ) -> None:
     there, written = growing(sizes, dates, rows_max)
     logarithm = len(sizes).bit_length()
-    # At most two runs that are not long enough, those that grow, and full ones.
+    # At most two runs that are not long enough, the growing runs, and full files.
     assert len(there) <= dates * (2 * 8 + logarithm) + 2 * sum(sizes) // rows_max
     assert written <= logarithm * sum(sizes)
 

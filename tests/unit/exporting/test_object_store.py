@@ -1,4 +1,4 @@
-"""Exports in an object store, which is moto's on this machine: no renames and no locks there."""
+"""Exports in an object store, here a local moto server: without renames and locks."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ JOBS = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """The endpoint of an empty store."""
+    """Yield the endpoint of an empty store."""
     from moto.server import ThreadedMotoServer
 
     store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -34,7 +34,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A URI below which nothing is, for which the environment has keys and the endpoint."""
+    """Return a URI of an empty bucket; the environment has the keys and the endpoint."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
@@ -106,7 +106,7 @@ def test_one_process_writes_at_a_time(bucket: str, monkeypatch: pytest.MonkeyPat
     out.close()
     first = held(place)
     assert first is not None
-    # It is silent for so long that it is taken for dead, and writes nothing when it wakes up.
+    # After too long a silence the owner counts as dead, and must write nothing when it wakes up.
     monkeypatch.setattr(directory, "OWNER_SILENT_MAX_S", 0)
     second = held(place)
     assert second is not None

@@ -1,4 +1,4 @@
-"""Reading an export: what is whole is read in order, and what is not is named."""
+"""Reading an export: complete files are read in order, and problems are reported by name."""
 
 import json
 import random
@@ -27,7 +27,7 @@ PARTS = [(10, 30, 0), (40, 20, 0), (60, 25, 1), (85, 40, 1), (125, 5, 2)]
 
 @pytest.fixture
 def whole(tmp_path: Path) -> tuple[Path, list[File]]:
-    """An export of five files on three dates."""
+    """Make an export of five files on three dates."""
     return tmp_path / "out", exported(tmp_path / "out", PARTS)
 
 
@@ -63,7 +63,7 @@ def test_slices_are_cut_from_large_files_too(tmp_path: Path) -> None:
 
 
 def test_the_same_events_are_the_same_file_however_they_come(tmp_path: Path) -> None:
-    """A task of Spark that is repeated writes what the manifest says of the one before."""
+    """A repeated task of Spark must write the file that the manifest of the first attempt lists."""
     whole = batch(0, 1000)
     found = [
         files.write_range(resolved(str(tmp_path / str(size))), "c", cut(whole, size))
@@ -188,7 +188,7 @@ def test_a_file_that_vanishes_for_good_is_an_error(whole: Whole) -> None:
 
 
 def test_readers_beside_an_export_that_compacts_read_each_event_once(tmp_path: Path) -> None:
-    """Threads, in any order: a reader finds a beginning of the events, and no less than before."""
+    """Threads in any order: a reader finds a prefix of the events, and no less than before."""
     place = resolved(str(tmp_path / "out"))
     done = threading.Event()
     exported(tmp_path / "out", [(0, 10, 0)])
@@ -219,7 +219,7 @@ def test_readers_beside_an_export_that_compacts_read_each_event_once(tmp_path: P
 
 
 def damage(directory: Path, dice: random.Random) -> None:
-    """Do one thing to a directory that nobody should."""
+    """Do one kind of random damage to a directory."""
     paths = sorted(directory.glob("date=*/*"))
     if not paths:
         return
@@ -256,7 +256,7 @@ def damage(directory: Path, dice: random.Random) -> None:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export to be copied."""
+    """Make an export to copy."""
     directory = tmp_path_factory.mktemp("template") / "out"
     exported(directory, PARTS)
     return directory
@@ -278,7 +278,7 @@ def test_never_fewer_events_than_the_manifest_says_without_an_error(
         try:
             damage(directory, dice)
         except (ValueError, KeyError):
-            break  # the manifest is no JSON any more, or has its files under another name
+            break  # the manifest is no longer JSON, or lists its files under another key
     try:
         export: Opened | None = opened(str(directory), allow_missing=allowed)
         found = offsets(export) if export is not None else []

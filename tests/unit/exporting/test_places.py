@@ -1,4 +1,4 @@
-"""Names of directories: those that stock Spark takes, and what is refused."""
+"""Names of directories: names that stock Spark accepts, and rejected names."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def test_other_names_are_refused_in_a_line(name: str, words: str) -> None:
 def test_without_hadoop_its_names_are_refused_in_a_line(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arrow loads Hadoop's own library, which is not on the machines that run the tests."""
+    """Arrow loads Hadoop's own library, which the machines that run the tests do not have."""
     for variable in ("HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(ConfigurationError) as raised:

@@ -1,7 +1,8 @@
 """Clients of the other protocols in golden scripts: words to bytes, bytes to words.
 
-Which commands of a script use them is in `leader_world.py`. A word of a script is as it stands, but
-`\\0`, `\\n` and the like are what Python says they are, so that it may have any byte.
+`leader_world.py` lists the commands of a script that use them. A word of a script is literal,
+except
+that `\\0`, `\\n` and the like are Python's escapes, so that it may contain any byte.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from beanpole.protocol.gearman.client import ReplyParser as Packets
 from beanpole.protocol.gearman.client import request
 from beanpole.protocol.resp.client import encode
 
-# By which a node knows a dialect of qless. It is loaded by `@script`, and called by `@call`.
+# A node recognises the dialect of qless by this script. `@script` loads it, `@call` calls it.
 SCRIPT: Final = b"""
 QlessAPI.put = function(now, me, queue, jid, klass, data, delay, ...)
 QlessAPI.requeue = function(now, me, queue, jid, ...)
@@ -37,7 +38,7 @@ _PACKET_NAMES: Final = {code: name for name, code in _PACKETS.items()}
 
 
 def text_of(data: bytes) -> str:
-    """Bytes in a script: what is no plain text is escaped."""
+    """Return bytes as a word of a script, with escapes for everything but plain text."""
     text = data.decode("ascii", "backslashreplace")
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
@@ -45,23 +46,23 @@ def text_of(data: bytes) -> str:
 
 
 def bytes_of(word: str) -> bytes:
-    """A word of a script."""
+    """Return the bytes of a script's word."""
     return word.encode().decode("unicode_escape").encode("latin-1")
 
 
 def workq(words: list[str]) -> bytes:
-    """Lines, with `|` for their ends."""
+    """Encode lines; `|` stands for their ends."""
     return " ".join(words).replace("|", "\r\n").encode() + b"\r\n"
 
 
 def gearman(words: list[str]) -> bytes:
-    """One packet by its name and arguments; one that is empty is `''`."""
+    """Encode one packet from its name and arguments; `''` is an empty argument."""
     name, *arguments = words
     return request(_PACKETS[name], *[bytes_of(word.replace("''", "")) for word in arguments])
 
 
 def qless(words: list[str]) -> bytes:
-    """A command of Redis, or `call put 1 ...` of the script."""
+    """Encode a command of Redis, or `call put 1 ...` of the script."""
     arguments = [bytes_of(word) for word in words]
     if words[0] == "call":
         arguments = [b"EVAL", SCRIPT, b"0", *arguments[1:]]
@@ -76,7 +77,7 @@ REQUESTS: Final[dict[str, Callable[[list[str]], bytes]]] = {
 
 
 def shown(protocol: str, data: bytes) -> str:
-    """What a client is told."""
+    """Show the replies to a client."""
     if protocol != "gearman":
         return " | ".join(text_of(line) for line in data.splitlines())
     parser, found = Packets(), []
@@ -88,7 +89,7 @@ def shown(protocol: str, data: bytes) -> str:
 
 
 def shown_call(command: c.Command) -> str:
-    """A call of qless in the log, with its arguments."""
+    """Show a call of qless in the log, with its arguments."""
     _, session, call, _flavour, bits, packed = command
     assert isinstance(packed, bytes)
     assert isinstance(call, int)

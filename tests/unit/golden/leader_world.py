@@ -1,8 +1,8 @@
-"""The leader n0 among scripted members, clients and a log: what `leader/*.txt` acts on.
+"""The leader n0 among scripted members, clients and a log: the world of `leader/*.txt`.
 
-The node is real; its replica is a double that commits when a command says so. The node is driven
-from outside only: frames of members, bytes of clients, links, time, commits. Printed are the
-entries that it proposes, the frames and replies that it sends (but heartbeats), and its log lines.
+The node is real; its replica is a double that commits on command. The node is driven from outside
+only: frames of members, bytes of clients, links, time, commits. The output has the entries that it
+proposes, the frames and replies that it sends (except heartbeats), and its log lines.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ FIELDS: Final = {
     code: tuple(field.name.removesuffix("_s") for field in entry.fields)
     for code, entry in OPERATIONS.items()
 }
-# What a command of a script need not say.
+# Optional fields of a script's commands.
 DEFAULTS: Final = {
     "session": 1,
     "tube": b"default",
@@ -41,7 +41,7 @@ KINDS: Final = {frames.BATCH: "BATCH", frames.NONES: "NONES"}
 
 
 def shown(command: c.Command, start_us: int) -> str:
-    """Return a command by the names of its fields, without those that have their default."""
+    """Return a command by the names of its fields, without those with their default."""
     code, values = command[0], command[1:]
     words = [NAMES[code]]
     if code in (c.QLESS, c.QLESS_READ):
@@ -61,7 +61,7 @@ def shown(command: c.Command, start_us: int) -> str:
 
 
 def read(line: str) -> c.Command:
-    """Return the command that a line of a script names: `PUT session=2 tube=a`."""
+    """Return the command of a script's line: `PUT session=2 tube=a`."""
     name, *words = line.split()
     given = dict(word.split("=") for word in words)
     values: list[int | bytes] = []
@@ -86,21 +86,21 @@ def seconds(us: int) -> str:
 
 
 class PacedReplica(ScriptedReplica):
-    """A replica that prints what is proposed, and commits it when it is told to."""
+    """A replica that prints proposals, and commits them on command."""
 
     def __init__(self, world: "LeaderWorld") -> None:
         super().__init__()
         self.world = world
-        self.committable = 0  # entries that the next turn finds committed
+        self.committable = 0  # entries that the next turn commits
 
     def propose(self, entry: bytes) -> int:
-        """Print the entry."""
+        """Append and print the entry."""
         index = super().propose(entry)
         self.world.say_entry(index, entry)
         return index
 
     def turn(self) -> None:
-        """Find what is committed, tell it first, and apply it, as the real one does."""
+        """Commit entries, report them, and then apply them, as the real replica does."""
         count, self.committable = self.committable, 0
         taken, self.proposed = self.proposed[:count], self.proposed[count:]
         if not taken:
@@ -115,7 +115,7 @@ class PacedReplica(ScriptedReplica):
 
 
 class LeaderWorld:
-    """Member n0, the frames and bytes that reach it, and what it says."""
+    """Member n0, the frames and bytes that reach it, and its output."""
 
     def __init__(self) -> None:
         self._output: list[str] = []
@@ -123,7 +123,7 @@ class LeaderWorld:
         self.stage = Stage(replica=self.replica)
         self.start_us = self.stage.node.context.machine.queue.now_us
         self.clients: dict[str, tuple[Callable[[bytes], None], Port]] = {}
-        self.guests: dict[str, str] = {}  # clients of other protocols, and of which
+        self.guests: dict[str, str] = {}  # clients of other protocols, and their protocols
         self.known = dict.fromkeys(MEMBERS[1:], c.BASE_VERSION)
 
     def perform(self, command: str, lines: list[str]) -> list[str]:
@@ -140,7 +140,7 @@ class LeaderWorld:
         self._output.append(line)
 
     def say_entry(self, index: int, entry: bytes) -> None:
-        """Print an entry with all that it carries."""
+        """Print an entry with all its contents."""
         flags, time_us, _, sections = c.decode_entry(entry)
         refused = " puts refused" * (flags & c.FLAG_PUTS_REFUSED)
         self.say(f"proposes {index} at {seconds(time_us - self.start_us)}{refused}")
@@ -166,13 +166,13 @@ class LeaderWorld:
         self.stage.become("follower", leader, int(term))
 
     def do_link(self, peer: str, state: str) -> None:
-        """`link n1 down`: a link ends or is there again."""
+        """`link n1 down`: a link ends or is up again."""
         node = self.stage.node
         (node.router.link_up if state == "up" else node.router.link_down)(peer)
         self.stage.run()
 
     def do_batch(self, origin: str, number: str, *rest: str | list[str]) -> None:
-        """`batch n1 2 hint=default:1 first`: a batch with the commands that stand below."""
+        """`batch n1 2 hint=default:1 first`: a batch with the commands on the lines below."""
         *words, lines = rest
         assert isinstance(lines, list)
         hint: frames.Hint = {}
@@ -202,7 +202,7 @@ class LeaderWorld:
         self._items(origin, frames.UNWAITS, items)
 
     def do_commit(self, *words: str) -> None:
-        """`commit 1 after=400us`: this many entries in flight, or all, are committed later."""
+        """`commit 1 after=400us`: commit this many entries in flight, or all, after a delay."""
         counts = [word for word in words if word.isdigit()]
         for word in words:
             if word.startswith("after="):
@@ -212,7 +212,7 @@ class LeaderWorld:
         self.stage.run()
 
     def do_turn(self) -> None:
-        """`turn`: one turn, in which no time passes."""
+        """`turn`: one turn without time passing."""
         self.stage.node.context.wake()
         self.stage.run()
 
@@ -225,7 +225,7 @@ class LeaderWorld:
         self.stage.run()
 
     def do_pass(self, time: str, *silent: str) -> None:
-        """`pass 100ms n1`: time passes in turns; these members send no heartbeats."""
+        """`pass 100ms n1`: let time pass in turns; these members send no heartbeats."""
         us = int(time.removesuffix("us").removesuffix("ms")) * (1000 if "ms" in time else 1)
         step_us = 10_000 if us >= 10_000 else 100
         for _ in range(us // step_us):
@@ -236,7 +236,7 @@ class LeaderWorld:
             self._tell()
 
     def do_knows(self, version: str, *members: str) -> None:
-        """`knows 4 n1`: the programs of these other members, or of all, know a machine version."""
+        """`knows 4 n1`: the programs of these peers, or of all, know a machine version."""
         self.known |= dict.fromkeys(members or MEMBERS[1:], int(version))
 
     def do_guest(self, protocol: str, name: str, *words: str) -> None:
@@ -266,7 +266,7 @@ class LeaderWorld:
         self.stage.items(origin, kind, *numbers)
 
     def _heartbeat(self, peer: str) -> bytes:
-        """Return what a member says that agrees with this node in everything."""
+        """Return a member's heartbeat that agrees with this node in everything."""
         return frames.encode_heartbeat(
             frames.Heartbeat(
                 term=self.replica.term,
@@ -288,7 +288,7 @@ class LeaderWorld:
         )
 
     def _tell(self) -> None:
-        """Print what was sent and logged since."""
+        """Print the frames and log lines since the last call."""
         host = self.stage.host
         sent, host.sent = host.sent, []
         for peer, kind, payload in sent:

@@ -1,8 +1,9 @@
-"""Three replicas whose messages, disks and time a script moves: what `replication/*.txt` acts on.
+"""Three replicas with scripted messages, disks and time: the world of `replication/*.txt`.
 
 The replicas are real, with PySyncObj beneath. They are driven from outside only: a turn, a message,
-a link, a proposal. Each message that is sent is printed, and so is each change that a member
-shows. Nothing is delivered, and no time passes, unless a command says so.
+a link, a proposal. Each sent message is printed, and so is each visible change of a member.
+Messages
+are delivered, and time passes, only on command.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,14 +18,14 @@ from tests.sim.cluster import Applied, ListImage
 from tests.sim.disk import Disk
 
 NAMES: Final = ("n0", "n1", "n2")
-# What each draws for its election timeout, so that n0 stands first and n2 last.
+# The random number of each member's election timeout: n0 stands first and n2 last.
 DICE: Final = {"n0": 0.0, "n1": 0.5, "n2": 0.9}
 DISK_S: Final = 0.0005
 HANGS_S: Final = 1e6
-# Of a message with more entries only the first and the last are printed.
+# A message with more entries is printed with its first and last entry only.
 ENTRIES_SHOWN_MAX: Final = 4
 STEP_S: Final = 0.001
-# So that a snapshot is due and the log is cut after a few entries of a kilobyte.
+# Small, so that a snapshot is due and the log is cut after a few entries of a kilobyte.
 SIZES: Final[dict[str, Any]] = {
     "segment_bytes": 8 * 1024,
     "snapshot_bytes_min": 10**9,
@@ -48,7 +49,7 @@ Waiting = tuple[str, str, bytes]
 
 
 def shown(entry: bytes) -> str:
-    """Return an entry as a reader wants it: a long one by its length."""
+    """Return an entry as text; a long entry is shown by its length."""
     return repr(entry)[1:] if len(entry) <= 20 else f"{len(entry)} bytes"
 
 
@@ -88,7 +89,7 @@ def named(data: bytes) -> str:
 
 
 class Member:
-    """One replica and what it needs of its node."""
+    """One replica and the callbacks of its node."""
 
     def __init__(self, world: "ReplicationWorld", name: str, rejoin: bool) -> None:
         self.world = world
@@ -109,11 +110,11 @@ class Member:
         self.standing = self.stand()
 
     def stand(self) -> tuple[str, int, str | None]:
-        """Return what it is."""
+        """Return the role, the term and the leader."""
         return self.replica.role, self.replica.term, self.replica.leader
 
     def note(self) -> None:
-        """Print what it has become."""
+        """Print the state if it has changed."""
         standing = self.stand()
         if standing != self.standing:
             self.standing = standing
@@ -128,7 +129,7 @@ class Member:
         return self.world.clock.now_s
 
     def random(self) -> float:
-        """Return the same number always."""
+        """Return this member's constant."""
         return DICE[self.name]
 
     def send(self, peer: str, message: bytes) -> bool:
@@ -140,57 +141,57 @@ class Member:
         return True
 
     def flush(self) -> None:
-        """Every message waits in the script's world."""
+        """Do nothing: messages wait in the script's world."""
 
     def committed(self) -> None:
-        """Propose nothing: a command does."""
+        """Do nothing: proposals come from commands."""
 
     def apply(self, index: int, term: int, entry: bytes) -> None:
-        """Print what is applied."""
+        """Print the applied entry."""
         self.applied.append((index, entry))
         self.world.say(f"{self.name} applies {index}@{term} {shown(entry)}")
 
     def begin_image(self) -> Image:
-        """Copy what was applied."""
+        """Copy the applied entries."""
         return ListImage(list(self.applied))
 
     def image_bytes(self) -> int:
-        """Return what the entries take."""
+        """Return the size of the entries."""
         return sum(len(entry) for _, entry in self.applied)
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
-        """Print that the machine is another one."""
+        """Replace the machine, and print it."""
         self.world.say(f"{self.name} loads an image of {len(list(chunks))} chunk(s)")
 
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
-        """Let the fetch wait for a command that makes it."""
+        """Postpone the fetch until a command makes it."""
         self.fetches.append((peer, index, sink, done))
         self.world.say(f"{self.name} asks {peer} for its snapshot of {index}")
 
     def wake(self) -> None:
-        """Turns come by commands."""
+        """Do nothing: turns come from commands."""
 
     def role_changed(self) -> None:
-        """It is printed behind the call in which it happened."""
+        """Do nothing: the change is printed after the call that caused it."""
 
     def log(self, line: str) -> None:
-        """Print what operators read."""
+        """Print a log line."""
         self.world.say(f"{self.name} logs: {line}")
 
     def rejoined(self) -> None:
-        """Print that it counts again."""
+        """Print that it counts in elections again."""
         self.rejoin = False
         self.world.say(f"{self.name} has rejoined")
 
     def fatal(self, reason: str) -> None:
-        """Print why it stops."""
+        """Print the reason of the stop."""
         self.world.say(f"{self.name} stops: {reason}")
 
 
 class ReplicationWorld:
-    """Three members, what was sent and not delivered, their links, disks and time."""
+    """Three members, their undelivered messages, links, disks and time."""
 
     def __init__(self) -> None:
         self.clock = Clock(0.0)
@@ -199,7 +200,7 @@ class ReplicationWorld:
         self.linked: set[tuple[str, str]] = set()
         self.waiting: list[Waiting] = []
         self._output: list[str] = []
-        self._sent: tuple[str, str, str] | None = None  # what the last line says, if it was sent
+        self._sent: tuple[str, str, str] | None = None  # the message on the last line, if any
         self._quiet = False
 
     def perform(self, command: str, lines: list[str]) -> list[str]:
@@ -217,7 +218,7 @@ class ReplicationWorld:
         self._output.append(line)
 
     def say_sent(self, sender: str, to: str, text: str) -> None:
-        """Add what was sent; the same message to two members is one line."""
+        """Print a sent message; the same message to two members is one line."""
         if self._quiet:
             return
         before, self._sent = self._sent, (sender, to, text)
@@ -237,13 +238,13 @@ class ReplicationWorld:
             self.do_link(name)
 
     def do_crash(self, name: str) -> None:
-        """`crash n1`: lose the member and what its disk has not synced."""
+        """`crash n1`: stop the member, and lose unsynced data of its disk."""
         self.do_cut(name)
         del self.members[name]
         self.disks[name].crash()
 
     def do_cut(self, name: str) -> None:
-        """`cut n1`: end the links of a member; what waits on them is lost."""
+        """`cut n1`: end the links of a member; messages on them are lost."""
         for pair in sorted(self.linked):
             if name in pair:
                 self.linked.discard(pair)
@@ -295,16 +296,16 @@ class ReplicationWorld:
             self._of(name, self._turn)
 
     def do_deliver(self, *pairs: str) -> None:
-        """`deliver n0>n1`: deliver what waits on these links, or on all."""
+        """`deliver n0>n1`: deliver the messages that wait on these links, or on all."""
         for sender, to, message in self._take(pairs):
             self._deliver(sender, to, message)
 
     def do_drop(self, *pairs: str) -> None:
-        """`drop n0>n1`: lose what waits on these links, or on all."""
+        """`drop n0>n1`: lose the messages that wait on these links, or on all."""
         self._take(pairs)
 
     def do_hear(self, name: str, sender: str, kind: str, *numbers: str) -> None:
-        """`hear n1 n2 ACK 1 9 4 0 0`: deliver a message that nobody has sent, by its numbers."""
+        """`hear n1 n2 ACK 1 9 4 0 0`: deliver a forged message, given by its numbers."""
         code = next(code for code, known in KINDS.items() if known == kind)
         entries = ((),) if code == m.APPEND else ()
         data = m.encode((code, *map(int, numbers), *entries))
@@ -312,7 +313,7 @@ class ReplicationWorld:
         self._of(name, lambda member: member.replica.receive(sender, data))
 
     def do_fetch(self, name: str) -> None:
-        """`fetch n2`: carry the snapshot that a member has asked for."""
+        """`fetch n2`: deliver the snapshot that a member has requested."""
         member = self.members[name]
         peer, index, sink, done = member.fetches.pop(0)
         source = self.members[peer].replica.snapshot_source()
@@ -339,7 +340,7 @@ class ReplicationWorld:
                 return
 
     def do_live(self, milliseconds: str, *lost: str) -> None:
-        """`live 500 n0>n1`: let time pass and deliver all but what these links lose; print none."""
+        """`live 500 n0>n1`: let time pass, deliver all but messages on these links; print none."""
         self._quiet = True
         for _ in range(int(milliseconds)):
             self.clock.run(STEP_S)
@@ -349,7 +350,7 @@ class ReplicationWorld:
             self.do_turn()
 
     def do_status(self) -> None:
-        """`status`: what each member shows."""
+        """`status`: print the state of each member."""
         for name, member in self.members.items():
             replica = member.replica
             log = f"log={replica.first_index}..{replica.last_index}"
@@ -362,14 +363,14 @@ class ReplicationWorld:
     # --- inside ----------------------------------------------------------------------------------
 
     def _of(self, name: str, act: Callable[[Member], None]) -> None:
-        """Act on a member if it runs, and print what it has become."""
+        """Act on a member if it runs, and print its changed state."""
         member = self.members.get(name)
         if member is not None:
             act(member)
             member.note()
 
     def _tell(self, name: str, peer: str) -> None:
-        """Tell a member whether it has a link to another one."""
+        """Tell a member whether its link to a peer is up."""
         linked = (name, peer) in self.linked
 
         def tell(member: Member) -> None:
@@ -383,7 +384,7 @@ class ReplicationWorld:
         member.replica.slice_image()
 
     def _take(self, pairs: tuple[str, ...]) -> list[Waiting]:
-        """Take what waits on these links, or on all."""
+        """Remove and return the messages that wait on these links, or on all."""
         taken = [one for one in self.waiting if not pairs or f"{one[0]}>{one[1]}" in pairs]
         self.waiting = [one for one in self.waiting if one not in taken]
         return taken

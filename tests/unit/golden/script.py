@@ -1,11 +1,11 @@
-"""Golden scripts: one file has commands, and behind each what came out.
+"""Golden scripts: files of commands, each followed by its output.
 
-Here is only the file: how it is read, performed by a world, compared and written again. What the
-commands mean is in `replication_world.py` and `leader_world.py`.
+This module only handles the files: it parses them, lets a world perform them, compares the output
+and rewrites it. The commands are defined in `replication_world.py` and `leader_world.py`.
 
 A step of a script is prose (lines that begin with `#`), a command with the lines that belong to it,
 a line `----`, and the output up to an empty line. With BEANPOLE_GOLDEN=rewrite (`make golden`) the
-output is written into the file; without, a difference fails as a diff.
+output is written into the file; otherwise a difference fails as a diff.
 """
 
 import difflib
@@ -19,7 +19,7 @@ RULE: Final = "----"
 
 
 class World(Protocol):
-    """What the commands of a script act on."""
+    """The state that the commands of a script act on."""
 
     def perform(self, command: str, lines: list[str]) -> list[str]:
         """Perform one command with the lines below it and return its output."""
@@ -27,7 +27,7 @@ class World(Protocol):
 
 
 class Step(NamedTuple):
-    """A command, and what stands around it in its file."""
+    """A command, and the text around it in its file."""
 
     prose: list[str]
     command: str

@@ -1,4 +1,4 @@
-"""Performs the golden scripts; how to write them again is in `script.py`."""
+"""Runs the golden scripts; `script.py` explains how to rewrite them."""
 
 from pathlib import Path
 from typing import Final
@@ -33,7 +33,7 @@ def test_there_are_scripts() -> None:
 
 
 class Echo:
-    """A world that says what it is told."""
+    """A world that prints its commands."""
 
     def perform(self, command: str, lines: list[str]) -> list[str]:
         return [command.upper(), *lines]

@@ -1,6 +1,6 @@
-"""A real node on a stage: a scripted replica, a host whose time stands until a test moves it.
+"""A real node with a scripted replica and a host whose clock only tests advance.
 
-What a node does in a whole cluster is found in `tests/sim`; here one part meets one situation.
+`tests/sim` tests nodes in whole clusters; the stage shows one component one situation.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,12 +29,11 @@ from tests.sim.event_log import encode
 MEMBERS = ("n0", "n1", "n2")
 DEFAULT = b"default"
 SECOND = 1_000_000
-# A node that was told to stop goes no further; the real host does not return at all.
 Sent = tuple[str, int, bytes]
 
 
 def config(**overrides: Any) -> NodeConfig:
-    """The defaults, for member n0 of three."""
+    """Return the default configuration of member n0 of three."""
     members = {
         name: Addresses(f"127.0.0.1:{1000 + place}", f"127.0.0.1:{2000 + place}")
         for place, name in enumerate(MEMBERS)
@@ -54,7 +53,7 @@ def config(**overrides: Any) -> NodeConfig:
 
 
 class Stopped(BaseException):
-    """The node stopped itself. No handler of the node may catch it."""
+    """The node called `fatal`, which never returns; no handler of the node may catch this."""
 
 
 class Timer:
@@ -66,17 +65,17 @@ class Timer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Do not make the call."""
+        """Cancel the call."""
         self.cancelled = True
 
 
 class StageHost:
-    """A `Host` whose time is moved by the test."""
+    """A `Host` whose clock the test advances."""
 
     def __init__(self) -> None:
         self.us = 1_000 * SECOND
         self.walls_us = 1_700_000_000 * SECOND
-        self.clock = Clock()  # of the disk
+        self.clock = Clock()  # the disk's
         self.files = Disk(self.clock, 1)
         self.sent: list[Sent] = []
         self.takes = True
@@ -151,7 +150,7 @@ class StageHost:
 
 
 class ScriptedReplica:
-    """A `Replica` that is what the test says; entries are committed when the test says so."""
+    """A `Replica` whose state the test sets; the test also decides when entries are committed."""
 
     node_id = "n0"
     members = MEMBERS
@@ -254,7 +253,7 @@ class ScriptedReplica:
 
 
 class Port:
-    """A `ClientPort` that keeps what it was told."""
+    """A `ClientPort` that records the calls of its node."""
 
     def __init__(self, client_host: bytes = b"10.0.0.1") -> None:
         self.client_host = client_host
@@ -279,13 +278,13 @@ class Port:
         self.reading = True
 
     def take(self) -> bytes:
-        """What was written since the last look."""
+        """Return and clear the output."""
         output, self.output = self.output, b""
         return output
 
 
 class Stage:
-    """Member n0 and its world."""
+    """Member n0 and its environment."""
 
     def __init__(
         self,
@@ -310,7 +309,7 @@ class Stage:
     # --- time -------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Let the loop do what is ready."""
+        """Run callbacks of the loop that are due."""
         while self.host.soon:
             soon, self.host.soon = self.host.soon, []
             for callback in soon:
@@ -333,7 +332,7 @@ class Stage:
     # --- consensus --------------------------------------------------------------------------------
 
     def become(self, role: Role, leader: str | None, term: int) -> None:
-        """Change what the replica is."""
+        """Change the replica's role, leader and term."""
         self.replica.role, self.replica.leader, self.replica.term = role, leader, term
         self.replica.majority_answers = role == "leader"
         self.node.callbacks.role_changed()
@@ -348,13 +347,13 @@ class Stage:
         assert self.node.leader.term.serving
 
     def follow(self, leader: str = "n1", term: int = 1) -> None:
-        """Follow a leader that is linked."""
+        """Follow a leader, with links to all peers."""
         for peer in MEMBERS[1:]:
             self.node.router.link_up(peer)
         self.become("follower", leader, term)
 
     def commit(self, count: int | None = None) -> None:
-        """Apply what this node proposed, the oldest first."""
+        """Apply this node's proposals, the oldest first."""
         while self.replica.proposed and count != 0:
             count = None if count is None else count - 1
             entry = self.replica.proposed.pop(0)
@@ -382,7 +381,7 @@ class Stage:
         self.run()
 
     def proposed(self) -> list[c.Command]:
-        """The leader's own commands that are proposed and not committed."""
+        """Return the leader's own commands that are proposed and not committed."""
         return [
             command
             for entry in self.replica.proposed
@@ -402,7 +401,7 @@ class Stage:
     # --- origins ----------------------------------------------------------------------------------
 
     def come_up(self) -> None:
-        """Begin an incarnation, and apply its NODE_UP; for a leader."""
+        """Begin an incarnation, as a leader, and apply its NODE_UP."""
         self.pass_us(200_000)
         self.commit()
         assert self.node.origin.up
@@ -444,7 +443,7 @@ class Stage:
         self.run()
 
     def sent(self, kind: int, peer: str | None = None) -> list[bytes]:
-        """Take what was sent of a kind."""
+        """Return and clear the sent frames of one kind."""
         taken = [item[2] for item in self.host.sent if item[1] == kind and peer in (None, item[0])]
         self.host.sent = [item for item in self.host.sent if item[1] != kind]
         return taken
@@ -452,7 +451,7 @@ class Stage:
     # --- clients ----------------------------------------------------------------------------------
 
     def client(self, data: bytes = b"") -> tuple[BeanstalkConnection, Port]:
-        """Connect a client, which sends something."""
+        """Connect a client and send its first bytes."""
         port = Port()
         connection = self.node.frontends["beanstalk"].connected(port)
         assert isinstance(connection, BeanstalkConnection)
@@ -468,7 +467,7 @@ def _chunks(image: Image) -> Iterator[bytes]:
 
 
 def leading() -> Stage:
-    """A leader; n1 and n2 are up with sessions 1 to 3 each, whose next batch is 2."""
+    """Return a leader; n1 and n2 are up with sessions 1 to 3 each; their next batch is 2."""
     stage = Stage()
     stage.lead()
     for peer in MEMBERS[1:]:
@@ -480,18 +479,18 @@ def leading() -> Stage:
 def put(
     session: int = 1, tube: bytes = DEFAULT, priority: int = 0, body: bytes = b"x"
 ) -> c.Command:
-    """A PUT of a ready job."""
+    """Return a PUT of a ready job."""
     return (c.PUT, session, tube, priority, 0, 60, body)
 
 
 def ready(stage: Stage, tube: bytes = DEFAULT) -> int:
-    """How many jobs of a tube are ready."""
+    """Return the number of ready jobs in a tube."""
     found = stage.node.context.machine.queue.tubes.get(tube)
     return 0 if found is None else found.ready_count
 
 
 def grants(stage: Stage) -> list[tuple[int, int, int]]:
-    """(origin, session, request) of the GRANTs in flight."""
+    """Return (origin, session, request) of the GRANTs in flight."""
     return [
         (command[1], command[3], command[4])
         for command in stage.proposed()

@@ -1,4 +1,4 @@
-"""Talk, wait or refuse: every case of two disks that meet."""
+"""Admission: for every pair of disks that meet, whether to accept, wait or refuse."""
 
 from typing import Any
 
@@ -18,18 +18,18 @@ OTHER_BIRTH = b"another birth id"
 
 
 def own(node: str = "n0", **changes: Any) -> DiskIdentity:
-    """A disk that founded the cluster and runs."""
+    """Return the disk of a running member that founded the cluster."""
     disk = DiskIdentity("c", node, DISKS[node], MEMBERS_OF, VOTER, BIRTH, FOUNDERS)
     return disk._replace(**changes)
 
 
 def unfounded(node: str = "n0", **changes: Any) -> DiskIdentity:
-    """The same disk before it knew the cluster."""
+    """Return the same disk before it joined the cluster."""
     return DiskIdentity("c", node, DISKS[node], MEMBERS_OF)._replace(**changes)
 
 
 def hello(disk: DiskIdentity, last_index: int = 50) -> Hello:
-    """What a disk says."""
+    """Return the hello of a disk."""
     return Hello(
         version_min=3,
         version_max=3,
@@ -50,7 +50,7 @@ def hello(disk: DiskIdentity, last_index: int = 50) -> Hello:
 def refusal(
     mine: DiskIdentity, other: DiskIdentity, known: Known | None = None, cause: int = DISK
 ) -> str:
-    """Why a disk is refused."""
+    """Assert that a disk is refused, and return the reason."""
     verdict = admission.judge(mine, hello(other), known or Known())
     assert (verdict.kind, verdict.cause) == (REFUSE, cause)
     both = bool(mine.birth and other.birth and mine.birth != other.birth)
@@ -76,13 +76,13 @@ def test_a_node_that_is_no_member_is_refused_before_anything_is_remembered() -> 
 
 @pytest.mark.parametrize("standing", [VOTER, REJOINING])
 def test_two_lives_of_a_cluster_never_talk(standing: str) -> None:
-    """A list that was cut and put back brought two clusters on the same disks together."""
+    """Shrinking and restoring a member list once connected two clusters on the same disks."""
     words = refusal(own(), own("n1", birth=OTHER_BIRTH, standing=standing))
     assert BIRTH.hex()[:8] in words and OTHER_BIRTH.hex()[:8] in words
 
 
 def test_an_empty_disk_that_founded_the_cluster_is_waited_for_and_takes_it_over() -> None:
-    """It stopped between its hello and being told."""
+    """It stopped after its hello and before it learned of the founding."""
     assert kind(own(), unfounded("n1")) == WAIT
     late = unfounded("n1")
     assert kind(late, own()) == WAIT
@@ -90,7 +90,7 @@ def test_an_empty_disk_that_founded_the_cluster_is_waited_for_and_takes_it_over(
 
 
 def test_an_empty_disk_that_did_not_found_the_cluster_is_refused_on_both_sides() -> None:
-    """Finding 3: two of them began a new, empty cluster."""
+    """Finding 3: two empty disks began a new, empty cluster."""
     empty = unfounded("n1", disk_id=EMPTY)
     for words in (refusal(own(), empty), refusal(empty, own())):
         assert "n1 has an empty disk" in words and "--rejoin" in words
@@ -120,7 +120,7 @@ def test_another_disk_than_before_is_refused_unless_it_replaced_it() -> None:
 
 
 def test_a_disk_that_knows_an_older_incarnation_is_refused() -> None:
-    """Finding 2: a disk that went back in time voted."""
+    """Finding 2: a disk restored from an older state voted."""
     known = Known((DISKS["n1"],), incarnation=5)
     words = refusal(own(), own("n1", incarnation=4), known, OLDER)
     assert "was incarnation 5 before, and its disk knows of 4" in words
@@ -156,12 +156,12 @@ def test_the_first_member_founds_when_all_are_there_and_empty() -> None:
 
 
 def test_only_the_first_member_founds() -> None:
-    """Or two could found different clusters: one of them with a disk that was gone meanwhile."""
+    """Otherwise two members could found different clusters, one of them with a disk now lost."""
     assert admission.founding(unfounded("n1"), met(unfounded(), unfounded("n2"))) is None
 
 
 def test_nothing_is_founded_beside_a_disk_that_rejoins() -> None:
-    """Its cluster exists, though nobody of it is there now."""
+    """Its cluster exists, although none of its members is reachable."""
     rejoining = unfounded("n2", standing=REJOINING)
     assert admission.founding(unfounded(), met(unfounded("n1"), rejoining)) is None
     assert kind(unfounded(), rejoining) == WAIT
@@ -191,7 +191,7 @@ def test_the_absent_are_named() -> None:
     assert admission.awaited(own(), {}) == ()
 
 
-# --- whether a start goes on ----------------------------------------------------------------------
+# --- continuing a start ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_absent_are_named() -> None:
 def test_a_node_ends_only_if_it_can_never_be_in_a_majority(
     size: int, refusing: int, hopeless: bool
 ) -> None:
-    """Finding C: one misconfigured peer held down a healthy node."""
+    """Finding C: one misconfigured peer stopped a healthy node."""
     names = tuple(f"n{number}" for number in range(size))
     for cause in (MEMBERS, DISK):
         refusals = dict.fromkeys(names[1 : 1 + refusing], cause)

@@ -1,4 +1,4 @@
-"""Which members count as agreeing, and when a replica that differs from another may go on."""
+"""Agreement of replicas: which members count, and when a differing replica may go on."""
 
 import pytest
 
@@ -13,7 +13,7 @@ ALL = ("n1", "n2")
 
 @pytest.fixture
 def three() -> Agreement:
-    """A replica of three that has applied entries 1 to 9; the hash of each is its tenfold."""
+    """Return a replica of three that has applied entries 1 to 9; the hash of entry n is 10 n."""
     return applied(Agreement(ALL))
 
 
@@ -67,7 +67,7 @@ def test_a_linked_member_is_waited_for_and_not_for_ever(three: Agreement) -> Non
 def test_a_difference_is_told_once_and_may_end(three: Agreement) -> None:
     assert tell(three, "n1", 5, 1) != ""
     assert tell(three, "n1", 6, 2) == ""
-    tell(three, "n1", 9, 90)  # it came again with an empty disk
+    tell(three, "n1", 9, 90)  # it is back with an empty disk
     assert not three.disputed
     assert three.judge((), 0) is None
 
@@ -82,14 +82,14 @@ def test_a_member_that_is_outvoted_is_told_by_how_many(three: Agreement) -> None
 
 def test_an_image_that_differs_needs_the_digests_of_images(three: Agreement) -> None:
     three.digested((5, 77, 2))
-    tell(three, "n2", 9, 90)  # its hash says nothing about its image
+    tell(three, "n2", 9, 90)  # its hash does not cover its image
     where = tell(three, "n1", 9, 90, (5, 78, 2))
     assert where == "at index 5 (the digest of its image)"
     assert three.judge((), 0) is not None
     assert three.judge(("n2",), 2 * DIGEST_PERIOD_US + 29 * SECOND_US) is None, "two more chances"
     assert three.judge(("n2",), 150 * SECOND_US) is not None
     assert three.image_disputed
-    tell(three, "n2", 9, 90, (5, 77, 3))  # the bytes of another version say nothing
+    tell(three, "n2", 9, 90, (5, 77, 3))  # an image of another version has different bytes anyway
     assert three.judge((), 0) is not None
     tell(three, "n2", 9, 90, (5, 77, 2))
     assert three.judge((), 0) is None

@@ -1,4 +1,4 @@
-"""Replies that must hold: tubes that are bound, late refusals, counts of clients by kind."""
+"""Replies that must stay true: tubes that exist, late refusals, counts of clients by kind."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import pytest
 from beanpole import commands as c
 from tests.unit.node.stage import Port, Stage
 
-# `default` and one more.
+# `default` and one other.
 TUBES_MAX = 2
 
 
 @pytest.fixture
 def stage() -> Stage:
-    """A leader that serves; n1 is up with session 1, whose next batch is 2."""
+    """Return a serving leader; n1 is up with session 1 and 2 as its next batch number."""
     return served()
 
 
@@ -27,7 +27,7 @@ def served(**settings: Any) -> Stage:
 
 
 def ask(stage: Stage, port: Port, connection: object, data: bytes) -> bytes:
-    """Send something, commit everything, and take what was answered."""
+    """Send data, commit everything, and return the reply."""
     connection.received(data)  # type: ignore[attr-defined]
     stage.run()
     stage.commit()
@@ -36,7 +36,7 @@ def ask(stage: Stage, port: Port, connection: object, data: bytes) -> bytes:
 
 
 def figures(stage: Stage) -> dict[bytes, bytes]:
-    """The statistics, as another client sees them."""
+    """Return the statistics that another client sees."""
     connection, port = stage.client()
     body = ask(stage, port, connection, b"stats\r\n")
     connection.lost()
@@ -62,7 +62,7 @@ def test_a_tube_exists_when_its_client_is_told(
     stage.run()
     assert port.take() == reply
     assert b"new" in stage.node.context.machine.queue.tubes
-    # From then on it costs nothing to name it.
+    # Naming it is free once it exists.
     _, second = stage.client(request_line)
     assert second.take() == reply
     connection.received(request_line)
@@ -114,7 +114,7 @@ def test_a_tube_that_another_node_was_faster_to_make_is_refused(word: bytes) -> 
 
 
 def told_too_early(stage: Stage, data: bytes) -> tuple[object, Port]:
-    """A client watches a tube that exists for its node, and that is another one by its turn."""
+    """Let a client watch a tube that its node knows, but that is gone when the WATCH applies."""
     first, port = stage.client()
     assert ask(stage, port, first, b"use gone\r\n") == b"USING gone\r\n"
     first.received(b"use default\r\n")

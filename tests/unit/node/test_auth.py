@@ -1,4 +1,4 @@
-"""Clients of beanstalk that say whose they are, and what they hear when they may not."""
+"""Authentication of beanstalk clients, and the replies to clients without rights."""
 
 import hashlib
 
@@ -86,7 +86,7 @@ def test_a_client_that_says_nothing_is_denied_each_command_and_stays(stage: Scen
 
 
 def test_the_default_tube_that_is_watched_by_itself_is_passed_over(stage: Scene) -> None:
-    """A stock client that watches its own tube need not ignore it."""
+    """A stock client that watches its own tube need not ignore the default tube."""
     stage.do(put(body=b"no"), put(tube=b"mail", body=b"y"))
     _, port = stage.say(b"auth %b\r\nwatch mail\r\nreserve-with-timeout 0\r\n" % TOKEN)
     assert port.output == b"ACCEPTED\r\nWATCHING 2\r\nRESERVED 3 1\r\ny\r\n"
@@ -109,7 +109,7 @@ def test_a_worker_that_waits_is_told_when_its_right_ends(
 ) -> None:
     connection, port = stage.say(b"auth %b\r\nwatch mail\r\n%b\r\n" % (TOKEN, command))
     assert port.take() == b"ACCEPTED\r\nWATCHING 2\r\n"
-    stage.do(stage.user(b"other", MAIL))  # another user's right is nothing to it
+    stage.do(stage.user(b"other", MAIL))  # another user's right has no effect for lee
     assert port.take() == b""
     stage.do(
         {
@@ -138,7 +138,7 @@ def test_a_worker_that_waits_for_the_default_tube_as_well_waits_on(stage: Scene)
 
 
 def test_a_job_that_is_given_before_the_wait_has_ended_is_not_lost(stage: Scene) -> None:
-    """The worker keeps a right in one of two tubes, in which a job comes with the end of it."""
+    """One entry makes a job in each of two tubes, and ends the right to work on one of them."""
     stage.do(stage.user(LEE, MAIL, (b"other", 2)), (c.DELETE, 1, 1))
     _, port = stage.say(b"auth %b\r\nwatch mail\r\nwatch other\r\nreserve\r\n" % TOKEN)
     port.take()
@@ -175,7 +175,7 @@ def test_a_snapshot_in_which_the_right_is_gone_tells_a_worker(stage: Scene) -> N
 
 
 def test_a_right_that_is_there_and_not_yet_known_here_counts(stage: Scene) -> None:
-    """A right that an administrator gave at another node, a moment ago."""
+    """An administrator granted the right at another node a moment ago."""
     connection, port = stage.say(b"auth %b\r\n" % TOKEN)
     stage.number += 1
     stage.batch("n1", stage.number, stage.user(LEE, (b"*", 15)))

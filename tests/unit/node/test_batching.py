@@ -1,4 +1,4 @@
-"""When the next entry leaves: clients that come back when answered are waited for, others not."""
+"""The time of the next entry: the leader waits for clients that usually return when answered."""
 
 import pytest
 
@@ -23,7 +23,7 @@ class Clients:
         self.now_us = 1_000_000
 
     def entry(self, commands: int, late: int = 0, flight_us: int = FLIGHT_US) -> None:
-        """An entry with a command of each client comes and goes; `late` others come meanwhile."""
+        """Commit an entry with a command of each client; `late` other commands arrive meanwhile."""
         self.batching.proposed(commands, self.now_us)
         self.now_us += flight_us
         self.batching.committed(late, late, self.now_us)
@@ -33,7 +33,7 @@ class Clients:
         return self.batching.left_us(waiting, self.now_us)
 
     def pauses(self) -> int:
-        """How many entries leave at once until one is waited with again."""
+        """Return the number of entries that leave at once until one is delayed again."""
         count = 0
         while not self.left_us(0):
             count += 1
@@ -103,7 +103,7 @@ def test_what_does_not_come_back_is_tried_ever_less(clients: Clients) -> None:
 
 
 def test_commands_that_nobody_waited_for_are_no_sign(clients: Clients) -> None:
-    """They reach the number that is waited for, and come in the next flight as well."""
+    """They reach the expected number, but also arrive in the next flight."""
     clients.entry(16)
     assert clients.left_us(15) == 0
     clients.entry(16, late=16 // EARLY_SHARE + 1)
@@ -120,7 +120,7 @@ def test_waits_that_came_along_with_their_batch_are_not_late(clients: Clients) -
 
 
 def test_patience_is_not_renewed_without_another_entry(clients: Clients) -> None:
-    """What one commit covers may be applied in many turns."""
+    """The entries of one commit may be applied in several turns."""
     clients.entry(16)
     assert clients.left_us(3, after_us=300) == PATIENCE_US - 300
     clients.batching.committed(9, 9, clients.now_us)

@@ -1,4 +1,4 @@
-"""A call of many commands at its node: results in order, and every way in which it ends early."""
+"""A call of many commands at its node: results in order, and every kind of early end."""
 
 import pytest
 
@@ -12,7 +12,6 @@ from beanpoled.rpc.call import NO_SESSION, Call
 from tests.unit.node.stage import Stage
 
 JOB = (b"rows", 0, 0, 60, b"body")
-# What the outbox counts for a command beside its body.
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def stage() -> Stage:
 
 
 class Listener:
-    """A call, and how often it said that it has ended."""
+    """A call, and the number of times that it reported its end."""
 
     def __init__(self, stage: Stage) -> None:
         self.ends = 0
@@ -36,13 +35,13 @@ class Listener:
 
 
 def sent(stage: Stage) -> tuple[c.Command, ...]:
-    """The commands of the one batch that was sent since the last look."""
+    """Return the commands of the only batch sent since the last call."""
     (frame,) = stage.sent(frames.BATCH, "n1")
     return c.unpack_commands(frames.decode_batch(frame)[6])
 
 
 def putting(stage: Stage) -> tuple[Listener, tuple[c.Command, ...]]:
-    """A call of three puts, one without a key, and what was sent of it."""
+    """Make a call of three puts, one without a key; return it with the commands sent."""
     listener = Listener(stage)
     for key in (b"one", b"", b"one"):
         listener.call.put(*JOB, key)
@@ -68,7 +67,7 @@ def test_a_call_is_a_session_and_its_results_are_in_order(stage: Stage) -> None:
 
 
 def test_waiting_clients_hear_of_the_jobs_of_a_call(stage: Stage) -> None:
-    """The leader gives a job to a waiter in the entry that makes it: the batch says where."""
+    """The leader grants a put in the entry that makes its job: the hint names the tube."""
     listener = Listener(stage)
     listener.call.put(*JOB, b"key")
     listener.call.put(b"later", 0, 9, 60, b"", b"")

@@ -1,4 +1,4 @@
-"""The limits of one client address at a node: its connections, and its commands in a second."""
+"""The limits of one client address at a node: its connections, and its commands per second."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ ONE, TWO = b"10.0.0.1", b"10.0.0.2"
 ASK = b"list-tube-used\r\n"
 ANSWER = b"USING default\r\n"
 TENTH_US = 100_000
-# What each protocol says to one client too many, by its first command.
+# The first command of a client beyond the limit, and the refusal, by protocol.
 REFUSALS = {
     "beanstalk": (b"list-tubes\r\n", b"OUT_OF_MEMORY\r\n"),
     "workq": (b"inspect queues 0 10\r\n", b"-SERVER-ERROR Too many clients\r\n"),
@@ -50,7 +50,7 @@ class Scene(Stage):
 
     def send(self, connection: BeanstalkConnection, data: bytes) -> None:
         connection.received(data)
-        self.pass_us(1000)  # what it was told is written
+        self.pass_us(1000)  # flushes the replies
 
     @property
     def hosts(self) -> object:
@@ -58,7 +58,7 @@ class Scene(Stage):
 
 
 def answers(port: Port) -> int:
-    """How many answers came since the last look."""
+    """Return the number of replies since the last call."""
     found = port.take()
     assert found == ANSWER * (len(found) // len(ANSWER))
     return len(found) // len(ANSWER)
@@ -112,7 +112,7 @@ def test_a_client_above_its_rate_is_not_read_and_gets_every_answer_later() -> No
     scene = Scene(commands_per_second_max=100)
     scene.pass_us(2_000_000)
     connection, port = scene.client(ASK * 150)
-    assert answers(port) == 100  # what its address had saved
+    assert answers(port) == 100  # the tokens that its address had saved
     assert not port.reading
     other, other_port = scene.client(ASK * 20, TWO)
     assert answers(other_port) == 20 and other_port.reading and not other.throttled
@@ -168,7 +168,7 @@ def test_the_end_of_a_throttled_client() -> None:
 
 
 def test_a_wait_is_not_throttled() -> None:
-    """The end of its client must be seen: it would get a job."""
+    """The node must notice a lost client: the client would be given a job."""
     scene = Scene(commands_per_second_max=10)
     connection, port = scene.client(b"ignore x\r\n" * 9 + b"reserve\r\n")
     assert port.reading and not connection.throttled and connection.is_waiting

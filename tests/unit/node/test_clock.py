@@ -1,4 +1,4 @@
-"""Cluster time: what a follower believes, how a leader goes on, what a cold start counts."""
+"""Cluster time: a follower's estimate, the start of a leader's clock, and cold starts."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_a_pause_counts_as_one_long_turn() -> None:
     assert time.turn(1000) == 0
     assert time.turn(1010) == 10
     assert time.turn(1010 + 3600 * SECOND) == TURN_MAX_US
-    assert time.turn(5) == 0  # a clock that goes back is not believed
+    assert time.turn(5) == 0  # a clock that goes back is ignored
 
 
 def test_a_follower_goes_on_from_the_last_heartbeat() -> None:
@@ -35,7 +35,7 @@ def test_a_follower_follows_the_beats_of_a_leader_that_stood_still() -> None:
     clock = ClusterClock()
     clock.receive(1, 500, 1000)
     assert clock.estimate_us(1000 + 5 * SECOND) == 500 + 5 * SECOND
-    clock.receive(1, 600, 1000 + 5 * SECOND)  # the leader was paused, and lives
+    clock.receive(1, 600, 1000 + 5 * SECOND)  # the leader was only paused
     assert clock.estimate_us(1000 + 5 * SECOND) == 600
 
 
@@ -47,7 +47,7 @@ def test_an_older_heartbeat_is_no_news() -> None:
 
 
 def test_the_next_leader_is_believed_even_if_it_is_behind() -> None:
-    """Or the time that it has lost would be in the EPOCH after it, and delays would end early."""
+    """Otherwise the lost time would appear in the EPOCH after it, and delays would end early."""
     clock = ClusterClock()
     clock.receive(1, 500, 1000)
     clock.receive(2, 400, 1010)

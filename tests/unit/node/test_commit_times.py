@@ -1,4 +1,4 @@
-"""The histogram of commits: each entry once, by its time, and none of a lost term."""
+"""The histogram of commit times: each entry once, at its duration, and none of a lost term."""
 
 from beanpoled.leading.commit_times import COMMIT_CLASSES, CommitTimes
 
@@ -11,7 +11,7 @@ def test_an_entry_is_in_the_class_of_its_time() -> None:
     times.committed(6, 1300)
     assert times.count == 0
     times.committed(8, 1500)
-    # 500 us and 400 us: both less than 512.
+    # 500 us and 400 us: both below 512.
     assert (times.count, times.total_us, times.counts[9]) == (2, 900, 2)
     times.committed(9, 10_000_000_000)
     assert times.counts[COMMIT_CLASSES - 1] == 1 and sum(times.counts) == times.count == 3

@@ -1,4 +1,4 @@
-"""The condition of a node in words: its state, and what it waits for from whom."""
+"""The condition of a node in words: its state, and the members or events that it waits for."""
 
 from beanpoled.links.link import DISK
 from tests.unit.node.stage import Stage

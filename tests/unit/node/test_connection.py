@@ -1,4 +1,4 @@
-"""What a client may ask for before it reads: a few short lines must not cost gigabytes."""
+"""Requests of clients that do not read: a few short lines must not cost gigabytes."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def stage() -> Stage:
 
 
 def ask(stage: Stage, requests: bytes) -> tuple[list[int], bytes]:
-    """Send requests; returns the sizes of the node's writes, and all of them joined."""
+    """Send requests; return the sizes of the node's writes, and all writes joined."""
     connection, port = stage.client()
     writes: list[bytes] = []
     port.write = writes.append  # type: ignore[assignment, method-assign]

@@ -1,4 +1,4 @@
-"""A node and its own disk: when it hangs, which node leads then, and what clients see."""
+"""A node whose disk hangs: which node leads then, and the effect on clients."""
 
 import pytest
 
@@ -12,7 +12,7 @@ HUNG = LogOnDisk(end=5000, written=1000, last=7)
 
 @pytest.fixture
 def leader() -> Stage:
-    """A leader that serves; the others have all of its log."""
+    """Return a serving leader whose followers have all of its log."""
     stage = Stage()
     stage.lead()
     stage.come_up()
@@ -26,7 +26,7 @@ def follow_up(stage: Stage) -> None:
 
 
 def pass_alive(stage: Stage, us: int) -> None:
-    """Let time pass, in which the others send."""
+    """Let time pass while the others send heartbeats."""
     for _ in range(us // 100_000):
         stage.pass_us(100_000)
         for peer in MEMBERS[1:]:
@@ -34,7 +34,7 @@ def pass_alive(stage: Stage, us: int) -> None:
 
 
 def reserving(stage: Stage) -> Port:
-    """A client that waits for a job."""
+    """Return a client that waits for a job."""
     _, port = stage.client(b"reserve\r\n")
     stage.commit()
     follow_up(stage)
@@ -147,7 +147,7 @@ def test_clients_stay_while_nobody_goes_on(leader: Stage) -> None:
 
 
 def test_a_new_incarnation_does_not_wait_for_a_disk_that_hangs(leader: Stage) -> None:
-    """Its counter is written in the loop: clients would wait with it for their end."""
+    """The loop writes the incarnation counter: closing the clients would wait for the disk."""
     port = reserving(leader)
     node = leader.node
     incarnation = node.origin.incarnation
@@ -174,7 +174,7 @@ def test_a_stop_does_not_wait_for_a_disk_that_hangs(leader: Stage) -> None:
 
 
 def test_batches_are_taken_again_when_there_is_room(leader: Stage) -> None:
-    """A leader that may propose nothing keeps what comes, within the bounds of origins."""
+    """A leader that may propose nothing queues batches, within the limits of each origin."""
     leader.replica.proposed = [b""] * 8
     leader.batch("n1", 1, put(), first=True)
     assert len(leader.node.leader.proposer.inbox.batches) == 1

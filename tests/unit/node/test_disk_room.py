@@ -1,4 +1,4 @@
-"""What a node does about a full disk: puts are refused, others hear of it, it steps aside."""
+"""A node with a full disk: it refuses puts, informs the others, and gives up leadership."""
 
 from beanpole import commands as c
 from beanpole.core import accounts
@@ -17,7 +17,7 @@ def flags(stage: Stage) -> list[int]:
 
 
 def test_an_entry_says_that_puts_are_refused_although_nobody_asks() -> None:
-    """Origins refuse puts by themselves, so that no batch would carry the news to them."""
+    """Origins refuse puts by themselves, so no batch would carry the flag to them."""
     stage = leading()
     stage.come_up()
     stage.replica.space = LOW
@@ -98,7 +98,7 @@ def test_metrics_show_the_room_and_what_the_queue_takes() -> None:
 
 
 def test_a_disk_that_is_full_to_the_end_puts_off_a_new_incarnation() -> None:
-    """It would be the end of a node that was declared down while something else filled its disk."""
+    """A node declared down while its disk was filled by another process would have to end."""
     stage = leading()
     stage.come_up()
     stage.host.files.taken_bytes = 2**40

@@ -1,4 +1,4 @@
-"""What a disk is at a start: nobody comes back with another one as if nothing had happened."""
+"""The identity of a disk at a start: a member never returns silently with another disk."""
 
 import dataclasses
 from types import MappingProxyType
@@ -27,14 +27,14 @@ def begin(disk: Disk, fresh: bytes = OWN, **overrides: Any) -> Disks:
 
 
 def joined(disk: Disk, **changes: Any) -> Disks:
-    """A disk that is part of a cluster."""
+    """Return a disk that is part of a cluster."""
     disks = begin(disk)
     disks.change(birth=BIRTH, standing=VOTER, **changes)
     return disks
 
 
 def members(*names: str) -> dict[str, Any]:
-    """The setting of other members."""
+    """Return the setting of another list of members."""
     known = config().members
     return {"members": MappingProxyType({name: known.get(name, known["n2"]) for name in names})}
 
@@ -58,7 +58,7 @@ def test_a_node_alone_founds_itself(disk: Disk) -> None:
 
 
 def test_what_was_begun_without_a_cluster_may_rejoin(disk: Disk) -> None:
-    """A start that was refused leaves nothing behind that --rejoin could stumble over."""
+    """A refused start leaves nothing behind that would hinder --rejoin."""
     begin(disk)
     disk.crash()
     own = begin(disk, OTHER, rejoin=True).own
@@ -77,7 +77,7 @@ def test_a_disk_without_a_cluster_takes_any_list_cluster_or_name(disk: Disk) -> 
 
 @pytest.mark.parametrize("rejoin", [False, True])
 def test_a_crash_at_any_call_of_a_first_start_forgets_no_flag(rejoin: bool) -> None:
-    """Finding 1: a directory was there before the mark that its owner must not vote."""
+    """Finding 1: a directory existed before the mark that its owner must not vote."""
     for calls in range(20):
         disk = Disk(Clock(), calls)
         disk.calls_left = calls
@@ -101,7 +101,7 @@ def test_a_crash_at_any_call_of_a_first_start_forgets_no_flag(rejoin: bool) -> N
 def test_another_member_list_than_the_disk_is_part_of_is_refused(
     disk: Disk, overrides: dict[str, Any]
 ) -> None:
-    """A list that was cut to one member began a second cluster on the same jobs."""
+    """A list that was cut to one member began a second cluster with the same jobs."""
     joined(disk)
     with pytest.raises(StorageError, match="this disk is part of n0, n1, n2: put the list back"):
         begin(disk, **overrides)
@@ -167,7 +167,7 @@ def test_disks_of_others_are_remembered_the_present_one_first(disk: Disk) -> Non
 
 
 def test_the_file_of_others_stays_small(disk: Disk) -> None:
-    """Finding C: enough strangers filled it until an assertion ended the node."""
+    """Finding C: enough unknown disks filled the file until an assertion ended the node."""
     names = tuple("x" * 62 + str(number) for number in range(9))
     known = config().members["n0"]
     whole: NodeConfig = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Waits that come before the batch they stand behind: which are taken, when, and at what cost."""
+"""Waits that arrive before the batch that precedes them: acceptance, time and cost."""
 
 import sys
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from tests.unit.node.stage import leading
 
 
 def origins(next_number: int = 5, incarnation: int = 1, alive: bool = True) -> dict[int, Origin]:
-    """Origin 1."""
+    """Return origin 1."""
     origin = Origin(1)
     origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive
     return {1: origin}
 
 
 def taken(waits: EarlyWaits, known: dict[int, Origin]) -> list[tuple[int, int, bool]]:
-    """(session, request, ending) of what can be registered now."""
+    """Return (session, request, ending) of the waits that can be registered now."""
     waits.look(known)
     return [(place[2], wait.request, wait.ending) for place, wait in iter(waits.take, None)]
 
@@ -131,7 +131,7 @@ def test_numbers_that_no_wait_has_are_refused(number: object) -> None:
 
 
 def lines_run(action: Callable[[], object]) -> int:
-    """How many lines of the node's own code an action runs."""
+    """Count the lines of the node's own code that an action runs."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -152,7 +152,7 @@ def lines_run(action: Callable[[], object]) -> int:
 
 @pytest.mark.constants
 def test_a_turn_with_many_early_waits_that_end_costs_as_much_for_each() -> None:
-    """4,000 clients whose first command is `reserve-with-timeout 0` cost 0.4 s a turn."""
+    """4,000 clients whose first command is `reserve-with-timeout 0` cost 0.4 s per turn."""
     costs = []
     for clients in (200, 800):
         stage = leading()

@@ -1,4 +1,4 @@
-"""Frames between nodes: what is written is read, and what nobody writes is refused."""
+"""Frames between nodes: round trips, and rejection of invalid frames."""
 
 import msgpack
 import pytest
@@ -35,7 +35,7 @@ def test_what_a_newer_release_adds_to_a_heartbeat_is_left_out(tail: tuple[object
 
 
 def test_a_heartbeat_of_release_0_2_0_is_read_for_ever() -> None:
-    """A receiver needs these fields, in this order; what is added later has a default."""
+    """A receiver needs these fields, in this order; later fields have defaults."""
     assert frames.Heartbeat._fields[: frames.HEARTBEAT_FIELDS_MIN] == (
         "term",
         "leading",
@@ -79,7 +79,7 @@ def test_beats_of_another_layout_are_refused(value: object) -> None:
 
 @pytest.mark.parametrize("name", frames.Heartbeat._fields)
 def test_a_number_is_no_flag_and_a_flag_is_no_number(name: str) -> None:
-    """Compiled code raises in the turn when it reads a flag that is a number."""
+    """Compiled code raises within the turn when it reads a number as a flag."""
     fields: dict[str, int] = HEARTBEAT._asdict()
     fields[name] = 1 if type(fields[name]) is bool else True
     with pytest.raises(ProtocolError, match=name):

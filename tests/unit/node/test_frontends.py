@@ -1,4 +1,4 @@
-"""Several protocols at one node: which ports open when, and what is counted for each."""
+"""Several protocols at one node: which ports open when, and the counters of each."""
 
 from beanpole import commands as c
 from beanpoled.frontends.beanstalk.frontend import BeanstalkFrontend
@@ -12,7 +12,7 @@ NEW = c.BASE_VERSION + 1
 
 
 def late(clients: Clients, name: str) -> Frontend:
-    """A protocol that came with the next machine version."""
+    """A protocol that the next machine version introduces."""
     made = BeanstalkFrontend(clients, name)
     made.since = NEW
     return made
@@ -53,7 +53,7 @@ def test_a_node_that_accepts_no_clients_opens_nothing_for_a_version() -> None:
 
 
 def test_a_node_between_two_incarnations_opens_nothing_for_a_version() -> None:
-    """It waits for its disk, and a client would be part of no incarnation."""
+    """The node waits for its disk, and a client would belong to no incarnation."""
     stage = stage_of_two()
     stage.node.disk_health.hangs = True
     stage.node.lifecycle.went_down(1)

@@ -1,4 +1,4 @@
-"""Commands that take long are on their way one at a time, and nobody else waits behind them."""
+"""Expensive commands are in flight one at a time, and delay no other client."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def stage() -> Stage:
 
 
 def delayed(stage: Stage, count: int) -> None:
-    """Put jobs that wait for a long time."""
+    """Put jobs with a long delay."""
     _, port = stage.client(b"put 0 9000 60 0\r\n\r\n" * count)
     for _ in range(20):
         stage.commit()
@@ -30,7 +30,7 @@ def delayed(stage: Stage, count: int) -> None:
 
 
 def kicks_proposed(stage: Stage) -> int:
-    """How many KICKs are in the entries that are proposed."""
+    """Return the number of KICKs in the proposed entries."""
     return sum(
         command[0] == c.KICK
         for entry in stage.replica.proposed
@@ -40,7 +40,7 @@ def kicks_proposed(stage: Stage) -> int:
 
 
 def ports_of(stage: Stage, count: int, data: bytes) -> list[Port]:
-    """Connect clients, and let them send something in one moment."""
+    """Connect clients, and let all of them send data at once."""
     made = [stage.client() for _ in range(count)]
     for connection, _ in made:
         connection.received(data)
@@ -70,7 +70,7 @@ def test_a_long_kick_lets_others_in_between(stage: Stage) -> None:
     (short,) = ports_of(stage, 1, b"kick 300\r\n")
     stage.commit(1)
     assert short.take() == b""
-    stage.commit(2)  # the entry that was proposed before, and the one with its kick
+    stage.commit(2)  # the entry proposed before, and the entry with its kick
     assert short.take() == b"KICKED 300\r\n"
     assert long.take() == b""
     stage.commit()
@@ -206,7 +206,7 @@ def test_waits_of_long_lists_are_registered_a_few_in_a_turn(
     stage.node.router.receive("n1", frames.WAITS, frame)
     stage.node.leader.proposer.propose()
     assert len(line) == 1
-    # A client that wants to leave is found before it stands in line.
+    # The end of a wait is matched even if the wait is not registered yet.
     stage.node.router.receive("n1", frames.UNWAITS, frames.encode_items(1, 1, [(3, 1)]))
     stage.run()
     assert len(line) == 3

@@ -1,4 +1,4 @@
-"""The record that decides what a disk is: its bytes, and what is refused."""
+"""The record that identifies a disk: its encoding, and rejected records."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Introductions at a node: what it remembers, when it ends, how its cluster begins."""
+"""Introductions at a node: remembered peers, fatal refusals, and the founding of a cluster."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ BIRTH = birth_of("stage", FOUNDERS)
 
 
 class Start:
-    """Member n0 from its first start on, with the peers that connect."""
+    """Member n0 from its first start, with the peers that connect."""
 
     def __init__(self, **overrides: Any) -> None:
         self.host = StageHost()
@@ -34,13 +34,13 @@ class Start:
 
 
 def hello(node: str, **changes: Any) -> Hello:
-    """An empty disk's."""
+    """Return the hello of an empty disk."""
     said = Hello(3, 3, "stage", node, "", b"", DISKS[node], b"", FOUNDING, False, 0, 0, ())
     return said._replace(**changes)
 
 
 def founded(node: str, **changes: Any) -> Hello:
-    """A disk's that is part of the cluster."""
+    """Return the hello of a disk that is part of the cluster."""
     known = {"birth": BIRTH, "founders": FOUNDERS, "standing": VOTER, **changes}
     return hello(node, **known)
 
@@ -139,7 +139,7 @@ def test_one_wrong_peer_never_ends_a_start_and_is_told_once() -> None:
 
 
 def test_wrong_disks_of_others_never_end_a_node_whose_own_is_right() -> None:
-    """It is the one that the others are to rejoin."""
+    """The others must rejoin, not this node."""
     stage = Stage()
     for node in ("n1", "n2") * 3:
         assert stage.node.introductions.meet(hello(node)).kind == REFUSE
@@ -168,21 +168,21 @@ def test_a_node_that_serves_goes_on_without_all_that_refuse_it() -> None:
 
 @pytest.mark.parametrize("serves", [False, True])
 def test_an_older_copy_ends_although_only_one_member_knows_it(serves: bool) -> None:
-    """It voted with a member that was restarted meanwhile and could not know what it had."""
+    """It voted with a member that had restarted since and could not know its earlier state."""
     stage = Stage()
     if serves:
         stage.lead()
         stage.come_up()
     who = stage.node.introductions
     who.refused("n2", OLDER, "it is an older copy")
-    who.accepted("n1", 0)  # another member takes it for what it was
+    who.accepted("n1", 0)  # another member does not notice that it is an older copy
     words = "stopping" if serves else "refusing to start"
     with pytest.raises(Stopped, match=f"{words}: it is an older copy"):
         who.refused("n2", OLDER, "it is an older copy")
 
 
 def test_hellos_that_were_overtaken_never_end_a_node() -> None:
-    """Each shows an older incarnation or log once; the next hello is a newer one."""
+    """Each is overtaken by a newer incarnation or log; the next hello shows the newer one."""
     stage = Stage()
     who = stage.node.introductions
     for older in range(1, 9):
@@ -212,7 +212,7 @@ def test_another_version_never_ends_a_node() -> None:
 
 
 def test_a_hello_that_was_overtaken_by_a_new_incarnation_is_no_older_disk() -> None:
-    """It was in progress while its node began the next one."""
+    """The hello was in progress while its node began the next incarnation."""
     stage = Stage()
     stage.follow()
     stage.apply_sections((1, 7, 1, ()))

@@ -1,4 +1,4 @@
-"""What a leader proposes: batches in order, GRANTs one for one."""
+"""The proposals of a leader: batches in order, and one GRANT for each job and waiter."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_what_waits_for_the_entry_in_flight_brings_no_turn(stage: Stage) -> None
     stage.node.router.receive("n1", frames.BATCH, fourth)
     assert stage.host.soon != []
     stage.run()
-    assert ready(stage) == 1  # the other one went to the waiter
+    assert ready(stage) == 1  # the waiter has the other job
 
 
 def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -> None:
@@ -130,7 +130,7 @@ def test_a_digest_is_asked_for_when_the_one_before_is_done(
 
 
 def test_an_idle_leader_asks_for_digests_while_images_are_disputed(stage: Stage) -> None:
-    """A member that had missed the last one could never show that it agrees."""
+    """A member that had missed the last digest could never show that it agrees."""
     for _ in range(3):
         stage.pass_us(DIGEST_PERIOD_US + 1_000_000)
         stage.commit()
@@ -146,17 +146,17 @@ def test_an_idle_leader_asks_for_digests_while_images_are_disputed(stage: Stage)
 
 
 def test_an_origin_may_not_flood_its_leader(stage: Stage) -> None:
-    stage.replica.proposed = [b""] * 8  # nothing more is taken into the log
+    stage.replica.proposed = [b""] * 8  # the log accepts no more entries
     for number in range(2, 2 + INBOX_BATCHES_MAX):
         stage.batch("n1", number, first=number == 2)
     with pytest.raises(ProtocolError, match="too many"):
         stage.batch("n1", 2 + INBOX_BATCHES_MAX)
-    stage.batch("n2", 2, first=True)  # the bound is each origin's own
+    stage.batch("n2", 2, first=True)  # each origin has its own limit
     assert len(stage.node.leader.proposer.inbox.batches) == INBOX_BATCHES_MAX + 1
 
 
 def test_an_origin_may_go_on_where_an_earlier_leader_s_entries_come_to_be_applied() -> None:
-    """They hold what waits here, and the EPOCH that lets it leave comes behind them."""
+    """They contain the batches that wait here, and come before the EPOCH that lets others leave."""
     stage = Stage()
     stage.follow()
     stage.apply_sections((1, 1, 1, ((c.OPEN, 1),)))
@@ -175,7 +175,7 @@ def test_an_origin_may_go_on_where_an_earlier_leader_s_entries_come_to_be_applie
 
 
 def test_a_link_that_flaps_leaves_nothing_behind(stage: Stage) -> None:
-    """Copies of what waited stayed with each new link, until the leader ended itself."""
+    """Copies of waiting batches stayed with each new link, until the leader stopped itself."""
     stage.replica.proposed = [b""] * 8
     inbox = stage.node.leader.proposer.inbox
     for _ in range(20):
@@ -217,14 +217,14 @@ def _own(number: int, first: bool) -> bytes:
 
 @pytest.mark.parametrize("hint", [[1], {1: 1}, {b"a": b"1"}, {b"a": 1.5}])
 def test_a_wrong_hint_is_refused_where_it_arrives(stage: Stage, hint: object) -> None:
-    """It was looked into when the next entry was made, if somebody waited then."""
+    """A hint was checked only when the next entry was made, and only if a client waited then."""
     frame = frames.encode_batch(1, 1, 2, True, 1, frames.pack(hint), c.pack_commands([put()]))
     with pytest.raises(ProtocolError, match="hint"):
         stage.node.router.receive("n1", frames.BATCH, frame)
 
 
 def test_a_batch_right_behind_the_election_is_taken() -> None:
-    """The vote and the first batch may be read in one turn; nobody would send it again."""
+    """The vote and the first batch may be read in one turn; the batch would not be sent again."""
     stage = Stage()
     stage.follow("n2")
 
@@ -254,7 +254,7 @@ def test_a_put_and_the_grant_of_its_job_share_an_entry(stage: Stage) -> None:
 
 
 def bridged(stage: Stage) -> bytes:
-    """Let session 1 of n1 be Gearman's, and watch the default tube by an alias."""
+    """Make session 1 of n1 Gearman's, watching the default tube through an alias."""
     alias = b"\x02alias"
     stage.node.leader.term.commands.append((c.RAISE, 4))
     stage.node.context.wake()
@@ -272,7 +272,7 @@ def test_a_put_is_granted_to_a_client_that_knows_the_queue_by_an_alias(stage: St
     assert grants(stage) == [(1, 1, 1)]
     stage.commit()
     assert (ready(stage), len(stage.node.leader.line)) == (0, 0)
-    # And one that is ready when the client comes.
+    # The same holds for a job that is ready when the client comes.
     stage.batch("n2", 3, put())
     stage.commit()
     stage.items("n1", frames.WAITS, (1, 2, 2))
@@ -316,7 +316,7 @@ def test_a_wait_that_comes_again_on_a_new_link_gets_one_grant(stage: Stage) -> N
 
 
 def test_a_grant_for_a_put_in_flight_hides_no_ready_job(stage: Stage) -> None:
-    """The second waiter's job is ready already, whatever the first will get."""
+    """A job is ready for the second waiter, whatever the first one gets."""
     stage.items("n1", frames.WAITS, (1, 1, 1))
     stage.batch("n2", 2, put(), hint={DEFAULT: 1})
     stage.batch("n2", 3, put())
@@ -329,7 +329,7 @@ def test_a_client_that_found_a_ready_job_and_does_not_get_it_stands_in_line(stag
     stage.batch("n2", 2, put())
     stage.commit()
     stage.batch("n2", 3, (c.DELETE, 1, 1))
-    stage.items("n1", frames.WAITS, (1, 1, 1))  # the job is still there
+    stage.items("n1", frames.WAITS, (1, 1, 1))  # the job still exists
     stage.items("n1", frames.WAITS, (2, 1, 1))
     stage.commit()
     assert (grants(stage), len(stage.node.leader.line)) == ([], 2)
@@ -363,7 +363,7 @@ def test_a_waiter_of_two_tubes_that_took_the_other_s_job_leaves_one(stage: Stage
     stage.items("n1", frames.WAITS, (1, 1, 2))
     stage.batch("n2", 2, put(tube=b"other", priority=9))
     stage.commit(1)
-    assert grants(stage) == [(1, 1, 1)]  # promised the job of the other tube
+    assert grants(stage) == [(1, 1, 1)]  # it is promised the job of the other tube
     stage.items("n1", frames.WAITS, (2, 1, 2))
     assert grants(stage) == [(1, 1, 1)]
     (entry,) = stage.replica.proposed
@@ -392,7 +392,7 @@ def test_a_silent_origin_is_passed_over_and_keeps_its_place(stage: Stage) -> Non
 
 
 def test_the_waiters_of_a_dead_incarnation_are_nobody(stage: Stage) -> None:
-    """The link may outlive the incarnation, and session numbers begin anew in the next one."""
+    """The link may outlive the incarnation, and session numbers restart in the next one."""
     stage.items("n1", frames.WAITS, (1, 1, 1), (2, 5, 1))
     stage.node.leader.term.node_down(1, 1)
     stage.pass_us(10_000)
@@ -421,7 +421,7 @@ def test_a_link_that_ends_takes_its_waiters_along(stage: Stage) -> None:
 
 
 def test_the_clock_goes_on_from_what_was_applied_before_the_epoch() -> None:
-    """A node that was elected before it applied its log must not make time stand."""
+    """A node that was elected before it applied its log must not stop the clock."""
     stage = Stage()
     for peer in MEMBERS[1:]:
         stage.node.router.link_up(peer)

@@ -1,4 +1,4 @@
-"""For which clients the leader waits before it proposes, and for which it does not."""
+"""Clients for which the leader delays its next entry, and clients for which it does not."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def stage() -> Stage:
 
 
 def answered(stage: Stage, flight_us: int = 400) -> None:
-    """An entry of nine commands of two nodes is committed."""
+    """Commit an entry of nine commands of two nodes."""
     for number, peer in enumerate(MEMBERS[1:] * 2):
         stage.batch(peer, 2 + number // 2, *[put()] * 3)
     stage.commit(1)
@@ -22,7 +22,7 @@ def answered(stage: Stage, flight_us: int = 400) -> None:
 
 
 def commit(stage: Stage, flight_us: int = 400) -> None:
-    """The entry in flight is known to be committed after so long, and is then applied."""
+    """Report the entry in flight as committed after the given time, and then apply it."""
     (entry,) = stage.replica.proposed
     stage.replica.proposed.clear()
     stage.host.us += flight_us
@@ -33,7 +33,7 @@ def commit(stage: Stage, flight_us: int = 400) -> None:
 
 
 def leaves_after_a_millisecond(stage: Stage) -> None:
-    """What waits is proposed then, and not before."""
+    """Assert that the waiting batches are proposed after a millisecond, and not before."""
     stage.pass_us(900, step_us=100)
     assert stage.replica.proposed == []
     stage.pass_us(100, step_us=100)
@@ -76,7 +76,7 @@ def test_what_comes_while_others_are_waited_for_brings_no_turn(stage: Stage) -> 
 
 
 def test_a_client_that_comes_back_with_a_wait_has_come_back(stage: Stage) -> None:
-    """Nothing is ready for it, so it is in no entry; the producer is not held up for it."""
+    """No job is ready for it, so its wait is in no entry; the producer is not delayed for it."""
     stage.items("n2", frames.WAITS, (1, 1, 1))
     stage.batch("n1", 2, put(), hint={DEFAULT: 1})
     commit(stage)
@@ -91,7 +91,7 @@ def test_a_commit_that_is_applied_in_steps_forgets_no_client_that_came_back(stag
     other = put(tube=b"other")
     stage.batch("n1", 2, *[other] * 3)
     commit(stage)
-    stage.items("n2", frames.WAITS, (1, 1, 1))  # nothing is ready for it
+    stage.items("n2", frames.WAITS, (1, 1, 1))  # no job is ready for it
     stage.node.context.wake()
     stage.run()
     assert len(stage.node.leader.line) == 1

@@ -1,4 +1,4 @@
-"""How a node comes, is given up, and comes again."""
+"""The life cycle of a node: it comes up, is declared down, and comes up again."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.unit.node.stage import Stage, Stopped
 
 
 def born() -> Stage:
-    """A follower that has sent NODE_UP."""
+    """Return a follower that has sent NODE_UP."""
     stage = Stage()
     stage.follow()
     stage.node.lifecycle._begin_incarnation()
@@ -97,7 +97,7 @@ def test_incarnations_count_on_over_restarts() -> None:
 
 
 def test_a_disk_that_is_older_than_the_log_ends_the_node() -> None:
-    """Finding 2: the highest of all counters was taken, which hid that the disk went back."""
+    """Finding 2: the node took the highest of all counters, which hid that its disk was older."""
     stage = Stage()
     stage.follow()
     stage.load(image((0, 3, 1, ())))
@@ -114,7 +114,7 @@ def test_a_disk_that_counts_again_goes_on_above_the_incarnations_of_the_lost_one
     stage.host.files.crash()
     found = identity.read(stage.host.files, "/n0")
     assert found is not None and (found.standing, found.incarnation) == (identity.VOTER, 65_539)
-    # A batch of the lost disk that was in a log all the time is applied only now.
+    # A batch of the lost disk that was in another node's log is applied only now.
     stage.replica.commit_index = 100
     stage.apply_sections((0, 4, 1, ()))
     stage.node.lifecycle._begin_incarnation()
@@ -124,14 +124,14 @@ def test_a_disk_that_counts_again_goes_on_above_the_incarnations_of_the_lost_one
 
 
 def test_a_client_between_two_incarnations_is_closed() -> None:
-    """Its session was opened in neither of them: `watch` was promised and then refused."""
+    """Its session was opened in neither incarnation: `watch` was promised and then refused."""
     stage = born()
     stage.apply_sections((0, 1, 1, ()))
     assert stage.host.clients_open
     stage.node.disk_health.hangs = True
     stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
     assert not (stage.node.origin.up or stage.host.clients_open)
-    connection, port = stage.client(b"watch a\r\n")  # it was on its way when the port was closed
+    connection, port = stage.client(b"watch a\r\n")  # sent before the port was closed
     stage.node.disk_health.hangs = False
     stage.pass_us(200_000)
     assert stage.node.origin.incarnation == 2
@@ -155,7 +155,7 @@ def test_a_stop_before_there_is_a_cluster_ends_at_once() -> None:
 
 
 def test_a_clock_that_was_never_received_is_not_saved() -> None:
-    """Or the pair of an earlier life would be lost, and time would stand after the next start."""
+    """Otherwise the pair of an earlier life would be lost, and the next start would stop time."""
     stage = Stage()
     stage.follow()
 
@@ -172,7 +172,7 @@ def test_a_clock_that_was_never_received_is_not_saved() -> None:
 
 
 def test_the_clock_of_a_leader_that_told_nothing_is_read_off_its_entries() -> None:
-    """Its clock had stood for 8 s; it fell before it served (a simulated life, seed 436)."""
+    """Its clock had stopped for 8 s; it failed before it served (a simulated life, seed 436)."""
     stage = Stage()
     stage.follow()
     clock, context = stage.node.context.clock, stage.node.context
@@ -182,7 +182,7 @@ def test_the_clock_of_a_leader_that_told_nothing_is_read_off_its_entries() -> No
     stage.replica.newest = (2, c.encode_entry(0, 4_000_000, 0, []))
     stage.become("leader", "n0", 3)
     (epoch,) = stage.replica.proposed
-    assert c.entry_times_us(epoch)[0] == 4_000_001  # its jobs keep their grace
+    assert c.entry_times_us(epoch)[0] == 4_000_001  # the earlier leader's jobs keep their grace
 
 
 def test_the_clock_of_a_leader_that_told_it_is_not_read_off_its_entries() -> None:
@@ -200,16 +200,16 @@ def test_the_clock_of_a_leader_that_told_it_is_not_read_off_its_entries() -> Non
 @pytest.mark.parametrize(
     ("entry_us", "entry_wall_s", "start_us"),
     [
-        (12_000_000, 103, 14_000_000),  # it stood for a second between the pair and the entry
-        (12_000_000, 111, 12_000_001),  # the leader's wall clock is ahead of this one's
-        (12_000_000, 90, 15_000_000),  # it is behind: the pair is believed
-        (9_000_000, 104, 15_000_000),  # older than the pair: it says nothing
+        (12_000_000, 103, 14_000_000),  # the clock stopped for a second before the entry
+        (12_000_000, 111, 12_000_001),  # the leader's wall clock is ahead of this node's
+        (12_000_000, 90, 15_000_000),  # it is behind: the pair is used
+        (9_000_000, 104, 15_000_000),  # older than the pair: it is ignored
     ],
 )
 def test_a_cold_start_counts_no_time_before_the_newest_entry(
     entry_us: int, entry_wall_s: int, start_us: int
 ) -> None:
-    """The clock stood after it was saved and before a job was reserved (seeds 1365 and 2613)."""
+    """The clock stopped after it was saved and before a job was reserved (seeds 1365 and 2613)."""
     stage = Stage()
     wall_us = stage.host.wall_us()
     second_100_us = wall_us - 105_000_000
@@ -222,7 +222,7 @@ def test_a_cold_start_counts_no_time_before_the_newest_entry(
 
 
 def test_the_last_entry_of_a_leader_that_came_back_from_a_pause_tells_its_time() -> None:
-    """Its clock had stood for 8 s since it told it; nobody applied the entry (seed 71)."""
+    """Its clock had stopped for 8 s since its heartbeat, its entry was not applied (seed 71)."""
     stage = Stage()
     stage.follow()
     clock, context = stage.node.context.clock, stage.node.context
@@ -248,7 +248,7 @@ def test_time_goes_on_from_an_entry_that_is_not_applied() -> None:
 
 
 def test_a_saved_clock_that_is_too_late_is_replaced_at_once() -> None:
-    """Or a start from it would count what the leader's clock stood (seed 1482)."""
+    """Otherwise a start from it would count the leader's stopped clock (seed 1482)."""
     stage = Stage()
     stage.follow()
     clock, context = stage.node.context.clock, stage.node.context
@@ -263,7 +263,7 @@ def test_a_saved_clock_that_is_too_late_is_replaced_at_once() -> None:
 
     saves = live(1_800_000)
     while live(90_000) == saves:
-        pass  # the next one is a second away
+        pass  # the next save is a second away
     saves = stage.node.lifecycle._saved_clock.saves
     assert live(270_000) == saves
     clock.receive(2, 1_000_000, context.now_us)

@@ -51,7 +51,7 @@ def hello(node: str, **changes: Any) -> Hello:
 
 
 def fed(reader: FrameReader, data: bytes) -> list[Frame]:
-    """What a reader finds once it has these bytes, too."""
+    """Feed the bytes to the reader, and return the complete frames."""
     reader.feed(data)
     return list(iter(reader.next, None))
 
@@ -62,7 +62,7 @@ def meet(
     secrets: tuple[bytes, bytes] = (SECRET, SECRET),
     expected: str | None = "n1",
 ) -> tuple[Handshake, Handshake]:
-    """Let two sides talk until both are done; raises what one of them raises."""
+    """Exchange messages until both sides are done; raise the exception of either side."""
     sides = Handshake(dialer, secrets[0], expected), Handshake(answerer, secrets[1], None)
     readers = FrameReader(), FrameReader()
     mail = [(1, sides[0].start()), (0, sides[1].start())]
@@ -99,7 +99,7 @@ def test_without_a_common_version_the_words_say_which_there_are(low: int, high: 
 
 
 def later(payload: bytes) -> bytes:
-    """A hello of a later release, which has more fields."""
+    """Return a hello of a later release, which has more fields."""
     return bytes(msgpack.packb([*msgpack.unpackb(payload), "more", {"of": [1, 2]}]))
 
 
@@ -114,7 +114,7 @@ def test_what_a_later_release_adds_to_its_hello_is_passed_over() -> None:
 
 
 def test_a_version_of_which_only_the_numbers_are_known_is_refused_with_both() -> None:
-    """The fields behind them may mean anything by then."""
+    """The meaning of the later fields is unknown."""
     side = Handshake(hello("n0"), SECRET, None)
     payload = bytes(msgpack.packb([8, 9, {"another": "layout"}]))
     side.receive((HELLO, payload))
@@ -149,7 +149,7 @@ def test_a_wrong_secret_is_sent_away_and_not_as_a_member() -> None:
 
 
 def test_only_a_member_can_refuse() -> None:
-    """A stranger that connects must not keep a node from starting, nor write lines of its log."""
+    """An unauthenticated peer must neither stop a start nor write lines into the log."""
     one, _ = meet(hello("n0"), hello("n1"))
     (refusal,) = fed(FrameReader(), encode_refusal(DISK, "another disk"))
     assert one.refusal(refusal) == (DISK, "another disk")
@@ -185,7 +185,7 @@ def test_a_peer_that_was_not_dialed_may_be_any_member() -> None:
 
 
 def test_a_replayed_proof_proves_nothing() -> None:
-    """What n1 once said to n0 is of no use to anybody: the proof holds n0's fresh nonce."""
+    """An earlier message of n1 to n0 is worthless: the proof covers n0's fresh nonce."""
     genuine = Handshake(hello("n1"), SECRET, None)
     victim = Handshake(hello("n0"), SECRET, "n1")
     hello_of_n1 = _one(genuine.start())
@@ -201,7 +201,7 @@ def test_a_replayed_proof_proves_nothing() -> None:
 
 
 def test_one_s_own_proof_comes_back_in_vain() -> None:
-    """A peer that only reflects what it is sent is refused."""
+    """A peer that only reflects the node's own messages is refused."""
     victim = Handshake(hello("n0"), SECRET, None)
     with pytest.raises(ProtocolError, match="own hello back: it is reflected"):
         victim.receive(_one(victim.start()))
@@ -214,7 +214,7 @@ def test_one_s_own_proof_comes_back_in_vain() -> None:
 
 
 def test_two_links_to_one_node_cannot_be_played_against_each_other() -> None:
-    """Both of its sides answer, so neither makes the proof of a dialer that the other wants."""
+    """Both of its sides answer, so neither makes the dialer's proof that the other needs."""
     one = Handshake(hello("n0"), SECRET, None)
     other = Handshake(hello("n0", nonce=b"another nonce..."), SECRET, None)
     proof = _one(other.receive(_one(one.start())))
@@ -239,7 +239,7 @@ def test_the_proof_of_an_older_release_is_taken_only_as_long_as_it_is_wanted() -
 
 
 def test_hellos_that_were_changed_on_their_way_do_not_bring_the_old_proof() -> None:
-    """Both proofs are over both hellos, and these differ at the two ends."""
+    """Both proofs cover both hellos, and these differ at the two ends."""
     one, other = Handshake(hello("n0"), SECRET, "n1"), Handshake(hello("n1"), SECRET, None)
     lowered = Handshake(hello("n0", version_max=3), b"", "n1"), hello("n1", version_max=3)
     proof = _one(other.receive(_one(lowered[0].start())))
@@ -286,7 +286,7 @@ def test_every_flipped_bit_is_noticed() -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         reader = FrameReader()
         try:
-            assert fed(reader, bytes(damaged)) == []  # it waits for more bytes than there are
+            assert fed(reader, bytes(damaged)) == []  # the frame claims more bytes than there are
         except ProtocolError:
             continue
 

@@ -1,4 +1,4 @@
-"""NONE: when the leader says that there was no job, and when time has its effect before."""
+"""NONE: when the leader says that there was no job, and which due timers take effect first."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_none_is_not_said_while_its_grant_is_in_flight(stage: Stage) -> None:
     assert stage.sent(frames.NONES) == []
     stage.commit()
     confirm(stage)
-    assert stage.sent(frames.NONES) == []  # it has got the job
+    assert stage.sent(frames.NONES) == []  # it has reserved the job
 
 
 def test_none_is_not_said_beside_a_job_that_is_promised_to_another(stage: Stage) -> None:
@@ -69,12 +69,12 @@ def test_none_is_not_said_beside_a_job_that_is_promised_to_another(stage: Stage)
 
 
 def delayed(session: int = 1, tube: bytes = DEFAULT) -> c.Command:
-    """A PUT of a job that is ready in a second."""
+    """Return a PUT of a job that is ready after a second."""
     return (c.PUT, session, tube, 0, 1, 60, b"x")
 
 
 def test_none_is_not_said_before_what_is_due_by_then(stage: Stage) -> None:
-    """The deadline would wait for others that share its entry."""
+    """The tick grain would delay the job's entry, to share it with other timers."""
     stage.come_up()
     stage.pass_us(13_456)
     stage.batch("n2", 2, delayed())
@@ -108,14 +108,14 @@ def test_what_is_due_in_other_tubes_delays_nobody_and_writes_nothing(stage: Stag
 
 
 def test_a_wait_ends_although_something_is_always_due(stage: Stage) -> None:
-    """What is due after its end does not keep it: its end would never come."""
+    """Timers due after its end do not delay it: otherwise it would never end."""
     stage.batch("n2", 2, (c.PUT, 1, DEFAULT, 0, 60, 60, b"x"))
     stage.commit()
     stage.items("n1", frames.WAITS, (1, 1, 1))
     stage.items("n1", frames.UNWAITS, (1, 1))
     stage.batch("n2", 3, delayed(tube=b"other"))
     stage.commit()
-    stage.pass_us(2 * SECOND)  # due by now, and not when the client wanted to leave
+    stage.pass_us(2 * SECOND)  # due by now, but not when the client wanted to stop waiting
     assert stage.replica.proposed, "a TICK is on its way"
     confirm(stage)
     assert stage.sent(frames.NONES) != []

@@ -1,4 +1,4 @@
-"""The outbox of a node: numbers, sending again, giving up, and what a snapshot leaves unknown."""
+"""The outbox of a node: numbering, resending, giving up, and results lost by a snapshot."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def stage() -> Stage:
 
 
 def numbers(stage: Stage) -> list[tuple[int, bool]]:
-    """(number, first) of the batches that were sent since the last look."""
+    """Return (number, first) of the batches sent since the last call."""
     return [
         (decoded[2], decoded[3])
         for decoded in map(frames.decode_batch, stage.sent(frames.BATCH, "n1"))
@@ -173,7 +173,7 @@ def test_what_was_numbered_is_unknown_and_closed_between_replies(stage: Stage) -
     stage.pass_us(400_000)
     assert (connection.closed, port.closed, port.output) == (True, True, b"")
     assert (bystander.closed, other.closed) == (False, False)
-    assert not stage.node.origin.is_idle()  # it may still happen, and is sent until it does
+    assert not stage.node.origin.is_idle()  # it may still be applied, and is resent until then
 
 
 def test_the_unnumbered_rest_of_a_closed_client_is_not_answered(stage: Stage) -> None:
@@ -186,7 +186,7 @@ def test_the_unnumbered_rest_of_a_closed_client_is_not_answered(stage: Stage) ->
 
 
 def test_at_the_fence_all_that_no_leader_saw_is_answered() -> None:
-    """With the settings as they are by default."""
+    """All settings have their defaults."""
     stage = Stage()
     stage.come_up_behind()
     _, sent = stage.client(PUT)
@@ -264,7 +264,7 @@ def test_a_wait_without_end_bears_a_long_outage(stage: Stage) -> None:
 
 
 def image(*sections: c.Section) -> Machine:
-    """A machine that is at index 100."""
+    """Return a machine at index 100."""
     machine = Machine()
     machine.apply(100, 0, 0, 0, sections)
     return machine
@@ -309,7 +309,7 @@ def large_put() -> bytes:
 
 
 def sent_and_applied(stage: Stage) -> list[list[c.Command]]:
-    """Apply all batches that were sent since the last look; return their commands."""
+    """Apply all batches sent since the last call; return their commands."""
     found = [frames.decode_batch(frame) for frame in stage.sent(frames.BATCH, "n1")]
     batches = [(fields[2], c.unpack_commands(fields[-1])) for fields in found]
     for number, commands in batches:
@@ -318,13 +318,13 @@ def sent_and_applied(stage: Stage) -> list[list[c.Command]]:
 
 
 def bodies(batches: list[list[c.Command]]) -> list[list[bytes]]:
-    """The first letter of each job that the batches put."""
+    """Return the first letter of each job that the batches put."""
     return [[item[6][:1] for item in batch if item[0] == c.PUT] for batch in batches]
 
 
 @pytest.fixture
 def roomy() -> Stage:
-    """As `stage`, with large jobs allowed."""
+    """Return a `stage` with large jobs allowed."""
     stage = Stage(max_job_size=len(LARGE))
     stage.come_up_behind()
     stage.sent(frames.BATCH)
@@ -334,7 +334,7 @@ def roomy() -> Stage:
 def test_others_pass_clients_that_put_large_jobs(roomy: Stage) -> None:
     ports = [roomy.client(large_put())[1] for _ in range(12)]
     first = sent_and_applied(roomy)
-    # What fits into one batch of them, and behind it nothing more until that is applied.
+    # The jobs that fit into one batch; the next large batch waits until this one is applied.
     count = LARGE_BATCH_BYTES // len(LARGE)
     assert sum(map(len, bodies(first))) < len(ports)
     _, port = roomy.client(PUT)
@@ -366,7 +366,7 @@ def test_what_a_client_sends_behind_a_large_job_stays_behind_it(roomy: Stage) ->
 
 
 def connection_number(commands: list[c.Command]) -> int:
-    """The session that put a small job."""
+    """Return the session that put a small job."""
     number: int = next(item[1] for item in commands if item[0] == c.PUT and item[6] == b"x")
     return number
 
@@ -380,7 +380,7 @@ def test_large_jobs_that_no_leader_saw_are_certainly_not_done(roomy: Stage) -> N
 
 
 def test_a_large_job_is_not_starved_by_ordinary_ones(roomy: Stage) -> None:
-    """As many ordinary jobs as the outbox takes, each sent again when it is answered."""
+    """The outbox is full of ordinary jobs, each of them sent again when it is answered."""
     body = b"m" * 65_000
     ordinary = b"put 0 0 60 %d\r\n" % len(body) + body + b"\r\n"
     clients = [roomy.client(ordinary) for _ in range(200)]
@@ -398,16 +398,16 @@ def test_a_large_job_is_not_starved_by_ordinary_ones(roomy: Stage) -> None:
                 connection.received(ordinary)
         roomy.run()
         applied += 1
-        # What was there before it, and what may be on its way.
+        # The jobs queued before it, and those that may be in flight.
         assert applied < 40
     assert large.output.startswith(b"INSERTED")
 
 
-# --- what fails, and what stands behind it --------------------------------------------------------
+# --- failures, and the commands after them --------------------------------------------------------
 
 
 def without_leader(stage: Stage, before: bytes, data: bytes) -> tuple[BeanstalkConnection, Port]:
-    """A client whose first commands are overdue, and one that came later is not."""
+    """Make a client whose first commands are overdue, and a later one whose commands are not."""
     stage.become("follower", None, 1)
     connection, port = stage.client(before)
     for _ in range(25):
@@ -419,7 +419,7 @@ def without_leader(stage: Stage, before: bytes, data: bytes) -> tuple[BeanstalkC
 
 
 def answered(stage: Stage, port: Port) -> bytes:
-    """Let a leader come back, and apply everything."""
+    """Let a leader return, and apply everything."""
     port.output = b""
     stage.follow()
     stage.become("follower", "n1", 2)

@@ -1,4 +1,4 @@
-"""What a node concludes from the others' silence, heartbeats and digests."""
+"""A node's conclusions from the silence, the heartbeats and the digests of its peers."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.unit.node.stage import MEMBERS, SECOND, Stage, Stopped
 
 
 def heartbeat(stage: Stage, peer: str, **changes: object) -> None:
-    """Receive a heartbeat that agrees with this node, but for the changes."""
+    """Receive a heartbeat that agrees with this node, except for the changes."""
     node = stage.node
     values = Heartbeat(
         term=stage.replica.term,
@@ -34,7 +34,7 @@ def heartbeat(stage: Stage, peer: str, **changes: object) -> None:
 
 @pytest.fixture
 def leader() -> Stage:
-    """A leader; the other two are up."""
+    """Return a leader; the other two nodes are up."""
     stage = Stage()
     stage.lead()
     for peer in MEMBERS[1:]:
@@ -93,7 +93,7 @@ def test_canonical_digests_are_compared_too(leader: Stage) -> None:
 
 
 def test_digests_of_images_of_different_versions_are_not_compared(leader: Stage) -> None:
-    """The same state has other bytes in another version."""
+    """The same state has different bytes in another version."""
     leader.node.agreement.digested((3, 77, c.BASE_VERSION))
     for peer in MEMBERS[1:]:
         heartbeat(leader, peer, digest_index=3, digest=78, digest_version=c.BASE_VERSION + 1)
@@ -112,7 +112,7 @@ def test_the_digest_of_a_machine_that_a_snapshot_replaced_is_not_told_any_more()
 
 
 def test_a_node_that_differs_and_is_agreed_with_by_nobody_stops(leader: Stage) -> None:
-    """An absent member counted as agreeing, so that both of the others served on."""
+    """An absent member used to count as agreeing, so that both other nodes served on."""
     heartbeat(leader, "n2")
     leader.node.router.link_down("n2")
     leader.pass_us(2 * SECOND)
@@ -132,7 +132,7 @@ def test_a_member_that_goes_away_before_it_has_agreed_counts_no_more(leader: Sta
 
 
 def test_a_member_whose_link_is_dialed_again_is_waited_for(leader: Stage) -> None:
-    """Its link was away for 50 ms when another one differed, and the healthy node stopped."""
+    """Its link was down for 50 ms when another member differed, and the healthy node stopped."""
     heartbeat(leader, "n2")
     leader.node.router.link_down("n2")
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
@@ -161,7 +161,7 @@ def test_a_member_is_declared_down_after_node_timeout_of_silence(leader: Stage) 
 
 
 def test_a_new_leader_counts_from_its_epoch(leader: Stage) -> None:
-    """A node that was in contact with the leader before must have the time to notice."""
+    """A node that had contact with the previous leader must have time to notice the new one."""
     leader.become("follower", "n2", 2)
     for _ in range(90):
         leader.pass_us(100_000)
@@ -189,7 +189,7 @@ def test_a_pause_of_this_process_is_not_the_silence_of_others(leader: Stage) -> 
 def test_a_heartbeat_read_after_a_pause_counts_as_received_now() -> None:
     stage = Stage()
     stage.follow()
-    stage.host.us += 5_000_000  # this process stood still, and reads before its next turn
+    stage.host.us += 5_000_000  # this process was suspended, and reads before its next turn
     heartbeat(stage, "n1", cluster_us=10_000_000)
     assert stage.node.context.clock.estimate_us(stage.host.now_us()) == 10_000_000
 
@@ -204,7 +204,7 @@ def test_only_the_leader_of_this_term_tells_the_time() -> None:
 
 
 def test_entries_of_this_term_tell_the_time_too() -> None:
-    """Seed 180: n0 led for 40 ms without a heartbeat, its clock 1.2 s behind what n2 knew."""
+    """Seed 180: n0 led for 40 ms without a heartbeat, its clock 1.2 s behind n2's."""
     stage = Stage()
     stage.follow("n1", term=1)
     now_us = stage.node.context.clock.estimate_us
@@ -220,7 +220,7 @@ def test_entries_of_this_term_tell_the_time_too() -> None:
 
 
 def test_a_leader_that_was_down_asks_other_nodes_before_its_wall_clock() -> None:
-    """It counted an hour in which the others were stopped, for it had saved the time before."""
+    """It counted an hour in which the others were stopped: it had saved its clock before."""
     stage = Stage()
     stage.node.leader.saved_clock._pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
     assert stage.node.leader.saved_clock.begin_epoch() == 3_607_000_000

@@ -1,4 +1,4 @@
-"""Clients that wait for a queue whose rate of delivery is spent, and what puts into it say."""
+"""Clients that wait for a queue whose delivery rate is spent, and the hints of puts into it."""
 
 import pytest
 
@@ -12,7 +12,7 @@ PUT = b"put 0 0 60 1\r\nx\r\n"
 
 @pytest.fixture
 def stage() -> Stage:
-    """A leader that serves at version 4; n1 is up with session 1, whose next batch is 2."""
+    """Return a leader at version 4; n1 is up with session 1 and 2 as its next batch number."""
     stage = Stage()
     stage.lead()
     stage.come_up()
@@ -23,14 +23,14 @@ def stage() -> Stage:
 
 
 def set_policy(stage: Stage, policy: Policy, pattern: bytes = b"default") -> None:
-    """By the session of the other node."""
+    """Set a policy as the session of the other node."""
     stage.batch("n1", 2, (c.SET_POLICY, 1, pattern, *policy))
     stage.commit()
     assert stage.node.context.machine.queue.policies.rows == {pattern: policy}
 
 
 def commit(stage: Stage) -> None:
-    """Let all happen that can without time."""
+    """Process everything that does not need time to pass."""
     for _ in range(6):
         stage.run()
         stage.commit()
@@ -68,7 +68,7 @@ def test_there_is_no_job_where_none_may_be_given_out(stage: Stage) -> None:
     commit(stage)
     commit(stage)
     assert port.take() == b"RESERVED 1 1\r\nx\r\n" + b"TIMED_OUT\r\n" * 2
-    # A wait that ends when the token comes gets the job.
+    # A wait that ends as the token arrives gets the job.
     connection.received(b"reserve-with-timeout 10\r\n")
     stage.pass_us(9 * SECOND)
     assert answer(stage, port) == b""
@@ -77,7 +77,7 @@ def test_there_is_no_job_where_none_may_be_given_out(stage: Stage) -> None:
 
 
 def test_a_put_finds_no_waiter_for_a_closed_queue(stage: Stage) -> None:
-    """Or each would be a GRANT in the log that has no effect."""
+    """Otherwise each put would write a GRANT without effect to the log."""
     set_policy(stage, Policy(rate=1, rate_period_us=10 * SECOND))
     stage.client(PUT)
     _, port = stage.client(b"reserve\r\n")

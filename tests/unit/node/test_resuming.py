@@ -1,4 +1,4 @@
-"""`keep` and `resume` at one node: what each connection is told, and when the words are known."""
+"""`keep` and `resume` at one node: the reply to each connection, and detection of the commands."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_another_connection_takes_the_session_over(stage: Stage) -> None:
         b"RESUMED 1\r\n1\r\nTOUCHED\r\nUSING t\r\nNOT_IGNORED\r\nWATCHING 2\r\n"
     ), "its tubes came along"
     assert second.is_worker
-    # What the first one still sends has no effect, and it is closed without an answer.
+    # Further commands of the first connection have no effect, and it is closed without a reply.
     first.received(b"stats\r\ndelete 1\r\n")
     settle(stage)
     assert port.take() == b""
@@ -59,7 +59,7 @@ def test_a_lost_session_waits_and_one_that_quits_does_not(stage: Stage) -> None:
 
 
 def test_of_two_in_one_entry_the_first_is_told_nothing(stage: Stage) -> None:
-    """It may be the client's last attempt, and the other one that it gave up: `NOT_FOUND` lies."""
+    """The first may be the client's latest attempt, and `NOT_FOUND` would be wrong."""
     first, _ = stage.client(KEEP + WORK)
     settle(stage)
     first.lost()
@@ -82,7 +82,7 @@ def test_a_token_is_taken_once(stage: Stage) -> None:
 
 
 def test_no_token_is_in_the_machine(stage: Stage) -> None:
-    """Whoever reads a log, a snapshot or a backup could take its session over."""
+    """A reader of a log, a snapshot or a backup could otherwise take the session over."""
     stage.client(KEEP)
     settle(stage)
     (secret,) = stage.node.context.machine.resumable

@@ -1,4 +1,4 @@
-"""The largest legal commands of many clients at once: what a leader proposes fits into an entry."""
+"""The largest legal commands of many clients at once: every proposal fits into an entry."""
 
 import pytest
 
@@ -23,23 +23,23 @@ TUBE = b"t" * TUBE_NAME_MAX_BYTES
 
 
 def key(number: int) -> bytes:
-    """A key of the largest size."""
+    """Return a key of the maximum size."""
     return b"%0*d" % (DEDUP_KEY_MAX_BYTES, number)
 
 
 def largest(call: Call, place: int) -> None:
-    """One body that is as large as it may be, with the longest name and key."""
+    """Put one body of the maximum size, with the longest name and key."""
     call.put(TUBE, U32_MAX, U32_MAX, U32_MAX, b"y" * JOB_SIZE_MAX_BYTES, key(place))
 
 
 def most(call: Call, place: int) -> None:
-    """As many as a call may have, of the size that fills a batch to the brim."""
+    """Put as many bodies as a call may have, of the size that fills a batch completely."""
     for number in range(BATCH_COMMANDS_MAX):
         call.put(TUBE, U32_MAX, U32_MAX, U32_MAX, b"x" * 488, key(place << 16 | number))
 
 
 def mixed(call: Call, place: int) -> None:
-    """What no leader could propose: many small ones, and the largest behind them."""
+    """Alternate many small bodies and a largest one: more than any leader could propose."""
     if place % 2:
         largest(call, place)
     else:
@@ -81,7 +81,7 @@ def test_a_batch_is_never_larger_than_a_batch_may_be() -> None:
     largest(call, 4092)
     stage.run()
     sent = stage.sent(frames.BATCH, "n1")
-    # The second of the largest leaves when the first one is applied.
+    # The second of the largest bodies is sent when the first one is applied.
     decoded = [frames.decode_batch(frame) for frame in sent]
     for number, payload in [(fields[2], fields[-1]) for fields in decoded]:
         stage.apply_sections((0, 1, number, c.unpack_commands(payload)))
@@ -91,7 +91,7 @@ def test_a_batch_is_never_larger_than_a_batch_may_be() -> None:
     assert max(map(len, sent)) < FRAME_MAX_BYTES
     commands = [command for *_, payload in decoded for command in c.unpack_commands(payload)]
     assert len(commands) == 2 + 4093
-    # The hint is of the batch in which its puts are.
+    # The hint belongs to the batch with its puts.
     for *_, hint, payload in decoded:
         ready = sum(
             command[0] == c.PUT_KEYED and not command[4] for command in c.unpack_commands(payload)

@@ -1,4 +1,4 @@
-"""The graceful stop: who is closed at once, who is waited for, and what ends the waiting."""
+"""The graceful stop: connections closed at once, connections waited for, and the end of waiting."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def settle(stage: Stage) -> None:
 
 @pytest.fixture
 def stage() -> Stage:
-    """A leader that serves clients at the newest version, and has nobody to lead in its place."""
+    """Return a serving leader at the newest version, without a peer that could take over."""
     stage = Stage()
     stage.lead()
     stage.come_up()
@@ -33,7 +33,7 @@ def stage() -> Stage:
 
 
 def served(stage: Stage, *sent: bytes) -> Port:
-    """A client of beanstalk, and what it was answered."""
+    """Return a client of beanstalk, and its port."""
     connection, port = stage.client(b"")
     for data in sent:
         connection.received(data)
@@ -43,7 +43,7 @@ def served(stage: Stage, *sent: bytes) -> Port:
 
 
 def pass_quietly(stage: Stage, us: int) -> None:
-    """Let time pass; what is proposed meanwhile is committed."""
+    """Let time pass, and commit all proposals meanwhile."""
     for _ in range(us // 100_000):
         stage.pass_us(100_000)
         settle(stage)
@@ -69,7 +69,7 @@ def test_those_that_hold_nothing_are_closed_and_the_others_finish(stage: Stage) 
     stage.run()
     settle(stage)
     assert worker.take() == b"INSERTED 2\r\nDELETED\r\n"
-    # It gets no other job, although there is one.
+    # It gets no other job, although one is ready.
     connection.received(b"reserve-with-timeout 0\r\n")
     pass_quietly(stage, 500_000)
     assert worker.closed and worker.take() == b""
@@ -78,11 +78,11 @@ def test_those_that_hold_nothing_are_closed_and_the_others_finish(stage: Stage) 
 
 
 def test_who_gets_free_late_is_closed_at_once(stage: Stage) -> None:
-    """A Gearman worker would sleep here beside a job until all else has ended."""
+    """A Gearman worker would otherwise sleep next to a ready job until the node stops."""
     first, _ = stage.client(b"put 1 0 60 1\r\nx\r\n")
     second, _ = stage.client(b"put 1 0 60 1\r\nx\r\n")
     stage.node.stopping.stop()
-    stage.pass_us(300_000)  # nothing is committed: both wait for their replies, and hold nothing
+    stage.pass_us(300_000)  # nothing is committed: both wait for replies, and hold no job
     settle(stage)
     second.received(b"put 1 0 60 1\r\nx\r\n")
     stage.run()
@@ -119,12 +119,12 @@ def test_a_kept_session_goes_on_elsewhere(stage: Stage) -> None:
     stage.node.stopping.stop()
     pass_quietly(stage, SECOND)
     assert worker.closed and stage.host.lines[-1] == "exit"
-    # It is detached, with its job.
+    # The session is detached, with its job.
     assert stage.node.context.machine.queue.reserved == 1
 
 
 def test_a_job_on_its_way_is_waited_for(stage: Stage) -> None:
-    """Its worker did not hold it when the stop began, and finishes it all the same."""
+    """Its worker did not hold it when the stop began, but still finishes it."""
     connection, worker = stage.client(b"put 1 0 60 1\r\nx\r\n")
     settle(stage)
     connection.received(b"reserve-job 1\r\n")
@@ -159,7 +159,7 @@ def test_nobody_is_waited_for_without_a_majority(stage: Stage) -> None:
 
 
 def test_who_holds_a_job_gets_no_other(stage: Stage) -> None:
-    """Its reserves end by time: one that may not wait at once, the others when they are due."""
+    """Its reserves time out: at once if they may not wait, otherwise at their deadlines."""
     producer, _ = stage.client(b"put 1 0 60 1\r\ny\r\n")
     connection, worker = stage.client(b"")
     connection.received(TAKE)
@@ -169,7 +169,7 @@ def test_who_holds_a_job_gets_no_other(stage: Stage) -> None:
     stage.node.stopping.stop()
     pass_quietly(stage, 300_000)
     assert taken.endswith(b"RESERVED 1 1\r\ny\r\n") and producer.closed
-    # Jobs 2 and 3 are ready all the time.
+    # Jobs 2 and 3 stay ready.
     connection.received(b"put 1 0 60 1\r\nz\r\n" + b"reserve-with-timeout 0\r\n" * 3)
     pass_quietly(stage, 100_000)
     assert worker.take() == b"INSERTED 3\r\n" + b"TIMED_OUT\r\n" * 3
@@ -185,7 +185,7 @@ def test_who_holds_a_job_gets_no_other(stage: Stage) -> None:
 
 
 def test_a_wait_of_a_holder_is_taken_back(stage: Stage) -> None:
-    """It began before the node was told to stop, and ends as it would without a job."""
+    """It began before the stop, and ends as if there were no job."""
     connection, worker = stage.client(b"")
     connection.received(b"put 1 0 4 1\r\nx\r\nreserve\r\n")
     stage.run()
@@ -197,7 +197,7 @@ def test_a_wait_of_a_holder_is_taken_back(stage: Stage) -> None:
     stage.run()
     stage.node.stopping.stop()
     pass_quietly(stage, 300_000)
-    # Had the wait still been the leader's, this would have ended it.
+    # If the leader still had the wait, this put would end it.
     other.received(b"put 1 0 60 1\r\nz\r\n")
     pass_quietly(stage, 300_000)
     assert maker.take().endswith(b"INSERTED 3\r\n")

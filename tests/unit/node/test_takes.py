@@ -1,4 +1,4 @@
-"""Reserves in a row take the jobs that are ready together; what is left of them waits."""
+"""Pipelined reserves take all ready jobs in one entry; the remaining ones wait."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ RESERVE = b"reserve\r\n"
 
 
 def reserved(*jobs: int) -> bytes:
-    """The replies that have these jobs."""
+    """Return the replies with these jobs."""
     return b"".join(b"RESERVED %d 1\r\nx\r\n" % job for job in jobs)
 
 
 def commands(stage: Stage) -> list[int]:
-    """The operations of clients that are proposed and not committed."""
+    """Return the operations of clients that are proposed and not committed."""
     return [
         command[0]
         for entry in stage.replica.proposed
@@ -32,7 +32,7 @@ def commands(stage: Stage) -> list[int]:
 
 
 def raised(**overrides: Any) -> Stage:
-    """A leader that serves clients at version 3; n1 has a session that puts."""
+    """Return a serving leader at version 3; n1 has a session that puts."""
     stage = Stage(**overrides)
     stage.lead()
     stage.come_up()
@@ -48,14 +48,14 @@ def stage() -> Stage:
 
 
 def fill(stage: Stage, count: int) -> None:
-    """Put ready jobs, and let no GRANT stand in between."""
+    """Put ready jobs, without a GRANT in between."""
     number = stage.node.context.machine.origins[1].next_number
     stage.batch("n1", number, *([put()] * count))
     stage.commit()
 
 
 def settle(stage: Stage) -> None:
-    """Commit until nothing is proposed, and let waits that want to end do so."""
+    """Commit until nothing is proposed, and let ending waits end."""
     for _ in range(4):
         stage.commit()
         stage.run()
@@ -66,7 +66,7 @@ def settle(stage: Stage) -> None:
 
 
 def client(stage: Stage) -> tuple[BeanstalkConnection, Port]:
-    """A client that is known already."""
+    """Connect a client whose session is applied."""
     connection, port = stage.client(b"watch default\r\n")
     settle(stage)
     port.take()
@@ -157,7 +157,7 @@ def test_at_version_2_each_waits() -> None:
 
 
 def test_jobs_that_others_took_first_are_waited_for(stage: Stage) -> None:
-    """The oldest reserves have the jobs; the time-out of the next began when it came."""
+    """The oldest reserves get the jobs; the timeout of the next one began when it arrived."""
     fill(stage, 3)
     connection, port = client(stage)
     other, other_port = client(stage)
@@ -185,7 +185,7 @@ def test_jobs_that_others_took_first_are_waited_for(stage: Stage) -> None:
 
 
 def test_the_first_that_got_none_is_no_take_again(stage: Stage) -> None:
-    """It waits in line like others, however many jobs are ready meanwhile."""
+    """It waits in line like the others, however many jobs become ready meanwhile."""
     fill(stage, 2)
     connection, port = client(stage)
     other, other_port = client(stage)
@@ -239,7 +239,7 @@ def test_after_the_end_of_sending_those_without_a_job_are_told(stage: Stage) -> 
 
 
 def test_takes_that_were_never_sent_wait_instead(stage: Stage) -> None:
-    """No leader was told of them, so they are certainly not done."""
+    """No leader received them, so they certainly had no effect."""
     fill(stage, 3)
     connection, port = client(stage)
     stage.become("follower", None, 2)
@@ -279,7 +279,7 @@ def test_bodies_are_taken_in_bounded_portions() -> None:
 
 
 def test_what_is_written_is_not_owed_while_the_next_reserve_waits() -> None:
-    """In a long pipeline one always waited, and after some large replies there was no row more."""
+    """A reserve always waited in a long pipeline, and after some large replies TAKEs ended."""
     stage = raised(client_output_bytes_max=3 * JOB_SIZE_DEFAULT_BYTES)
     fill(stage, 5)
     connection, port = client(stage)

@@ -1,4 +1,4 @@
-"""Which members are told at once that an entry is committed, and which may learn it later."""
+"""Members that learn at once that an entry is committed, and members that may learn it later."""
 
 import pytest
 
@@ -10,17 +10,17 @@ from tests.unit.node.test_peers import heartbeat
 
 @pytest.fixture
 def stage() -> Stage:
-    """A leader; the clients of both others hear nothing of what others do."""
+    """Return a leader; the clients of both peers do not depend on other nodes' changes."""
     stage = leading()
     for peer in MEMBERS[1:]:
         heartbeat(stage, peer, patient=True)
     stage.batch("n1", 2)
-    stage.commit()  # with it the first digest, which all are told of
+    stage.commit()  # includes the first digest, which is reported to all
     return stage
 
 
 def told_later(stage: Stage) -> tuple[str, ...]:
-    """The members that learn later of the entry that was proposed last."""
+    """Return the members that learn later of the last proposed entry."""
     return stage.replica.told_later.get(stage.replica.last_index, ())
 
 
@@ -57,7 +57,7 @@ def test_all_nodes_are_told_at_once_of_what_the_leader_says(stage: Stage) -> Non
 
 
 def test_all_nodes_are_told_at_once_that_one_begins_a_life(stage: Stage) -> None:
-    """They refuse an older copy of its disk from then on."""
+    """From then on they refuse an older copy of its disk."""
     stage.batch("n1", 1, first=True, incarnation=2)
     assert told_later(stage) == ()
     stage.commit()
@@ -69,7 +69,7 @@ def test_all_nodes_are_told_at_once_that_one_begins_a_life(stage: Stage) -> None
 def test_a_node_that_does_not_say_that_it_can_wait_is_told_at_once(
     stage: Stage, said: dict[str, object]
 ) -> None:
-    """Release 0.3.0 says nothing of it."""
+    """Release 0.3.0 does not send this field."""
     heartbeat(stage, "n2", **said)
     stage.batch("n1", 3, put())
     assert told_later(stage) == ()
@@ -98,7 +98,7 @@ def test_a_node_can_wait_while_all_its_clients_speak_beanstalk(protocol: str) ->
 
 
 def test_all_nodes_are_told_at_once_that_a_reservation_has_ended(stage: Stage) -> None:
-    """The node of its holder says DEADLINE_SOON until it knows."""
+    """The holder's node says DEADLINE_SOON until it knows."""
     stage.come_up()
     stage.batch("n1", 3, (c.OPEN, 1), (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     stage.commit()
@@ -107,7 +107,7 @@ def test_all_nodes_are_told_at_once_that_a_reservation_has_ended(stage: Stage) -
     stage.commit()
     stage.batch("n2", 2, put())
     assert told_later(stage) == ("n1",)
-    stage.batch("n2", 3, put())  # waits for the entry before it, and no TICK comes meanwhile
+    stage.batch("n2", 3, put())  # waits for the previous entry, and no TICK comes meanwhile
     stage.pass_us(1_000_000)
     stage.commit(1)
     (entry,) = stage.replica.proposed

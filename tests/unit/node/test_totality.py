@@ -1,4 +1,4 @@
-"""Whatever a peer or a client sends: its link or its connection ends, and no turn raises."""
+"""Any input of a peer or client ends at most its own link or connection, and no turn raises."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ ITEMS = st.lists(st.one_of(st.tuples(NUMBERS, NUMBERS, NUMBERS), st.tuples(NUMBE
 
 
 def shaped(operation: int) -> st.SearchStrategy[c.Command]:
-    """A command of the right types and of any values."""
+    """Draw a command with the right types and any values."""
     kinds: dict[type, st.SearchStrategy[Any]] = {
         int: NUMBERS,
         bytes: st.sampled_from([b"", b"default", b"t", bytes(201)]),
@@ -53,7 +53,7 @@ HINTS = st.one_of(st.binary(max_size=9), VALUES.map(msgpack.packb))
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[int, bytes]:
-    """A batch, often the next of its link."""
+    """Draw a batch, often with the next number of its link."""
     frame = frames.encode_batch(
         draw(st.sampled_from([1, 1, 1, 0, 2**64 - 1])),
         draw(st.sampled_from([1, 1, 2, 2**32 - 1])),
@@ -68,7 +68,7 @@ def batches(draw: st.DrawFn) -> tuple[int, bytes]:
 
 @st.composite
 def lists(draw: st.DrawFn) -> tuple[int, bytes]:
-    """WAITS, UNWAITS or NONES."""
+    """Draw WAITS, UNWAITS or NONES."""
     kind = draw(st.sampled_from([frames.WAITS, frames.UNWAITS, frames.NONES]))
     term = draw(st.one_of(st.just(1), VALUES))
     incarnation = draw(st.one_of(st.just(1), VALUES))
@@ -86,7 +86,7 @@ FRAMES = st.one_of(
 
 
 def receive(stage: Stage, peer: str, kind: int, payload: bytes) -> None:
-    """As the host does: a frame that no correct member sends ends the link."""
+    """Handle a frame as the host does: an invalid frame ends the link."""
     try:
         stage.node.router.receive(peer, kind, payload)
     except ProtocolError:
@@ -95,7 +95,7 @@ def receive(stage: Stage, peer: str, kind: int, payload: bytes) -> None:
 
 
 def live_on(stage: Stage) -> None:
-    """Whatever it was, turns go on, and what was proposed is applied."""
+    """Assert that turns go on and that proposals are applied."""
     stage.run()
     for _ in range(3):
         stage.commit()

@@ -1,4 +1,4 @@
-"""In which order a node does what is due."""
+"""The order of a node's steps within and between turns."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def stage() -> Stage:
 
 
 def test_what_a_turn_wrote_leaves_before_an_image_goes_on(stage: Stage) -> None:
-    """Replies, and frames to members, which the host writes at the end of a step of the loop."""
+    """Replies, and frames to members, are written by the host at the end of a step of the loop."""
     slices: list[bytes] = []
     connection, port = stage.client()
 
@@ -31,7 +31,7 @@ def test_what_a_turn_wrote_leaves_before_an_image_goes_on(stage: Stage) -> None:
 
 
 def test_a_reply_that_a_turn_makes_asks_for_no_other_turn(stage: Stage) -> None:
-    """The turn writes it at its end."""
+    """The turn itself writes the reply at its end."""
     connection, port = stage.client()
     replies, turns = [b"INSERTED 1\r\n"], []
 
@@ -61,7 +61,7 @@ def test_an_image_goes_on_after_every_turn_until_it_is_made(stage: Stage) -> Non
 
 
 def test_a_digest_waits_for_a_snapshot(stage: Stage) -> None:
-    """Together they took twice the processor, and held the clients up for it."""
+    """Together they took twice the processor time, and delayed the clients."""
     stage.replica.imaging = True
     stage.node.digest.begin(stage.node.context.machine)
     stage.pass_us(1_000_000)

@@ -1,4 +1,4 @@
-"""The rate of a user at a node: of all its connections, beside the rates of their addresses."""
+"""The rate of a user at a node: shared by all its connections, beside the rates of addresses."""
 
 import hashlib
 
@@ -57,7 +57,7 @@ class Scene(Stage):
         return connection, port
 
     def answers(self, port: Port) -> int:
-        """How many answers came since the last look."""
+        """Return the number of replies since the last call."""
         self.settle()
         self.pass_us(1000)
         found = port.take()
@@ -103,7 +103,7 @@ def test_those_that_say_nothing_have_the_rate_of_anonymous() -> None:
     assert scene.answers(port) == 20, "it had not said whose it is"
     connection.received(ASK * 20)
     assert scene.answers(port) == 0 and connection.throttled
-    connection, port = scene.lee()  # says so without waiting for the others
+    connection, port = scene.lee()  # authenticates without waiting for the replies
     connection.received(ASK * 90)
     assert scene.answers(port) == 90
 
@@ -150,7 +150,7 @@ def test_the_slower_of_both_rates_counts() -> None:
 
 
 def test_no_connection_waits_for_two_rates_for_ever() -> None:
-    """Many clients of a user behind one address: turns of either would never meet."""
+    """Many clients of a user share one address: turns of the two rates might never coincide."""
     scene = Scene(rate=100, host_rate=100)
     made = [scene.lee() for _ in range(5)]
     for connection, _ in made:
@@ -176,7 +176,7 @@ def test_a_throttled_client_that_goes_leaves_nothing() -> None:
 
 
 def test_a_worker_that_waits_is_not_throttled() -> None:
-    """The end of its client must be seen: it would get a job."""
+    """The node must notice a lost client: the client would be given a job."""
     scene = Scene(rate=10)
     connection, port = scene.lee()
     scene.pass_us(2_000_000)

@@ -1,4 +1,4 @@
-"""When a leader raises the machine's version, and when a node stops at one it does not know."""
+"""When a leader raises the machine's version, and when a node stops at an unknown one."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ UPGRADE = rf"need machine version {NEW}, this program knows up to {c.BASE_VERSIO
 
 @pytest.fixture
 def leader() -> Stage:
-    """A leader whose program knows the next version; it has no heartbeat of any member."""
+    """Return a leader whose program knows the next version; it has no heartbeat of any member."""
     return leading()
 
 
@@ -32,7 +32,7 @@ def leading(knows: int = NEW, **overrides: Any) -> Stage:
 
 
 def raises(stage: Stage) -> list[c.Command]:
-    """What is proposed within some turns, before anybody is silent, and not committed."""
+    """Return the uncommitted RAISEs of a few turns, before any peer counts as silent."""
     stage.pass_us(30_000)
     return [command for command in stage.proposed() if command[0] == c.RAISE]
 
@@ -52,7 +52,7 @@ def test_it_is_raised_once_when_every_member_knows_it(leader: Stage) -> None:
 
 
 def test_a_member_without_a_heartbeat_is_unknown(leader: Stage) -> None:
-    """On 519da29 it counted as one that knows what the leader knows."""
+    """At 519da29 it counted as knowing the same version as the leader."""
     assert raises(leader) == []
     heartbeat_from(leader, "n1")
     assert raises(leader) == []
@@ -72,7 +72,7 @@ def test_a_heartbeat_of_an_earlier_term_does_not_count(leader: Stage) -> None:
 
 
 def test_a_new_link_may_be_another_program(leader: Stage) -> None:
-    """A member is restarted, perhaps with the older program, and no term passes."""
+    """A member may restart with the older program without a change of term."""
     heartbeat_from(leader, "n1")
     leader.node.router.link_down("n1")
     heartbeat_from(leader, "n2")
@@ -92,7 +92,7 @@ def test_a_late_heartbeat_of_a_link_that_ended_does_not_count(leader: Stage) -> 
 
 
 def test_a_member_that_died_without_a_word_does_not_count(leader: Stage) -> None:
-    """Its power was cut: the link lasts for seconds, and the program may be another one then."""
+    """After a power cut the link lasts for seconds, and the program may be a different one then."""
     leader.node.context.knows = c.BASE_VERSION
     heartbeat_from(leader, "n1", "n2")
     leader.pass_us(200_000)
@@ -121,7 +121,7 @@ def test_a_follower_raises_nothing() -> None:
 
 
 def test_a_lone_node_raises_by_itself() -> None:
-    """There is nobody to wait for."""
+    """There is no member to wait for."""
     stage = Stage(knows=NEW)
     stage.node.peers.peers.clear()
     stage.become("leader", "n0", 1)
@@ -152,7 +152,7 @@ def test_the_highest_common_version_is_taken_at_once() -> None:
 
 @pytest.fixture
 def manual() -> Stage:
-    """A leader whose operator ends upgrades; the others know what it knows."""
+    """Return a leader whose operator ends upgrades; its peers know the same version."""
     stage = leading(upgrade_finalize="manual")
     heartbeat_from(stage, "n1", "n2")
     return stage
@@ -191,7 +191,7 @@ def test_a_member_that_holds_it_back_is_named(manual: Stage) -> None:
 
 
 def test_without_a_version_the_newest_of_any_member_is_meant(manual: Stage) -> None:
-    """An upgrade in the middle is not ended by the way, at what the older nodes know."""
+    """Without a number, an unfinished upgrade is not ended at the version of the older nodes."""
     heartbeat_from(manual, "n1", version=NEW + 1)
     version, reason = manual.node.leader.versions.finalize(0)
     assert version == NEW + 1
@@ -210,7 +210,7 @@ def test_a_refused_wish_is_not_remembered(manual: Stage) -> None:
 
 
 def test_a_wish_ends_with_its_caller_and_with_its_term(manual: Stage) -> None:
-    """Nothing can be proposed for a while; when it can be, nobody waits for it any more."""
+    """Nothing can be proposed for a while; when it can be, no caller waits for it any more."""
     manual.node.leader.versions.finalize(0)
     manual.node.context.loop_us += WISH_US + 1
     assert raises(manual) == []
@@ -273,7 +273,7 @@ def test_a_program_that_does_not_know_it_stops_at_the_snapshot() -> None:
 def test_a_command_of_a_later_version_does_not_leave_its_origin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is answered among the others, in order, and the log does not hold it."""
+    """It is answered in order with the others, and the log does not contain it."""
     invented = 31
     entry = ClientOperation(invented, (SESSION,), lambda *_: c.OK, FREE, since=NEW)
     monkeypatch.setitem(OPERATIONS, invented, entry)
@@ -281,7 +281,7 @@ def test_a_command_of_a_later_version_does_not_leave_its_origin(
     answers: list[tuple[int, object]] = []
 
     class Asking:
-        """A client that notes its answers."""
+        """A client that records its answers."""
 
         client_host = b"10.0.0.1"
         client_names: tuple[bytes, ...] = ()

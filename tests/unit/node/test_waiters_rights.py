@@ -1,4 +1,4 @@
-"""Waits of clients that may not work on all that they watch, or not any more."""
+"""Waits of clients that lack, or lose, the right to work on some watched tubes."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class Rights(Stage):
         self.settle()
 
     def settle(self) -> int:
-        """Commit until nothing is proposed; how many entries that took."""
+        """Commit until nothing is proposed; return the number of entries."""
         for entries in range(20):
             self.pass_us(TURN_PERIOD_US)
             if not self.replica.proposed:
@@ -51,7 +51,7 @@ class Rights(Stage):
         self.items("n1", frames.WAITS, (session, request, 0))
 
     def granted(self) -> list[bytes]:
-        """The bodies of the jobs that session 2 holds."""
+        """Return the bodies of the jobs that session 2 holds."""
         session = self.node.context.machine.origins[1].sessions[2]
         return [job.body for job in session.reserved.values()]
 
@@ -68,10 +68,10 @@ def test_a_waiter_stands_in_the_lines_of_what_it_may_work_on_only() -> None:
 
 @pytest.mark.parametrize("is_ready", [True, False])
 def test_a_waiter_whose_right_ends_does_not_keep_the_leader_busy(is_ready: bool) -> None:
-    """A GRANT that finds nothing because it may not would be proposed for ever."""
+    """A GRANT that fails for lack of the right would be proposed forever."""
     stage = Rights((b"*", 15))
     stage.wait()
-    if is_ready:  # the GRANT is in the log behind the end of the right
+    if is_ready:  # the GRANT follows the loss of the right in the log
         stage.number += 1
         stage.batch("n1", stage.number, stage.user(LEE), put(body=b"x"))
         assert stage.settle() < 10
@@ -80,7 +80,7 @@ def test_a_waiter_whose_right_ends_does_not_keep_the_leader_busy(is_ready: bool)
         stage.do(put(body=b"x"))
     assert stage.granted() == []
     stage.do(stage.user(LEE, (b"default", 15)))
-    assert stage.granted() == [b"x"]  # and it waits on, until it may
+    assert stage.granted() == [b"x"]  # it keeps waiting until it has the right
 
 
 def test_a_waiter_whose_token_is_dropped_gets_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The waiting line: places, which waiter is first, and what keeps one from being first."""
+"""The waiting line: its order, the first waiter of a tube, and skipped waiters."""
 
 from beanpoled.leading.waiting import STALE_SLACK, Waiter, WaitingLine
 

@@ -1,4 +1,4 @@
-"""Workq's connections at one node: what is answered when, entry by entry."""
+"""Workq's connections at one node: the time of each reply, entry by entry."""
 
 import pytest
 
@@ -111,7 +111,7 @@ def test_a_lease_is_of_its_own_names_only(client: Client) -> None:
 
 
 def test_a_client_that_sends_nothing_more_does_not_lease(scene: Scene, client: Client) -> None:
-    """Nobody may be there any more: a job would be lost for its TTR."""
+    """The client may be gone: a job would be lost for its TTR."""
     assert client.ask(b"lease q 60000\r\n") == b""
     client.connection.half_closed()
     scene.settle()
@@ -182,7 +182,7 @@ def test_higher_priorities_are_first(client: Client) -> None:
 
 
 def schedule(scene: Scene, in_s: int, ttl_ms: int = 60_000) -> bytes:
-    """A job at so many seconds from now on."""
+    """Schedule a job that many seconds from now."""
     time = format_time(scene.host.wall_us() + in_s * SECOND)
     return b"schedule %b q 1000 %d %b 4 -priority=-3\r\npong\r\n" % (JOB, ttl_ms, time)
 
@@ -259,7 +259,7 @@ def test_wall_times_are_steady(scene: Scene, client: Client) -> None:
 
 
 def test_without_a_majority(scene: Scene, client: Client) -> None:
-    """What was not sent is certainly not done, and that is said."""
+    """A command that was not sent certainly had no effect, and its reply says so."""
     scene.become("follower", None, 2)
     requests = ADD + b"lease q 0\r\n"
     clients = [Client(scene) for _ in range(5)]
@@ -357,7 +357,7 @@ def test_counters_have_words_of_the_protocol(scene: Scene, client: Client) -> No
 
 
 def test_a_node_that_stops_gives_no_lease(scene: Scene, client: Client) -> None:
-    """Leases are nobody's, so that it closes its clients at once: they go on elsewhere."""
+    """Leases belong to no session, so the node closes its clients at once; they go elsewhere."""
     waiting = Client(scene)
     assert waiting.ask(b"lease other 5000\r\n") == b""
     assert client.ask(ADD) == OK

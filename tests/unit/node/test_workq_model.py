@@ -1,4 +1,4 @@
-"""Random pipelines of Workq requests against a small model; and garbage, which ends nothing."""
+"""Random pipelines of Workq requests against a small model; garbage ends no connection."""
 
 import uuid
 from typing import Any
@@ -14,10 +14,10 @@ TTL_MS = 86_400_000
 
 
 class Model:
-    """What a Workq server answers, one request after the other, while no time passes."""
+    """The replies of a Workq server to one request after the other, while no time passes."""
 
     def __init__(self) -> None:
-        # By id: [queue, -priority, place, max_fails, state, result], and how often it has failed.
+        # By id: [queue, -priority, place, max_fails, state, result], and the number of failures.
         self.jobs: dict[int, list[Any]] = {}
         self.fails: dict[int, int] = {}
         self.queues: set[bytes] = set()
@@ -105,7 +105,7 @@ REQUESTS = st.one_of(
 
 
 def text(request: tuple[Any, ...]) -> bytes:
-    """How a client writes a request."""
+    """Encode a request as a client does."""
     word, *values = request
     if word == "lease":
         return b"lease %b 0\r\n" % b" ".join(values[0])

@@ -71,7 +71,7 @@ def test_a_result_in_the_entry_of_the_barrier_is_the_answer(scene: Scene, client
 
 
 def test_a_barrier_is_not_answered_twice(scene: Scene, client: Client) -> None:
-    """A result comes while it is on its way; its answer is for no request that follows."""
+    """A result arrives with the barrier in flight; its answer must not go to a later request."""
     assert client.ask(ADD + b"result %b 1000\r\n" % JOB) == OK
     scene.pass_us(1100 * MS)
     scene.replica.proposed.clear()
@@ -106,7 +106,7 @@ def test_a_result_after_a_retry(scene: Scene, client: Client) -> None:
 
 
 def test_a_result_from_a_snapshot(scene: Scene, client: Client) -> None:
-    """The entry with the result never comes to this node by itself."""
+    """The entry with the result never reaches this node by itself."""
     assert client.ask(ADD + b"result %b 60000\r\n" % JOB) == OK
     machine = copy_of(scene.node.context.machine)
     scene.become("follower", "n1", 2)
@@ -142,7 +142,7 @@ def test_a_run_times_out_and_the_job_is_gone(scene: Scene, client: Client) -> No
 def test_a_client_that_sends_nothing_more_still_has_its_results(
     scene: Scene, client: Client
 ) -> None:
-    """As `printf ... | nc` does: nothing but its own answer is lost if it has gone."""
+    """As with `printf ... | nc`: if the client has gone, only its own reply is lost."""
     other = Client(scene)
     assert client.ask(RUN) == b""
     assert other.ask(b"result %b 60000\r\n" % JOB) == b""
@@ -190,7 +190,7 @@ def test_but_no_longer(scene: Scene, client: Client) -> None:
 
 
 def test_nor_for_the_lease_behind_it(scene: Scene, client: Client) -> None:
-    """In the entry of the barrier the TTR ends, and the job is leased once more."""
+    """In the entry of the barrier the TTR ends, and the job is leased again."""
     scene.others((c.WATCH, OTHERS, b"\x01q"))
     assert client.ask(RUN.replace(b" 5000 ", b" 500 ")) == b""
     scene.others((c.TAKE, OTHERS))
@@ -204,7 +204,7 @@ def test_nor_for_the_lease_behind_it(scene: Scene, client: Client) -> None:
 
 
 def test_but_as_long_as_the_cluster_says(scene: Scene, client: Client) -> None:
-    """By cluster time the lease lasts longer than this node thought."""
+    """By cluster time the lease lasts longer than this node estimated."""
     worker = Client(scene)
     assert client.ask(RUN.replace(b" 5000 ", b" 500 ")) == b""
     assert worker.ask(b"lease q 0\r\n") == LEASED
@@ -217,7 +217,7 @@ def test_but_as_long_as_the_cluster_says(scene: Scene, client: Client) -> None:
 
 
 def test_a_run_that_ends_within_a_snapshot(scene: Scene, client: Client) -> None:
-    """Whether the job had a result before it went, nothing says any more."""
+    """It is then unknown whether the job had a result before its deletion."""
     assert client.ask(RUN) == b""
     scene.pass_us(5 * SECOND)
     scene.commit(1)  # the barrier
@@ -243,7 +243,7 @@ def test_a_lease_behind_the_last_wait_of_a_client_that_sends_nothing_more(
 
 
 def test_a_result_between_the_time_out_and_the_deletion(scene: Scene, client: Client) -> None:
-    """In the log the result stands before the deletion: it is the answer."""
+    """In the log the result precedes the deletion, so it is the answer."""
     assert client.ask(RUN) == b""
     scene.pass_us(5 * SECOND)
     scene.commit(1)  # the barrier

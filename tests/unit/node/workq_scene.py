@@ -15,12 +15,12 @@ ADD = b"add %b q 1000 60000 4\r\npong\r\n" % JOB
 RUN = b"run %b q 1000 5000 4\r\npong\r\n" % JOB
 LEASED = b"+OK 1\r\n%b q 1000 4\r\npong\r\n" % JOB
 OK, TIMEOUT, NOT_FOUND = replies.OK, replies.TIMEOUT, replies.NOT_FOUND
-# Of another node: its session, a Workq client's.
+# The session of a Workq client at another node.
 OTHERS = 1
 
 
 def ended(success: int, result: bytes) -> bytes:
-    """The reply of run and result."""
+    """Return the reply of run and result."""
     return b"+OK 1\r\n%b %d %d\r\n%b\r\n" % (JOB, success, len(result), result)
 
 
@@ -35,19 +35,19 @@ class Client:
         self.connection = connection
 
     def send(self, data: bytes) -> bytes:
-        """Send requests, and return what is answered without anything being committed."""
+        """Send requests, and return the replies before anything is committed."""
         self.connection.received(data)
         self.scene.run()
         return self.port.take()
 
     def ask(self, data: bytes) -> bytes:
-        """Send requests, commit them, and return what is answered."""
+        """Send requests, commit them, and return the replies."""
         answered = self.send(data)
         self.scene.settle()
         return answered + self.port.take()
 
     def state(self) -> bytes:
-        """The state of the job, as `inspect job` shows it."""
+        """Return the state of the job, as `inspect job` shows it."""
         reply = self.ask(b"inspect job %b\r\n" % JOB)
         return reply.partition(b"\r\nstate ")[2].partition(b"\r\n")[0]
 
@@ -66,7 +66,7 @@ class Scene(Stage):
         self.others((c.OPEN, OTHERS), (c.SET_PROTOCOL, OTHERS, WORKQ))
 
     def settle(self) -> None:
-        """Let everything be committed, and what follows from it."""
+        """Commit everything, including consequences."""
         for _ in range(8):
             self.commit()
             confirmed, self.replica.confirmations = self.replica.confirmations, []
@@ -76,7 +76,7 @@ class Scene(Stage):
         self.commit()
 
     def after(self, us: int) -> None:
-        """Let time pass, and everything be committed meanwhile."""
+        """Let time pass, and commit everything meanwhile."""
         for _ in range(us // (50 * MS)):
             self.pass_us(50 * MS)
             self.commit()
@@ -89,7 +89,7 @@ class Scene(Stage):
         self.settle()
 
     def commit_own(self, *before: c.Command, after_us: int = 0) -> None:
-        """Apply what n1 did, and then, in the same entry, what this node has sent.
+        """Apply commands of n1 and then, in the same entry, the batches that this node has sent.
 
         `after_us` is the cluster time that has passed since the last entry.
         """
@@ -105,11 +105,11 @@ class Scene(Stage):
         self.run()
 
     def finish(self, state: int = DONE, result: bytes = b"r") -> c.Command:
-        """A worker at n1 ends the job."""
+        """Return the command of a worker at n1 that ends the job."""
         return (c.FINISH_NAMED, OTHERS, JOB_ID, state, result)
 
     def deleting(self) -> bool:
-        """Whether the deletion of a job is what this node has sent last."""
+        """Whether the last command sent by this node deletes a job."""
         batches = list(self.node.origin._numbered.values())
         return bool(batches) and batches[-1].commands[-1][0] == c.DELETE
 

@@ -1,4 +1,4 @@
-"""The committed code in cluster/beanpole/pb is what `make proto` generates from proto/."""
+"""The committed code in cluster/beanpole/pb is the output of `make proto` from proto/."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One line for each error of Spark, Java and Python, and whose fault it is. No Spark runs here."""
+"""One line for each error of Spark, Java and Python, and its culprit. No Spark runs here."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The keys of rows: which attempts and writes have the same, and that no two rows share one."""
+"""The keys of rows: equal across attempts and writes where intended, unique between rows."""
 
 from collections.abc import Sequence
 from random import Random
@@ -17,7 +17,7 @@ ROWS = st.lists(
     st.tuples(st.text(max_size=2), st.sampled_from(["a", "ab", "b"]), st.integers(0, 1)),
     max_size=20,
 )
-# A namespace that is given, or a write that stands by itself.
+# A given namespace, or a write without one.
 SPACES = st.sampled_from([("monday", ""), (None, "write")])
 
 
@@ -35,7 +35,7 @@ def test_an_attempt_in_another_order_makes_the_same_keys(
     rows: list[Row], seed: int, space: tuple[str | None, str]
 ) -> None:
     shuffled = Random(seed).sample(rows, len(rows))
-    # Of equal rows, it does not matter which one has which key.
+    # Equal rows may exchange their keys.
     first = set(zip(rows, made(space, 3, rows), strict=True))
     assert first == set(zip(shuffled, made(space, 3, shuffled), strict=True))
     assert len({key for _, key in first}) == len(rows), "every row is a job of its own"

@@ -1,4 +1,4 @@
-"""The options of the Spark source and sink: what is taken, and what is refused in which words."""
+"""The options of the Spark source and sink: accepted values, and errors for the others."""
 
 import re
 

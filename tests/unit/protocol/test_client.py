@@ -1,4 +1,4 @@
-"""The client's half: it writes what the server's parser reads, and reads every reply."""
+"""The client's half: the server's parser reads its requests, and it reads every reply."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""docs/protocol.md is complete: every command, every reply word, every limit as it is."""
+"""docs/protocol.md is complete: every command, every reply word, every limit."""
 
 from pathlib import Path
 

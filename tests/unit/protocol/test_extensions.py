@@ -1,4 +1,4 @@
-"""The words that only Beanpole knows: their lines, bodies and replies. Others are elsewhere."""
+"""Commands that only Beanpole has: their lines, bodies and replies."""
 
 import pytest
 

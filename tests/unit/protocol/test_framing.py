@@ -1,4 +1,4 @@
-"""Lines and bodies at their limits, in pieces, and what the parser keeps of them."""
+"""Lines and bodies at their limits, in pieces, and the bytes that the parser buffers."""
 
 import tracemalloc
 
@@ -75,7 +75,7 @@ def test_what_stands_behind_a_short_count_is_a_command() -> None:
 def test_a_body_above_the_limit_is_swallowed() -> None:
     stream = b"put 0 0 1 11\r\ndelete 9999\r\nput 0 0 1 3\r\nabc\r\n"
     assert parse(stream, 10) == [JOB_TOO_BIG, (r.PUT, 0, 0, 1, b"abc")]
-    # No line's end is looked for behind it, and junk in its line does not matter.
+    # The end of the body is not checked, and extra words in its line are ignored.
     assert parse(b"put 0 0 1 11 xyz\r\n" + b"y" * 13 + b"stats\r\n", 10) == [
         JOB_TOO_BIG,
         (r.STATS,),
@@ -117,7 +117,7 @@ def test_a_huge_body_is_not_kept(size: int) -> None:
 
 @pytest.mark.slow
 def test_a_large_body_in_small_pieces() -> None:
-    # Copying what is there at each piece would move a terabyte here: the test would not end.
+    # Copying the buffer at each piece would move a terabyte here: the test would not end.
     body = b"0123456789abcdef" * (JOB_SIZE_MAX_BYTES // 16)
     parser = Parser(JOB_SIZE_MAX_BYTES)
     parser.feed(b"put 1 2 3 %d\r\n" % len(body))

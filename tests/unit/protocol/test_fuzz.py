@@ -77,7 +77,7 @@ def test_pieces_do_not_matter(stream: bytes, pieces: list[tuple[int, int]]) -> N
     for size, asks in pieces:
         parser.feed(stream[position : position + size])
         position += size
-        # Not until there are no more: a blocked reserve stops asking at any request.
+        # Stop before the requests end, as a connection with a blocked reserve does.
         some = [parser.next() for _ in range(asks)]
         requests += [request for request in some if request is not None]
     parser.feed(stream[position:])
@@ -112,7 +112,7 @@ BODIES = st.one_of(
 U32S = st.one_of(st.integers(0, 30), st.sampled_from([2**31, U32]))
 JOBS = st.one_of(st.integers(0, 30), st.sampled_from([U32 + 1, 2**64 - 1]))
 NAMES = st.text("abcXYZ019-+/;.$_()", min_size=1, max_size=200).map(str.encode)
-NAMES = NAMES.filter(r.is_tube_name)  # it may not begin with a hyphen
+NAMES = NAMES.filter(r.is_tube_name)  # a name must not begin with a hyphen
 REQUESTS = st.one_of(
     st.tuples(st.just("put"), U32S, U32S, st.integers(1, U32), BODIES),
     st.tuples(st.just("release"), JOBS, U32S, U32S),

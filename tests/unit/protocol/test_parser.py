@@ -1,4 +1,4 @@
-"""Every command's line: what is well-formed, what is refused, and with which word."""
+"""Every command's line: accepted forms, rejected forms, and the error word of each."""
 
 import pytest
 

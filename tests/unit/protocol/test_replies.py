@@ -4,7 +4,7 @@ import pytest
 
 from beanpole.protocol.beanstalk import replies, stats
 
-# What beanstalkd 1.13 prints, with every value another one, so that no two can be exchanged.
+# The output of beanstalkd 1.13, with all values different, so that no two can be swapped.
 STATS_JOB = b"""---
 id: 1
 tube: "default"

@@ -1,4 +1,4 @@
-"""Runs a client's bytes through the parser in every way they may arrive, and compares."""
+"""Feed a client's bytes to the parser in every way they may arrive, and compare the results."""
 
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.parser import Parser
@@ -9,7 +9,7 @@ TRAILER = b"touch 4711\r\n"
 
 
 def take(parser: Parser) -> list[Request]:
-    """Return all requests that the parser has by now."""
+    """Return all requests that the parser has now."""
     requests = []
     while (request := parser.next()) is not None:
         requests.append(request)

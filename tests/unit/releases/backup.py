@@ -1,6 +1,6 @@
-"""Records tests/fixtures/backup-1: `python -m tests.unit.releases.backup`.
+"""Record tests/fixtures/backup-1: `python -m tests.unit.releases.backup`.
 
-It is a backup of format 1 that every later release has to read and restore. It is made once:
+This is a backup of format 1 that every later release has to read and restore. It is made once:
 another format gets another file.
 """
 
@@ -18,7 +18,7 @@ TERM: Final = 3
 
 
 def machine() -> Cluster:
-    """Jobs in all states of beanstalk, a key and a paused tube, at a version that was released."""
+    """Make jobs in all states of beanstalk, a key and a paused tube, at a released version."""
     cluster = Cluster()
     cluster.lead((c.RAISE, 3))
     cluster.open(1)

@@ -1,10 +1,10 @@
-"""Records what this release writes, for every later one to read: one command at each release.
+"""Record the files that this release writes, for every later release to read.
 
     .venv/bin/python -m tests.unit.releases.record        writes tests/fixtures/VERSION.tar.xz
 
-In it are the log of three simulated nodes and one of every operation with numbers by chance, the
-running digest after each entry, images, and the three nodes' disks after a power cut. What must be
-true of it for ever is in `recording`. Commit the file; it is never recorded again for a release.
+A recording has the log of three simulated nodes and a log of every operation with random numbers,
+the running digest after each entry, images, and the three nodes' disks after a power cut. The
+permanent invariants are in `recording`. Commit the file; a release is never recorded again.
 """
 
 import random
@@ -34,13 +34,13 @@ from tests.unit.core.qless.random_calls import Calls
 from tests.unit.releases.recording import FIXTURES, FOLDERS, Recording, facts_of, pack
 
 SEED: Final = 3
-# Longer than the life of any node's silence (`node_timeout`) in the simulation.
+# Longer than a silent node is tolerated (`node_timeout`) in the simulation.
 SILENCE_S: Final = 12.0
 SERVES_S: Final = 20.0
 OPERATIONS_ENTRIES: Final = 1000
 # From this entry on the machine works at the newest version.
 RAISED_AT: Final = 200
-# Small, so that commands meet each other's sessions, jobs and keys.
+# Small, so that commands often name the same sessions, jobs and keys.
 NUMBERS: Final = (0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 60, 2**32 - 1)
 BYTES: Final = (b"default", b"a", b"b", b"a secret of 16 b", b"another secret..", b"x" * 64)
 LIMIT: Final = 1_000_000
@@ -48,7 +48,7 @@ LIMIT: Final = 1_000_000
 WORKQ, WORKQ_QUEUE = 4, b"\x01w"
 GEARMAN, GEARMAN_QUEUE = 5, b"\x02g"
 QLESS = 6
-# TICK of release 0.2.0, a command of the leader's that did nothing: logs may hold it.
+# TICK of release 0.2.0, a command of the leader without effect: logs may contain it.
 RETIRED: Final = 65
 # Commands that name a job: (operation, session, job, ...).
 OF_JOBS: Final = frozenset(
@@ -61,7 +61,7 @@ OF_JOBS: Final = frozenset(
 
 
 def record() -> Recording:
-    """Make a recording of this program."""
+    """Make a recording with this program."""
     with _real_columns():
         life = Storm(SEED, CALM)
         life.run()
@@ -77,7 +77,7 @@ def record() -> Recording:
 
 
 def _go_on(world: World) -> None:
-    """A node is declared down and comes again; all make a snapshot, with some of the log behind."""
+    """Declare a node down and restart it; all nodes make a snapshot and keep some later entries."""
     leader = world.leader()
     assert leader is not None
     name = next(name for name in world.names if name != leader.name)
@@ -94,7 +94,7 @@ def _go_on(world: World) -> None:
         hand.wait(1)
         hand.send(b"reserve")
         hand.wait(2)
-    world.clock.run(6.0)  # TTRs end
+    world.clock.run(6.0)  # TTRs expire
     _all_serve(world)
 
 
@@ -117,7 +117,7 @@ def _disk_of(world: World, name: str) -> dict[str, bytes]:
 
 @contextmanager
 def _real_columns() -> Iterator[None]:
-    """Let simulated nodes keep events as real ones do; the simulation cannot read them."""
+    """Let simulated nodes write real columns of events; the simulation cannot read them."""
 
     def encode(_: SimHost, events: Events, within_us: int = 0) -> list[EventBatch]:
         return columns.encode(events)
@@ -136,7 +136,7 @@ def _real_columns() -> Iterator[None]:
 
 
 def operations_log() -> Iterator[tuple[int, bytes]]:
-    """Entries in which every operation of the table stands many times, mostly with sense."""
+    """Yield entries with every operation of the table many times, mostly with valid arguments."""
     dice, machine = random.Random(SEED), Machine()
     numbers = {0: (1, 0), 1: (1, 0)}
     calls = Calls(SEED)
@@ -158,7 +158,7 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
             if index > RAISED_AT:
                 foreign = dice.choices(FOREIGN, k=dice.randint(0, 16))
                 commands += [_aimed(dice, machine, _command_of(dice, one)) for one in foreign]
-                # The present state chooses them: most would find no job to work on.
+                # The current state chooses them: otherwise most would name no existing job.
                 calls.tables = machine.qless
                 commands += [calls.command(QLESS) for _ in range(calls.dice.randint(0, 12))]
             if number < 1:
@@ -176,7 +176,7 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
         yield index, entry
 
 
-# With sense for sessions of other protocols; a tuple stands for any one of its items.
+# Valid values for sessions of other protocols; a tuple stands for any of its items.
 IDS: Final = (b"", b"one", b"two", b"three")
 FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
     (c.OPEN, (WORKQ, GEARMAN, QLESS)),
@@ -221,25 +221,25 @@ def _command_of(dice: random.Random, pattern: tuple[Any, ...]) -> c.Command:
 
 
 def _command(dice: random.Random, operation: int) -> c.Command:
-    if operation == c.EPOCH:  # with limits that leave room
+    if operation == c.EPOCH:  # with sufficient limits
         return (operation, *(dice.randint(1, 9) for _ in range(2)), *[LIMIT] * 4)
     if operation == RETIRED:
         return (RETIRED,)
-    if operation == c.NOTIFY:  # with kinds of which most are legal
+    if operation == c.NOTIFY:  # mostly with legal kinds
         return (operation, 1, 1, dice.choice((0, 16, 255)), dice.choice(BYTES))
     shape = OPERATIONS[operation].shape[1:]
     return (operation, *(dice.choice(NUMBERS if kind is int else BYTES) for kind in shape))
 
 
 def _aimed(dice: random.Random, machine: Machine, command: c.Command) -> c.Command:
-    """Let a command that names a job name one that is there, and come from its holder."""
+    """Let a command that names a job name an existing one, and come from its holder."""
     jobs = list(machine.queue.jobs.values())
     if command[0] not in OF_JOBS or not jobs:
         return command
     if command[0] == c.KICK_JOB:
         jobs = [job for job in jobs if job.state in (BURIED, DELAYED)] or jobs
     held = [job for job in jobs if job.holder is not None]
-    if command[0] in (c.FINISH, c.PROGRESS, c.SET_TTR):  # of sessions that are not beanstalk's
+    if command[0] in (c.FINISH, c.PROGRESS, c.SET_TTR):  # for sessions of other protocols
         held = [job for job in held if job.holder is not None and job.holder.number == command[1]]
     job = dice.choice(held if held and dice.random() < 0.7 else jobs)
     session = command[1] if job.holder is None else job.holder.number

@@ -1,7 +1,7 @@
-"""What a release wrote, and what must be true of it in every later one.
+"""The recording of a release, and the invariants that later releases must keep.
 
-Made by `record`. Here a change is found that has no condition on the machine's version (ADR 0018):
-of what `apply` does, of the running digest, of the image, of a file.
+`record` makes it. The checks find a change without a condition on the machine's version (ADR 0018):
+of the results of `apply`, of the running digest, of the image, of a file.
 """
 
 import io
@@ -33,9 +33,9 @@ from tests.sim.witness import Witness
 from tests.sim.world import CLUSTER, World
 
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
-# Of a node's data directory.
+# Folders of a node's data directory.
 FOLDERS: Final = ("", "/log", "/snapshots", "/events")
-# An image is compared after each row of this many entries, and at the end.
+# An image is compared after this many entries each time, and at the end.
 IMAGE_EVERY: Final = 50
 SERVES_S: Final = 20.0
 
@@ -46,13 +46,13 @@ _HEAD: Final = Struct("<QI")  # index, bytes of the entry
 
 
 class Recording(NamedTuple):
-    """What one release wrote.
+    """The files and facts of one release.
 
     Attributes:
         facts: see `facts_of`.
-        log: of three nodes.
-        operations: of one machine: every operation.
-        files: of the three nodes, by path ("/n0/log/...").
+        log: the log of three nodes.
+        operations: the log of one machine, with every operation.
+        files: the files of the three nodes, by path ("/n0/log/...").
     """
 
     facts: dict[str, Any]
@@ -62,7 +62,7 @@ class Recording(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What came of a log."""
+    """The results of replaying a log."""
 
     chains: list[int]
     images: list[int]
@@ -110,7 +110,7 @@ def _image_crc(machine: Machine) -> int:
 
 
 def facts_of(log: Log, operations: Log) -> dict[str, Any]:
-    """What this program makes of the logs."""
+    """Return the facts that this program computes from the logs."""
     facts: dict[str, Any] = {"machine_version": Machine().version}
     for name, one in (("log", log), ("operations", operations)):
         found = replay(one)
@@ -127,7 +127,7 @@ def facts_of(log: Log, operations: Log) -> dict[str, Any]:
 
 
 def pack(recording: Recording) -> bytes:
-    """The recording as one file: the same bytes each time."""
+    """Return the recording as one file: the same bytes each time."""
     parts = {
         "facts.json": json.dumps(recording.facts).encode(),
         "log": _pack_log(recording.log),
@@ -144,7 +144,7 @@ def pack(recording: Recording) -> bytes:
 
 
 def unpack(data: bytes) -> Recording:
-    """Read what `pack` made."""
+    """Read the output of `pack`."""
     parts = {}
     with tarfile.open(fileobj=io.BytesIO(lzma.decompress(data))) as tar:
         for info in tar:
@@ -175,11 +175,11 @@ def _unpack_log(data: bytes) -> Log:
     return entries
 
 
-# --- what must be true ----------------------------------------------------------------------------
+# --- invariants -----------------------------------------------------------------------------------
 
 
 def check(recording: Recording) -> None:
-    """Raise AssertionError if this program makes something else of what was written."""
+    """Raise AssertionError if this program derives anything else from the recording."""
     facts = recording.facts
     for name, log in (("log", recording.log), ("operations", recording.operations)):
         found, wanted = replay(log), facts[name]
@@ -192,7 +192,7 @@ def check(recording: Recording) -> None:
 
 
 def disks_of(recording: Recording, clock: Clock) -> dict[str, Disk]:
-    """The nodes' disks as they were."""
+    """Return the nodes' disks as they were."""
     disks: dict[str, Disk] = {}
     for path, data in recording.files.items():
         name = path.split("/")[1]
@@ -206,7 +206,7 @@ def disks_of(recording: Recording, clock: Clock) -> dict[str, Disk]:
 
 
 def check_events(recording: Recording) -> None:
-    """What the nodes kept of events is what the log makes today."""
+    """Assert that the recorded events of the nodes are those that the log makes now."""
     made, read = replay(recording.log).events, 0
     for name, disk in disks_of(recording, Clock()).items():
         for file in disk.list(f"/{name}/events"):
@@ -222,7 +222,7 @@ def check_events(recording: Recording) -> None:
 
 
 class _Applying(Witness):
-    """Applies what is committed; all nodes must be like it, and what clients saw is unknown."""
+    """Applies committed entries; all nodes must agree with it, and clients' replies are unknown."""
 
     def __init__(self, recording: Recording) -> None:
         super().__init__(lambda: 0.0)
@@ -231,7 +231,7 @@ class _Applying(Witness):
             self._take(index, entry)
 
     def committed(self, name: str, index: int, term: int, entry: bytes) -> None:
-        """A node is about to apply an entry."""
+        """Compare the entry that a node is about to apply."""
         if index > self.machine.index:
             self._take(index, entry)
         assert self.log[index][1] == entry, f"{name} has another entry at {index}"
@@ -244,7 +244,7 @@ class _Applying(Witness):
         self.costs[index] = 0
 
     def check_events(self, name: str, index: int, crc: int, total: int) -> None:
-        """They are looked at in the files."""
+        """Do nothing: `recording.check_events` reads the files."""
 
 
 class _NoEvents(EventWitness):
@@ -254,7 +254,7 @@ class _NoEvents(EventWitness):
 
 
 def check_start(recording: Recording) -> None:
-    """The nodes start on their disks, agree with the log, and go on."""
+    """Start the nodes on their disks; they agree with the log, and go on."""
     world = World(1, 3)
     world.disks = disks_of(recording, world.clock)
     world.witness = _Applying(recording)

@@ -1,4 +1,4 @@
-"""What earlier releases wrote is read, and applied as they applied it; see `recording`."""
+"""Recordings of earlier releases are read, and applied as then; see `recording`."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ FIRST = (0, 2, 0)
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    """What this program writes, by way of the file."""
+    """Return the recording of this program, written to the file format and read back."""
     return unpack(pack(record()))
 
 
@@ -40,7 +40,7 @@ def test_what_earlier_releases_wrote_is_read() -> None:
 
 
 def test_every_release_is_recorded() -> None:
-    """`python -m tests.unit.releases.record`, before the commit of the release."""
+    """Run `python -m tests.unit.releases.record` before the commit of the release."""
     heads = re.findall(r"^## (\d+)\.(\d+)\.(\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     released = {tuple(map(int, numbers)) for numbers in heads}
     wanted = {f"{a}.{b}.{patch}.tar.xz" for a, b, patch in released if (a, b, patch) >= FIRST}
@@ -48,7 +48,7 @@ def test_every_release_is_recorded() -> None:
 
 
 def test_every_operation_stands_in_the_log_and_has_an_effect(recording: Recording) -> None:
-    """An effect: once at least it was answered with something else than an error."""
+    """An effect means that at least one result is not an error."""
     machine, seen, effective = Machine(), set[int](), set[int]()
     for index, entry in recording.operations:
         flags, time_us, wall_us, sections = c.decode_entry(entry)
@@ -57,7 +57,7 @@ def test_every_operation_stands_in_the_log_and_has_an_effect(recording: Recordin
         seen |= {command[0] for section in sections for command in section[3]}
         results = [result for batch in applied.results for result in batch[2]]
         sent = [command for section in sections if section[0] == own for command in section[3]]
-        if len(results) == len(sent):  # and was not ignored
+        if len(results) == len(sent):  # and the batch was not ignored
             for command, result in zip(sent, results, strict=True):
                 if type(result) is not int or result > 0:
                     effective.add(command[0])
@@ -67,7 +67,7 @@ def test_every_operation_stands_in_the_log_and_has_an_effect(recording: Recordin
 
 
 def test_every_call_of_qless_stands_in_the_log_and_has_an_effect(recording: Recording) -> None:
-    """The same of the calls, which share two operations."""
+    """The same holds for the calls, which share two operations."""
     machine, effective = Machine(), set[int]()
     for index, entry in recording.operations:
         flags, time_us, wall_us, sections = c.decode_entry(entry)

@@ -11,7 +11,7 @@ both = pytest.mark.parametrize("repaired", [True, False])
 
 
 def acknowledged() -> tuple[Lone, int]:
-    """Return a leader that will commit an entry in its next turn, and the index of it."""
+    """Return a leader that will commit an entry in its next turn, and the index of the entry."""
     lone = Lone()
     lone.elect()
     index = lone.replica.propose(b"a")
@@ -50,7 +50,7 @@ def test_a_slow_disk_still_gives_signs_of_life() -> None:
 
 @both
 def test_a_leader_counts_itself_when_its_disk_has_the_entry(repaired: bool) -> None:
-    """D2: the library counts the leader at once; a power cut of it and one more lost the entry."""
+    """D2: the library counts the leader at once; a power cut of two nodes lost the entry."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("clip_leader_acks"))
     lone.elect()
     lone.disk.latency_s = 100.0
@@ -80,7 +80,7 @@ def test_an_entry_commits_when_the_leaders_disk_is_the_last() -> None:
 
 @both
 def test_an_acknowledgement_of_another_term_does_not_count(repaired: bool) -> None:
-    """B3: one that was delayed over two elections committed entries that nobody else had."""
+    """B3: one delayed over two elections committed entries that only this node had."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("acks_of_this_term"))
     lone.elect()
     index = lone.replica.propose(b"a")
@@ -113,7 +113,7 @@ def test_acknowledgements_do_not_send_again_what_is_in_flight(repaired: bool) ->
 
 @both
 def test_a_rewind_is_honoured_once_per_resend(repaired: bool) -> None:
-    """B4: every message behind a gap asked again, and the whole backlog was sent for each."""
+    """B4: every message after a gap asked again, and the whole backlog was sent for each."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("one_rewind_per_resend"))
     lone.elect()
     lone.propose_each(8)
@@ -169,7 +169,7 @@ def test_the_next_entry_travels_with_the_commit_index_and_before_the_apply(
 
 
 def test_a_full_link_gets_only_heartbeats_until_it_takes_one() -> None:
-    """B7: sending went on whatever the peer had taken."""
+    """B7: the leader kept sending, whatever the peer had read."""
     lone = Lone()
     lone.elect()
     lone.takes = False
@@ -188,7 +188,7 @@ def test_a_full_link_gets_only_heartbeats_until_it_takes_one() -> None:
 @pytest.mark.constants
 @both
 def test_what_is_in_flight_is_bounded(repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B7: a peer that does not acknowledge got the whole backlog into its memory."""
+    """B7: a peer that did not acknowledge got the whole backlog into its memory."""
     monkeypatch.setattr(transport, "WINDOW_BYTES", 10_000)
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("flow_control"))
     lone.elect()
@@ -204,7 +204,7 @@ def test_what_is_in_flight_is_bounded(repaired: bool, monkeypatch: pytest.Monkey
     sent = lone.entries_to("n1")
     assert (sent <= 20) is repaired
     for _ in range(30):
-        # The peer has everything that was sent; more follows step by step.
+        # The peer has received everything sent; more follows step by step.
         lone.receive("n1", messages.ACK, term, 2**30, 2 + sent + 1, messages.MATCHED, 0)
         lone.run(0.06)
         sent += lone.entries_to("n1")
@@ -296,7 +296,7 @@ def test_a_majority_answers_for_a_while_only() -> None:
 
 @both
 def test_alone_an_entry_waits_for_the_disk(repaired: bool) -> None:
-    """D2: with one member there is no acknowledgement that could be held back."""
+    """D2: with one member there is no acknowledgement to delay."""
     lone = Lone(1, ALL_REPAIRS if repaired else ALL_REPAIRS.without("alone_waits_for_disk"))
     lone.run(0.1)
     assert lone.replica.role == "leader"
@@ -338,7 +338,7 @@ def test_at_most_eight_entries_are_in_flight() -> None:
 def test_a_leader_whose_own_disk_hangs_proposes_no_more_than_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It kept 438 MiB in 5 s, because what its followers have is committed without it."""
+    """It kept 438 MiB in 5 s, because its followers commit without it."""
     monkeypatch.setattr(journal, "UNWRITTEN_BYTES_MAX", 10_000)
     lone = Lone()
     lone.elect()
@@ -367,7 +367,7 @@ def test_a_leader_whose_own_disk_hangs_proposes_no_more_than_is_bounded(
 def test_a_follower_whose_disk_hangs_takes_no_more_than_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A leader that is new, or has a new link, does not know what is on its way."""
+    """A new leader, or one with a new link, does not know which entries are in flight."""
     monkeypatch.setattr(journal, "UNWRITTEN_BYTES_MAX", 10_000)
     lone = Lone()
     lone.append("n1", 1, (1, 0))

@@ -1,4 +1,4 @@
-"""Tests of the follower's side of appends: B1, B2, B5, B8, F11 and what must stop a node."""
+"""Tests of the follower's side of appends: B1, B2, B5, B8, F11 and fatal input."""
 
 import pytest
 
@@ -13,7 +13,7 @@ both = pytest.mark.parametrize("repaired", [True, False])
 
 @both
 def test_a_resent_message_deletes_nothing_that_matches(repaired: bool) -> None:
-    """B1: acknowledged entries vanished when a part of them came again."""
+    """B1: acknowledged entries vanished when some of them arrived again."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("keep_matching_entries"))
     lone.append("n1", 1, (1, 0), ENTRIES)
     lone.run(0.05)
@@ -45,7 +45,7 @@ def test_entries_are_replaced_from_the_first_conflict_on() -> None:
 
 
 def test_entries_behind_a_large_one_are_replaced() -> None:
-    """The library looked for them in one slice, which ends behind a large entry."""
+    """The library searched them in one slice, which ends after a large entry."""
     lone = Lone()
     lone.append("n1", 1, (1, 0), [(1, b"a" * SLICE_BYTES_MAX), (1, b"b"), (1, b"c")])
     lone.append("n2", 2, (2, 1), [(2, b"B")], commit=3)
@@ -57,20 +57,20 @@ def test_entries_behind_a_large_one_are_replaced() -> None:
 
 @both
 def test_a_commit_index_counts_only_for_what_was_compared(repaired: bool) -> None:
-    """B2: a deposed leader committed its own lost entries and told their clients."""
+    """B2: a deposed leader committed its own lost entries and answered their clients."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("commit_verified_only"))
     lone.append("n1", 1, (1, 0), ENTRIES)
-    lone.append("n2", 2, (9, 2), [], commit=9)  # of a log that this member does not have
+    lone.append("n2", 2, (9, 2), [], commit=9)  # of a log with entries that this member lacks
     lone.run(0.05)
     assert lone.applied == ([] if repaired else [(i + 2, e) for i, (_, e) in enumerate(ENTRIES)])
-    lone.append("n2", 2, (3, 1), [], commit=9)  # up to 3 they are equal
+    lone.append("n2", 2, (3, 1), [], commit=9)  # the logs are equal up to 3
     lone.run(0.05)
     assert lone.replica.commit_index == (3 if repaired else 5)
 
 
 @both
 def test_a_conflicting_term_is_skipped_in_one_step(repaired: bool) -> None:
-    """B5: one step per entry, and every message behind it began the search anew."""
+    """B5: one step per entry, and every later message began the search again."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("rewind_whole_terms"))
     lone.append("n1", 1, (1, 0), [(1, b"x")] * 50)
     lone.run(0.05)
@@ -147,7 +147,7 @@ def test_what_is_committed_is_applied_in_slices(repaired: bool) -> None:
 
 
 def test_a_turn_applies_no_more_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries of the heaviest commands: 256 of them would take seconds."""
+    """The entries have the most expensive commands: 256 of them would take seconds."""
     lone = Lone()
     apply = lone.apply
 
@@ -172,7 +172,7 @@ def test_a_large_slice_is_cut_by_bytes_too() -> None:
 
 
 def test_an_exception_in_apply_stops_the_node_and_is_not_repeated() -> None:
-    """I2, I4: the library logs it and applies the entry again, for ever."""
+    """I2, I4: the library logs it and applies the entry again, forever."""
     lone = Lone()
     lone.append("n1", 1, (1, 0), [(1, b"a"), (1, b"poison"), (1, b"b")], commit=4)
     lone.run(0.1)

@@ -1,6 +1,6 @@
-"""Tests of the steps that an entry takes without the library; the rest of them are the library's.
+"""Tests of the steps of an entry that bypass the library.
 
-That the steps keep Raft's promises is what the simulated lives and their mutants are for.
+The simulated lives and their mutants check that these steps keep Raft's guarantees.
 """
 
 import pytest
@@ -71,7 +71,7 @@ def test_the_library_has_no_part_in_an_entry(watched: Watched) -> None:
 def test_the_library_has_no_part_in_what_a_leader_sends(watched: Watched) -> None:
     lone = Lone()
     lone.run(0.02)
-    lone.append("n1", 1, (1, 0), [(1, b"a")], commit=1)  # the first one of this leader
+    lone.append("n1", 1, (1, 0), [(1, b"a")], commit=1)  # the first entry of this leader
     lone.run(0.02)
     watched.ticks = 0
     lone.append("n1", 1, (2, 1), [(1, b"b")], commit=2)
@@ -150,9 +150,9 @@ def test_an_idle_leader_sends_a_heartbeat_per_period() -> None:
 
 
 def told(lone: Lone, index: int) -> list[str]:
-    """The members that were told of a commit, without having been sent an entry; all is forgotten.
+    """Return the members that were told of a commit without entries, and forget all messages.
 
-    Appends carry the commit index anyway; those here are alone.
+    Appends with entries carry the commit index anyway.
     """
     sent, lone.sent = lone.sent, []
     return [
@@ -163,7 +163,7 @@ def told(lone: Lone, index: int) -> list[str]:
 
 
 def committed(lone: Lone, *later: str) -> int:
-    """Propose an entry of which these members may learn later, and let a majority have it."""
+    """Propose an entry, of which `later` may learn later, and let a majority have it."""
     index = lone.replica.propose(b"a")
     if later:
         lone.replica.tell_later(index, later)

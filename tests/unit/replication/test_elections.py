@@ -11,7 +11,7 @@ both = pytest.mark.parametrize("repaired", [True, False])
 
 
 def until_candidate(lone: Lone) -> int:
-    """Let the replica stand and return the term."""
+    """Let the replica stand for election, and return the term."""
     while not lone.take(messages.PRE_VOTE):
         lone.run(0.01)
     term = lone.replica.term + 1
@@ -56,7 +56,7 @@ def test_a_vote_survives_a_crash(repaired: bool) -> None:
 
 
 def test_a_vote_waits_for_a_disk_that_is_at_work_and_the_loop_does_not() -> None:
-    """A disk that hung held the whole node, when the others elected another leader."""
+    """A hanging disk blocked the whole node while the others elected another leader."""
     lone = Lone()
     lone.append("n1", 1, (1, 0))
     lone.clock.run(0.01)
@@ -128,7 +128,7 @@ def test_a_leader_with_a_majority_is_not_voted_out() -> None:
     lone.elect()
     lone.receive("n2", messages.VOTE, 9, 9, 9, 0)
     assert lone.replica.leader == "n0"
-    lone.receive("n2", messages.VOTE, 9, 9, 8, 1)  # it handed over itself
+    lone.receive("n2", messages.VOTE, 9, 9, 8, 1)  # the leader itself hands over
     assert lone.replica.leader is None
 
 
@@ -163,7 +163,7 @@ def test_pre_votes_are_void_after_a_message_of_a_leader() -> None:
 
 @both
 def test_a_pause_is_not_silence_of_the_leader(repaired: bool) -> None:
-    """C4: after a pause it stood before it had read the heartbeats that were waiting."""
+    """C4: after a pause it stood for election before it read the heartbeats that were waiting."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("pause_is_not_silence"))
     lone.append("n1", 1, (1, 0))
     lone.run(0.1)
@@ -194,7 +194,7 @@ def test_a_deposed_leader_gives_the_others_time(repaired: bool) -> None:
 
 @both
 def test_a_leader_without_answers_steps_down(repaired: bool) -> None:
-    """D1: it led on for 30 s beside its successor."""
+    """D1: it continued to lead for 30 s, beside its successor."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("check_quorum"))
     lone.elect()
     lone.run(2.2)
@@ -217,7 +217,7 @@ def test_a_cut_link_of_one_member_costs_no_term() -> None:
 
 
 def test_leadership_is_handed_over_under_load() -> None:
-    """C7: the library refuses as long as entries are in flight."""
+    """C7: the library refuses while entries are in flight."""
     cluster = Cluster(3, seed=5)
     leader = cluster.wait_leader()
     cluster.put(leader)

@@ -1,6 +1,6 @@
-"""Random faults on whole clusters, by seed; and that such runs find what the repairs are for.
+"""Random faults on whole clusters, by seed; without the library's repairs such runs fail.
 
-A failing seed is printed in the name of the test; `Run` with it repeats every step.
+The name of a failing test has its seed; `Run` with that seed repeats every step.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {
 def play(
     seed: int, size: int = 3, plan: Plan | None = None, repairs: Repairs = ALL_REPAIRS
 ) -> Cluster:
-    """Run 15 s of faults, mend everything, check everything."""
+    """Run 15 s of faults, repair everything, and check everything."""
     cluster = Cluster(size, seed, repairs, start=False, **SMALL)
     world(seed, cluster)
     for name in cluster.names:

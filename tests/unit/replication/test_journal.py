@@ -1,4 +1,4 @@
-"""Tests of the log's window: what the library sees, what is on the disk, what survives."""
+"""Tests of the log's window: the library's view, the disk's contents, and crashes."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def opened(disk: Disk, **over: Any) -> LogJournal:
 
 
 def filled(disk: Disk, count: int, size: int = 100, **over: Any) -> LogJournal:
-    """Return a log with entries from 1 on, each of its own bytes."""
+    """Return a log with entries from 1 on, each with different bytes."""
     journal = opened(disk, **over)
     for index in range(1, count + 1):
         journal.add(b"%03d" % index + b"x" * size, index, 1 + index // 10)
@@ -142,7 +142,7 @@ def test_trimmed_segments_go_and_term_and_vote_stay(disk: Disk) -> None:
 
 
 def test_a_log_may_begin_with_a_cut(disk: Disk) -> None:
-    """The segments before it are gone; the node that found no entry to cut did not start."""
+    """The segments before it were removed; a node that found no entry to cut did not start."""
     journal = opened(disk)
     journal._replay(0, TRUNCATE, 41, 0, b"")
     for index in range(41, 91):

@@ -68,7 +68,7 @@ def test_only_the_listed_private_names_are_used() -> None:
 
 
 def test_nothing_can_be_pickled() -> None:
-    """H1, H2: what the network sends was unpickled, before anybody was identified."""
+    """H1, H2: bytes from the network were unpickled before the peer was authenticated."""
     Lone()
     module: Any = pysyncobj.syncobj
     for name in ("loads", "dumps", "load", "dump"):
@@ -144,7 +144,7 @@ def test_every_message_comes_back_from_its_bytes(message: messages.Message) -> N
     ],
 )
 def test_entries_that_are_not_ours_are_refused(entries: object) -> None:
-    """H2: membership and version entries are unpickled; G1, I3: and break the cluster."""
+    """H2: membership and version entries are unpickled; G1, I3: and they break the cluster."""
     lone = Lone()
     with pytest.raises(ProtocolError):
         lone.replica.receive("n1", msgpack.packb((messages.APPEND, 3, 1, 0, 1, 0, 1, entries)))

@@ -1,4 +1,4 @@
-"""Tests of the replica as the node drives it: start, turns, failures, figures when quiet."""
+"""Tests of the replica as the node drives it: start, turns, failures, idle traffic."""
 
 import errno
 
@@ -37,7 +37,7 @@ def test_six_messages_an_entry() -> None:
     before = cluster.network.sent
     cluster.put(leader, 100)
     cluster.clock.run(0.002)
-    # Two appends, two acknowledgements, two new commit indexes; heartbeats beside that.
+    # Two appends, two acknowledgements, two new commit indexes; and heartbeats.
     assert cluster.network.sent - before <= 100 * 6 + 100
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full, as one replica meets it: it refuses, waits and goes on, and never ends."""
+"""One replica with a full disk: it refuses, waits and continues, and never stops."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SMALL: dict[str, Any] = {"snapshot_bytes_min": MIB, "log_retain_bytes": 64 * 102
 
 
 def a_replica(**over: Any) -> Lone:
-    """Return a leader on a disk with an end, and half a megabyte of log."""
+    """Return a leader on a finite disk, with half a megabyte of log."""
     lone = Lone(**{**SMALL, "disk_reserve_bytes": 16 * MIB, **over})
     lone.disk.capacity_bytes = DISK_BYTES
     lone.elect()
@@ -25,7 +25,7 @@ def a_replica(**over: Any) -> Lone:
 
 
 def log_on(lone: Lone, size: int) -> None:
-    """Log entries of this many bytes together, committed."""
+    """Log and commit entries with this total size."""
     for _ in range(size // 32_768):
         index = lone.replica.propose(b"x" * 32_768)
         lone.run(0.02)
@@ -35,7 +35,7 @@ def log_on(lone: Lone, size: int) -> None:
 
 
 def leave(lone: Lone, size: int) -> None:
-    """Let somebody else take all of the disk but so much."""
+    """Fill the disk by another process, except for the given size."""
     lone.disk.taken_bytes = 0
     lone.disk.taken_bytes = lone.disk.free_bytes("") - size
     lone.run(0.05)
@@ -87,7 +87,7 @@ def test_a_snapshot_that_meets_a_full_disk_is_given_up_and_made_later() -> None:
     lone.chunk_s = 0.05
     lone.replica.compact()
     lone.run(0.01)
-    lone.disk.taken_bytes += lone.disk.free_bytes("")  # sooner than it could be noticed
+    lone.disk.taken_bytes += lone.disk.free_bytes("")  # too soon for the replica to notice
     lone.run(0.5)
     assert lone.reason is None, "a full disk ended the node"
     assert [name for name in lone.disk.list("/n0/snapshots") if name.endswith(".tmp")] == []
@@ -112,7 +112,7 @@ def test_the_end_of_a_snapshot_meets_a_full_disk() -> None:
 
 @pytest.mark.slow
 def test_snapshots_come_sooner_while_room_is_scarce() -> None:
-    """So the log of deletes, touches and releases never comes to the end of the disk."""
+    """Otherwise the log of deletes, touches and releases would fill the disk."""
     lone = a_replica(snapshot_bytes_min=64 * MIB, disk_reserve_bytes=1)
     log_on(lone, 3 * MIB)
     assert lone.replica.snapshot_index == 0
@@ -120,7 +120,7 @@ def test_snapshots_come_sooner_while_room_is_scarce() -> None:
     held = len(lone.applied)
     for _ in range(800):
         log_on(lone, 32_768)
-        del lone.applied[held:]  # what is logged makes no job
+        del lone.applied[held:]  # these log entries make no jobs
         assert not lone.replica.room().full
     assert lone.replica.snapshot_index > 0
     assert lone.replica.journal_bytes < 4 * MIB
@@ -144,7 +144,7 @@ def test_a_write_that_finds_no_room_is_tried_again_on_that_of_the_ballast() -> N
     lone.run(1.0)
     lone.disk.taken_bytes += lone.disk.free_bytes("")
     index = lone.replica.propose(b"x" * 500_000)
-    lone.replica.turn()  # the disk's work is in progress before the room is looked at again
+    lone.replica.turn()  # the disk's work is in progress before room is checked again
     lone.run(0.1)
     assert not lone.disk.exists("/n0/ballast")
     assert lone.replica.durable_index == index
@@ -154,7 +154,7 @@ def test_a_write_that_finds_no_room_is_tried_again_on_that_of_the_ballast() -> N
 def test_a_leader_without_room_proposes_nothing() -> None:
     lone = a_replica()
     leave(lone, 0)
-    leave(lone, LOG_ROOM_BYTES - 4096)  # the ballast is gone already
+    leave(lone, LOG_ROOM_BYTES - 4096)  # the ballast is already removed
     assert lone.replica.room().full and not lone.replica.can_propose()
     assert lone.reason is None
     leave(lone, 32 * MIB)
@@ -185,7 +185,7 @@ def test_a_follower_without_room_takes_nothing_and_then_asks_for_all_of_it() -> 
 
 
 def offered(lone: Lone) -> Lone:
-    """Let a leader offer a snapshot of what this follower lacks."""
+    """Let a leader offer a snapshot of entries that this follower lacks."""
     lone.append("n1", 1, (1, 0), [(1, b"a")] * 10, commit=8)
     lone.run(0.1)
     lone.receive("n1", messages.OFFER, 1, 2, 50, 1)

@@ -28,7 +28,7 @@ def follower(repaired: bool = True, **over: Any) -> Lone:
 
 
 def deliver(lone: Lone, last: int, term: int, previous_term: int) -> None:
-    """Let the fetch that was asked for succeed with a snapshot."""
+    """Let the requested fetch succeed with a snapshot."""
     _, _, sink, done = lone.fetches.pop()
     sink.write(SnapshotHeader(last, term, previous_term).encode())
     sink.write(b"machine")
@@ -37,7 +37,7 @@ def deliver(lone: Lone, last: int, term: int, previous_term: int) -> None:
 
 @both
 def test_a_crash_between_snapshot_and_trimming_loses_nothing(repaired: bool) -> None:
-    """F6: all entries behind the snapshot were thrown away."""
+    """F6: all entries after the snapshot were deleted."""
     repairs = ALL_REPAIRS if repaired else ALL_REPAIRS.without("align_log_with_snapshot")
     cluster = Cluster(1, repairs=repairs)
     cluster.put(cluster.wait_leader(), 20)
@@ -68,7 +68,7 @@ def test_a_snapshot_that_is_behind_is_not_loaded(repaired: bool) -> None:
 
 @both
 def test_a_snapshot_that_was_overtaken_is_not_loaded(repaired: bool) -> None:
-    """F7: entries that were acknowledged to another leader meanwhile were cleared."""
+    """F7: entries acknowledged to another leader in the meantime were cleared."""
     lone = follower(repaired)
     lone.receive("n1", messages.OFFER, 1, 2, 20, 1)
     lone.append("n2", 2, (11, 1), [(1, b"%d" % index) for index in range(12, 31)])
@@ -88,7 +88,7 @@ def test_a_member_that_is_behind_says_only_that_it_lives_while_it_fetches() -> N
     lone.receive("n1", messages.OFFER, 1, 3, 50, 1)
     assert {ack[4] for ack in lone.take(messages.ACK)} == {messages.ALIVE}
     assert len(lone.fetches) == 1
-    deliver(lone, 60, 1, 1)  # a newer one than was offered
+    deliver(lone, 60, 1, 1)  # newer than offered
     lone.run(0.1)
     assert (lone.replica.first_index, lone.replica.last_index) == (59, 60)
     assert lone.replica.applied_index == lone.replica.commit_index == 60
@@ -124,7 +124,7 @@ def test_a_failed_fetch_is_tried_again_later() -> None:
     lone.run(0.6)
     lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     lone.clock.run(1.0)
-    lone.run(11.0, 0.1)  # it brings nothing
+    lone.run(11.0, 0.1)  # the fetch brings nothing
     lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     assert len(lone.fetches) == 2
     assert lone.reason is None and lone.replica.last_index == 11
@@ -204,7 +204,7 @@ def test_the_log_is_kept_for_a_connected_follower_up_to_a_limit() -> None:
         cluster.put(leader, 1)
         slow = next(name for name in cluster.names if name != leader.name)
         cluster.clock.run(0.2)
-        cluster.network.detect_s = 100.0  # the link looks well, and nothing arrives
+        cluster.network.detect_s = 100.0  # the link looks up, but nothing arrives
         cluster.network.partition({(leader.name, slow)})
         cluster.put(leader, 300, 300)
         cluster.clock.run(2.5)
@@ -293,7 +293,7 @@ def test_compacting_twice_does_nothing_without_news() -> None:
 
 
 def test_a_snapshot_that_is_not_installed_cuts_nothing_that_is_not_applied() -> None:
-    """The log was cut behind the newest snapshot, although the machine did not have it."""
+    """The log was cut at the newest snapshot, although the machine did not have it."""
     lone = follower(log_retain_bytes=10)
     lone.receive("n1", messages.OFFER, 1, 2, 20, 1)
     lone.append("n2", 2, (11, 1), [(1, b"%d" % index) for index in range(12, 31)])

@@ -1,7 +1,7 @@
 """A disk in memory for the tests: it counts, fails on demand, and loses power like a real one.
 
-Unsynced writes survive a crash sector by sector, in any combination; unsynced names survive in
-the order in which they were changed, up to any point. Works run when the test says so.
+Unsynced writes survive a crash sector by sector, in any combination; unsynced changes of names
+survive in their order, up to any point. The test decides when works run.
 """
 
 import errno
@@ -15,7 +15,7 @@ from beanpole.storage.format import SECTOR_BYTES
 
 
 class Node:
-    """The content of a file: what is durable, and the writes and cuts since."""
+    """The content of a file: durable bytes, and later writes and cuts."""
 
     def __init__(self, path: str = "") -> None:
         self.path = path
@@ -25,14 +25,14 @@ class Node:
         self.pending: list[tuple[int, bytes | None]] = []
 
     def crash(self, random: Random) -> None:
-        """Keep what was synced, and each sector written since then only by chance."""
+        """Keep synced bytes, and a random choice of the sectors written since."""
         pieces = [piece for write in self.pending for piece in sectors(*write)]
         self.pending = [piece for piece in pieces if random.random() < 0.5]
         self.sync()
         self.data = bytearray(self.durable)
 
     def sync(self) -> None:
-        """Make the unsynced writes durable, and nothing else: what is clean is not written."""
+        """Make the unsynced writes durable; clean pages are not written again."""
         for offset, piece in self.pending:
             if piece is None:
                 del self.durable[offset:]
@@ -42,13 +42,13 @@ class Node:
 
 
 def put(data: bytearray, offset: int, piece: bytes) -> None:
-    """Write into bytes; a hole behind their end becomes zeros."""
+    """Write into bytes; a gap after their end becomes zeros."""
     data.extend(bytes(max(0, offset + len(piece) - len(data))))
     data[offset : offset + len(piece)] = piece
 
 
 def sectors(offset: int, data: bytes | None) -> list[tuple[int, bytes | None]]:
-    """Cut a write at the borders of sectors."""
+    """Split a write at the borders of sectors."""
     if data is None:
         return [(offset, None)]
     pieces: list[tuple[int, bytes | None]] = []
@@ -66,7 +66,7 @@ class Disk:
     Attributes:
         fail: called before each operation with its name and path; may raise OSError.
         log: every operation, as "name base-of-path".
-        settled: how long the log was each time that `settle` was called.
+        settled: the length of the log at each call of `settle`.
         inline: run submitted works at once instead of in `step`.
     """
 
@@ -82,7 +82,7 @@ class Disk:
         self._life = 0
 
     def note(self, operation: str, path: str, life: int | None = None) -> None:
-        """Record an operation, and fail if the test wants that, or if the process is dead."""
+        """Record an operation; fail if the test requests it or the process is dead."""
         assert life is None or life == self._life, "a dead process reached the disk"
         self.log.append(f"{operation} {os.path.basename(path)}")
         self.fail(operation, path)
@@ -105,7 +105,7 @@ class Disk:
     def rename(self, source: str, target: str) -> None:
         self.note("rename", target)
         node = self._named(source)
-        # One change, because a rename is atomic: the old name goes with the new one's coming.
+        # One change, because a rename is atomic: the old name disappears as the new one appears.
         del self.names[source]
         self._change(target, node)
         self._changes.append((source, None))
@@ -118,14 +118,14 @@ class Disk:
 
     def remove_slowly(self, path: str) -> None:
         self.note("remove_slowly", path)
-        node = self._named(path)  # a reader finds out that it was cut
+        node = self._named(path)  # a reader notices the cut
         node.data.clear()
         node.pending.append((0, None))
         del self.names[path]
         self._changes.append((path, None))
 
     def settle(self) -> None:
-        """Nothing is written beside the lanes here."""
+        """Record the call: only lanes write to this disk."""
         self.settled.append(len(self.log))
 
     def sync_directory(self, path: str) -> None:
@@ -155,12 +155,12 @@ class Disk:
         return True
 
     def run(self) -> None:
-        """Run works until there are none."""
+        """Run works until none is left."""
         while any(self.step(lane) for lane in range(LANES)):
             pass
 
     def crash(self, random: Random) -> None:
-        """Cut the power: works are lost, unsynced bytes and names partly."""
+        """Cut the power: works are lost, and so is a part of the unsynced bytes and names."""
         self._life += 1
         for queue in self.works:
             queue.clear()
@@ -176,7 +176,7 @@ class Disk:
         self.names, self._durable_names = names, dict(names)
 
     def kill(self) -> None:
-        """Kill the process: works are lost, what was written is in the system's cache."""
+        """Kill the process: works are lost, but written bytes stay in the system's cache."""
         self._life += 1
         for queue in self.works:
             queue.clear()
@@ -223,7 +223,7 @@ class DiskHandle:
         try:
             self._note("sync")
         except OSError:
-            # As Linux does: after the failure the pages count as clean, though nobody has them.
+            # As on Linux: after the failure the pages count as clean, although the disk lacks them.
             self._node.pending.clear()
             raise
         self._node.sync()

@@ -1,4 +1,4 @@
-"""The file of a backup: what was written is read, and whatever else is refused with its reason."""
+"""The file of a backup: round trips, and rejection of all other files with a reason."""
 
 import io
 from typing import Any
@@ -86,7 +86,7 @@ def test_chunks_in_another_order_are_refused() -> None:
 
 
 def test_a_chunk_of_another_backup_is_refused() -> None:
-    """Even at the same place, behind a header that differs."""
+    """This holds even at the same place, after a different header."""
     data, other = written(CHUNKS), written(CHUNKS, {**ABOUT, "index": 8})
     start = data.index(CHUNKS[0]) - 4
     with pytest.raises(Damaged, match="the checksum of chunk 0 is wrong"):

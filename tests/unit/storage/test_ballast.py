@@ -1,4 +1,4 @@
-"""The file that is given up when the disk is full."""
+"""The file that is removed when the disk is full."""
 
 import errno
 from random import Random
@@ -24,7 +24,7 @@ def test_it_takes_room_and_gives_it_back() -> None:
     disk.crash(Random(1))
     ballast = Ballast(disk, "/data", SIZE)
     assert ballast.there
-    ballast.restore()  # it is there
+    ballast.restore()  # the file exists
     assert ballast.release() and not disk.exists("/data/ballast")
 
 
@@ -90,7 +90,7 @@ def test_only_a_full_disk_is_full() -> None:
 def test_the_log_tries_once_more_if_the_disk_was_full_and_room_was_made(
     code: int, gives: bool
 ) -> None:
-    """A failed sync is never tried again; a write without room is, as a whole."""
+    """A failed sync is never retried; a write without room is retried as a whole."""
     disk = Disk(inline=False)
     wal = Wal.open(disk, "/log", Identity("c", "n"), 64 * 1024, replay=lambda *_: None)
     failures: list[OSError] = []

@@ -1,7 +1,7 @@
 """Every cut, every flipped bit, every torn batch: a valid prefix or `Damaged`, never a guess.
 
-The rule: what was durable is there or the start is refused. The last batch may be lost only if it
-looks as a power cut leaves it: sectors of it are missing.
+The rule: durable records are found, or the start is refused. The last batch may be lost only if it
+looks as a power cut leaves it, with sectors missing.
 """
 
 import itertools
@@ -57,9 +57,9 @@ def disk_of(data: bytes) -> Disk:
 
 
 def outcome(data: bytes) -> list[int] | None:
-    """Open a log of these bytes: the indexes found, or None for a refusal.
+    """Open a log of these bytes; return the indexes found, or None for a refusal.
 
-    What was found must be found again after a power cut right after the start, and the log must
+    The same indexes must be found again after a power cut right after the start, and the log must
     take new records.
     """
     disk = disk_of(data)
@@ -104,7 +104,7 @@ def test_every_flipped_bit_is_refused_or_harmless() -> None:
 
 
 def test_a_flip_in_the_last_batch_beside_a_sector_of_zeros_looks_torn() -> None:
-    """What cannot be told apart is documented, and loses nothing but the last batch."""
+    """The two cases cannot be distinguished, which is documented; only the last batch is lost."""
     disk = Disk()
     wal, _ = opened(disk)
     wal.append(1, 0, 1, b"first")
@@ -122,7 +122,7 @@ def test_a_flip_in_the_last_batch_beside_a_sector_of_zeros_looks_torn() -> None:
 
 
 def test_a_batch_torn_in_any_way_is_cut_and_never_called_damage() -> None:
-    """Of the last batch any sectors may be missing; later records may be whole."""
+    """Any sectors of the last batch may be missing; later records in it may be whole."""
     sizes = [300, 40, 900, 1, 700, 500]
     data, ends = written([[100, 20], sizes])
     start = ends[1]
@@ -198,7 +198,7 @@ def test_bytes_of_an_older_segment_are_never_records_of_this_one() -> None:
     stale = old.data[used:]
     assert any(stale)
     new.data[used : used + len(stale)] = stale
-    # Whole records of another segment at their own offsets: not accepted, and not torn either.
+    # Whole records of another segment at their own offsets: neither accepted, nor torn.
     with pytest.raises(Damaged):
         opened(disk)
 
@@ -287,7 +287,7 @@ ACTIONS = st.one_of(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ACTIONS, max_size=60))
 def test_any_life_keeps_what_was_durable(actions: list[tuple[str, int]]) -> None:
-    """The model is a list of (position, index); power cuts keep any sectors of what is unsynced."""
+    """The model is a list of (position, index); power cuts keep any sectors of unsynced data."""
     disk = Disk(inline=False)
     wal, _ = opened(disk)
     model: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""The real disk: what its methods promise, and that works run in order and answer in the loop."""
+"""The real disk: the guarantees of its methods; works run in order and report in the loop."""
 
 import errno
 import os
@@ -182,19 +182,19 @@ def test_close_finishes_what_was_submitted_even_when_the_loop_is_gone() -> None:
 
 
 def test_after_its_close_nobody_is_told_of_results() -> None:
-    """A snapshot that was complete in the moment of a stop wanted the one before removed."""
+    """A snapshot completed at the moment of a stop tried to remove the previous one."""
     loop = Loop()
     files = RealFiles(loop.post)
     told: list[OSError | None] = []
     ran: list[int] = []
     files.submit(lambda: ran.append(1), told.append)
     files.close()
-    loop.turn()  # the result was on its way
+    loop.turn()  # the result was already posted
     assert ran == [1] and told == []
 
 
 def test_the_log_with_a_real_thread(tmp_path: Path) -> None:
-    """Appends, group commits and inline syncs; everything is there after the restart."""
+    """Appends, group commits and inline syncs; all records are found after the restart."""
     loop = Loop()
     files = RealFiles(loop.post)
     ours = Identity("dev", "n0")

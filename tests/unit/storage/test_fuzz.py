@@ -1,7 +1,7 @@
-"""Files of any bytes: a valid prefix of what was written, or a refusal that is our own.
+"""Files of any bytes: a valid prefix of the written records, or one of our own errors.
 
-Random edits of good files, also with the checksum of the header put right again, so that what lies
-behind it is reached. Every cut and every flipped bit is in test_damage, test_snapshots and
+Good files are edited at random, some with a corrected checksum of the header, so that the fields
+after it are reached. Every cut and every flipped bit is in test_damage, test_snapshots and
 test_records.
 """
 
@@ -50,7 +50,7 @@ Edits = tuple[list[tuple[str, int, bytes | int]], bool]
 
 
 def spoilt(good: bytes, edits: Edits) -> bytes:
-    """The file after the edits; the header's checksum is right again if it says so."""
+    """Return the edited file, with a corrected header checksum if the edits request it."""
     data = bytearray(good)
     for how, place, what in edits[0]:
         if how == "write":
@@ -73,7 +73,7 @@ def spoilt(good: bytes, edits: Edits) -> bytes:
 
 
 def place_file(path: str, data: bytes) -> Disk:
-    """A disk with one file of these bytes."""
+    """Return a disk with one file of these bytes."""
     disk = Disk()
     node = disk.names[path] = Node(path)
     node.data, node.durable = bytearray(data), bytearray(data)
@@ -120,7 +120,7 @@ def check_log(data: bytes) -> None:
         wal = Wal.open(disk, "log", OURS, 8192, replay=lambda *record: found.append(record))
     except BeanpoleError as error:
         assert str(error)
-        # What was replayed before it was noticed is right all the same.
+        # Records replayed before the damage was found are correct nevertheless.
         assert found == RECORDS[: len(found)]
         return
     assert found == RECORDS[: len(found)]
@@ -140,7 +140,7 @@ def check_log(data: bytes) -> None:
 def test_a_spoilt_log_is_a_prefix_of_itself_or_refused(edits: Edits) -> None:
     data = spoilt(LOG, edits)
     check_log(data)
-    # Whatever it is, a reader is told something, and no more than was there.
+    # The description is never empty, and never shows more than the file has.
     assert list(describe("log", place_file(FIRST, data)))
 
 
@@ -159,7 +159,7 @@ def test_any_bytes_behind_the_header_of_a_log_are_no_records(data: bytes) -> Non
 @PROPERTY
 @given(FILES)
 def test_a_spoilt_snapshot_is_a_prefix_and_then_refused(edits: Edits) -> None:
-    """A reader must have seen its end before it counts (`core.restore.load` does that)."""
+    """A reader must see the end before the content counts (`core.restore.load` checks this)."""
     disk = place_file(SNAPSHOT_PATH, spoilt(SNAPSHOT, edits))
     found: list[bytes] = []
     whole = False
@@ -188,7 +188,7 @@ def test_a_spoilt_small_file_is_as_it_was_or_refused(edits: Edits) -> None:
 
 @pytest.mark.parametrize("name", [b"\xff" * 3, b""], ids=["no text", "empty"])
 def test_a_header_without_names_is_refused(name: bytes) -> None:
-    """Its checksum is right: a header as no version of the program writes it."""
+    """Its checksum is correct, but no version of the program writes such a header."""
     data = bytearray(LOG[:FILE_HEADER_BYTES])
     place = data.index(b"dev")
     data[place - 2] = len(name)

@@ -1,4 +1,4 @@
-"""A log that is gone, or whose newest segments are, is refused; a crash never looks like that."""
+"""A lost log, or one without its newest segments, is refused; no crash looks like that."""
 
 import pytest
 
@@ -15,7 +15,7 @@ NOTED = "/n0/noted"
 
 
 class Owner:
-    """The owner of a log: it remembers in a small file which segments there are."""
+    """The owner of a log: it records in a small file which segments exist."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -38,7 +38,7 @@ class Owner:
 
 
 def lose(disk: Disk, prefix: str) -> None:
-    """Remove files as if they had never been there."""
+    """Remove files as if they had never existed."""
     for names in (disk._names, disk._durable_names):
         for name in [name for name in names if name.startswith(prefix)]:
             del names[name]
@@ -59,7 +59,7 @@ def test_every_segment_is_noted_before_it_holds_a_record(disk: Disk) -> None:
 
 
 def test_a_log_that_is_gone_is_refused(disk: Disk) -> None:
-    """Finding 2: a fresh segment was made, and the node voted with an empty log."""
+    """Finding 2: a new segment was made, and the node voted with an empty log."""
     Owner(disk).wal.close()
     lose(disk, "/n0/log/")
     with pytest.raises(Damaged, match=r"/n0/log: the log is gone.*mount or restore.*--rejoin"):

@@ -1,4 +1,4 @@
-"""Small files: the old content or the new one, checked, and whose they are."""
+"""Small files: the old content or the new one, with checksum and owner."""
 
 import errno
 from random import Random

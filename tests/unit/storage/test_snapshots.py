@@ -1,4 +1,4 @@
-"""Snapshots: complete or absent, verified when read, and never in the way of the log."""
+"""Snapshots: complete or absent, verified when read, and no obstacle to the log."""
 
 import errno
 import os
@@ -80,7 +80,7 @@ def test_the_backlog_falls_when_chunks_are_written() -> None:
 
 
 def test_it_counts_only_when_it_is_durable() -> None:
-    """At every step of the works the power is cut, several times with different luck."""
+    """Cut the power at every step of the works, several times with different luck."""
     for steps in range(9):
         for luck in range(8):
             disk = Disk(inline=False)
@@ -188,7 +188,7 @@ def test_an_older_snapshot_does_not_replace_a_newer_one() -> None:
 
 @pytest.mark.parametrize("works", [0, 99])
 def test_one_that_was_overtaken_is_removed_once_and_no_piece_of_it_is_left(works: int) -> None:
-    """It ends before its overtaker's clean-up, or after it; at every step the power is cut."""
+    """It ends before its overtaker's clean-up, or after it; cut the power at every step."""
     for steps in range(8):
         for luck in range(8):
             disk = Disk(inline=False)

@@ -1,4 +1,4 @@
-"""A batch that is one synced write may be written by other means than running its work."""
+"""A disk may write a batch of one synced write without running its work."""
 
 import errno
 
@@ -12,7 +12,7 @@ from tests.unit.storage.logs import fill, opened, replayed
 
 
 class Elsewhere(Disk):
-    """A disk that does synced writes by other means than running the work, when the test says."""
+    """A disk that does synced writes, on demand, by other means than running the work."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The log in normal life: group commit, reading back, roll-over, dropping, filling, failing."""
+"""The log in normal operation: group commit, reading, roll-over, dropping, filling, failing."""
 
 import errno
 import os
@@ -129,7 +129,7 @@ def test_sync_waits_for_a_write_that_runs_in_the_thread() -> None:
 
 
 def test_sync_lets_the_disk_settle_before_it_writes() -> None:
-    """A write in progress without the interpreter may still put zeros behind its bytes."""
+    """A write in progress outside the interpreter may still put zeros after its bytes."""
     disk = Disk(inline=False)
     wal = opened(disk)
     fill(wal, 1)
@@ -261,7 +261,7 @@ def test_a_segment_that_cannot_be_removed_stays_and_is_tried_again() -> None:
 
 
 def test_a_segment_stays_until_the_thread_has_left_it() -> None:
-    """All of it is durable, but zeros may still be on their way into it."""
+    """All of it is durable, but zeros may still be written into it."""
     disk = Disk(inline=False)
     wal = opened(disk, segment_bytes=2048)
     fill(wal, 11)
@@ -342,7 +342,7 @@ def test_a_full_disk_is_fatal_for_records_but_not_for_filling_ahead() -> None:
     wal = opened(disk, segment_bytes=2 * FILL_STEP_BYTES)
     failures: list[OSError] = []
     wal.on_failure = failures.append
-    # The first segment was opened as .tmp and written there: open it again under its name.
+    # The first segment was opened and written as .tmp: open it again under its name.
     disk.fail = lambda operation, path: None
     wal.close()
     disk.run()

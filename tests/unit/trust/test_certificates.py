@@ -1,4 +1,4 @@
-"""Settings of TLS, files that do not fit, and files that are replaced."""
+"""Settings of TLS, mismatching files, and replaced files."""
 
 import ssl
 import subprocess
@@ -110,7 +110,7 @@ def test_files_that_are_replaced(place: Path, tmp_path: Path) -> None:
     assert found.generation == 1 and found.server is not first
     own["pem"].unlink()
     assert "No such file" in str(found.refresh())
-    assert found.refresh() is None  # it was said
+    assert found.refresh() is None  # already reported
 
 
 def test_names_in_a_certificate() -> None:
@@ -218,7 +218,7 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked(place: Path, tmp_p
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
-    """Why a server refuses a client, both in memory."""
+    """Return the reason why a server refuses a client, both in memory."""
     buffers = [ssl.MemoryBIO() for _ in range(4)]
     sides = [
         server.wrap_bio(buffers[0], buffers[1], server_side=True),
@@ -243,10 +243,10 @@ def test_why_a_good_certificate_is_refused(place: Path, tmp_path: Path) -> None:
     good = files(authority.place, crl=crl)
     client = Certificates(files(authority.place, "b")).client
     assert handshake(Certificates(good).server, client) == ""
-    # A list of another CA.
+    # A revocation list of another CA.
     other = Authority(tmp_path / "other").revoke()
     assert handshake(Certificates(good._replace(crl=other)).server, client) == NO_CRL
-    # A certificate for servers alone.
+    # A certificate for servers only.
     ca = ("-CA", authority.ca, "-CAkey", str(authority.place / "ca.key"), "-CAcreateserial")
     request, extensions = str(tmp_path / "csr"), tmp_path / "extensions"
     extensions.write_text("extendedKeyUsage=serverAuth\nsubjectAltName=DNS:b\n")

@@ -1,4 +1,4 @@
-"""Proofs of gRPC calls between nodes: pure, and over real sockets."""
+"""Proofs of gRPC calls between nodes: in memory, and over real sockets."""
 
 import asyncio
 from typing import Final
@@ -87,7 +87,7 @@ async def served(trust: Trust, peer: Trust) -> tuple[RpcServer, grpc.aio.Channel
 
 
 async def refusal(stub: peer_pb2_grpc.PeerStub, metadata: Metadata) -> str:
-    """Call with this metadata; return why it is refused."""
+    """Call with this metadata; return the reason of the refusal."""
     with pytest.raises(grpc.aio.AioRpcError) as found:
         await stub.NodeInfo(peer_pb2.NodeInfoRequest(), timeout=TIMEOUT_S, metadata=metadata)
     assert found.value.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -150,7 +150,7 @@ def test_the_constant_proof_is_taken_until_the_upgrade_has_ended_or_by_no_means(
 
 
 class OldPeer(peer_pb2_grpc.PeerServicer):
-    """A member of release 0.3.0: it knows no challenge."""
+    """A member of release 0.3.0, which knows no challenge."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

@@ -1,4 +1,4 @@
-"""`peer_secret_file`: read, refused and read again."""
+"""`peer_secret_file`: reading, refusals and reloading."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""TLS between a socket and a protocol, without either: what goes in and comes out, and when."""
+"""TLS between a socket and a protocol, without either: input, output and their order."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ BIG = bytes(range(256)) * 4096  # many records
 
 
 class Below:
-    """A socket's transport that keeps what is written."""
+    """A socket's transport that keeps the written bytes."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -46,7 +46,7 @@ class Below:
 
 
 class Above(asyncio.Protocol):
-    """A protocol that keeps what comes, and pauses after each piece if it is told to."""
+    """A protocol that keeps received bytes, and pauses after each piece if requested."""
 
     def __init__(self) -> None:
         self.got = b""
@@ -72,7 +72,7 @@ class Above(asyncio.Protocol):
 
 
 class Pair:
-    """A stream that serves, and the client of its handshake, by memory alone."""
+    """A serving stream, and the client of its handshake, in memory."""
 
     def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -94,7 +94,7 @@ class Pair:
         assert self.stream.shaken.done()
 
     def deliver(self, step: int = 0) -> None:
-        """Bring the client's bytes to the stream, `step` at a time, and its bytes to the client."""
+        """Pass the client's bytes to the stream, `step` at a time, and its bytes to the client."""
         data = self.out.read()
         for place in range(0, len(data), step or len(data) or 1):
             self.stream.data_received(data[place : place + (step or len(data))])

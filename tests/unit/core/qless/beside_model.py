@@ -1,6 +1,7 @@
-"""Random calls at the machine's tables and at the naive model: what differs, and how little does.
+"""Random calls to the machine's tables and the naive model: find and shrink differences.
 
-Belongs here: the source of calls, how replies and messages are compared, how a walk is shortened.
+The source of calls, the comparison of replies and messages, and the shortening of a walk belong
+here.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ class Step(NamedTuple):
 
 
 class Source(Calls):
-    """Calls that the model knows, of one dialect."""
+    """A source of calls that the model supports, for one dialect."""
 
     def __init__(self, seed: int, flavour: int) -> None:
         super().__init__(seed)
@@ -35,7 +36,7 @@ class Source(Calls):
         self._templates = 1
 
     def step(self, tables: Tables) -> Step:
-        """The next call, where these tables are."""
+        """Return the next call for the state of these tables."""
         self.tables = tables
         self.now += self.dice.choice((0.0, 0.25, 1.0, 30.0, 61.0, 11.0, -5.0))
         if self.dice.random() < 0.01:
@@ -49,12 +50,12 @@ class Source(Calls):
         if code == q.PUT:
             names = (args[10] or ()) if self._throttled else None
             args = (*args[:10], names, args[11])
-        if code == q.THROTTLE_SET:  # for ever: its end is in cluster time
+        if code == q.THROTTLE_SET:  # without an expiry, which is in cluster time
             args = (*args[:2], 0)
         return Step(code, self.now, args)
 
     def template(self) -> tuple[int, Arguments]:
-        """Never a jid again that was given up: the jobs of its numbers may still be there."""
+        """Never reuse a template's jid after UNRECUR: jobs that it made may still exist."""
         dice = self.dice
         jid = b"t%d" % self._templates
         code, args = self.recur()
@@ -70,7 +71,7 @@ class Source(Calls):
         return code, (jid, *args[1:]) if code != q.RECUR else args
 
     def beside(self) -> tuple[int, Arguments]:
-        """What stands beside jobs, with options that are numbers."""
+        """Return a call about queues, workers or numeric options, not about one job's life."""
         dice = self.dice
         queue, worker = dice.choice(QUEUES), dice.choice(WORKERS)
         option = dice.choice(
@@ -99,7 +100,7 @@ class Source(Calls):
         )
 
     def read(self) -> tuple[int, Arguments]:
-        """What a client may look at."""
+        """Return a read-only call of a client."""
         dice = self.dice
         states = (q.RUNNING, q.SCHEDULED, q.DEPENDS, q.STALLED, q.THROTTLED, q.COMPLETE_)
         queue, jid = dice.choice(QUEUES), dice.choice(JIDS)
@@ -126,7 +127,7 @@ class Source(Calls):
 
 
 def walk(seed: int, flavour: int, steps: int) -> tuple[list[Step], str]:
-    """Make random calls until something differs; the calls, and what differs or nothing."""
+    """Make random calls until a difference; return the calls and the difference, or ""."""
     source = Source(seed, flavour)
     tables, model = empty_tables(), Model(flavour)
     done: list[Step] = []
@@ -147,7 +148,7 @@ _PLAIN = (0.0, None, None, None, None, ())
 
 
 def again(steps: list[Step], flavour: int) -> str:
-    """Make calls again; what differs, if it is at the last of them."""
+    """Repeat calls; return the difference if the last call is the first to show it."""
     tables, model = empty_tables(), Model(flavour)
     for number, step in enumerate(steps):
         found = compare(tables, model, flavour, step)
@@ -157,7 +158,7 @@ def again(steps: list[Step], flavour: int) -> str:
 
 
 def shortened(steps: list[Step], flavour: int) -> list[Step]:
-    """Leave out what the last difference does not need, in pieces of falling size."""
+    """Remove calls that the last difference does not need, in pieces of falling size."""
     kept = list(steps)
     size = len(kept) // 2
     while size:
@@ -173,7 +174,7 @@ def shortened(steps: list[Step], flavour: int) -> list[Step]:
 
 
 def compare(tables: Tables, model: Model, flavour: int, step: Step) -> str:
-    """Make a call at both; what differs, or nothing."""
+    """Make a call on both; return the difference, or ""."""
     make = calls.read if step.code >= q.FIRST_READ else calls.apply
     found = make(tables, step.code, flavour, step.now, step.args)
     wanted = model.call(step.code, step.now, step.args)
@@ -189,13 +190,13 @@ def compare(tables: Tables, model: Model, flavour: int, step: Step) -> str:
 
 
 def plain_reply(result: q.Result) -> Any:
-    """A reply without what has no order: any of several dependents may be named."""
+    """Normalise a reply without an order: it may name any of several dependents."""
     code, value = result
     return code, value[0] if code == q.HAS_DEPENDENT else plain(value)
 
 
 def plain(value: Any) -> Any:
-    """A value as tuples; sets are sorted, and floats have nine digits."""
+    """Return a value as tuples; sets are sorted, and floats have nine digits."""
     if isinstance(value, q.JobView):
         value = value._replace(
             dependents=tuple(sorted(value.dependents)),

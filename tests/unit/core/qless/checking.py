@@ -1,4 +1,4 @@
-"""What is always true of the tables of qless, and calls for tests, each checked by that."""
+"""Invariants of the tables of qless, and calls for tests, each followed by a check of them."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ PLACES = {
     q.SCHEDULED: (places.SCHEDULED_AT,),
     q.DEPENDS: (places.DEPENDING,),
     q.STALLED: (places.WORK,),
-    # One whose throttle has room again waits as it is.
+    # A job whose throttle has room again waits in the state THROTTLED.
     q.THROTTLED: (places.THROTTLED_SINCE, places.WORK),
     q.FAILED: (places.NOWHERE,),
     q.COMPLETE_: (places.COMPLETED,),
 }
 
 
-# What makes a call, with its code.
+# The code of each handler of a call.
 CODES = {entry.handler: code for code, entry in calls.CALLS.items()}
 
 
@@ -120,12 +120,12 @@ def _check_throttles(t: Tables) -> None:
 
 
 def over(throttle: Throttle) -> bool:
-    """Whether more jobs have a lock than may."""
+    """Whether a throttle has more locks than its maximum."""
     return 0 < throttle.maximum < len(throttle.locks)
 
 
 class Qless:
-    """Tables, and calls of one flavour; each leaves the tables as they must be."""
+    """Tables, and calls of one dialect; each call checks the invariants."""
 
     def __init__(self, flavour: int = q.THROTTLES) -> None:
         self.t = empty_tables()
@@ -141,21 +141,21 @@ class Qless:
         return result
 
     def give(self, handler: Any, now: float, *args: Any) -> Any:
-        """Make a call that is not refused; what it gives."""
+        """Make a call that must succeed, and return its value."""
         code, value = self.call(handler, now, *args)
         assert code == q.OK, (code, value)
         return value
 
     def settle(self) -> None:
-        """End what was done without `call`."""
+        """Settle changes made without `call`."""
         assert self.call(tags.tag_add, 0, b"none", ())[0] == q.NO_JOB
 
     def job(self, jid: bytes) -> QlessJob:
-        """A job."""
+        """Return a job."""
         return self.t.jobs[jid]
 
     def put(self, now: float, jid: bytes, **more: Any) -> q.Result:
-        """Put a job into queue "q", with names for what is not always given."""
+        """Put a job into queue "q"; rarely used arguments have names."""
 
         throttled = self.flavour in (q.THROTTLES, q.DOTTED)
         args = (
@@ -175,12 +175,12 @@ class Qless:
         return self.call(putting.put, now, *args)
 
     def pop(self, now: float, count: int = 1, worker: bytes = b"w", queue: bytes = b"q") -> Any:
-        """Pop jobs; their jids."""
+        """Pop jobs, and return their jids."""
 
         return [view.jid for view in self.give(popping.pop, now, queue, worker, count)]
 
     def done(self, now: float, jid: bytes, worker: bytes = b"w", **more: Any) -> q.Result:
-        """Complete a job in the queue that it is in."""
+        """Complete a job in its queue."""
 
         job = self.t.jobs.get(jid)
         args = (
@@ -193,7 +193,7 @@ class Qless:
         return self.call(completing.complete, now, jid, worker, *args)
 
     def said(self) -> list[Any]:
-        """What was published since this was asked last, as (channel, event or jid)."""
+        """Return and clear the published messages, as (channel, event or jid)."""
         found = [
             (channel, what if isinstance(what, bytes) else dict(what)[b"event"])
             for channel, what in self.t.messages

@@ -1,4 +1,4 @@
-"""Tables with jobs, for tests of what stands beside the life of jobs."""
+"""Tables with jobs, for tests that are not about the life cycle of jobs."""
 
 from beanpole import qless as q
 from beanpole.core.jobs.queue import Queue
@@ -8,7 +8,7 @@ from beanpole.core.qless.tables import Tables
 
 
 def empty_tables() -> Tables:
-    """Tables of a node to which somebody listens; calls may make a thousand jobs."""
+    """Return tables of a node with a subscriber; calls may make a thousand jobs."""
     t = Tables(Queue())
     t.heard = True
     t.room = 1000
@@ -16,7 +16,7 @@ def empty_tables() -> Tables:
 
 
 def waiting_job(t: Tables, jid: bytes, queue: bytes = b"q", now: float = 0.0) -> QlessJob:
-    """A job that waits in a queue."""
+    """Make a waiting job in a queue."""
     job = QlessJob(t.new_id(), jid)
     job.klass = b"Klass"
     job.data = b"{}"
@@ -31,7 +31,7 @@ def waiting_job(t: Tables, jid: bytes, queue: bytes = b"q", now: float = 0.0) ->
 
 
 def scheduled_job(t: Tables, jid: bytes, at: float, queue: bytes = b"q") -> QlessJob:
-    """A job that waits for its time."""
+    """Make a scheduled job."""
     job = waiting_job(t, jid, queue)
     job.state = q.SCHEDULED
     t.place(job, SCHEDULED_AT, at)
@@ -41,7 +41,7 @@ def scheduled_job(t: Tables, jid: bytes, at: float, queue: bytes = b"q") -> Qles
 def running_job(
     t: Tables, jid: bytes, worker: bytes, until: float, queue: bytes = b"q"
 ) -> QlessJob:
-    """A job that a worker has."""
+    """Make a job that a worker has."""
     job = waiting_job(t, jid, queue)
     job.state = q.RUNNING
     job.worker = worker

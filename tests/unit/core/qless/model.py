@@ -1,7 +1,7 @@
-"""A naive model of qless, written from its documentation: what changes the life of jobs.
+"""A naive model of qless, written from its documentation: the life cycle of jobs.
 
-Belongs here: each call that changes something, with its reply and what it publishes. What there is
-is in `model_tables`. Limits, the expiry of throttles, and the seed form are not modelled.
+Each call that changes something belongs here, with its reply and the messages that it publishes.
+`model_tables` has the data. Limits, the expiry of throttles, and the seed form are not modelled.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Name = bytes | None
 
 
 class Model(Beside):
-    """A qless of one dialect that is slow and plain."""
+    """A slow and simple qless of one dialect."""
 
     def __init__(self, flavour: int) -> None:
         super().__init__(flavour)
@@ -77,7 +77,7 @@ class Model(Beside):
         """Make a call."""
         return self._calls[code](now, *args)
 
-    # --- what several calls do ---------------------------------------------------------------
+    # --- steps of several calls --------------------------------------------------------------
 
     def lost(self, job: Job, worker: bytes) -> None:
         self.say(b"w:" + worker, {b"jid": job.jid, b"event": b"lock_lost", b"worker": worker})
@@ -92,7 +92,7 @@ class Model(Beside):
             self.remember(job, now, q.HAS_THROTTLED, job.queue)
 
     def release(self, job: Job, now: float) -> None:
-        """Give back what a job has of its throttles; others may go on."""
+        """Give back the locks of a job's throttles, so that other jobs may go on."""
         for name in job.throttles:
             if job.jid in self.locked[name]:
                 self.locked[name].remove(job.jid)
@@ -104,7 +104,7 @@ class Model(Beside):
         return {one for one in jids if one in self.jobs and self.jobs[one].state != q.COMPLETE_}
 
     def is_circle(self, jid: bytes, wanted: Jids) -> bool:
-        """Whether a job would wait for itself."""
+        """Whether a job would depend on itself."""
         if jid in wanted:
             return True
         behind = self.unfinished(wanted)
@@ -113,7 +113,7 @@ class Model(Beside):
         return jid in behind
 
     def begin(self, job: Job, now: float, due: float | None) -> None:
-        """Let a job begin that depends on nothing any more."""
+        """Start a job without dependencies left."""
         job.due = None
         if due is None:
             self.let_wait(job, now)
@@ -122,7 +122,7 @@ class Model(Beside):
             job.place, job.score, job.state = LATER, due, q.SCHEDULED
 
     def free(self, jid: bytes, now: float) -> None:
-        """Let no job depend on one any more."""
+        """Remove a job from the dependencies of all others."""
         for other in self.dependents(jid):
             job = self.jobs[other]
             job.depends.remove(jid)
@@ -237,7 +237,7 @@ class Model(Beside):
         return q.OK, tuple(self.view(job) for job in given)
 
     def _expired(self, now: float, queue: bytes, count: int) -> list[Job]:
-        """The jobs whose locks have ended and that may go to somebody else."""
+        """Return the jobs with expired locks that other workers may get."""
         found = []
         for job in [one for one in self.at(queue, LOCKS) if one.score <= now][:count]:
             grace = self.option(b"grace-period", 10.0)
@@ -283,7 +283,7 @@ class Model(Beside):
         return q.OK, tuple(self.view(job) for job in found[offset : offset + count])
 
     def spawn(self, queue: bytes, now: float, count: int) -> None:
-        """Let templates make the jobs that are due, so many at most."""
+        """Let templates make the jobs that are due, at most `count` of them."""
         due = [one for one in self.of_queue(queue) if one.next <= now]
         for one in due[: max(0, count)]:
             at = float(floor(one.next))
@@ -333,7 +333,7 @@ class Model(Beside):
         if job.depends:
             job.place, job.score, job.state = BEHIND, now, q.DEPENDS
             job.due = now + delay if delay > 0 else None
-        else:  # a delay counts only where no dependency is named
+        else:  # a delay counts only without dependencies
             self.begin(job, now, now + delay if delay > 0 and not depends else None)
         return q.OK, job.state
 

@@ -1,6 +1,6 @@
 """A naive model of qless, from its documentation: tags, queues, options, templates, throttles.
 
-Belongs here: calls that change what stands beside the life of jobs.
+Calls that do not change the life cycle of jobs belong here.
 """
 
 from math import floor
@@ -13,7 +13,7 @@ Names = tuple[bytes, ...]
 
 
 class Beside(Tables):
-    """What is beside the life of jobs."""
+    """Everything outside the life cycle of jobs."""
 
     def remember(self, job: Job, now: float, what: int, *said: bytes) -> None:
         first, second = (*said, b"", b"")[:2]
@@ -86,7 +86,7 @@ class Beside(Tables):
                 if self.flavour in THROTTLED:
                     one.throttles = (*names, b"ql:q:" + value)
                 self.known.setdefault(value, now)
-            is_set = key == b"throttles"  # each is one of a template once
+            is_set = key == b"throttles"  # a template names each throttle once
             setattr(one, key.decode(), tuple(dict.fromkeys(value)) if is_set else value)
         return q.OK, True
 

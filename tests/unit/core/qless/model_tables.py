@@ -1,8 +1,8 @@
-"""A naive model of qless, written from its documentation: what there is, and what can be asked.
+"""A naive model of qless, written from its documentation: its data, and read-only calls.
 
-Belongs here: jobs, queues, workers, tags and throttles as plain dicts and lists, and the calls that
-list them. What changes the life of jobs is in `model`. Nothing is fast or saved: each list is made
-anew of all jobs, and statistics of all seconds that were noted.
+Jobs, queues, workers, tags and throttles are plain dicts and lists. The calls that list them belong
+here; `model` changes the life of jobs. Nothing is fast or cached: each call computes its lists from
+all jobs, and statistics from all recorded durations.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ WORK, LOCKS, LATER, BEHIND, HELD, DONE = "work", "locks", "later", "behind", "he
 
 @dataclass
 class Job:
-    """A job; `place` is where it stands, with a score among the others there."""
+    """A job; `place` is the set that holds it, and `score` its order there."""
 
     jid: bytes
     klass: bytes = b""
@@ -66,7 +66,7 @@ class Template:
 
 @dataclass
 class Day:
-    """What happened in a queue on a day."""
+    """The statistics of a queue on one day."""
 
     waits: list[float] = field(default_factory=list)
     runs: list[float] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Day:
 
 
 class Tables:
-    """What there is."""
+    """All data."""
 
     def __init__(self, flavour: int) -> None:
         self.flavour = flavour
@@ -95,44 +95,44 @@ class Tables:
         self.messages: list[tuple[bytes, Any]] = []
 
     def say(self, channel: bytes, what: Any) -> None:
-        """Publish."""
+        """Publish a message."""
         self.messages.append((channel, what))
 
     def log(self, jid: bytes, event: bytes, **more: bytes | None) -> dict[bytes, bytes | None]:
-        """Publish on the log."""
+        """Publish a message on the log channel."""
         pairs: dict[bytes, bytes | None] = {b"jid": jid, b"event": event}
         pairs.update({name.encode(): value for name, value in more.items()})
         self.say(b"log", pairs)
         return pairs
 
     def if_tracked(self, jid: bytes, channel: bytes) -> None:
-        """Tell of a tracked job."""
+        """Publish a message about a tracked job."""
         if jid in self.tracked:
             self.say(channel, jid)
 
     def option(self, name: bytes, default: float) -> float:
-        """The number that an option is."""
+        """Return the value of an option."""
         return float(self.options.get(name, default))
 
     def at(self, queue: bytes, place: str) -> list[Job]:
-        """The jobs of a queue in a place, the lowest score first."""
+        """Return the jobs of a queue in a place, the lowest score first."""
         found = [job for job in self.jobs.values() if (job.queue, job.place) == (queue, place)]
         return sorted(found, key=lambda job: (job.score, job.jid))
 
     def day(self, queue: bytes, now: float) -> Day:
-        """The day of a queue."""
+        """Return the statistics of a queue's day."""
         return self.days[queue, floor(now / DAY) * DAY]
 
     def lock_of(self, queue: bytes) -> float:
-        """How long a lock of a queue lasts."""
+        """Return the duration of a queue's locks."""
         return self.option(queue + b"-heartbeat", self.option(b"heartbeat", 60.0))
 
     def dependents(self, jid: bytes) -> list[bytes]:
-        """The jobs that depend on one."""
+        """Return the jobs that depend on a job."""
         return sorted(one.jid for one in self.jobs.values() if jid in one.depends)
 
     def move_due(self, queue: bytes, now: float, count: float = inf) -> None:
-        """Let scheduled jobs wait whose time has come."""
+        """Make scheduled jobs wait when they are due."""
         due = [job for job in self.at(queue, LATER) if job.score <= now]
         for number, job in enumerate(due):
             if number < count:
@@ -140,11 +140,11 @@ class Tables:
                 job.state = q.WAITING
 
     def let_wait(self, job: Job, now: float) -> None:
-        """Let a job stand in the order of its queue."""
+        """Put a job into the order of its queue."""
         job.place, job.score = WORK, job.priority - now / 1e10
 
     def view(self, job: Job) -> q.JobView:
-        """A job as a client sees it; sets are sorted."""
+        """Return a job as a client sees it; sets are sorted."""
         return q.JobView(
             *(job.jid, job.klass, job.data, job.state, job.queue, job.worker),
             *(job.jid in self.tracked, job.priority, job.expires, job.retries, job.remaining),
@@ -187,7 +187,7 @@ class Tables:
         return q.OK, tuple(sorted(counts.items()))
 
     def group(self, name: bytes) -> list[Job]:
-        """The failed jobs of a group, the first one first."""
+        """Return the failed jobs of a group, the earliest first."""
         failed = [job for job in self.jobs.values() if job.state == q.FAILED]
         found = [job for job in failed if job.failure is not None and job.failure.group == name]
         return sorted(found, key=lambda job: job.failed_as)
@@ -212,7 +212,7 @@ class Tables:
         return q.OK, tuple(found[offset : offset + count])
 
     def of_queue(self, queue: bytes) -> list[Template]:
-        """The templates of a queue, the next one first."""
+        """Return the templates of a queue, the next due first."""
         found = [one for one in self.templates.values() if one.queue == queue]
         return sorted(found, key=lambda one: (one.next, one.jid))
 
@@ -287,7 +287,7 @@ def _times(seconds: list[float]) -> q.TimesView:
     mean = sum(seconds) / max(1, len(seconds))
     bins = [0] * q.HISTOGRAM_BINS
     for one in seconds:
-        # 60 seconds, then 59 minutes, 23 hours and 6 days; what is longer is in no bin.
+        # 60 seconds, then 59 minutes, 23 hours and 6 days; longer durations have no bin.
         whole = floor(one)
         if 0 <= whole < 60:
             bins[whole] += 1

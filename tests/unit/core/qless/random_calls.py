@@ -1,4 +1,4 @@
-"""Random calls of qless that meet each other's jobs, queues, workers and throttles."""
+"""Random calls of qless that share jobs, queues, workers and throttles."""
 
 import random
 from typing import Any
@@ -19,9 +19,9 @@ TEMPLATES = (b"a", b"b")
 
 
 class Calls:
-    """A source of calls; the client's clock goes on, and sometimes back.
+    """A source of calls; the client's clock advances, and sometimes goes back.
 
-    With tables, most calls of workers are of jobs that these have.
+    With tables, most calls of workers name jobs that exist.
     """
 
     def __init__(self, seed: int) -> None:
@@ -36,7 +36,7 @@ class Calls:
         return value if self.dice.random() < 0.5 else None
 
     def command(self, session: int = 1) -> c.Command:
-        """The next one, to be sent."""
+        """Return the next command to send."""
         dice = self.dice
         self.now += dice.choice((0.0, 0.25, 1.0, 30.0, 61.0, 11.0, -5.0))
         code, args = self.call()
@@ -46,7 +46,7 @@ class Calls:
         return qless.command(session, code, flavour, self.now, args)
 
     def call(self) -> tuple[int, tuple[Any, ...]]:
-        """A code and its arguments."""
+        """Return a code and its arguments."""
         weights = (9, 9, 4, 3, 2, 2, 2)
         kinds = (
             self.put,
@@ -150,7 +150,7 @@ class Calls:
         )
 
     def imported(self) -> tuple[int, tuple[Any, ...]]:
-        """A job of another server, or a template."""
+        """Return an import of a job or a template."""
         dice = self.dice
         queue, throttles = dice.choice(QUEUES), self.some(THROTTLES)
         tags = self.some(TAGS)

@@ -1,6 +1,6 @@
-"""Random walks through what stands beside the life of jobs: the tables agree after each step.
+"""Random walks through calls outside the life cycle of jobs: the tables agree after each step.
 
-And the statistics that come of such a walk are those that the histories of the jobs say.
+The statistics of such a walk agree with the histories of the jobs.
 """
 
 import random
@@ -33,7 +33,7 @@ STATES = (q.COMPLETE_, q.RUNNING, q.STALLED, q.SCHEDULED, q.DEPENDS, q.THROTTLED
 
 
 def steps(one: Qless, r: random.Random) -> list[Callable[[float], Any]]:
-    """What may be done next; each step takes the time."""
+    """Return the possible next steps; each takes the time."""
 
     def pick(of: tuple[bytes, ...]) -> bytes:
         return r.choice(of)
@@ -91,7 +91,7 @@ def test_the_tables_agree_whatever_is_called(seed: int) -> None:
 
 
 def seconds_of(one: Qless, jids: list[bytes]) -> tuple[list[float], list[float]]:
-    """How long these jobs waited and ran, by their histories."""
+    """Compute the wait and run times of these jobs from their histories."""
     waits: list[float] = []
     runs: list[float] = []
     for jid in jids:
@@ -106,7 +106,7 @@ def seconds_of(one: Qless, jids: list[bytes]) -> tuple[list[float], list[float]]
 
 
 def agree(view: q.TimesView, seconds: list[float]) -> None:
-    """Assert that a view says of these seconds what they are."""
+    """Assert that a view summarises these durations."""
     mean = sum(seconds) / max(1, len(seconds))
     assert view.count == len(seconds)
     assert isclose(view.mean, mean, abs_tol=1e-9)
@@ -121,7 +121,7 @@ def agree(view: q.TimesView, seconds: list[float]) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_statistics_are_those_of_the_histories(seed: int) -> None:
-    """All on one day, at whole seconds, and every job is completed before its lock ends."""
+    """All jobs run on one day, at whole seconds, and are completed before their locks end."""
     r = random.Random(seed)
     one = Qless()
     now = 86_400.0

@@ -1,4 +1,4 @@
-"""Calls of qless in the log: which are made, and what the machine does about each."""
+"""Calls of qless in the log: which calls are valid, and the machine's reaction to each."""
 
 from math import inf, nan
 from typing import Any

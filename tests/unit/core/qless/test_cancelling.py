@@ -1,4 +1,4 @@
-"""Cancel: jobs go, and leave nothing behind."""
+"""Cancel: jobs disappear without a trace."""
 
 from beanpole import qless as q
 from beanpole.core.qless import cancelling, failing, limits, locks, throttles

@@ -1,4 +1,4 @@
-"""Completion: jobs that are done, that go on, and that are deleted some time after."""
+"""Completion: jobs that are done, that move on, and that are deleted later."""
 
 from beanpole import qless as q
 from beanpole.core.qless import completing

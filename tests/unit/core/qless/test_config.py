@@ -1,4 +1,4 @@
-"""Options: set, unset, announced; as numbers with their defaults."""
+"""Options: set, unset, announced, and read as numbers with their defaults."""
 
 import pytest
 

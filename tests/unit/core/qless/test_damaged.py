@@ -1,4 +1,4 @@
-"""Images of qless with what cannot be: `Damaged`, and no other error."""
+"""Invalid images of qless raise `Damaged` and no other error."""
 
 import random
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def chunks() -> list[Any]:
 
 
 def changed(chunks: list[Any], word: str, change: Callable[[list[Any]], Any]) -> list[bytes]:
-    """The chunks with the records of a word changed, wherever they stand."""
+    """Change the records of one kind in all chunks that have some."""
     made = []
     for chunk in [msgpack.unpackb(pack(chunk)) for chunk in chunks]:
         if chunk[0] == "qless" and chunk[1] is not None and chunk[1][0] == word:
@@ -45,7 +45,7 @@ def test_what_is_not_changed_is_read(chunks: list[Any]) -> None:
     restore.load([pack(chunk) for chunk in chunks])
 
 
-# No other field of a new job has these. Compiled, a field takes only values of its type.
+# Values that no other field of a new job has. Compiled code allows only values of the field's type.
 MARKERS: dict[type, Any] = {
     int: 987_654,
     float: 987.5,
@@ -57,7 +57,7 @@ NONE_MARKERS = {"lease": 987.5, "due": 987.5, "failure": q.FailureView(b"g", b"m
 
 
 def place(name: str) -> int:
-    """Where a field of a job stands in its record."""
+    """Return the index of a job's field in its record."""
     job = QlessJob(1, b"")
     before = getattr(job, name)
     marker = MARKERS[type(before)] if before is not None else NONE_MARKERS[name]
@@ -140,7 +140,7 @@ def test_words_that_are_none(chunks: list[Any]) -> None:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_any_change_is_read_or_damaged(chunks: list[Any], seed: int) -> None:
-    """One value of one record is another one: nothing else may come of it."""
+    """A change of one value of one record is read or is `Damaged`; no other error is raised."""
     dice = random.Random(seed)
     values: tuple[Any, ...] = (
         None,

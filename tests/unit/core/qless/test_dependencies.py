@@ -1,4 +1,4 @@
-"""Dependencies that come and go, and priorities."""
+"""Dependencies that are added and removed, and priorities."""
 
 from beanpole import qless as q
 from beanpole.core.qless import dependencies, ordering, putting
@@ -68,7 +68,7 @@ def test_a_job_without_dependencies_waits() -> None:
 def test_long_ways_are_searched_from_both_ends() -> None:
     world = Qless(q.CORE)
     world.put(0, b"root")
-    # Many depend on one another behind "root": too many to follow.
+    # Many jobs depend on one another behind "root": too many to follow.
     layers = 12
     for layer in range(layers):
         for number in range(30):

@@ -1,4 +1,4 @@
-"""Events of qless: each job's are a chain from its first state to its last."""
+"""Events of qless: those of each job are a chain from its first state to its last."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ STATES = {
 
 
 class Scene:
-    """A cluster with a client's clock, and the events of each call."""
+    """A cluster with a client's clock; each call returns its events."""
 
     def __init__(self) -> None:
         self.cluster: Cluster = opened()
@@ -50,7 +50,7 @@ class Scene:
         return self.call(q.POP, b"q", worker, count)
 
     def details(self, code: int, *args: Any) -> list[tuple[bytes | None, bytes | None, int]]:
-        """Make a call; what stands beside the records of its events."""
+        """Make a call; return the details beside the records of its events."""
         before = self.cluster.machine.queue.events_total
         result = self.cluster.do(*qless.command(1, code, q.THROTTLES, self.now, args))
         assert result[0] == q.OK, result
@@ -203,7 +203,7 @@ def test_workers_reasons_and_clocks_stand_beside_the_records() -> None:
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_complete_job_of_a_queue_that_is_gone(loaded: bool) -> None:
-    """Its last event names the queue, on every node by the same number."""
+    """Its last event names the queue, by the same number on every node."""
     scene = Scene()
     scene.put()
     scene.pop()

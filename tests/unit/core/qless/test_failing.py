@@ -50,7 +50,7 @@ def test_a_retry_uses_up_an_attempt() -> None:
     job = world.job(b"a")
     assert (job.state, job.remaining, job.failure) == (q.WAITING, 0, VIEW)
     assert job.score == -4.5 / 10_000_000_000
-    # As in the original it shows its last worker and the end of its last lock.
+    # As in the original, it shows its last worker and the end of its last lock.
     assert (job.worker, job.expires) == (b"w", 61.0)
     world.pop(5, worker=b"x")
     assert world.job(b"a").worker == b"x"

@@ -1,4 +1,4 @@
-"""FLUSH leaves nothing; KEYS says so. Patterns are kept as they are given."""
+"""FLUSH removes everything, and KEYS confirms it. Patterns are kept as given."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No call of qless makes `apply` raise, whatever its arguments; a wrong one changes nothing."""
+"""No call of qless makes `apply` raise, whatever its arguments; an invalid call changes nothing."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3).map(tuple
 
 
 def fitting(kind: shapes.Kind) -> st.SearchStrategy[Any]:
-    """Arguments of a kind, with the largest and the least numbers."""
+    """Arguments of a kind, with the largest and the smallest numbers."""
     if isinstance(kind, shapes.Text):
         return NAMES
     if isinstance(kind, (shapes.Number, shapes.Positive)):

@@ -8,7 +8,7 @@ from tests.unit.core.qless.making import empty_tables, waiting_job
 
 
 def whens(limit: bytes | None, items: int) -> list[float]:
-    """The times of a history to which items were added at 0, 1, 2, ..."""
+    """Return the times of a history to which items were added at 0, 1, 2, ..."""
     t = empty_tables()
     job = waiting_job(t, b"jid")
     if limit is not None:

@@ -1,4 +1,4 @@
-"""Images of qless: the same bytes on every node, whenever it was made, and what was made of it."""
+"""Images of qless: the same bytes on every node, and independent of when the image is made."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def run(cluster: Cluster, source: Calls, entries: int) -> list[Any]:
 
 
 def check(machine: Machine) -> None:
-    """See to it that all that follows from something else does so."""
+    """Assert that all derived data is correct."""
     t = machine.qless
     size = sum(sizes.of_job(job) for job in t.jobs.values())
     size += sum(sizes.of_queue(queue) for queue in t.queues.values())

@@ -1,4 +1,4 @@
-"""Jobs of another server: they come as they were there, once."""
+"""Imports of jobs from another server: state is preserved, and each job is imported once."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ HISTORY = ((10.0, q.HAS_PUT, b"q", b""), (20.0, q.HAS_POPPED, b"w", b""))
 
 
 def job(jid: bytes, state: int = q.WAITING, score: float = 1.0, **more: Any) -> tuple[Any, ...]:
-    """The arguments of an import."""
+    """Return the arguments of an import."""
     return (
         *(more.get("queue", b"q"), jid, b"Klass", b"[1]", state, more.get("priority", 0.0), 5),
         *(more.get("remaining", 3), score, 10.0, more.get("due")),

@@ -1,4 +1,4 @@
-"""Lists of jids by the states of jobs, and of failed ones by their groups."""
+"""Lists of jids by the states of jobs, and of failed jobs by their groups."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def test_too_long_a_list_is_refused() -> None:
 
 @pytest.fixture
 def failed() -> Tables:
-    """Three jobs that failed in one group, the last one named c, and one in another."""
+    """Make three jobs that failed in one group, the last one named c, and one in another."""
     t = empty_tables()
     for order, (jid, group) in enumerate([(b"a", b"g"), (b"b", b"g"), (b"x", b"f"), (b"c", b"g")]):
         waiting_job(t, jid)

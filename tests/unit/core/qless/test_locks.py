@@ -1,4 +1,4 @@
-"""Locks: heartbeats, and what becomes of jobs whose workers are silent."""
+"""Locks: heartbeats, and the fate of jobs whose workers are silent."""
 
 from beanpole import qless as q
 from beanpole.core.qless import failing, locks, throttles

@@ -1,4 +1,4 @@
-"""The machine beside a naive model: the same replies and messages, whatever is called."""
+"""The machine against a naive model: any calls have the same replies and messages."""
 
 import pytest
 
@@ -9,7 +9,7 @@ STEPS = 300
 
 
 def story(seed: int, flavour: int, steps: int = STEPS) -> str:
-    """What a walk found, with the calls that are needed for it; nothing if all is the same."""
+    """Return the difference that a walk found and the calls that it needs, or ""."""
     done, found = walk(seed, flavour, steps)
     if not found:
         return ""

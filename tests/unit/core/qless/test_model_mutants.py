@@ -1,4 +1,4 @@
-"""Defects that are planted in the machine are found beside the model: it looks at all of it."""
+"""Defects planted in the machine are found by the comparison with the model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ FLAVOURS = (q.THROTTLES, q.CORE)
 STEPS = 300
 SEEDS = 20
 
-# What is put in the place of a function, given that function.
+# Makes the replacement of a function, given the function.
 Mutant = Callable[[Any], Any]
 
 
@@ -103,7 +103,7 @@ MUTANTS: dict[str, tuple[Any, str, Mutant]] = {
 
 
 def is_noticed() -> bool:
-    """Whether some walk finds a difference, or an assertion of the machine does."""
+    """Whether some walk finds a difference, or an assertion of the machine fails."""
     for seed in range(SEEDS):
         for flavour in FLAVOURS:
             try:
@@ -118,7 +118,7 @@ def test_nothing_is_noticed_of_the_machine_as_it_is() -> None:
     assert not is_noticed()
 
 
-@pytest.mark.constants  # compiled code does not look again at what is patched
+@pytest.mark.constants  # compiled code ignores patched attributes
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_model_notices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, attribute, mutant = MUTANTS[name]

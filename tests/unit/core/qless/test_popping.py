@@ -1,4 +1,4 @@
-"""Pop and peek: which jobs come, in which order, and what a worker gets."""
+"""Pop and peek: which jobs are returned, in which order, and with which fields."""
 
 from beanpole import qless as q
 from beanpole.core.qless import locks, popping, putting, throttles
@@ -142,7 +142,7 @@ def test_large_jobs_come_in_several_pops() -> None:
     for number in range(20):
         world.put(number, b"%02d" % number, data=data)
     first = world.pop(100, 20)
-    assert len(first) == fitting - 1  # histories need some of it
+    assert len(first) == fitting - 1  # histories need some of the room
     assert world.call(popping.peek, 100, b"q", 0, 20)[0] == q.OK
     second = world.pop(100, 20)
     assert sorted(first + second) == sorted(world.t.jobs)
@@ -196,7 +196,7 @@ def test_a_stalled_job_is_the_next() -> None:
 
 
 def test_throttles_of_popped_jobs_are_work_as_well() -> None:
-    """Jobs of 90 throttles count as ten, so a pop looks at a hundred of them."""
+    """Jobs with 90 throttles count as ten jobs, so a pop examines a hundred of them."""
     world = Qless()
     names = tuple(b"t%d" % number for number in range(90))
     for number in range(110):

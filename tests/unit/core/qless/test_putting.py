@@ -1,4 +1,4 @@
-"""Put: new jobs, and jobs that are moved, whatever they do."""
+"""Put: new jobs, and jobs that are moved in any state."""
 
 from beanpole import qless as q
 from beanpole.core.qless import failing, locks, putting
@@ -104,7 +104,7 @@ def test_a_failed_job_leaves_its_group() -> None:
     assert not world.t.groups
     assert world.t.queues[b"q"].days[0].failed == 0
     assert world.t.queues[b"q"].days[0].failures == 1
-    assert world.job(b"a").failure is not None  # it shows how it failed last
+    assert world.job(b"a").failure is not None  # it shows its last failure
 
 
 def test_a_stalled_job_can_be_put() -> None:

@@ -1,4 +1,4 @@
-"""Queues: known, paused, counted; scheduled jobs that are due wait."""
+"""Queues: known, paused, counted; due scheduled jobs wait."""
 
 from beanpole import qless as q
 from beanpole.core.qless import queues

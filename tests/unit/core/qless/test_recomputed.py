@@ -1,6 +1,6 @@
-"""Statistics of qless beside a naive recomputation: from what the histories of jobs have more.
+"""Statistics of qless against a naive recomputation from the items added to histories.
 
-The recomputation knows calls, their times, and jobs as clients see them before and after each call;
+The recomputation sees calls, their times, and jobs as clients see them before and after each call;
 it keeps every wait and run in a list.
 """
 
@@ -24,11 +24,11 @@ GROUP = b"g"
 DAY = 86_400
 # The dialects that count a job without attempts left among the failures.
 COUNTING = (q.CORE, q.THROTTLES, q.DOTTED)
-# An explanation of a failure takes longer than the time that a test has.
+# Explaining a failure takes longer than a test may.
 PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
 # Calls of a worker that has the job.
 HELD = (q.COMPLETE, q.FAIL, q.RETRY, q.HEARTBEAT)
-# Time that passes, flavour, call, arguments, a number that chooses a job.
+# Elapsed time, dialect, call, arguments, a number that chooses a job.
 Step = tuple[float, int, int, tuple[Any, ...], int]
 Jobs = dict[bytes, q.JobView]
 Key = tuple[bytes, int]  # a queue, and the number of a day
@@ -52,7 +52,7 @@ ends = made(
     q.COMPLETE, jids, workers, queues, st.just(b"{}"), st.one_of(nothing, queues), delays,
     st.just(()),
 )  # fmt: skip
-# `one_of` takes each of them once; those that stand here several times are as often taken.
+# `one_of` would take each strategy once; repetition in this tuple makes it more frequent.
 CALLS = (
     *(puts, puts, puts, puts, pops, pops, pops, pops, pops, ends, ends, ends, ends),
     made(q.FAIL, jids, workers, st.just(GROUP), st.just(b"why"), nothing),
@@ -78,7 +78,7 @@ steps = st.tuples(
 
 
 def aimed(code: int, args: tuple[Any, ...], pick: int, jobs: Jobs) -> tuple[Any, ...]:
-    """Let most calls be of jobs in a state in which they do something."""
+    """Aim most calls at jobs in a state in which the call has an effect."""
     wanted = q.RUNNING if code in HELD else q.FAILED
     some = [job for _, job in sorted(jobs.items()) if job.state == wanted]
     if not some or pick == 0:
@@ -96,7 +96,7 @@ def aimed(code: int, args: tuple[Any, ...], pick: int, jobs: Jobs) -> tuple[Any,
 
 
 class Naive:
-    """What is known of each queue and day."""
+    """The statistics of each queue and day."""
 
     def __init__(self) -> None:
         self.waits: defaultdict[Key, list[float]] = defaultdict(list)
@@ -116,7 +116,7 @@ class Naive:
                 if old is not None and old.state == q.FAILED and old.failure is not None:
                     self.failed[args[0], floor(old.failure.when / DAY)] -= 1
                 self._since[jid] = now
-            elif old is None:  # of a template; its times are whole seconds
+            elif old is None:  # made by a template; its times are whole seconds
                 self._since[jid] = items[0][0]
             for when, what, *_ in items:
                 if what == q.HAS_PUT:
@@ -127,14 +127,14 @@ class Naive:
                 if old.state == q.FAILED:
                     self.failed[old.queue, floor(old.failure.when / DAY)] -= 1
             elif jid not in after and code == q.COMPLETE and old.state == q.RUNNING:
-                self._item(now, q.HAS_DONE, step, jid, old)  # it is done and not kept
+                self._item(now, q.HAS_DONE, step, jid, old)  # done, and not kept
 
     def _item(self, now: float, what: int, step: Step, jid: bytes, old: q.JobView | None) -> None:
         _, flavour, code, args, _ = step
         day = floor(now / DAY)
         if what == q.HAS_POPPED:
             passed = self._passed(jid, now, flavour)
-            if flavour == q.SEED:  # since it was put, also if it was popped before
+            if flavour == q.SEED:  # since the put, even if it was popped before
                 passed = floor(now) - self._put[jid]
             self.waits[args[0], day].append(passed)
             if flavour == q.SEED and old is not None and old.state == q.RUNNING:
@@ -160,7 +160,7 @@ class Naive:
 
 
 def bars(lengths: list[float]) -> Counter[int]:
-    """The places of qless's histogram that have some."""
+    """Return the non-empty bins of qless's histogram."""
     found: Counter[int] = Counter()
     for length in lengths:
         for unit, first, end, low in ((1, 0, 60, 0), (60, 60, 3600, 59), (3600, 3600, DAY, 118)):
@@ -191,10 +191,10 @@ def jobs_of(cluster: Cluster) -> Jobs:
 @given(st.lists(steps, min_size=20, max_size=50), st.integers(0, 50))
 @settings(max_examples=250, deadline=None, phases=PHASES)
 def test_statistics_are_those_of_a_naive_recomputation(taken: list[Step], loaded_at: int) -> None:
-    """Also when the machine goes on as one that was loaded from an image."""
+    """The statistics also hold after the machine is reloaded from an image."""
     cluster, naive = opened(), Naive()
     now = 5 * DAY - 200.0
-    for queue in QUEUES:  # those that nobody knows lose their statistics with their last job
+    for queue in QUEUES:  # unknown queues lose their statistics with their last job
         cluster.machine.qless.queue(queue).known_at = now
     begin = [
         (q.CONFIG_SET, (b"stats-history", b"60")),
@@ -214,7 +214,7 @@ def test_statistics_are_those_of_a_naive_recomputation(taken: list[Step], loaded
         if result[0] == q.OK:
             naive.happened(now, step, before, after)
         else:
-            assert after == before  # nothing is half done
+            assert after == before  # no call has a partial effect
         before = after
         if place == loaded_at:
             cluster.machine = restore.load(image_of(cluster.machine))

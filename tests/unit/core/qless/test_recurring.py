@@ -1,4 +1,4 @@
-"""Templates of recurring jobs: kept, changed, and the jobs that are made of them."""
+"""Templates of recurring jobs: kept, changed, and the jobs that they make."""
 
 from math import ceil, floor
 from typing import Any
@@ -16,7 +16,7 @@ AS = q.THROTTLES
 
 
 def recur(t: Tables, now: float = 0.0, flavour: int = AS, **given: Any) -> q.Result:
-    """Call RECUR with some arguments, others as tests of the original have them."""
+    """Call RECUR with some arguments; the defaults are those of the original's tests."""
     of = {
         "queue": b"q",
         "jid": b"jid",
@@ -42,7 +42,7 @@ def seen(t: Tables, jid: bytes = b"jid") -> q.RecurringView:
 def lua(
     next_at: float, interval: float, backlog: float, now: float, count: int
 ) -> tuple[list[float], float]:
-    """The times of the jobs that the original makes, and when the next is due."""
+    """Return the times of the jobs that the original makes, and when the next is due."""
     at = float(floor(next_at))
     times: list[float] = []
     if next_at > now:

@@ -1,4 +1,4 @@
-"""Calls when the cluster has no memory or disk for more: nothing grows, and workers go on."""
+"""Calls without memory or disk for more data: nothing grows, and workers go on."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_a_job_that_would_grow_is_refused_and_stays_as_it_is(
     assert (one.t.bytes, one.job(b"a").data, list(one.job(b"a").history)) == before
     assert one.job(b"a").state == q.RUNNING
     assert not one.said()
-    one.t.room = 0  # no more jobs, but bytes
+    one.t.room = 0  # no room for jobs, but for bytes
     assert one.call(handler, 2, *args)[0] == q.OK
 
 

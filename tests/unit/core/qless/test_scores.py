@@ -1,4 +1,4 @@
-"""Sorted sets with scores, and the parts of them that clients ask for, against a sorted list."""
+"""Sorted sets with scores, and their ranges, against a sorted list."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ def filled(members: dict[bytes, float]) -> Scores:
 
 
 def redis_slice(names: list[bytes], offset: int, count: int) -> list[bytes]:
-    """ZRANGE offset, offset + count - 1."""
+    """Return ZRANGE offset, offset + count - 1."""
     size = len(names)
     first, last = offset, offset + count - 1
     first = max(0, first + size if first < 0 else first)

@@ -1,4 +1,4 @@
-"""Statistics by days, against what a list of all waits says."""
+"""Statistics by days, against those of a list of all waits."""
 
 from math import isclose
 
@@ -88,7 +88,7 @@ def test_old_days_go(wanted: bytes, kept: int) -> None:
 
 
 def test_a_job_of_the_seed_form_waits_since_it_was_put() -> None:
-    """Also when its lock ended, where later dialects count since it was popped last."""
+    """This holds even if its lock expired; later dialects count since its last pop."""
     for flavour, waits in ((q.SEED, [10.0, 100.0]), (q.CORE, [10.0, 90.0])):
         one = Qless(flavour)
         one.t.config[b"grace-period"] = b"0"

@@ -1,4 +1,4 @@
-"""Tags: given and taken, the jobs of a tag by time, the tags that most jobs have."""
+"""Tags: added and removed, the jobs of a tag by time, the most frequent tags."""
 
 from beanpole import qless as q
 from beanpole.core.qless import tags

@@ -1,4 +1,4 @@
-"""Throttles: bounds that last or end, locks and the jobs that wait for them."""
+"""Throttles: permanent and expiring maxima, locks, and the jobs that wait for them."""
 
 from beanpole import qless as q
 from beanpole.core.qless import throttles
@@ -8,7 +8,7 @@ SECOND_US = 1_000_000
 
 
 def bounded(maximum: int, jobs: int) -> Qless:
-    """Jobs of a throttle, of which as many run as may."""
+    """Make jobs of a throttle, and run as many as its maximum allows."""
     world = Qless()
     world.give(throttles.throttle_set, 0, b"t", maximum, 0)
     for number in range(jobs):
@@ -101,7 +101,7 @@ def test_a_client_may_let_a_pending_job_wait_again() -> None:
     assert list(world.t.queues[b"q"].work) == [b"002"]
     assert world.pop(6, 5) == []
     assert world.give(throttles.throttle_pending, 7, b"t") == (b"001", b"002")
-    # Its history does not say again that it is throttled.
+    # Its history records only once that it is throttled.
     assert [item[1] for item in world.job(b"002").history] == [q.HAS_PUT, q.HAS_THROTTLED]
 
 

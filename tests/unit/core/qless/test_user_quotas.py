@@ -1,4 +1,4 @@
-"""Quotas of users and qless: which jobs and templates count, when a call is refused, images."""
+"""Quotas of users and qless: counted jobs and templates, refused calls, images."""
 
 import random
 from collections.abc import Iterator
@@ -68,14 +68,14 @@ class Cluster(Guests):
 
     @property
     def has(self) -> tuple[int, int]:
-        """How many jobs, and bytes of data, count for lee."""
+        """Return the number of jobs, and bytes of data, that count for lee."""
         usage = self.machine.queue.quotas.usages.get(LEE)
         return (0, 0) if usage is None else (usage.jobs, usage.bytes)
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """An image of whatever a test leaves is the machine, and its counts are those of its jobs."""
+    """Assert after the test that an image is equal to the machine, and counts to its jobs."""
     made = Cluster()
     yield made
     assert image_of(copy_of(made.machine)) == image_of(made.machine)
@@ -83,7 +83,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def counted(machine: Machine) -> dict[bytes, tuple[int, int]]:
-    """What counts, by the names of users; it is that of the jobs and templates that are there."""
+    """Count jobs and bytes by user, and assert that the machine's counts are the same."""
     quotas, t = machine.queue.quotas, machine.qless
     found: dict[bytes, tuple[int, int]] = {}
     things: list[QlessJob | Recurring] = [*t.jobs.values(), *t.recurring.values()]

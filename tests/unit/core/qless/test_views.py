@@ -1,4 +1,4 @@
-"""What is shown of jobs, and which of them are tracked."""
+"""Views of jobs, and tracked jobs."""
 
 from beanpole import qless as q
 from beanpole.core.qless import tracking, views

@@ -1,4 +1,4 @@
-"""Random calls of all kinds: whatever is called, the tables agree with each other."""
+"""Random calls of all kinds: the tables agree with each other after each."""
 
 from random import Random
 from typing import Any
@@ -27,7 +27,7 @@ NAMES = (b"s", b"t")
 
 
 class Walk:
-    """A walk through calls, with arguments that often fit and sometimes do not."""
+    """A walk through calls whose arguments are often, but not always, valid."""
 
     def __init__(self, seed: int, flavour: int) -> None:
         self.random = Random(seed)
@@ -68,7 +68,7 @@ class Walk:
                 assert not [one for one in self.world.t.throttles.values() if over(one)]
 
     def call(self, handler: Any, *args: Any) -> q.Result:
-        """Make a call; count what came of it."""
+        """Make a call, and count its result by code."""
         before = self.jids() if handler is not popping.pop else []
         result = self.world.call(handler, self.now, *args)
         self.codes[result[0]] = self.codes.get(result[0], 0) + 1
@@ -79,24 +79,24 @@ class Walk:
         return result
 
     def jids(self) -> list[Any]:
-        """What there is, in short."""
+        """Return a summary of all jobs."""
         jobs = self.world.t.jobs.values()
         return [(job.jid, job.state, job.queue, job.score, len(job.history)) for job in jobs]
 
     def one(self) -> bytes:
-        """A jid, often of a job."""
+        """Return a jid, often of an existing job."""
         return b"%d" % self.random.randrange(25)
 
     def some(self, most: int) -> tuple[bytes, ...]:
-        """Some jids."""
+        """Return some jids."""
         return tuple(self.one() for _ in range(self.random.randrange(most + 1)))
 
     def queue(self) -> bytes:
-        """A queue."""
+        """Return a queue."""
         return self.random.choice(QUEUES)
 
     def owned(self) -> tuple[bytes, bytes, bytes]:
-        """A jid with its worker and its queue; not always."""
+        """Return a jid with its worker and its queue, mostly of a running job."""
         running = [job for job in self.world.t.jobs.values() if job.state == q.RUNNING]
         if not running or self.random.random() < 0.1:
             return self.one(), self.random.choice(WORKERS), self.queue()
@@ -192,7 +192,7 @@ class Walk:
         self.call(recurring.recur, self.queue(), b"again", *args)
 
     def throttle(self) -> None:
-        """Bound a throttle, or take locks of it."""
+        """Set a throttle, or release its locks."""
         if not self.throttled:
             return
         name = self.random.choice((*NAMES, b"ql:q:q"))
@@ -219,7 +219,7 @@ def test_a_walk_leaves_the_tables_in_agreement(seed: int, flavour: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_all_that_was_put_can_be_worked_off(seed: int) -> None:
-    """After any walk, workers that complete what they get empty all queues: nothing is stuck."""
+    """After any walk, workers that complete every job they get empty all queues."""
     walk = Walk(seed, q.THROTTLES)
     walk.run()
     world = walk.world
@@ -231,6 +231,6 @@ def test_all_that_was_put_can_be_worked_off(seed: int) -> None:
                 assert world.done(walk.now, jid)[0] == q.OK
     assert {job.state for job in world.t.jobs.values()} <= {q.COMPLETE_, q.FAILED, q.DEPENDS}
     for job in world.t.jobs.values():
-        if job.state == q.DEPENDS:  # behind a job that failed, or behind another such one
+        if job.state == q.DEPENDS:  # it depends on a failed job, or on another such job
             behind = [world.t.jobs[jid].state for jid in job.dependencies]
             assert set(behind) <= {q.FAILED, q.DEPENDS}

@@ -1,4 +1,4 @@
-"""Workers: seen, forgotten, and the jobs that they have."""
+"""Workers: seen, forgotten, and their jobs."""
 
 from beanpole import qless as q
 from beanpole.core.qless import config, workers

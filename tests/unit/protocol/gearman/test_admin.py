@@ -1,4 +1,4 @@
-"""Gearman's text commands: what a line asks for, and the words of its errors."""
+"""Gearman's text commands: parsed lines, and the texts of errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The client's side of the Gearman protocol: what it writes, and how it reads replies."""
+"""The client's side of the Gearman protocol: encoded requests and decoded replies."""
 
 import pytest
 from hypothesis import given

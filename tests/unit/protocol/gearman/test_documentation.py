@@ -1,4 +1,4 @@
-"""docs/protocols/gearman.md is complete: every packet, every line of text, every limit as it is."""
+"""docs/protocols/gearman.md is complete: every packet, every line of text, every limit."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 
 def section(heading: str) -> str:
-    """Return what stands below a heading."""
+    """Return the text below a heading."""
     return PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
 
 

@@ -1,4 +1,4 @@
-"""The server's side of the Gearman protocol: packets and lines, and what is wrong with others."""
+"""The server's side of the Gearman protocol: packets and lines, valid and invalid."""
 
 from collections.abc import Iterable
 
@@ -17,12 +17,12 @@ SLEPT: Request = (p.PRE_SLEEP, ())
 
 
 def packet(kind: int, body: bytes = b"", magic: bytes = p.REQUEST_MAGIC) -> bytes:
-    """One packet, right or wrong."""
+    """Return one packet, valid or not."""
     return p.HEADER.pack(magic, kind, len(body)) + body
 
 
 def parse(*pieces: bytes) -> list[Request]:
-    """All requests of a stream, until it cannot be understood any more."""
+    """Return all requests of a stream, up to the first unintelligible one."""
     parser = Parser()
     found = []
     for piece in pieces:
@@ -39,7 +39,7 @@ def bytewise(stream: bytes) -> Iterable[bytes]:
 
 
 def error_of(found: Request) -> tuple[bytes, bytes]:
-    """Code and text of the ERROR that a wrong packet is answered with."""
+    """Return code and text of the ERROR that answers a wrong packet."""
     kind, (reply,) = found
     assert kind in (BAD, CLOSE)
     assert p.HEADER.unpack_from(reply)[:2] == (p.REPLY_MAGIC, p.ERROR)
@@ -62,7 +62,7 @@ def test_packets_and_lines_follow_each_other() -> None:
 
 @pytest.mark.parametrize("kind", sorted(p.REQUEST_ARGUMENTS))
 def test_every_request(kind: int) -> None:
-    """As many arguments as it has; the last takes the rest, and one less is an error."""
+    """Parse exact arguments; the last one takes the rest, and a missing one is an error."""
     count = p.REQUEST_ARGUMENTS[kind]
     arguments = tuple(b"a%d" % place for place in range(count))
     assert parse(request(kind, *arguments) + SLEEP) == [(kind, arguments), SLEPT]
@@ -178,7 +178,7 @@ def test_a_long_line_is_one_error() -> None:
 
 
 def test_an_unfinished_packet_does_not_count_as_buffered() -> None:
-    """Or a client with a body above the node's bound would be paused in its middle."""
+    """Otherwise a client with a body above the node's limit would be paused in the middle of it."""
     parser = Parser()
     parser.feed(request(p.ECHO_REQ, bytes(300_000))[:200_000])
     assert parser.next() is None
@@ -220,7 +220,7 @@ def test_pieces_do_not_matter(stream: bytes, pieces: list[tuple[int, int]]) -> N
     for size, asks in [*pieces, (len(stream), 1 << 30)]:
         parser.feed(stream[position : position + size])
         position += size
-        # Not until there are no more: a blocked request stops asking at any one.
+        # Stop before the requests end, as a node with a blocked request does.
         for _ in range(asks):
             if found and found[-1][0] == CLOSE:
                 break

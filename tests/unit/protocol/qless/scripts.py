@@ -1,6 +1,6 @@
-"""Small scripts in the shape of each dialect: their declarations, without what they would do.
+"""Small scripts in the form of each dialect: their declarations, without bodies.
 
-And ways to read arguments with them.
+The ways to read arguments with them are also here.
 """
 
 from beanpole.protocol.qless import calls
@@ -26,7 +26,7 @@ def _declare(table: str, arguments: dict[str, str], names: set[bytes]) -> bytes:
 
 
 def unified() -> bytes:
-    """As qless-py 0.11.4 has it."""
+    """Return a script of qless-py 0.11.4."""
     arguments = {
         "put": "now, queue, jid, klass, data, delay, ...",
         "pop": "now, queue, worker, count",
@@ -36,7 +36,7 @@ def unified() -> bytes:
 
 
 def core() -> bytes:
-    """As qless-core has it."""
+    """Return a script of qless-core."""
     arguments = {
         "put": "now, me, queue, jid, klass, data, delay, ...",
         "pop": "now, queue, worker, count",
@@ -46,7 +46,7 @@ def core() -> bytes:
 
 
 def throttles() -> bytes:
-    """As reqless 0.13.3 has it."""
+    """Return a script of reqless 0.13.3."""
     arguments = {
         "put": "now, me, queue, jid, klass, data, delay, ...",
         "pop": "now, queue, worker, count",
@@ -56,7 +56,7 @@ def throttles() -> bytes:
 
 
 def dotted() -> bytes:
-    """As reqless-core has it."""
+    """Return a script of reqless-core."""
     arguments = {
         "queue.put": "now, worker, queue, jid, klass, data, delay, ...",
         "queue.pop": "now, queue, worker, limit",
@@ -66,7 +66,7 @@ def dotted() -> bytes:
     return _declare("ReqlessAPI", arguments, set(DOTTED_CALLS))
 
 
-# Where the seed form has the arguments whose places are looked at.
+# The places of the arguments that are looked at in scripts of the seed form.
 SEED_PLACES = {
     "Cancel": {"jid": "ARGV[1]"},
     "Complete": {
@@ -112,7 +112,7 @@ SEED_PLACES = {
 
 
 def seed(name: str, head: str = "") -> bytes:
-    """As qless-py 0.9.4 has it: one script for one call."""
+    """Return a script of qless-py 0.9.4, which has one script for each call."""
     lines = [head, f"if #KEYS > 9 then error('{name}(): too many keys') end"]
     for argument, place in SEED_PLACES[name].items():
         value = f"tonumber({place})" if argument in ("now", "count", "delay", "time") else place
@@ -124,7 +124,7 @@ def seed(name: str, head: str = "") -> bytes:
 
 
 def script(text: bytes) -> Script:
-    """Recognise what must be recognisable."""
+    """Recognise a script, which must succeed."""
     found = recognise(text)
     assert found is not None
     return found
@@ -137,7 +137,7 @@ DOTTED_SCRIPT = script(dotted())
 
 
 def seed_script(name: str) -> Script:
-    """The script of one call of the seed form."""
+    """Return the script of one call of the seed form."""
     return script(seed(name))
 
 
@@ -151,7 +151,7 @@ def call(script: Script, *args: object, keys: Words | None = None) -> calls.Call
 
 
 def refusal(script: Script, *args: object, keys: Words | None = None) -> bytes:
-    """The message in an error, whose form is looked at, too."""
+    """Return the message of an error, and check its form."""
     found = calls.read(script, keys or [], [_bytes(one) for one in args])
     assert isinstance(found, calls.Refusal), found
     end = b" script: " + script.sha + b", on @user_script:1."

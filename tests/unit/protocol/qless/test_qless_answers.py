@@ -1,4 +1,4 @@
-"""Results become the JSON, values and error texts of each dialect; expectations come from Redis."""
+"""Results become JSON, values and error texts of each dialect; expectations are Redis's."""
 
 import json
 from typing import Any
@@ -52,12 +52,12 @@ BARE = JOB._replace(tags=(), history=HISTORY[:1], failure=None, dependents=(), t
 
 
 def said(script: Script, *args: object, gives: Any, keys: list[bytes] | None = None) -> Any:
-    """The answer of a call that gives this."""
+    """Return the reply to a call with this result."""
     return answer(script, call(script, *args, keys=keys), (q.OK, gives))
 
 
 def shown(script: Script, *args: object, gives: Any, keys: list[bytes] | None = None) -> Any:
-    """The same of an answer in JSON."""
+    """Return the parsed JSON of such a reply."""
     text = said(script, *args, gives=gives, keys=keys)
     assert isinstance(text, bytes)
     return json.loads(text)

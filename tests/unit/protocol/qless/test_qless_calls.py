@@ -1,4 +1,4 @@
-"""Arguments become calls, or the errors that clients know; the texts are those of Redis 7."""
+"""Arguments become calls, or errors known to clients; the texts are those of Redis 7."""
 
 import pytest
 
@@ -82,7 +82,7 @@ def test_errors_of_put(args: list[object], text: bytes) -> None:
 
 
 def test_the_first_error_is_said() -> None:
-    """A fraction where none may be is only noticed by Redis, after the script has looked."""
+    """Redis rejects a fraction in an integer's place only after the script's own checks."""
     args = [*PUT, "{}", "x", "retries", "1.5", "tags", "false"]
     assert refusal(CORE_SCRIPT, *args) == b'Put(): Arg "delay" not a number: x'
     args[7] = "0"
@@ -165,7 +165,7 @@ def test_scripts_that_name_the_queue() -> None:
 
 
 def test_data_is_kept_as_it_came_or_encoded_again() -> None:
-    """So the scripts do, and the log has what is kept."""
+    """The scripts do the same; the log has the stored form."""
     data, again = '{ "a": [], "b": 1.50 }', b'{"a":{},"b":1.5}'
     kept = data.encode()
     assert call(UNIFIED_SCRIPT, "put", 1, "q", "j", "K", data, 0).args[3] == kept

@@ -1,4 +1,4 @@
-"""Errors that calls give as their results, in the words of each dialect."""
+"""Errors that calls return as results, in the words of each dialect."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.unit.protocol.qless.scripts import CORE_SCRIPT, THROTTLES_SCRIPT, cal
 
 
 def error(script: Script, *args: object, code: int, details: tuple[Any, ...]) -> bytes:
-    """The message of the error that this result is."""
+    """Return the error message of a result."""
     found = answer(script, call(script, *args), (code, details))
     assert isinstance(found, Error)
     end = b" script: " + script.sha + b", on @user_script:1."

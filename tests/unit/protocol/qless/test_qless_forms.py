@@ -1,4 +1,4 @@
-"""Arguments of the seed form and of names with dots; limits of all forms; and any arguments."""
+"""Arguments of the seed form and of dotted names, limits of all forms, and any arguments."""
 
 import pytest
 from hypothesis import given
@@ -207,7 +207,7 @@ def test_any_arguments_of_the_seed_form(name: str, keys: Words, args: Words) -> 
 
 
 def _check_args(args: tuple[object, ...]) -> None:
-    """What goes to the log is plain, and its numbers are bounded."""
+    """Assert that the log gets plain values, with bounded numbers."""
     for item in args:
         assert isinstance(item, tuple | bytes | float | int | None)
         if isinstance(item, tuple):

@@ -1,4 +1,4 @@
-"""Numbers and JSON as the scripts read and write them; all expectations come from Redis 7."""
+"""Numbers and JSON as the scripts read and write them; all expectations are from Redis 7."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from beanpole.qless import NUMBER_MAX
 
 
 def normalised(text: bytes) -> "bytes | cjson.Bad":
-    """Read a text and write it again, as `requests` does with the data of a job."""
+    """Read a text and encode it again, as `requests` does with the data of a job."""
     value = cjson.decode(text)
     return value if isinstance(value, cjson.Bad) else cjson.encode(value)
 
@@ -142,7 +142,7 @@ def test_depth_is_limited_however_the_text_is_read() -> None:
     deep = b"[" * cjson.DEPTH_MAX + b"]" * cjson.DEPTH_MAX
     assert not isinstance(cjson.decode(deep), cjson.Bad)
     for count in (cjson.DEPTH_MAX, 100_000):
-        for before in (b"[", b'["\x01",'):  # the second is read by the slower reader
+        for before in (b"[", b'["\x01",'):  # the slower reader reads the second
             text = before + b"[" * count + b"]" * count + b"]"
             value = cjson.decode(text)
             assert isinstance(value, cjson.Bad)
@@ -150,7 +150,7 @@ def test_depth_is_limited_however_the_text_is_read() -> None:
 
 
 def test_long_texts_are_read_once() -> None:
-    """They may have bytes that are no UTF-8; most other leniencies are for short ones."""
+    """They may contain invalid UTF-8; most other leniencies apply to short texts only."""
     long = b'"%b"' % (b"x" * 50_000)
     kept = b'["\\ud83d\\ude00\xff\x01",%b]' % long
     value = cjson.decode(kept)
@@ -179,7 +179,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_round_trips(value: Any) -> None:
-    """What Python writes is read, by both readers, and Python reads what is written."""
+    """Both readers read the output of Python, and Python reads theirs."""
     text = json.dumps(value).encode()
     decoded = cjson.decode(text)
     assert decoded == value

@@ -1,4 +1,4 @@
-"""Recognising dialects by their declarations."""
+"""Recognition of dialects by their declarations."""
 
 import hashlib
 

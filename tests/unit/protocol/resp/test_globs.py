@@ -1,4 +1,4 @@
-"""Checks glob patterns; what fits is what Redis 7.0 says."""
+"""Glob patterns match as in Redis 7.0."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Replies of a server of RESP: what they are, however their bytes are cut, and what is none."""
+"""Replies of a RESP server: decoded for any cuts of their bytes, and invalid ones rejected."""
 
 import pytest
 

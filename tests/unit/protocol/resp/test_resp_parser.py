@@ -1,4 +1,4 @@
-"""Checks how bytes become requests; the errors, and what is a request at all, are Redis's."""
+"""Bytes become requests; errors and the limits of a request are those of Redis."""
 
 import tracemalloc
 
@@ -11,7 +11,7 @@ from beanpole.protocol.resp.parser import Parser, Request, split_line
 
 
 def take(parser: Parser) -> list[Request]:
-    """All requests that the parser has by now."""
+    """Return all requests that the parser has now."""
     requests = []
     while (request := parser.next()) is not None:
         requests.append(request)
@@ -26,7 +26,7 @@ def parse_whole(stream: bytes) -> list[Request]:
 
 
 def parse_cut(stream: bytes, sizes: list[int]) -> list[Request]:
-    """Feed pieces of these sizes by turns, and ask after each."""
+    """Feed pieces of these sizes in turn, and take requests after each."""
     parser = Parser()
     requests = []
     place = turn = 0
@@ -40,7 +40,7 @@ def parse_cut(stream: bytes, sizes: list[int]) -> list[Request]:
 
 
 def parse(stream: bytes) -> list[Request]:
-    """Whole and byte by byte; both must agree."""
+    """Parse whole and byte by byte; both must agree."""
     requests = parse_whole(stream)
     assert parse_cut(stream, [1]) == requests
     return requests
@@ -72,7 +72,7 @@ def test_arrays_of_any_bytes() -> None:
         (b"*0\r\n*-1\r\n*1\r\n$4\r\nPING\r\n", PING),
         (b"\r\n\n  \r\nPING\n", PING),
         (b"PING\r\nPING\n", PING * 2),
-        (b"*1\r\n$4\r\nPINGxx*1\r\n$4\r\nPING\r\n", PING * 2),  # Redis looks at no end
+        (b"*1\r\n$4\r\nPINGxx*1\r\n$4\r\nPING\r\n", PING * 2),  # Redis skips a bulk's end
         (b"*1\rx$4\rxPING\r\n", PING),
         (b" PING  a\tb \r\n", [[b"PING", b"a", b"b"]]),
         (b'PING "a b" \'c d\' ""\r\n', [[b"PING", b"a b", b"c d", b""]]),
@@ -142,7 +142,7 @@ def test_nothing_is_kept_behind_an_error() -> None:
 
 
 def test_what_is_unfinished_is_not_counted() -> None:
-    """A client that is read no more would never finish its request."""
+    """A client whose reading is paused could never finish its request."""
     parser = Parser()
     parser.feed(b"*2\r\n$1000000\r\n" + bytes(500_000))
     assert parser.next() is None
@@ -154,7 +154,7 @@ def test_what_is_unfinished_is_not_counted() -> None:
 
 @pytest.mark.slow
 def test_a_large_argument_in_small_pieces() -> None:
-    # Copying what is there at each piece would move a terabyte: the test would not end.
+    # Copying the buffer at each piece would move a terabyte: the test would not end.
     argument = b"0123456789abcdef" * (resp.BULK_MAX_BYTES // 16)
     stream = array(b"ECHO", argument)
     parser = Parser()

@@ -1,4 +1,4 @@
-"""Checks the bytes of values in RESP2 and RESP3; the expected ones are those of Redis."""
+"""The bytes of values in RESP2 and RESP3 are those of Redis."""
 
 import pytest
 

@@ -44,7 +44,7 @@ ERRORS = {
 
 
 def is_well_formed(request: r.Request) -> bool:
-    """Whether a request has what its layout says."""
+    """Whether a request has the fields of its layout."""
     kind, *items = request
     if kind == r.BAD:
         reply, counted = items
@@ -75,7 +75,7 @@ def test_pieces_do_not_matter(stream: bytes, pieces: list[tuple[int, int]]) -> N
     for size, asks in pieces:
         parser.feed(stream[position : position + size])
         position += size
-        # Not until there are no more: a blocked request stops asking at any other.
+        # Stop before the requests end, as a connection with a blocked request does.
         some = [parser.next() for _ in range(asks)]
         requests += [request for request in some if request is not None]
     parser.feed(stream[position:])

@@ -1,4 +1,4 @@
-"""Each request of the Workq protocol, each error, and where the stream goes on after one."""
+"""Each request of the Workq protocol, each error, and where the stream resumes after it."""
 
 import pytest
 
@@ -124,7 +124,7 @@ def test_errors_of_an_add(arguments: bytes, error: bytes) -> None:
 
 
 def test_errors_have_their_order() -> None:
-    """What is no value at all is named first, from the left; then what is not allowed."""
+    """Values that cannot be parsed are reported first, from the left; then disallowed values."""
     wrong = [
         (b"x", JOB, replies.INVALID_ID),
         (b"x", b"0", replies.INVALID_TTR),
@@ -221,7 +221,7 @@ def test_a_lease_of_more_queues_than_a_session_watches() -> None:
 
 
 def test_a_line_of_very_many_words() -> None:
-    """They are not even looked at, so that no line takes long."""
+    """The words are not examined, so that no line takes long."""
     few = b"lease" + b" " * (r.SPACES_MAX - 1) + b"a 1\r\n"
     assert parse_whole(few) == [(r.LEASE, (b"a",), 1)]
     words = b" a" * (r.SPACES_MAX + 1) + b"\r\n"
@@ -230,7 +230,7 @@ def test_a_line_of_very_many_words() -> None:
 
 
 def test_a_payload_that_is_longer_than_its_line_says() -> None:
-    """The server asks for its bytes and two more; what stands behind them is a line."""
+    """The server reads the announced bytes and two more; the bytes after them are a new line."""
     assert (
         replies_to(b"add %b q 9 9 3\r\npong\r\n" % JOB) == replies.INVALID_PAYLOAD_SIZE + b"close"
     )

@@ -1,4 +1,4 @@
-"""Runs a Workq client's bytes through the parser in every way they may arrive, and compares."""
+"""Feed a Workq client's bytes to the parser in every way they may arrive, and compare."""
 
 from beanpole.protocol.workq import requests as r
 from beanpole.protocol.workq.parser import Parser
@@ -10,7 +10,7 @@ OF_VERSION_1 = b"6ba7b810-9dad-11d1-80b4-00c04fd430c4"
 
 
 def take(parser: Parser) -> list[Request]:
-    """Return all requests that the parser has by now."""
+    """Return all requests that the parser has now."""
     requests = []
     while (request := parser.next()) is not None:
         requests.append(request)
@@ -42,7 +42,7 @@ def parse(stream: bytes) -> list[Request]:
 
 
 def replies_to(stream: bytes) -> bytes:
-    """What a server answers to requests that are all wrong; "close" stands for the end."""
+    """Return a server's replies to requests that are all wrong; "close" stands for the end."""
     said = []
     for request in parse(stream):
         assert request[0] in (r.BAD, r.CLOSE), request
