@@ -16,15 +16,14 @@ import json
 import os
 import re
 import shlex
-import socket
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from beanpole.addresses import split_address
 from beanpole.client.where import CLUSTER_FILE
 from beanpole.errors import ConfigurationError
+from beanpoled import checking
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 
 CLUSTER: Final = "dev"
@@ -134,13 +133,8 @@ def check_ports(nodes: Iterable[LocalNode]) -> None:
     taken = []
     for node in nodes:
         for kind, address in node.addresses.items():
-            with socket.socket() as probe:
-                # As the nodes do: connections that have just ended do not keep a port.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(split_address(address))
-                except OSError:
-                    taken.append(f"{address} ({kind} of {node.id})")
+            if checking.refusal(address) is not None:
+                taken.append(f"{address} ({kind} of {node.id})")
     if taken:
         raise ConfigurationError(
             f"in use by another program: {', '.join(taken)}; choose another --base-port"
