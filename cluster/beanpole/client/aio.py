@@ -60,7 +60,6 @@ from beanpole.client.sansio.shapes import (
     TBody,
 )
 from beanpole.client.sansio.steps import Steps
-from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
 __all__ = [
     "DEFAULT_DELAY",
@@ -177,8 +176,6 @@ class Client(Generic[TBody]):
         Raises:
             ValueError: there is no address, or `keep` is not from 0 to 300.
         """
-        if not 0 <= keep <= KEEP_MAX_S:
-            raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
         self.encoding = encoding
         self._wire = Wire(tls)
         self._session = Session(

@@ -59,7 +59,6 @@ from beanpole.client.sansio.shapes import (
     TBody,
 )
 from beanpole.client.sansio.steps import Steps
-from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
 __all__ = [
     "DEFAULT_DELAY",
@@ -178,8 +177,6 @@ class Client(Generic[TBody]):
             DeniedError: no user has the token, or the user lacks the right to a tube.
             ValueError: there is no address, or `keep` is not from 0 to 300.
         """
-        if not 0 <= keep <= KEEP_MAX_S:
-            raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
         self.encoding = encoding
         self._wire = Wire(tls)
         self._session = Session(

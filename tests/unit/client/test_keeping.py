@@ -1,7 +1,10 @@
 """Sessions that a client keeps across connections, and puts with a key; without sockets."""
 
+from collections.abc import Callable
+
 import pytest
 
+from beanpole.client import aio, blocking
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.nodes import Nodes
@@ -278,3 +281,12 @@ def test_a_repeated_put_that_meets_an_older_node_is_open(world: World, cluster: 
     world.nodes[A] = gone
     with pytest.raises(faults.MayBeDoneError, match="does not know"):
         world.run(client.put("x", 1, 0, 60, "k"))
+
+
+@pytest.mark.parametrize("keep", [-1, 301])
+@pytest.mark.parametrize("client", [blocking.Client, aio.Client])
+def test_a_time_that_no_cluster_keeps_is_refused_before_a_connection(
+    client: Callable[..., object], keep: int
+) -> None:
+    with pytest.raises(ValueError, match="keep must be from 0 to 300 seconds"):
+        client("127.0.0.1:1", keep=keep)

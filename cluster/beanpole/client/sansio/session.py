@@ -75,7 +75,13 @@ class Session:
         keep_s: int = 0,
         token: bytes = b"",
     ) -> None:
-        assert 0 <= keep_s <= KEEP_MAX_S
+        """Begin without a connection.
+
+        Raises:
+            ValueError: `keep_s` is not from 0 to KEEP_MAX_S.
+        """
+        if not 0 <= keep_s <= KEEP_MAX_S:
+            raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
         self._nodes = nodes
         self._clock = clock
         self._patience_s = patience_s
