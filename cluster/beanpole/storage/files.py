@@ -19,8 +19,8 @@ from beanpole.errors import StorageError
 if TYPE_CHECKING:
     from beanpole.storage._syncer import Syncer
 
-# Work of the write-ahead log must not wait behind the megabytes of a snapshot, so there are two
-# queues of work with one thread each.
+# Writes of the log must not wait for the megabytes of a snapshot, so there are two queues of work
+# with one thread each.
 LANE_LOG: Final = 0
 LANE_BULK: Final = 1
 LANES: Final = 2

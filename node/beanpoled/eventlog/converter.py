@@ -26,7 +26,7 @@ from beanpole.events import RECORD
 from beanpoled.eventlog import columns
 from beanpoled.eventlog.events import NOTE, Bytes, EventBatch, Events
 
-# To be scheduled behind the node, but early enough that segments do not pile up.
+# Lower priority than the node, but enough that segments do not pile up.
 NICENESS: Final = 10
 # A batch takes ten milliseconds if no other process needs the processor. A process that takes this
 # long was stopped, and snapshots wait behind it.

@@ -83,7 +83,7 @@ class Batch:
         # Positions of commands that a later one of their kind replaces; see `Origin.submit_latest`.
         self.latest: dict[tuple[int, int, int], int] = {}
         self.number = 0  # 0: still open
-        self.is_large = False  # in the line of large commands, behind the batch below
+        self.is_large = False  # queued with the large commands, after the batch in `behind`
         self.behind: Batch | None = None
         self.payload = b""
         self.packed_hint = b""
