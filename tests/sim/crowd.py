@@ -32,6 +32,7 @@ from tests.sim.verdicts_qless import QlessJudge
 from tests.sim.verdicts_rates import RateJudge
 from tests.sim.verdicts_rules import RuleJudge
 from tests.sim.verdicts_user_answers import AnswerJudge
+from tests.sim.verdicts_user_rates import UserRateJudge
 from tests.sim.verdicts_users import UserJudge
 from tests.sim.verdicts_workq import WorkqJudge
 from tests.sim.workq import Ledger, Patron
@@ -262,7 +263,10 @@ def _judge_users(steward: Steward) -> None:
     judge.all()
     leaves = steward.world.stops.since
     AnswerJudge(judge, steward.asks, steward.orders, leaves).all()
+    rates = UserRateJudge(judge, steward.asks)
+    rates.all()
     counts = steward.world.counts
-    counts["changes of users"] += judge.changes
+    counts["changes of users"] += len(judge.changes)
     counts["commands without the right"] += judge.refused
     counts["puts beyond a user's quota"] += judge.quotas.refused
+    counts["users at their rate"] += rates.reached

@@ -69,6 +69,13 @@ class Mutant(NamedTuple):
         name = self.check.__name__
         return f"{name}, seed {self.seed}" if self.seed else f"schedule `{name}`"
 
+    @property
+    def row(self) -> str:
+        """Its row in the table of docs/testing.md."""
+        name = self.check.__name__
+        way = f"`{name}`, seed {self.seed}" if self.seed else f"schedule `{name}`"
+        return f"| `{self.name}` | {self.breaks} | {way} |"
+
 
 def in_lives(
     name: str, breaks: str, words: str, patches: m.Patches, seed: int = 1, check: Check = storm

@@ -34,7 +34,7 @@ from tests.sim.schedules_answers import a_delay_ends_with_a_wait
 REPAIRS: Final = (
     Mutant(
         "keep_matching_entries",
-        "B1: what comes again deletes what matches",
+        "B1: a repeated append deletes matching entries",
         replicas,
         r"commit index fell|is lost|lost, first",
         seed=3,
@@ -108,13 +108,13 @@ REPAIRS: Final = (
     ),
     Mutant(
         "pause_is_not_silence",
-        "C4: after a pause it stands before it reads",
+        "C4: after a pause a member campaigns before it reads",
         s.heartbeats_that_wait_unread,
         r"before it reads",
     ),
     Mutant(
         "deposed_leader_waits",
-        "C5: a deposed leader stands again at once",
+        "C5: a deposed leader campaigns again at once",
         s.a_leader_is_deposed,
         r"at once",
     ),
@@ -179,7 +179,7 @@ REPAIRS: Final = (
 RULES: Final = (
     Mutant(
         "no_grace",
-        "time: no floor after a change of leader",
+        "time: no expiry floor after a change of leader",
         storm,
         r"after a change of leader",
         m.no_grace,
@@ -187,7 +187,7 @@ RULES: Final = (
     ),
     Mutant(
         "late_floor",
-        "time: the floor comes after the entry's time",
+        "time: the expiry floor takes effect after the entry's time",
         storm,
         r"after a change of leader",
         m.late_floor,
@@ -262,7 +262,7 @@ RULES: Final = (
     ),
     Mutant(
         "no_ticks",
-        "time: passes only when somebody writes",
+        "time: passes only with writes",
         storm,
         r"what was due|waits are not served",
         m.no_ticks,
@@ -292,14 +292,14 @@ RULES: Final = (
     ),
     Mutant(
         "gap_ignored",
-        "once: nobody sends again what the leader lost",
+        "once: no origin sends a lost batch again",
         n.a_leader_loses_a_batch,
         r"not sent again",
         m.gap_ignored,
     ),
     Mutant(
         "not_sent_again",
-        "once: a new leader gets only what is new",
+        "once: a new leader gets only new batches",
         storm,
         r"no put is answered|every node|are not served|still open|not all nodes",
         m.not_sent_again,
@@ -329,7 +329,7 @@ RULES: Final = (
     ),
     Mutant(
         "none_by_itself",
-        "waits: the origin says NONE without asking",
+        "waits: the origin ends a wait without NONE",
         storm,
         r"was ready all the time",
         m.none_by_itself,
@@ -337,7 +337,7 @@ RULES: Final = (
     ),
     Mutant(
         "line_forgotten",
-        "waits: an origin that was silent for a moment is never served again",
+        "waits: the clients of a node that was silent for a moment are never served again",
         n.an_origin_stands_still_for_a_moment,
         r"waits for ever",
         m.line_forgotten,
@@ -428,7 +428,7 @@ RULES: Final = (
     ),
     Mutant(
         "events_kept_again",
-        "events: what the log brings again is kept twice",
+        "events: events that the log brings again are kept twice",
         storm,
         r"has only the events|says: events|has other events",
         m.events_kept_again,
@@ -436,7 +436,7 @@ RULES: Final = (
     ),
     Mutant(
         "failed_write_ignored",
-        "disks: a failed write is nobody's business",
+        "disks: a failed write is ignored",
         storm,
         r"goes on although|or acknowledged",
         m.failed_write_ignored,

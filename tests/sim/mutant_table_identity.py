@@ -44,7 +44,7 @@ IDENTITY: Final = (
     ),
     Mutant(
         "older_moment",
-        "disks: one that lost what it said to have votes",
+        "disks: one that lost entries it had announced votes",
         s.a_disk_is_restored_from_an_earlier_moment,
         r"lost what it had",
         m.older_moment,

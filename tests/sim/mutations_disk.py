@@ -91,7 +91,7 @@ DISKS: Final = (
     ),
     Mutant(
         "snapshots_at_leisure",
-        "full disk: what workers log is not cut in time",
+        "full disk: the log of workers is not cut in time",
         d.workers_go_on_for_ever_on_full_disks,
         r"replies after",
         snapshots_at_leisure,
@@ -105,7 +105,7 @@ DISKS: Final = (
     ),
     Mutant(
         "no_ballast",
-        "full disk: nothing is given up for a start",
+        "full disk: a start has no ballast to give up",
         d.nodes_start_although_others_took_the_whole_disk,
         r"no space|stopped itself|does not start|full disks",
         no_ballast,

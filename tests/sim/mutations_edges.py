@@ -39,7 +39,7 @@ def frames_believed() -> list[Patch]:
 EDGES: Final = (
     Mutant(
         "tail_left",
-        "what another leader had sent stays behind a large entry",
+        "entries of another leader stay behind a large entry",
         s.a_large_entry_before_a_conflict,
         r"behind a large entry",
         tail_left,

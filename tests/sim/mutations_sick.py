@@ -125,7 +125,7 @@ SICK: Final = (
     ),
     Mutant(
         "copies_in_the_inbox",
-        "sick: the leader keeps what comes again on a new link",
+        "sick: the leader keeps batches that come again on a new link",
         s.a_link_flaps_while_the_disks_hang,
         r"wait at the leader|too many batches in flight",
         copies_in_the_inbox,

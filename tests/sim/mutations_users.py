@@ -21,6 +21,8 @@ from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
 from beanpole.core.users import User, Users
+from beanpoled.frontends.client_rates import ClientRates, Meter
+from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.frontends.user_changes import UserChanges
 from tests.sim.mutant import in_lives
@@ -227,6 +229,32 @@ def everybody_may_pop() -> list[Patch]:
     return [(qless, "allows_call", wrong)]
 
 
+def users_have_twice_their_rate() -> list[Patch]:
+    """A command costs half of its time."""
+    spend = vars(Meter)["spend"]
+
+    def wrong(self: Meter, commands: int, now_us: int) -> None:
+        spend(self, commands / 2, now_us)
+
+    return [(Meter, "spend", wrong)]
+
+
+def each_connection_has_the_rate() -> list[Patch]:
+    """The connections of a user do not share its rate."""
+    of_user = vars(ClientRates)["_of_user"]
+    meters: dict[Connection, Meter] = {}
+
+    def wrong(self: ClientRates, connection: Connection) -> Meter | None:
+        shared = of_user(self, connection)
+        if shared is None:
+            return None
+        own: Meter = meters.setdefault(connection, Meter(shared.rate))
+        own.rate = shared.rate
+        return own
+
+    return [(ClientRates, "_of_user", wrong)]
+
+
 USERS: Final = (
     in_lives(
         "delete_needs_no_right",
@@ -360,5 +388,19 @@ USERS: Final = (
         r"done without a right",
         everybody_may_pop,
         seed=26,
+    ),
+    in_lives(
+        "users_have_twice_their_rate",
+        "users: a node takes twice the commands that a user's rate allows",
+        r"commands of Meter",
+        users_have_twice_their_rate,
+        seed=23,
+    ),
+    in_lives(
+        "each_connection_has_the_rate",
+        "users: each connection of a user has the rate that they share",
+        r"commands of Meter",
+        each_connection_has_the_rate,
+        seed=52,
     ),
 )

@@ -161,14 +161,14 @@ VERSIONS: Final = (
     ),
     Mutant(
         "version_of_program",
-        "versions: a machine begins at what its program knows",
+        "versions: a machine begins at the newest version of its program",
         v.one_node_is_upgraded,
         rf"works at machine version {v.NEW}|image of .* differs|differs after",
         version_of_program,
     ),
     Mutant(
         "unknown_is_upgraded",
-        "versions: a member without a heartbeat counts as upgraded",
+        "versions: a member that announced nothing counts as upgraded",
         v.an_upgraded_node_leads_before_it_has_heard,
         rf"need machine version {v.NEW}",
         unknown_is_upgraded,

@@ -49,6 +49,8 @@ PROTOCOLS: Final = ("", "beanstalk", "gearman")
 QUOTA_SHARE: Final = 0.8
 JOBS_MAX: Final = (0, 1, 2, 3)
 BYTES_MAX: Final = (0, 0, 12, 25)
+# Rates of commands: none for half of the users, and for the others about as fast as they are.
+RATES_MAX: Final = (0, 0, 3, 6)
 # A rule without a certificate would apply to all other clients, too.
 CERTIFIED: Final = bearers.CERTIFICATES[1:]
 
@@ -88,6 +90,7 @@ class Steward(AdminCalls):
         """
         super().__init__(world, random.Random(f"steward {world.seed}"), PATIENCE_S)
         self._quota_dice = random.Random(f"quotas {world.seed}")
+        self._rate_dice = random.Random(f"rates {world.seed}")
         self._tenant_dice = random.Random(f"rights of tenants {world.seed}")
         self._has_tenants = has_tenants
         self.is_whole = is_whole
@@ -210,6 +213,7 @@ class Steward(AdminCalls):
         if dice.random() < QUOTA_SHARE:
             request.limits.jobs_max = dice.choice(JOBS_MAX)
             request.limits.bytes_max = dice.choice(BYTES_MAX)
+        request.limits.commands_per_second_max = self._rate_dice.choice(RATES_MAX)
         dice = self._tenant_dice
         if self._has_tenants and dice.random() < 0.8:
             for pattern in dice.sample(tenants.PATTERNS, dice.randint(1, 2)):

@@ -5,6 +5,7 @@ change of the code has given that seed another life, the next seeds are tried.
 """
 
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,6 +19,7 @@ from tests.sim.mutants import is_right, verdict
 
 IN_LIVES: Final = [mutant for mutant in MUTANTS + SCHEDULES if mutant.seed]
 IN_SCHEDULES: Final = [mutant for mutant in MUTANTS + SCHEDULES if not mutant.seed]
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 # One in this many of those that need simulated lives is part of `make test`.
 SHARE: Final = 12
 
@@ -45,6 +47,12 @@ def test_it_is_caught(mutant: Mutant) -> None:
 
 def test_every_repair_has_its_mutant() -> None:
     assert set(Repairs.__slots__) <= set(NAMES)
+
+
+def test_the_docs_list_every_mutant() -> None:
+    _, rows = DOCS.read_text().split("| mutant | defect | caught by |\n| --- | --- | --- |\n")
+    rows, _ = rows.split("\n\n", maxsplit=1)
+    assert rows.split("\n") == [mutant.row for mutant in MUTANTS + SCHEDULES]
 
 
 def test_a_defect_goes_when_its_check_is_done() -> None:

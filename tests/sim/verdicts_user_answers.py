@@ -112,7 +112,7 @@ class AnswerJudge:
         word = order.refusal.split(":")[0]
         if not word and results != [c.OK]:
             raise Violation(f"answered, and not done: {order}")
-        whos = {self._who_by(order.token, table) for table in _within(self.log.tables, order)}
+        whos = {self._who_by(order.token, table) for table in within(self.log.tables, order)}
         if word == "PERMISSION_DENIED" and c.DENIED not in results:
             self._some_lacks_admin(order, [who for who in whos if who is not None])
         elif word == "UNAUTHENTICATED" and None not in whos:
@@ -128,7 +128,7 @@ class AnswerJudge:
         return next((Who(name, token) for name in owners), None)
 
     def _some_lacks_admin(self, order: Order, whos: list[Who]) -> None:
-        for table in _within(self.log.tables, order):
+        for table in within(self.log.tables, order):
             if any(not rights(table, who, EVERYWHERE) & ADMIN for who in whos):
                 return
         raise Violation(f"it had the right, and was refused: {order}")
@@ -142,7 +142,7 @@ class AnswerJudge:
             return
         time = Span(ask.known_s, deeds[0].at_s)
         wanted = {
-            rule_of(one, BEANSTALK, (ask.certificate,)) for one in _within(self.log.rules, time)
+            rule_of(one, BEANSTALK, (ask.certificate,)) for one in within(self.log.rules, time)
         }
         said = [one.command[2] for one in deeds if one.command[0] == c.AS_USER]
         by_rule = [one.command[3] == b"" for one in deeds if one.command[0] == c.AS_USER]
@@ -203,7 +203,7 @@ class AnswerJudge:
 
         The default tube is passed over where another one is watched.
         """
-        for table in _within(self.log.tables, time):
+        for table in within(self.log.tables, time):
             for who, watched in [(state.who, state.watched) for state in self._states(ask)]:
                 closed = {tube for tube in watched if not rights(table, who, tube) & WORK}
                 yield bool(closed) and (closed != {DEFAULT_TUBE} or len(watched) == 1)
@@ -211,7 +211,7 @@ class AnswerJudge:
     def _states(self, ask: Ask) -> list[State]:
         """Return the states of a request's session during the request."""
         states = [(state.at_s, state) for state in self.log.states[ask.session]]
-        return _within(states, ask)
+        return within(states, ask)
 
     def _nobody_waited_in_vain(self) -> None:
         """Check that no wait ended beside a ready job of a queue in which its session may work."""
@@ -258,7 +258,7 @@ class AnswerJudge:
                 continue
             allowed = all(
                 rights(table, state.who, tube) & WORK
-                for table in _within(self.log.tables, late)
+                for table in within(self.log.tables, late)
                 for state in states
             )
             for stay in stays[tube] if allowed else ():
@@ -279,7 +279,7 @@ class Span(NamedTuple):
     done_s: float
 
 
-def _within(versions: list[tuple[float, Any]], time: Any) -> list[Any]:
+def within(versions: list[tuple[float, Any]], time: Any) -> list[Any]:
     """Return the versions that were valid at some moment of a request or call."""
     ends = [at_s for at_s, _ in versions[1:]] + [FOREVER_S]
     return [

@@ -102,6 +102,7 @@ class UserJudge:
         given: the jobs that each session got.
         tables: all users from some time on; there were none at the beginning.
         rules: all rules from some time on.
+        changes: the commands that changed users or rules, in the order of the log.
     """
 
     def __init__(self, witness: Witness, machines: dict[str, Machine]) -> None:
@@ -119,7 +120,7 @@ class UserJudge:
         self.tables: list[tuple[float, Table]] = [(0.0, {})]
         self.rules: list[tuple[float, Rules]] = [(0.0, ())]
         self.refused = 0
-        self.changes = 0
+        self.changes: list[Deed] = []
 
     def all(self) -> None:
         """Check everything; raises Violation."""
@@ -212,7 +213,7 @@ class UserJudge:
         if result != wanted:
             raise Violation(f"it is to say {wanted}, and says {result}: {command}")
         if result == c.OK:
-            self.changes += 1
+            self.changes.append(Deed(command, result, self.now_s))
             self.quotas.change(command)
         if self.model.table is not self.tables[-1][1]:
             self.tables.append((self.now_s, self.model.table))
