@@ -223,7 +223,7 @@ class Bearer(Guest):
         for kind, *args in requests:
             ask = Ask(visit, kind, tuple(args), self.world.clock.now_s)
             ask.certificate = self._certificate
-            ask.known_s = self._known_s(visit.node)
+            ask.known_s = known_s(self.world, visit.node)
             if kind == "put":
                 self.bodies += 1
                 ask.body = MARK + b"%d-%d" % (self.number, self.bodies)
@@ -234,12 +234,6 @@ class Bearer(Guest):
             self.waiting.append(ask)
         self.expect(self.waiting[-1], self.waiting)
         self.send(data)
-
-    def _known_s(self, node: str) -> float:
-        host = self.world.hosts.get(node)
-        index = host.node.context.machine.index if host is not None else 0
-        applied_s = self.world.witness.applied_s
-        return next((applied_s[at] for at in range(index, 0, -1) if at in applied_s), 0.0)
 
     # --- replies ----------------------------------------------------------------------------------
 
@@ -300,3 +294,11 @@ class Bearer(Guest):
 def _beside(kind: str) -> tuple[int, ...]:
     """Return the arguments that follow the job in a request."""
     return {"release": (1, 0), "bury": (1,)}.get(kind, ())
+
+
+def known_s(world: World, node: str) -> float:
+    """Return when the newest entry that a node has applied by now was first applied."""
+    host = world.hosts.get(node)
+    index = host.node.context.machine.index if host is not None else 0
+    applied_s = world.witness.applied_s
+    return next((applied_s[at] for at in range(index, 0, -1) if at in applied_s), 0.0)

@@ -7,9 +7,11 @@ The behaviour of each is in `gearman`, `gearman_admins`, `workq`, `qless`, `keep
 from collections.abc import Iterator
 from typing import Final
 
+from tests.sim import clerks, tenants
 from tests.sim.admin_log import Deed
 from tests.sim.aliases import WORKERS as ALIAS_WORKERS
 from tests.sim.aliases import Bridge
+from tests.sim.clerks import Clerk, GearmanClerk, WorkqClerk
 from tests.sim.cluster import Violation
 from tests.sim.gearman import FUNCTIONS, Records, Submitter
 from tests.sim.gearman_admins import LIMITED, OWN, Administrator
@@ -69,6 +71,7 @@ class Crowd:
         self.keepers: list[Keeper] = []
         self.overseers: list[Overseer] = []
         self.stewards: list[Steward] = []
+        self.clerks: list[Clerk] = []
         # By worker number: its naps, the pauses of its node and the first ready job, and the index
         # that its node had applied when `look` first found these.
         self._beside: dict[int, tuple[tuple[int, ...], int]] = {}
@@ -105,13 +108,17 @@ class Crowd:
             is_whole = bool(self.overseers) or any(bridge.wanted for bridge in self.bridges)
             bearers = [next(numbers) for _ in range(BEARERS)]
             has_tenants = "qless" in SPOKEN and Tenant.is_in(world.seed)
-            steward = Steward(world, bearers, is_whole, has_tenants)
+            has_clerks = {"gearman", "workq"} <= set(SPOKEN) and Clerk.is_in(world.seed)
+            patterns = [tenants.PATTERNS] * has_tenants + [clerks.PATTERNS] * has_clerks
+            steward = Steward(world, bearers, is_whole, patterns)
             self.stewards.append(steward)
             if has_tenants:
                 notes = self.notes.apart()
                 self.laborers += [
                     Tenant(world, next(numbers), notes, steward.keyring) for _ in range(TENANTS)
                 ]
+            for kind in (GearmanClerk, GearmanClerk, WorkqClerk) if has_clerks else ():
+                self.clerks.append(kind(world, next(numbers), steward.asks, steward.keyring))
 
     def look(self) -> None:
         """Check that no worker sleeps for long beside a job that its own node knows to be ready.
@@ -150,7 +157,7 @@ class Crowd:
         """Start no new requests, and let workers complete all remaining jobs."""
         for guest in (
             *(*self.submitters, *self.patrons, *self.laborers),
-            *(*self.subscribers, *self.keepers),
+            *(*self.subscribers, *self.keepers, *self.clerks),
         ):
             guest.active = False
         for worker in self.workers:
@@ -171,7 +178,7 @@ class Crowd:
         if machine.version < SINCE:
             return ""
         everybody: list[Guest] = [*self.submitters, *self.patrons, *self.admins, *self.laborers]
-        for guest in (*everybody, *self.keepers):
+        for guest in (*everybody, *self.keepers, *self.clerks):
             if not guest.quiet:
                 return f"{guest.protocol} client {guest.number} waits for something"
         restless = [one.restless for one in self.overseers]

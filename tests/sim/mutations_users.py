@@ -21,6 +21,7 @@ from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
 from beanpole.core.users import User, Users
+from beanpole.protocol.gearman import admin as gearman_admin
 from beanpoled.frontends.client_rates import ClientRates, Meter
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.requests import RequestConnection
@@ -255,6 +256,16 @@ def each_connection_has_the_rate() -> list[Patch]:
     return [(ClientRates, "_of_user", wrong)]
 
 
+def functions_need_no_right() -> list[Patch]:
+    """Every user may create functions of Gearman."""
+    return [(_operation(c.CREATE_QUEUE), "rights", 0)]
+
+
+def wrong_tokens_are_ok() -> list[Patch]:
+    """Gearman's text command `auth` is answered OK with a wrong token."""
+    return [(gearman_admin, "BAD_TOKEN", gearman_admin.OK)]
+
+
 USERS: Final = (
     in_lives(
         "delete_needs_no_right",
@@ -402,5 +413,19 @@ USERS: Final = (
         r"commands of Meter",
         each_connection_has_the_rate,
         seed=52,
+    ),
+    in_lives(
+        "functions_need_no_right",
+        "users: a function of Gearman is created without the right",
+        r"done without a right",
+        functions_need_no_right,
+        seed=26,
+    ),
+    in_lives(
+        "wrong_tokens_are_ok",
+        "users: a client of Gearman is told that a wrong token is right",
+        r"told, and not done",
+        wrong_tokens_are_ok,
+        seed=26,
     ),
 )

@@ -5,12 +5,13 @@ The services are the product's (`services`), behind the guard that checks the ri
 """
 
 import random
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.pb import users_pb2
-from tests.sim import aliases, bearers, callers, clients, keepers, retriers, tenants
+from tests.sim import aliases, bearers, callers, clients, keepers, retriers
 from tests.sim.admin_calls import AdminCalls, Begun
 from tests.sim.bearers import Ask, Bearer, Keyring
 from tests.sim.services import CallEnded, Caller, Services
@@ -79,20 +80,23 @@ class Steward(AdminCalls):
     NAME = "an administrator of users"
     GUESTS = "bearers"
 
-    def __init__(self, world: World, numbers: list[int], is_whole: bool, has_tenants: bool) -> None:
+    def __init__(
+        self, world: World, numbers: list[int], is_whole: bool, patterns: Sequence[Sequence[str]]
+    ) -> None:
         """Create the administrator and its clients.
 
         Args:
             world: the world of the life.
             numbers: the numbers of its clients.
             is_whole: other clients need the right `admin` where no queue is concerned.
-            has_tenants: its users may have rights in queues of `tenants`.
+            patterns: of the queues of each other kind of clients in which its users may have
+                rights: `tenants`, `clerks`.
         """
         super().__init__(world, random.Random(f"steward {world.seed}"), PATIENCE_S)
         self._quota_dice = random.Random(f"quotas {world.seed}")
         self._rate_dice = random.Random(f"rates {world.seed}")
-        self._tenant_dice = random.Random(f"rights of tenants {world.seed}")
-        self._has_tenants = has_tenants
+        self._guest_dice = random.Random(f"rights of guests {world.seed}")
+        self._patterns = patterns
         self.is_whole = is_whole
         self.orders: list[Order] = []
         self.asks: list[Ask] = []
@@ -214,9 +218,9 @@ class Steward(AdminCalls):
             request.limits.jobs_max = dice.choice(JOBS_MAX)
             request.limits.bytes_max = dice.choice(BYTES_MAX)
         request.limits.commands_per_second_max = self._rate_dice.choice(RATES_MAX)
-        dice = self._tenant_dice
-        if self._has_tenants and dice.random() < 0.8:
-            for pattern in dice.sample(tenants.PATTERNS, dice.randint(1, 2)):
+        dice = self._guest_dice
+        for patterns in self._patterns:
+            for pattern in dice.sample(patterns, dice.randint(1, 2)) if dice.random() < 0.8 else ():
                 request.rights.append(_rights(pattern, dice.sample(RIGHTS[:3], dice.randint(2, 3))))
         return "Set", request
 

@@ -49,6 +49,9 @@ CODES: Final = {
     "peek-delayed": c.PEEK_DELAYED,
     "peek-buried": c.PEEK_BURIED,
     "stats-tube": c.STATS_TUBE,
+    "create function": c.CREATE_QUEUE,
+    "drop function": c.DROP_QUEUE,
+    "limit": c.LIMIT_QUEUE,
 }
 # Commands that the node answers before they are applied.
 _TOLD_BEFORE: Final = (c.USE, c.WATCH)
@@ -154,14 +157,17 @@ class AnswerJudge:
         """Check that an answer about rights agrees with the result of its command in the log."""
         if ask.word in NO_VERDICT:
             return
-        within = [
+        deeds = [
             deed for deed in self.log.deeds[ask.session] if ask.at_s <= deed.at_s <= ask.done_s
         ]
         if ask.kind == "reserve-with-timeout":
-            self._reserve_is_true(ask, within)
+            self._reserve_is_true(ask, deeds)
+            return
+        if ask.kind == "lease":
+            self._lease_is_true(ask)
             return
         if ask.word == b"DENIED":
-            if not self._was_refused(ask, within):
+            if not self._was_refused(ask, deeds):
                 raise Violation(f"nothing of it was refused: {ask}")
             return
         code = CODES.get(ask.kind)
@@ -169,34 +175,42 @@ class AnswerJudge:
             return  # answered before it is applied, and the connection ends on a refusal
         if not any(
             deed.command[0] == code and deed.result != c.DENIED and _is_about(deed.command, ask)
-            for deed in within
+            for deed in deeds
         ):
             raise Violation(f"told, and not done: {ask}")
 
-    def _was_refused(self, ask: Ask, within: list[Deed]) -> bool:
+    def _was_refused(self, ask: Ask, deeds: list[Deed]) -> bool:
         """Whether a refused command explains the answer DENIED.
 
         The command is in the request's own time, or an earlier `use` or `watch` that was answered
         before it was applied. Such a refusal is the last reply of a connection, and looks like the
         answer to the client's latest request.
         """
-        if any(deed.result == c.DENIED for deed in within):
+        if any(deed.result == c.DENIED for deed in deeds):
             return True
         return self._last[id(ask.visit)] is ask and any(
             deed.command[0] in _TOLD_BEFORE and deed.result == c.DENIED and deed.at_s <= ask.at_s
             for deed in self.log.deeds[ask.session]
         )
 
-    def _reserve_is_true(self, ask: Ask, within: list[Deed]) -> None:
+    def _reserve_is_true(self, ask: Ask, deeds: list[Deed]) -> None:
         if ask.word == b"RESERVED":
             given = self.log.given[ask.session]
             if not any(one.job == ask.job and ask.at_s <= one.at_s <= ask.done_s for one in given):
                 raise Violation(f"it was not given: {ask}")
             return
-        if ask.word != b"DENIED" or self._was_refused(ask, within):
+        if ask.word != b"DENIED" or self._was_refused(ask, deeds):
             return
         if not any(self._kept_out(ask, Span(ask.at_s, ask.done_s))):
             raise Violation(f"it may work on all that it watches: {ask}")
+
+    def _lease_is_true(self, ask: Ask) -> None:
+        """Check a `lease` of Workq, which a node refuses by itself, by what it knows."""
+        whos = {state.who for state in self._states(ask)} or {NO_NAME}
+        tables = within(self.log.tables, Span(ask.known_s, ask.done_s))
+        may = {bool(rights(table, who, ask.args[0]) & WORK) for table in tables for who in whos}
+        if (ask.word != b"DENIED") not in may:
+            raise Violation(f"may it work there: {may}: {ask}")
 
     def _kept_out(self, ask: Ask, time: "Span") -> Iterator[bool]:
         """Yield, for each moment of a part of a reserve's time, whether it could not wait.
