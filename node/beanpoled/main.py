@@ -228,7 +228,7 @@ async def run(
         disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
     _tell(config, host)
     starting.refuse_taken_addresses(config)
-    host.clients.check()
+    host.clients.check_paths()
     node = Node(config, host, disks, frontends=frontends)
     host.clients.frontends = node.frontends
     node.leader.saved_clock.load()

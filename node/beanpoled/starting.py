@@ -49,6 +49,8 @@ def data_directory(config: NodeConfig) -> Iterator[None]:
 def refuse_taken_addresses(config: NodeConfig) -> None:
     """End a start that cannot listen, before the node takes part in anything.
 
+    UNIX sockets are checked by `ClientServer.check_paths`.
+
     Raises:
         OSError: the message names all settings whose addresses cannot be used. It is no
             configuration error, because an address of this machine may come up later than the node.

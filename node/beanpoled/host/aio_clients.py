@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, cast
 
-from beanpole.addresses import TLS_PREFIX, UNIX, host_name
+from beanpole.addresses import TLS_PREFIX, UNIX, UNIX_PREFIX, host_name
 from beanpole.errors import ConfigurationError
 from beanpoled.config.node import NodeConfig
 from beanpoled.frontends.connection import Connection
@@ -151,16 +151,18 @@ class ClientServer:
         self._fatal = fatal
         self._open: dict[str, _Acceptor] = {}  # by protocol
 
-    def check(self) -> None:
-        """Bind and release every address once, so that a taken address is reported at the start.
+    def check_paths(self) -> None:
+        """Bind and release each UNIX socket once, so that one in use is reported at the start.
 
-        Default addresses that are not in the configuration are tried when they are opened.
+        Raises:
+            OSError: the system refuses the path.
+            ConfigurationError: another server or another kind of file is there.
         """
-        for protocol, addresses in self._config.client_addresses.items():
-            for address in () if protocol in self._config.unconfigured else addresses:
-                bind(address).close()
-                if address.startswith("unix:"):
-                    os.unlink(address.removeprefix("unix:"))
+        for addresses in self._config.client_addresses.values():
+            for address in addresses:
+                if address.startswith(UNIX_PREFIX):
+                    bind(address).close()
+                    os.unlink(address.removeprefix(UNIX_PREFIX))
 
     def open(self, protocol: str) -> None:
         """Accept clients of a protocol.
@@ -257,6 +259,6 @@ class _Acceptor:
             raw.close()
         self._sockets.clear()
         for address in self._addresses:
-            if address.startswith("unix:"):
+            if address.startswith(UNIX_PREFIX):
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(address.removeprefix("unix:"))
+                    os.unlink(address.removeprefix(UNIX_PREFIX))

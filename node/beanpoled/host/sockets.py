@@ -5,7 +5,7 @@ import socket
 import stat
 from typing import Final
 
-from beanpole.addresses import TLS_PREFIX, split_address
+from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
 from beanpole.errors import ConfigurationError
 
 # Ten thousand workers may connect at once after a restart.
@@ -21,8 +21,8 @@ def bind(address: str, listen: bool = False) -> socket.socket:
         OSError: the address is taken or not of this machine.
         ConfigurationError: the path of a UNIX socket is another kind of file.
     """
-    if address.startswith("unix:"):
-        path = address.removeprefix("unix:")
+    if address.startswith(UNIX_PREFIX):
+        path = address.removeprefix(UNIX_PREFIX)
         _remove_stale(path)
         raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         target: str | tuple[str, int] = path

@@ -1,18 +1,22 @@
-"""The sockets for clients: addresses that another program already uses."""
+"""The sockets for clients: addresses and paths that another program already uses."""
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
 import pytest
 
+from beanpole.errors import ConfigurationError
 from beanpoled.frontends.frontend import Frontends
 from beanpoled.host.aio_clients import ClientServer
-from beanpoled.host.seam import INFO, WARNING
+from beanpoled.host.seam import INFO, WARNING, Log
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import config
+
+Fatal = Callable[[str], None]
 
 
 @pytest.fixture
@@ -38,8 +42,6 @@ def opened(address: str, unconfigured: frozenset[str]) -> tuple[list[str], list[
         made = config(listen=(), listeners=listeners, unconfigured=unconfigured)
         server = ClientServer(made, asyncio.get_running_loop(), log, fatal.append, trust_of())
         server.frontends = cast(Frontends, {"gearman": None})
-        if unconfigured:
-            server.check()
         server.open("gearman")
         server.close()
 
@@ -71,3 +73,42 @@ def test_an_address_that_was_bound_meanwhile_is_seen() -> None:
         other.listen()
         logged, fatal = opened(address, frozenset({"gearman"}))
         assert len(logged) == 1 and not fatal
+
+
+def checked(address: str) -> None:
+    """Check the paths of a node that is to listen at an address, before it opens anything."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        made = config(listen=(address, "127.0.0.1:0"))
+        ClientServer(made, loop, cast(Log, None), cast(Fatal, None), trust_of()).check_paths()
+
+    asyncio.run(run())
+
+
+def test_a_unix_socket_in_use_ends_the_start_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        with pytest.raises(ConfigurationError, match="another server accepts clients there"):
+            checked(f"unix:{path}")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+
+
+def test_a_unix_socket_of_a_dead_server_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    assert path.exists()
+    checked(f"unix:{path}")
+    assert not path.exists()
+
+
+def test_a_file_at_the_path_of_a_unix_socket_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("mine")
+    with pytest.raises(ConfigurationError, match="there is a file that is no socket"):
+        checked(f"unix:{path}")
+    assert path.read_text() == "mine"
