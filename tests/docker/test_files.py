@@ -13,7 +13,10 @@ SCHEMA = "vendor.compose-spec"
 
 
 def check(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.fail(f"{command[0]} is missing (Debian: apt-get install {command[0]})")
     return "" if done.returncode == 0 else done.stdout + done.stderr or "it failed in silence"
 
 
