@@ -142,6 +142,14 @@ class User:
         """Return the rights in every queue of a space."""
         return self.everywhere | (self._beginnings.get(prefix, 0) if prefix else self._bare)
 
+    def on_some_of(self, prefix: bytes) -> int:
+        """Return the rights in any queue of a space with a prefix."""
+        bits = self.everywhere
+        for pattern, some in self.rights:
+            if pattern.startswith(prefix):
+                bits |= some
+        return bits
+
 
 # The user of an unauthenticated session while there is no user `anonymous`, and that of a session
 # whose user or token is gone.

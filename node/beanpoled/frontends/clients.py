@@ -11,6 +11,7 @@ from typing import Final
 from beanpole.core.jobs.job import Job
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import Session
+from beanpole.core.users import ANY_RIGHT
 from beanpoled.audit.entry import Entry
 from beanpoled.config.node import NodeConfig
 from beanpoled.config.protocols import FIRST
@@ -163,6 +164,12 @@ class Clients:
             return True
         own_name = self._context.machine.queue.aliases.queue_of(queue)
         return bool(users.of(client.user, client.token).on(own_name) & rights)
+
+    def may_hear(self, client: Client, job_id: int) -> bool:
+        """Whether a client has any right in the queue of a job; a job that is gone needs none."""
+        queue = self._context.machine.queue
+        job = queue.jobs.get(job_id)
+        return job is None or self.may(client, ANY_RIGHT, job.tube.name)
 
     def may_everywhere(self, client: Client, rights: int) -> bool:
         """Whether a client has one of these rights in every queue and outside all queues."""

@@ -106,7 +106,9 @@ class Connection:
     # --- from `UserChanges` ---------------------------------------------------------------------
 
     def rights_changed(self) -> int:
-        """Handle a change of users: answer a wait for which the client has lost the right.
+        """Handle a change of users or of this client's user: end what it has lost the right to.
+
+        A wait for a job is answered. News of jobs are not sent any more.
 
         The connection may have ended. Returns the number of queues that were checked.
         """

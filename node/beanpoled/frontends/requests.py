@@ -215,6 +215,7 @@ class RequestConnection(Connection):
             self.user, self.token = session.user, session.token
             self._wrong_tokens = 0
             self._answer_alone(accepted)
+            self.rights_changed()
             return
         self._wrong_tokens += 1
         clients.refused_client(UNKNOWN_TOKEN)

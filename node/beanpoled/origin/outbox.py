@@ -195,6 +195,14 @@ class Origin:
         self.bytes += size
         return True
 
+    def keep_latest(self, key: tuple[int, int, int]) -> None:
+        """Let no later command replace the submitted one: the client sends another one behind it.
+
+        Args:
+            key: the first fields of the command, as in `submit_latest`.
+        """
+        self._open.latest.pop(key, None)
+
     def _large_batch(self, size: int) -> Batch:
         """The batch at the end of the line of large commands that has room for a command."""
         line = self._large

@@ -19,8 +19,8 @@ from beanpole import commands as c
 from beanpole.core.users import PUT, WORK
 from beanpole.events import GEARMAN, QLESS
 from beanpoled.frontends.requests import WRONG_TOKEN_DELAY_US
+from tests.unit.beanpoled.auth_scene import TOKEN, give_users
 from tests.unit.beanpoled.qless_scene import Scene
-from tests.unit.beanpoled.test_auth_protocols import TOKEN, give_users
 from tests.unit.node.stage import Port
 
 TIMEOUT_S = 10.0

@@ -305,6 +305,31 @@ def test_a_newer_status_takes_the_place_of_one_that_has_not_left(scene: Scene) -
     assert one.replies() == [(p.ECHO_RES, (b"e",)), *NOT_FOUND]
 
 
+def test_a_status_stays_between_the_data_around_it(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    submit(client)
+    grab(one)
+    one.connection.received(
+        b"".join(
+            request(p.WORK_STATUS, handle(1), b"%d" % done, b"9")
+            + request(p.WORK_DATA, handle(1), b"%d" % done)
+            for done in range(3)
+        )
+        + request(p.WORK_STATUS, handle(1), b"8", b"9")
+        + request(p.WORK_COMPLETE, handle(1), b"all")
+        + request(p.WORK_STATUS, handle(1), b"9", b"9")
+    )
+    scene.commit_own()
+    kinds = [(kind, arguments[1]) for kind, arguments in client.replies()]
+    assert kinds == [
+        *((p.WORK_STATUS, b"0"), (p.WORK_DATA, b"0")),
+        *((p.WORK_STATUS, b"1"), (p.WORK_DATA, b"1")),
+        *((p.WORK_STATUS, b"2"), (p.WORK_DATA, b"2")),
+        *((p.WORK_STATUS, b"8"), (p.WORK_COMPLETE, b"all")),
+    ]
+    assert one.replies() == NOT_FOUND
+
+
 def test_a_status_that_is_too_long(scene: Scene) -> None:
     client, one = scene.connect(), worker(scene, b"f")
     submit(client)

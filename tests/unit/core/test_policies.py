@@ -15,7 +15,7 @@ from beanpole.core.jobs.job import BURIED, READY, RESERVED
 from beanpole.core.jobs.policies import POLICIES_MAX, Note, Policies, Policy
 from beanpole.core.operations import administering as a
 from tests.unit.core.cluster import Cluster, chunks_of, copy_of, events_of, image_of
-from tests.unit.core.guests import TURN, Guests
+from tests.unit.core.guests import TURN, TWIST, Guests
 
 WORK, DEAD = b"work", b"dead"
 
@@ -204,6 +204,20 @@ def test_jobs_of_other_protocols_have_bounds_of_their_own(cluster: Guests) -> No
     assert cluster.take() == job
     assert cluster.do(c.RELEASE, 4, job, 0, 0) == c.OK
     assert where(cluster, job) == (TURN, READY)
+
+
+def test_an_alias_brings_no_job_under_the_attempts_of_a_tube(cluster: Guests) -> None:
+    """Its client waits for an end that a buried job does not have."""
+    queue = TWIST
+    assert cluster.do(c.SET_ALIAS, 1, queue, WORK) == c.OK
+    assert set_policy(cluster, WORK, 1, DEAD) == c.OK
+    theirs = cluster.submitted(queue=queue)
+    ours = cluster.put(tube=WORK)
+    keyed, _ = cluster.do(c.PUT_KEYED, 1, WORK, 0, 0, 60, b"x", b"key")
+    for job in (theirs, ours, keyed):
+        attempt(cluster, job)
+    assert where(cluster, theirs) == (WORK, READY)
+    assert where(cluster, ours) == where(cluster, keyed) == (DEAD, READY)
 
 
 def test_an_image_in_progress_has_the_policies_of_its_beginning(cluster: Guests) -> None:

@@ -1,7 +1,8 @@
 """Dead-lettering of beanstalk jobs: a job that has used up its attempts is buried or moved.
 
 This module holds the step that a policy takes instead of making a job ready again. The policies
-are in `core.jobs.policies`; jobs of other protocols have bounds of their own.
+are in `core.jobs.policies`; jobs of other protocols have bounds of their own, also in a tube to
+which an alias has brought them: their clients wait for an end that a buried job does not have.
 """
 
 from beanpole import events as e
@@ -28,7 +29,8 @@ class Attempts(States):
         """
         policies = self.policies
         tube = job.tube
-        policy = policies.of(tube.name) if tube.space is self.beanstalk else None
+        is_ours = job.ext is None or job.ext.home is self.beanstalk
+        policy = policies.of(tube.name) if is_ours and tube.space is self.beanstalk else None
         if (
             policy is None
             or not policy.attempts_max

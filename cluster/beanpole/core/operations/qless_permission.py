@@ -24,7 +24,7 @@ _QUEUES: Final = 2
 _JOB: Final = 3  # a jid
 _JOBS: Final = 4
 _TEMPLATE: Final = 5  # the jid of a template
-_FREE: Final = 6  # no right needed: it reveals nothing of jobs, and every library calls it first
+_SOME: Final = 6  # no argument, and any queue will do: every library makes these calls first
 
 # By calls: (rights, any one of which is needed; the meaning of an argument; the argument's index).
 CALLS: Final[dict[int, tuple[int, int, int]]] = {
@@ -79,15 +79,15 @@ CALLS: Final[dict[int, tuple[int, int, int]]] = {
     q.FAILED_JOBS: (ANY_RIGHT, _ALL, 0),
     q.LENGTH: (ANY_RIGHT, _QUEUE, 0),
     q.STATS: (ANY_RIGHT, _QUEUE, 0),
-    q.CONFIG_GET: (0, _FREE, 0),
-    q.CONFIG_ALL: (0, _FREE, 0),
+    q.CONFIG_GET: (ANY_RIGHT, _SOME, 0),
+    q.CONFIG_ALL: (ANY_RIGHT, _SOME, 0),
     q.RECUR_GET: (ANY_RIGHT, _TEMPLATE, 0),
     q.RECUR_SCORE: (ANY_RIGHT, _QUEUE, 0),
     q.THROTTLE_GET: (ANY_RIGHT, _ALL, 0),
     q.THROTTLE_LOCKS: (ANY_RIGHT, _ALL, 0),
     q.THROTTLE_PENDING: (ANY_RIGHT, _ALL, 0),
-    q.KEYS: (0, _FREE, 0),
-    q.PATTERNS: (0, _FREE, 0),
+    q.KEYS: (ANY_RIGHT, _SOME, 0),
+    q.PATTERNS: (ANY_RIGHT, _SOME, 0),
     q.QUEUE_NAMES: (ANY_RIGHT, _ALL, 0),
 }
 _PREFIX: Final = SPACES[QLESS].prefix
@@ -110,8 +110,8 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
         return True
     rights, about, place = row
     value = args[place] if place < len(args) else None
-    if about == _FREE:
-        return True
+    if about == _SOME:
+        return bool(user.on_some_of(_PREFIX) & rights)
     if about == _QUEUE and type(value) is bytes and value:
         if not user.on(_PREFIX + value) & rights:
             return False

@@ -16,7 +16,7 @@ from beanpole.core.jobs.spaces import RANK_NORMAL
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.parser import Request
-from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.clients import NO_RIGHT, Clients
 from beanpoled.frontends.gearman.session import Asked
 from beanpoled.frontends.gearman.shared import PREFIX, Shared
 from beanpoled.frontends.gearman.worker import DATA, WARNING, WorkerSide
@@ -130,6 +130,15 @@ class ClientSide(WorkerSide):
         for _ in range(times):
             if packet and not self.closed:
                 self._push(packet)
+
+    def rights_changed(self) -> int:
+        """See `Connection`. A client loses its connection: no packet ends a job that goes on."""
+        looks = super().rights_changed()
+        clients = self._clients
+        if not self.closed and not all(clients.may_hear(self, job) for job in self._awaited):
+            clients.refused_client(NO_RIGHT)
+            self.drop()
+        return looks + len(self._awaited)
 
     def news_missed(self, job_id: int) -> None:
         """See `Connection`. A result may come in pieces, and a piece may have been lost."""

@@ -38,6 +38,8 @@ _TIMEOUT_MAX_MS: Final = U32_MAX * 1000
 EXCEPTIONS_KEPT_MAX: Final = 64
 # In an external id, after the function: the unique id, or this and a digest in place of "-".
 _DIGEST_FOLLOWS: Final = b"\0"
+# Reports that end a job.
+_ENDS: Final = (p.WORK_COMPLETE, p.WORK_FAIL, p.WORK_EXCEPTION)
 
 
 class WorkerSide(GearmanSession):
@@ -142,9 +144,15 @@ class WorkerSide(GearmanSession):
         self._given_back.intersection_update(held)
         for job in held.values():
             if job.id not in self._given_back and name_of(queue, job.tube) in given_up:
-                self._given_back.add(job.id)
-                command = (c.RELEASE, self.number, job.id, job.rank, 0)
-                clients.origin.submit(self, KIND_QUIET, command)
+                self._give_back(job)
+
+    def _give_back(self, job: jobs.Job) -> None:
+        """Release a job; without the right to, return it as a lost connection does."""
+        self._given_back.add(job.id)
+        command: c.Command = (c.RELEASE, self.number, job.id, job.rank, 0)
+        if not self._clients.may(self, WORK, job.tube.name):
+            command = (c.RETURN, self.number, job.id)
+        self._clients.origin.submit(self, KIND_QUIET, command)
 
     # --- sleep ----------------------------------------------------------------------------------
 
@@ -265,6 +273,7 @@ class WorkerSide(GearmanSession):
         else:
             what = DATA if kind == p.WORK_DATA else WARNING
             command = (c.NOTIFY, self.number, job, what, data)
+            self._clients.origin.keep_latest((c.PROGRESS, self.number, job))
             self._ask(kind, command, (job, b"", replies.NO_JOB_OF_DATA))
 
     def _work_status(self, request: Request) -> None:
@@ -321,6 +330,7 @@ class WorkerSide(GearmanSession):
     def _finish(self, kind: int, job: int, state: int, result: bytes, not_found: bytes) -> None:
         if job:
             command = (c.FINISH, self.number, job, state, result)
+            self._clients.origin.keep_latest((c.PROGRESS, self.number, job))
             self._ask(kind, command, (job, b"", not_found))
         else:
             self._replies.reply(not_found)
@@ -328,6 +338,9 @@ class WorkerSide(GearmanSession):
     def _told(self, kind: int, result: Any, asked: Asked) -> None:
         """Answer a worker's applied report: with nothing, unless it did not hold the job."""
         denied = replies.DENIED if result == c.DENIED else asked[2]
+        if result == c.DENIED and kind in _ENDS:
+            # Otherwise nobody could do the job as long as this connection lasts.
+            self._clients.origin.submit(self, KIND_QUIET, (c.RETURN, self.number, asked[0]))
         self._answer(b"" if result == c.OK else denied)
 
 

@@ -7,12 +7,16 @@ its replies.
 
 from typing import Final
 
+from beanpole.core.jobs.spaces import SPACES
+from beanpole.events import QLESS
 from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES
 from beanpole.protocol.resp.values import RESP2, Error, Push
 from beanpole.qless import NAME_MAX_BYTES, Message
+from beanpoled.frontends.clients import NO_RIGHT
 from beanpoled.frontends.publications import CHANNEL_PREFIX, CHANNELS_MAX, PATTERNS_MAX
 from beanpoled.frontends.qless.calls import LONG_PATTERN, CallSide
 
+_PREFIX: Final = SPACES[QLESS].prefix
 # `ql:w:` and the name of a worker.
 CHANNEL_MAX_BYTES: Final = len(CHANNEL_PREFIX) + len(b"w:") + NAME_MAX_BYTES
 
@@ -61,12 +65,19 @@ class SubscriberSide(CallSide):
                 self.say(TOO_MANY_PATTERNS)
 
     def _may_listen(self) -> bool:
-        """Whether the user has a right on anything: messages name jobs and queues."""
+        """Whether the user has a right in some queue of qless: messages name jobs and queues."""
         users = self._clients.machine.users
         if not users.rows:
             return True
         self._session()  # the rights may depend on the session's user
-        return bool(users.of(self.user, self.token).rights)
+        return bool(users.of(self.user, self.token).on_some_of(_PREFIX))
+
+    def rights_changed(self) -> int:
+        """See `Connection`. A subscriber loses its connection, as in Redis."""
+        if self._clients.publications.count_of(self) and not (self.closed or self._may_listen()):
+            self._clients.refused_client(NO_RIGHT)
+            self.drop()
+        return 1
 
     def unsubscribe(self, arguments: list[bytes]) -> None:
         """UNSUBSCRIBE [channel...]; without any: all."""

@@ -25,7 +25,7 @@ from beanpoled.frontends.requests import RequestConnection
 from beanpoled.frontends.workq import inspection, jobs
 from beanpoled.frontends.workq.awaited import TIMER_MIN_US, Awaited
 from beanpoled.frontends.workq.jobs import MS_US
-from beanpoled.frontends.workq.results import added, finished, refusal
+from beanpoled.frontends.workq.results import FORMATTERS, added, refusal
 from beanpoled.frontends.workq.shared import Shared
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
@@ -246,7 +246,12 @@ class WorkqConnection(RequestConnection):
 
     def rights_changed(self) -> int:
         """See `Connection`. A job granted before the wait has ended is not lost."""
-        wait = self.wait
+        wait, awaited = self.wait, self._awaited
+        if awaited is not None and not self._clients.may_hear(self, awaited.job_id):
+            self._clients.refused_client(NO_RIGHT)
+            self._clients.listeners.stop_listening(self, awaited.job_id)
+            self._stop_awaiting(replies.DENIED)
+            return 1
         if wait is None or wait.ending or self.closed:
             return 0
         if not self._may_lease(self._names):
@@ -409,7 +414,7 @@ class WorkqConnection(RequestConnection):
         """See `Connection`."""
         if self.closed:
             return
-        formatter = _FORMATTERS.get(kind)
+        formatter = FORMATTERS.get(kind)
         if formatter is not None:
             self._answer(formatter(result))
         elif kind == r.LEASE:
@@ -468,13 +473,6 @@ class WorkqConnection(RequestConnection):
         self._stop_awaiting(replies.NO_MAJORITY)
 
 
-_FORMATTERS: Final[dict[int, Callable[[Any], bytes]]] = {
-    r.ADD: added,
-    r.SCHEDULE: added,
-    r.COMPLETE: finished,
-    r.FAIL: finished,
-    r.DELETE: finished,
-}
 _INSPECTS: Final = (
     r.INSPECT_SERVER,
     r.INSPECT_QUEUES,

@@ -1,9 +1,11 @@
 """Format results of the machine as Workq replies; `connection` sends them."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.protocol.workq import replies
+from beanpole.protocol.workq import requests as r
 
 # A limit of the cluster or of the queue is reached.
 _NO_ROOM: Final = (c.OUT_OF_MEMORY, c.FULL)
@@ -30,3 +32,13 @@ def finished(result: Any) -> bytes:
     if result == c.NOT_FOUND:
         return replies.NOT_FOUND
     return replies.DUPLICATE_RESULT if result == c.EXISTS else refusal(result)
+
+
+# By kind of the command, for those that are answered by their result alone.
+FORMATTERS: Final[dict[int, Callable[[Any], bytes]]] = {
+    r.ADD: added,
+    r.SCHEDULE: added,
+    r.COMPLETE: finished,
+    r.FAIL: finished,
+    r.DELETE: finished,
+}
