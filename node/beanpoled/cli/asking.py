@@ -11,12 +11,11 @@ import grpc
 
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, detail_of, is_refused, told, words_of
-from beanpole.errors import ClientError
+from beanpole.errors import ClientError, ConfigurationError
 
 # Above `command_timeout_ms`, after which a node gives up by itself and reports it.
 CALL_TIMEOUT_S: Final = 15.0
 _REFUSALS: Final = (
-    grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -51,6 +50,7 @@ def ask(
 
     Raises:
         AskRefused: a node has refused it.
+        ConfigurationError: an argument is wrong.
         ClientError: no node has answered.
     """
     failures: dict[str, str] = {}
@@ -59,6 +59,8 @@ def ask(
             try:
                 return call(make(nodes.channel(target)))
             except grpc.RpcError as error:
+                if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                    raise ConfigurationError(error.details()) from None
                 if error.code() in _REFUSALS or is_refused(error):
                     raise AskRefused(error) from None
                 failures[target] = words_of(error)

@@ -65,6 +65,33 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def not_zero(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """Return a parser of a limit that refuses 0, which a node takes for no limit at all."""
+
+    def parsed(text: str) -> int:
+        value = parse(text)
+        if not value:
+            words = f"{text!r} is not above 0; without this option there is no limit"
+            raise argparse.ArgumentTypeError(words)
+        return value
+
+    return parsed
+
+
+def queue_name(text: str) -> str:
+    """Return the name of a queue; an empty one would stand for all queues."""
+    if not text:
+        words = "'' is no queue: NAME, gearman:NAME or workq:NAME, with one character at least"
+        raise argparse.ArgumentTypeError(words)
+    return text
+
+
+def _body_text(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("'' stands in every body; leave the option out for that")
+    return text
+
+
 def size_bytes(text: str) -> int:
     """Parse a size such as 5000, 10KiB, 64MiB or 1GiB; return bytes."""
     for unit, its_bytes in (("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3), ("", 1)):
@@ -77,11 +104,19 @@ def size_bytes(text: str) -> int:
     raise argparse.ArgumentTypeError(words)
 
 
-def add_filter(parser: argparse.ArgumentParser, queue: str = "--queue") -> None:
-    """Add the options that select jobs."""
+def add_filter(
+    parser: argparse.ArgumentParser, queue: str = "--queue", text: str = "--text"
+) -> None:
+    """Add the options that select jobs; `text` is the argument for a part of the body."""
+    if not text.startswith("-"):
+        parser.add_argument(text, metavar=text.upper(), type=_body_text, help="a part of the body")
     which = parser.add_argument_group("which jobs (all that is given must be true of a job)")
     which.add_argument(
-        queue, dest="queue", metavar="QUEUE", help="NAME, gearman:NAME or workq:NAME"
+        queue,
+        dest="queue",
+        type=queue_name,
+        metavar="QUEUE",
+        help="NAME, gearman:NAME or workq:NAME",
     )
     which.add_argument(
         "--state", action="append", choices=list(STATES), help="may be given several times"
@@ -90,9 +125,15 @@ def add_filter(parser: argparse.ArgumentParser, queue: str = "--queue") -> None:
         "--older", type=duration_s, default=0, metavar="TIME", help="put at least so long ago: 2h"
     )
     which.add_argument(
-        "--younger", type=duration_s, default=0, metavar="TIME", help="put at most so long ago"
+        "--younger",
+        type=not_zero(duration_s),
+        default=0,
+        metavar="TIME",
+        help="put at most so long ago",
     )
-    which.add_argument("--text", metavar="TEXT", help="this stands somewhere in the body")
+    if text.startswith("-"):
+        words = "this stands somewhere in the body"
+        which.add_argument(text, dest="text", type=_body_text, metavar="TEXT", help=words)
     which.add_argument("--protocol", metavar="NAME", help="beanstalk, workq or gearman")
 
 

@@ -60,8 +60,7 @@ def add_command(commands: Any) -> None:
     way = _add(ways, "list", _list, "list jobs, the oldest first")
     _add_listing(way)
     way = _add(ways, "search", _list, "list jobs whose body has a text in it")
-    way.add_argument("text", metavar="TEXT")
-    _add_listing(way)
+    _add_listing(way, "text")
     way = _add(ways, "show", _show, "show a job: its body and all that is known of it")
     way.add_argument("job", type=choosing.whole, metavar="ID")
     way = _add_change(ways, "delete", _delete, "delete jobs")
@@ -77,7 +76,8 @@ def add_command(commands: Any) -> None:
         "--delay", type=choosing.duration_s, metavar="TIME", help="from now on; 0 makes them ready"
     )
     way = _add_change(ways, "move", _move, "move jobs to another queue", queue="--from")
-    way.add_argument("--to", required=True, metavar="QUEUE", help="of the same protocol")
+    words = "of the same protocol"
+    way.add_argument("--to", type=choosing.queue_name, required=True, metavar="QUEUE", help=words)
     way.add_argument(
         "--as",
         dest="moved",
@@ -94,8 +94,8 @@ def _add(ways: Any, name: str, act: Any, words: str) -> argparse.ArgumentParser:
     return way
 
 
-def _add_listing(way: argparse.ArgumentParser) -> None:
-    choosing.add_filter(way)
+def _add_listing(way: argparse.ArgumentParser, text: str = "--text") -> None:
+    choosing.add_filter(way, text=text)
     way.add_argument(
         "--limit",
         type=choosing.whole,
@@ -114,7 +114,13 @@ def _add_change(
     way = _add(ways, name, act, words)
     way.add_argument("job", type=choosing.whole, nargs="*", metavar="ID", help="these jobs, or:")
     choosing.add_filter(way, queue)
-    way.add_argument("--limit", type=choosing.whole, default=0, help="the oldest so many of these")
+    way.add_argument(
+        "--limit",
+        type=choosing.not_zero(choosing.whole),
+        default=0,
+        metavar="NUMBER",
+        help="the oldest so many of these (default: all)",
+    )
     way.add_argument("--dry-run", action="store_true", help="say what would be done")
     return way
 

@@ -12,7 +12,7 @@ import grpc
 
 from beanpole.client import where
 from beanpole.constants import SECOND_US, U32_MAX
-from beanpole.errors import ClientError
+from beanpole.errors import ConfigurationError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import choosing
 from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
@@ -69,7 +69,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     rules = way.add_argument_group("rules (those with a * are for tubes of beanstalk only)")
     rules.add_argument(
         "--attempts",
-        type=choosing.whole,
+        type=choosing.not_zero(_number),
         default=0,
         metavar="N",
         help="* a job that was reserved so often, and comes back, is not given out again",
@@ -78,11 +78,15 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
         "--dead", default="", metavar="TUBE", help="* move it there (default: bury it)"
     )
     rules.add_argument(
-        "--jobs-max", type=choosing.whole, default=0, metavar="N", help="jobs of all states"
+        "--jobs-max",
+        type=choosing.not_zero(choosing.whole),
+        default=0,
+        metavar="N",
+        help="jobs of all states",
     )
     rules.add_argument(
         "--bytes-max",
-        type=choosing.size_bytes,
+        type=choosing.not_zero(choosing.size_bytes),
         default=0,
         metavar="SIZE",
         help="of all bodies: 64MiB",
@@ -92,35 +96,35 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     )
     rules.add_argument(
         "--default-ttr",
-        type=choosing.duration_s,
+        type=choosing.not_zero(choosing.duration_s),
         default=0,
         metavar="TIME",
         help="of jobs that are put without one, such as 5m",
     )
     rules.add_argument(
         "--default-priority",
-        type=choosing.whole,
+        type=choosing.not_zero(_number),
         default=0,
         metavar="N",
         help="* of jobs that are put without one, by gRPC",
     )
     rules.add_argument(
         "--retain-buried",
-        type=choosing.duration_s,
+        type=choosing.not_zero(choosing.duration_s),
         default=0,
         metavar="TIME",
         help="delete jobs that have been buried for so long: 7d",
     )
     rules.add_argument(
         "--retain-delayed",
-        type=choosing.duration_s,
+        type=choosing.not_zero(choosing.duration_s),
         default=0,
         metavar="TIME",
         help="delete jobs that have been delayed for so long",
     )
     rules.add_argument(
         "--unique",
-        type=choosing.duration_s,
+        type=choosing.not_zero(choosing.duration_s),
         default=0,
         metavar="TIME",
         help="* a put of the same body in this time makes no job: 10m",
@@ -133,6 +137,13 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
         action="store_true",
         help="no rule at all, so that no policy of a shorter pattern counts",
     )
+
+
+def _number(text: str) -> int:
+    number = choosing.whole(text)
+    if number > U32_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is above {U32_MAX}")
+    return number
 
 
 def rate(text: str) -> tuple[int, int]:
@@ -154,32 +165,27 @@ def _set(arguments: argparse.Namespace) -> int:
     try:
         policy = policies_pb2.Policy(
             pattern=arguments.pattern,
-            attempts_max=_narrow(arguments.attempts),
+            attempts_max=arguments.attempts,
             dead=arguments.dead,
             jobs_max=arguments.jobs_max,
             bytes_max=arguments.bytes_max,
             when_full=_WHEN_FULL.get(arguments.full),
             ttr_s=arguments.default_ttr,
-            priority=_narrow(arguments.default_priority),
+            priority=arguments.default_priority,
             retain_buried_us=arguments.retain_buried * SECOND_US,
             retain_delayed_us=arguments.retain_delayed * SECOND_US,
             unique_window_us=arguments.unique * SECOND_US,
-            rate=_narrow(count),
+            rate=count,
             rate_period_us=period_us,
         )
     except ValueError as error:
-        raise ClientError(f"a number is too large: {error}") from None
+        raise ConfigurationError(f"a number is too large: {error}") from None
     if (policy == policies_pb2.Policy(pattern=arguments.pattern)) != arguments.none:
-        raise ClientError("give at least one rule, or --none and no rule")
+        raise ConfigurationError("give at least one rule, or --none and no rule")
     request = policies_pb2.SetPolicyRequest(policy=policy)
     _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
     print(f"{policy.pattern}: {'; '.join(rules_of(policy))}")
     return 0
-
-
-def _narrow(number: int) -> int:
-    """Limit a number to the range of its field; the node decides which values are allowed."""
-    return min(number, U32_MAX)
 
 
 def _drop(arguments: argparse.Namespace) -> int:

@@ -57,7 +57,14 @@ def add_command(commands: Any) -> None:
     way.add_argument("--yes", action="store_true", help="do not ask first")
     way.add_argument("--dry-run", action="store_true", help="say how many would be deleted")
     way = _add_one(_add(ways, "kick", _kick, "make the buried jobs of a queue ready, or some"))
-    way.add_argument("count", type=choosing.whole, nargs="?", default=0, metavar="COUNT")
+    way.add_argument(
+        "count",
+        type=choosing.not_zero(choosing.whole),
+        nargs="?",
+        default=0,
+        metavar="COUNT",
+        help="the oldest so many (default: all)",
+    )
     way.add_argument("--state", choices=["buried", "delayed"], default="buried")
     way.add_argument("--dry-run", action="store_true", help="say how many would be kicked")
     way = _add_one(_add(ways, "pause", _pause, "give out no job of a queue"))
@@ -81,7 +88,8 @@ def _add(ways: Any, name: str, act: Any, words: str) -> argparse.ArgumentParser:
 
 
 def _add_one(way: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    way.add_argument("queue", metavar="QUEUE", help="NAME, gearman:NAME or workq:NAME")
+    words = "NAME, gearman:NAME or workq:NAME"
+    way.add_argument("queue", type=choosing.queue_name, metavar="QUEUE", help=words)
     return way
 
 

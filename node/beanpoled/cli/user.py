@@ -66,7 +66,7 @@ def add_command(commands: Any) -> None:
     )
     way.add_argument(
         "--jobs-max",
-        type=choosing.whole,
+        type=choosing.not_zero(choosing.whole),
         default=0,
         metavar="N",
         help="refuse a put while this many jobs of its puts exist; those from before this quota "
@@ -74,14 +74,14 @@ def add_command(commands: Any) -> None:
     )
     way.add_argument(
         "--bytes-max",
-        type=choosing.size_bytes,
+        type=choosing.not_zero(choosing.size_bytes),
         default=0,
         metavar="SIZE",
         help="of all their bodies: 64MiB",
     )
     way.add_argument(
         "--commands-per-second-max",
-        type=choosing.whole,
+        type=choosing.not_zero(choosing.whole),
         default=0,
         metavar="N",
         help="its connections are read no faster than that, at each node",

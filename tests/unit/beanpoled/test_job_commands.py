@@ -195,6 +195,22 @@ def test_the_address_comes_from_the_variable_or_the_folder(
         ["delete"],
         ["nothing"],
         [],
+        # An empty name would stand for all queues, and 0 for no limit.
+        *(["queue", way, ""] for way in ("show", "clear", "kick", "pause", "resume")),
+        *(["job", way, "--queue", ""] for way in ("list", "delete", "kick", "bury")),
+        *(["job", way, "--queue", "q", "--limit", "0"] for way in ("delete", "kick", "bury")),
+        ["job", "move", "--from", "", "--to", "q"],
+        ["job", "move", "--from", "q", "--to", ""],
+        ["job", "delete", "--queue", "q", "--younger", "0"],
+        ["job", "delete", "--queue", "q", "--text", ""],
+        ["job", "search", ""],
+        ["job", "search", "x", "--text", "y"],
+        ["queue", "kick", "q", "0"],
+        *(["user", "set", "u", f"--{name}", "0"] for name in ("jobs-max", "bytes-max")),
+        ["user", "set", "u", "--commands-per-second-max", "0"],
+        *(["policy", "set", "q", f"--{name}", "0"] for name in ("attempts", "jobs-max", "unique")),
+        *(["policy", "set", "q", f"--{name}", "4294967296"] for name in ("attempts",)),
+        ["policy", "set", "q", "--default-priority", "4294967296"],
     ],
 )
 def test_a_wrong_command_line(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:

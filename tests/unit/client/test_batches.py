@@ -12,10 +12,13 @@ A, B = Endpoint("a", 1), Endpoint("b", 1)
 class Counting:
     """A node that assigns ids to puts, and closes the connection after a number of replies."""
 
-    def __init__(self, first: int, replies: int = 10**6, word: bytes = b"") -> None:
+    def __init__(
+        self, first: int, replies: int = 10**6, word: bytes = b"", bodies: bytes = b"x"
+    ) -> None:
         self.next = first
         self.left = replies
         self.word = word
+        self.bodies = bodies  # of reserved jobs, in turn
         self.lines: list[bytes] = []
 
     def __call__(self, data: bytes) -> bytes:
@@ -24,7 +27,7 @@ class Counting:
         answers = []
         for line in data.split(b"\r\n")[:-1]:
             word = line.split(b" ")[0]
-            if word not in (b"put", b"delete", b"reserve-with-timeout"):
+            if word not in (b"put", b"put-unique", b"delete", b"reserve-with-timeout"):
                 continue
             if self.left == 0:
                 break
@@ -38,7 +41,8 @@ class Counting:
             elif word == b"delete":
                 answers.append(b"DELETED")
             else:
-                answers.append(b"RESERVED %d 1\r\nx" % self.next)
+                at = self.next % len(self.bodies)
+                answers.append(b"RESERVED %d 1\r\n%b" % (self.next, self.bodies[at : at + 1]))
                 self.next += 1
         return b"".join(one + b"\r\n" for one in answers)
 
@@ -84,6 +88,44 @@ def test_one_job_that_is_refused() -> None:
     assert [type(one) for one in caught.value.results] == [faults.JobTooBigError]
 
 
+@pytest.mark.parametrize("word", [b"BAD_FORMAT", b"UNKNOWN_COMMAND"])
+def test_what_follows_a_misread_put_answers_nothing(word: bytes) -> None:
+    """Its body was read as commands, which were answered, too."""
+    here = world(a=Counting(1, word=word))
+    client = here.client("a:1")
+    bodies = ["x"] * (batches.WINDOW_REQUESTS + 1)
+    with pytest.raises(faults.BatchError) as caught:
+        here.run(batches.put_many(client, bodies, 1, 0, 60))
+    first, *others, last = caught.value.results
+    assert type(first) is faults.ERROR_RESPONSES[word]
+    assert {type(one) for one in others} == {faults.MayBeDoneError}
+    assert type(last) is faults.ERROR_RESPONSES[word], "on a new connection"
+    assert client.session.at is None
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+def test_a_misread_put_ends_its_connection(key: str | None) -> None:
+    here = world(a=Counting(1, word=b"BAD_FORMAT"))
+    client = here.client("a:1")
+    here.run(client.connect())
+    client.session._words = frozenset({b"put-unique"})
+    with pytest.raises(faults.BadFormatError):
+        here.run(client.put("x", 1, 0, 60, key))
+    assert client.session.at is None
+
+
+def test_a_put_that_would_be_misread_is_not_sent() -> None:
+    here = world(a=Counting(1))
+    client = here.client("a:1")
+    for numbers in ((-1, 0, 60), (2**32, 0, 60), (0, -1, 60), (0, 2**32, 60), (0, 0, 2**32)):
+        for key in (None, "key"):
+            with pytest.raises(ValueError, match="must be from 0 to 4294967295, and is"):
+                here.run(client.put("delete 1", *numbers, key))
+        with pytest.raises(ValueError, match="must be from 0 to 4294967295, and is"):
+            here.run(batches.put_many(client, ["delete 1"], *numbers))
+    assert not here.said
+
+
 def test_deletes_are_repeated_elsewhere() -> None:
     here = world(a=Counting(1, replies=2), b=Counting(1))
     client = here.client("a:1,b:1")
@@ -110,6 +152,26 @@ def test_a_reserve_of_many_that_is_cut_off_begins_anew() -> None:
     assert here.said[-1][1] == b"reserve-with-timeout 5\r\n" + 2 * b"reserve-with-timeout 0\r\n"
     with pytest.raises(ValueError, match="from 1 to 1000"):
         here.run(batches.reserve_many(client, 0, 5))
+
+
+def test_a_body_of_another_encoding_hides_no_other_job() -> None:
+    here = world(a=Counting(3, bodies=b"a\xffc"))
+    client = here.client("a:1")
+    with pytest.raises(faults.BatchError) as caught:
+        here.run(batches.reserve_many(client, 3, 0))
+    first, wrong, last = caught.value.results
+    assert ((first.id, first.body), (last.id, last.body)) == ((3, "a"), (5, "c"))
+    assert isinstance(wrong, UnicodeDecodeError)
+    assert wrong.__notes__ == ["in the body of job 4"]
+    assert list(client.session.held) == [3, 4, 5]
+
+
+def test_a_single_body_of_another_encoding() -> None:
+    here = world(a=Counting(1, bodies=b"\xff"))
+    client = here.client("a:1")
+    with pytest.raises(UnicodeDecodeError):
+        here.run(client.reserve(0))
+    assert list(client.session.held) == [1]
 
 
 def test_nothing_to_reserve() -> None:

@@ -114,6 +114,11 @@ def _ask_each(
         for at, reply in zip(window, got, strict=False):
             results[at] = reply
         left = left[len(got) :]
+        misread = [at for at, one in enumerate(got) if faults.is_misread(one)] if not repeat else []
+        if misread:
+            for at in window[misread[0] + 1 : len(got)]:
+                results[at] = faults.MayBeDoneError(f"it may have been done: {place} misread a put")
+            yield from session.drop()
     return results, again
 
 

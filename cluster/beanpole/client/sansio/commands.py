@@ -91,9 +91,9 @@ class Commands(Generic[TBody]):
                 if not session.is_kept or losses == TRIES_MAX:
                     raise
                 continue
-            jobs = [self._reserved(one) for one in replies if one[0] == b"RESERVED"]
-            if jobs:
-                return jobs
+            reserved = [one for one in replies if one[0] == b"RESERVED"]
+            if reserved:
+                return self._all_reserved(reserved)
             if until is not None:
                 left_s = round(until - self.clock())
             if replies[0][0] != b"TIMED_OUT" or left_s <= 0:
@@ -228,6 +228,29 @@ class Commands(Generic[TBody]):
         self.session.held[expected(reply, b"RESERVED")[1][0]] = None
         return self._job(reply)
 
+    def _all_reserved(self, replies: list[Reply]) -> list[Job[TBody]]:
+        """Note all jobs as held, then return them.
+
+        Raises:
+            UnicodeDecodeError: of the only job.
+            BatchError: of several jobs, if a body is not in the client's encoding.
+        """
+        for reply in replies:
+            self.session.held[reply[1][0]] = None
+        results: list[Job[TBody] | UnicodeDecodeError] = []
+        for reply in replies:
+            try:
+                results.append(self._job(reply))
+            except UnicodeDecodeError as error:
+                error.add_note(f"in the body of job {reply[1][0]}")
+                results.append(error)
+        jobs = [one for one in results if isinstance(one, Job)]
+        if len(jobs) == len(results):
+            return jobs
+        if isinstance(results[0], UnicodeDecodeError) and len(results) == 1:
+            raise results[0]
+        raise faults.BatchError(results)
+
     def _orphans(self, count: int) -> Steps[list[Job[TBody]]]:
         """Return up to `count` jobs of the session whose replies were lost."""
         session = self.session
@@ -258,7 +281,7 @@ class Commands(Generic[TBody]):
     def _ask_any(
         self, request: bytes, word: bytes, *, repeat: bool = True, needs: bytes = b""
     ) -> Steps[Reply]:
-        """Ask one node after the other while the reply is `word`: such a node did nothing."""
+        """Put a job at one node after the other while the reply is `word`: it did nothing."""
         reply, _ = yield from self.session.ask(request, repeat=repeat, needs=needs)
         until = self.session.until()
         asked = {self.session.at}
@@ -267,6 +290,8 @@ class Commands(Generic[TBody]):
                 break
             asked.add(self.session.at)
             reply, _ = yield from self.session.ask(request, repeat=repeat, needs=needs)
+        if faults.is_misread(reply):
+            yield from self.session.drop()
         return reply
 
     def _once(self, request: bytes, word: bytes) -> Steps[None]:

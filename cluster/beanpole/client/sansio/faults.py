@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from beanpole.errors import ClientError
+from beanpole.protocol.beanstalk.client import Reply
 
 
 class Error(ClientError):
@@ -106,6 +107,14 @@ ERROR_RESPONSES: dict[bytes, type[BeanstalkdError]] = {
     b"TIMED_OUT": TimedOutError,
     b"UNKNOWN_COMMAND": UnknownCommandError,
 }
+
+
+def is_misread(reply: Reply) -> bool:
+    """Whether a node has not read a put, so that it reads its body as commands.
+
+    What follows on this connection answers those commands, and no request.
+    """
+    return reply[0] in (b"BAD_FORMAT", b"UNKNOWN_COMMAND")
 
 
 class NoNodeError(ConnectionError):

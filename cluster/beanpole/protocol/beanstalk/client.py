@@ -7,7 +7,7 @@ sends raises. Connections, timeouts and failover do not belong here.
 import re
 from typing import Any, Final
 
-from beanpole.constants import DEDUP_KEY_MAX_BYTES
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, U32_MAX
 from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.requests import KEY_PATTERN, LINE_MAX_BYTES
 
@@ -69,7 +69,13 @@ def encode(word: bytes, *arguments: int | bytes) -> bytes:
 
 
 def encode_put(body: bytes, priority: int, delay_s: int, ttr_s: int) -> bytes:
-    """Encode a put with its body."""
+    """Encode a put with its body.
+
+    Raises:
+        ValueError: a number is out of range. A server answers BAD_FORMAT to such a line and reads
+            the body as commands, as beanstalkd does.
+    """
+    _check_numbers(priority, delay_s, ttr_s)
     return b"put %d %d %d %d\r\n%b\r\n" % (priority, delay_s, ttr_s, len(body), body)
 
 
@@ -77,12 +83,19 @@ def encode_put_unique(key: bytes, body: bytes, priority: int, delay_s: int, ttr_
     """Encode a put that is idempotent because of its key.
 
     Raises:
-        ValueError: the key is malformed.
+        ValueError: the key is malformed, or a number is out of range.
     """
+    _check_numbers(priority, delay_s, ttr_s)
     if not _match_key(key):
         raise ValueError(f"a key has 1 to {DEDUP_KEY_MAX_BYTES} printable bytes: {key!r}")
     numbers = (key, priority, delay_s, ttr_s, len(body), body)
     return b"put-unique %b %d %d %d %d\r\n%b\r\n" % numbers
+
+
+def _check_numbers(priority: int, delay_s: int, ttr_s: int) -> None:
+    for name, number in (("priority", priority), ("delay", delay_s), ("ttr", ttr_s)):
+        if not 0 <= number <= U32_MAX:
+            raise ValueError(f"{name} must be from 0 to {U32_MAX}, and is {number}")
 
 
 class ReplyParser:
