@@ -108,6 +108,10 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
         metavar="N",
         help="* of jobs that are put without one, by gRPC",
     )
+    _add_times(rules)
+
+
+def _add_times(rules: argparse._ArgumentGroup) -> None:
     rules.add_argument(
         "--retain-buried",
         type=choosing.not_zero(choosing.duration_s),

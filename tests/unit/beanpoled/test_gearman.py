@@ -189,7 +189,8 @@ def test_an_exception_is_for_those_that_asked(scene: Scene) -> None:
     plain, asked, one = scene.connect(), scene.connect(), worker(scene, b"f")
     assert asked.ask(p.OPTION_REQ, b"Exceptions") == [(p.OPTION_RES, (b"Exceptions",))]
     unknown = (p.ERROR, (b"UNKNOWN_OPTION", b"Server does not recognize given option"))
-    assert asked.ask(p.OPTION_REQ, b"nonsense") == [unknown]
+    for wrong in (b"nonsense", b"exceptionsX", b"\0exceptions"):
+        assert asked.ask(p.OPTION_REQ, wrong) == [unknown]
     submit(plain, unique=b"u")
     submit(asked, unique=b"u")
     grab(one)
@@ -198,6 +199,16 @@ def test_an_exception_is_for_those_that_asked(scene: Scene) -> None:
     assert asked.replies() == [(p.WORK_EXCEPTION, (handle(1), b"boom"))]
     assert one.ask(p.WORK_FAIL, handle(1)) == [], "many libraries send it behind the exception"
     assert one.ask(p.WORK_FAIL, handle(1)) == NOT_FOUND, "and once"
+
+
+def test_an_option_ends_at_a_nul(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    option = b"exceptions\0"
+    assert client.ask(p.OPTION_REQ, option) == [(p.OPTION_RES, (option,))]
+    submit(client)
+    grab(one)
+    one.ask(p.WORK_EXCEPTION, handle(1), b"why")
+    assert client.replies() == [(p.WORK_EXCEPTION, (handle(1), b"why"))]
 
 
 def test_what_follows_an_exception_is_swallowed_for_this_job_alone(scene: Scene) -> None:
@@ -280,6 +291,9 @@ def test_the_status_of_a_job(scene: Scene) -> None:
         assert client.ask(p.GET_STATUS, handle(1)) == [(p.STATUS_RES, (handle(1), *state))]
         unique = (p.STATUS_RES_UNIQUE, (b"u", *state, b"1"))
         assert client.ask(p.GET_STATUS_UNIQUE, b"u") == [unique]
+    state = (b"1", b"1", b"3", b"10")
+    for tail in (b"\0", b"\0\0", b"\0x"):  # as gearmand: without what follows the NUL
+        assert client.ask(p.GET_STATUS, handle(1) + tail) == [(p.STATUS_RES, (handle(1), *state))]
     one.ask(p.WORK_COMPLETE, handle(1), b"")
     client.replies()
     for nothing in (handle(1), handle(10**15), b"H:elsewhere:1", b"", b"H:stage:", b"H:stage:-1"):

@@ -4,9 +4,13 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.constants import KICKS_PER_ENTRY_MAX
+from beanpole.core.users import PUT, WORK
+from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman.client import request
+from beanpoled.audit.entry import Entry
 from beanpoled.frontends.gearman import listings
+from tests.unit.beanpoled.auth_scene import TOKEN, change_rights, gearman
 from tests.unit.beanpoled.gearman_scene import Client, Scene, grab, handle, worker
 
 
@@ -47,6 +51,8 @@ def test_the_list_of_connections(scene: Scene) -> None:
     one.ask(p.CAN_DO, b"g")
     scene.client(b"stats\r\n")  # of another protocol
     assert client.text(b"workers\n") == b"1 10.0.0.1 - :\n2 10.0.0.1 a worker : g f\n.\n"
+    one.ask(p.SET_CLIENT_ID, b"a b\0c")
+    assert client.text(b"workers\n") == b"1 10.0.0.1 - :\n2 10.0.0.1 a b : g f\n.\n"
 
 
 def test_no_name_ends_a_row_or_a_list(scene: Scene) -> None:
@@ -248,6 +254,48 @@ def test_a_job_that_comes_back_at_once_was_running_when_it_was_not_cancelled(sce
     scene.commit_own()
     assert scene.machine.queue.ready == 1
     assert admin.port.take() == b"ERR JOB_IS_RUNNING\r\n"
+
+
+def test_a_worker_does_not_cancel_its_own_job(scene: Scene) -> None:
+    told: list[Entry] = []
+    scene.node.clients.audit = told.append
+    client, one = scene.connect(), worker(scene, b"f")
+    submit(client, p.SUBMIT_JOB)
+    assert grab(one) == 1
+    assert one.text(b"cancel job %b\n" % handle(1)) == b"ERR JOB_IS_RUNNING\r\n"
+    assert [(one.method, one.outcome) for one in told] == [
+        ("gearman/cancel job", "ERR JOB_IS_RUNNING")
+    ]
+    assert client.replies() == []
+    assert one.ask(p.WORK_COMPLETE, handle(1), b"r") == []
+    assert client.replies() == [(p.WORK_COMPLETE, (handle(1), b"r"))]
+
+
+def test_a_worker_without_the_right_is_not_told_of_its_own_job() -> None:
+    scene, one = gearman((b"f", PUT | WORK))
+    one.text(b"auth %b\n" % TOKEN)
+    one.ask(p.CAN_DO, b"f")
+    submit(one, p.SUBMIT_JOB_BG)
+    assert grab(one) == 1
+    change_rights(scene, GEARMAN, (b"f", PUT))
+    denied = b"ERR ACCESS_DENIED The+user+may+not+do+this\r\n"
+    assert one.text(b"cancel job %b\n" % handle(1)) == denied
+    assert len(scene.machine.queue.jobs) == 1
+
+
+def test_a_worker_cancels_a_job_behind_its_own_report(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    for _ in range(2):
+        submit(client, p.SUBMIT_JOB_BG)
+        grab(one)
+    line = b"cancel job %b\n"
+    one.connection.received(request(p.WORK_COMPLETE, handle(1), b"r") + line % handle(1))
+    scene.commit_own()
+    assert one.port.take() == b"ERR UNKNOWN_JOB\r\n"
+    one.connection.received(request(p.CANT_DO, b"f") + line % handle(2))
+    scene.commit_own()
+    assert one.port.take() == b"OK\r\n", "it had given the job back"
+    assert not scene.machine.queue.jobs
 
 
 def test_a_node_is_shut_down_if_it_may(scene: Scene) -> None:

@@ -203,6 +203,7 @@ def test_a_time_out_of_a_function(scene: Scene) -> None:
         (b"0", 0),
         (b"-1", 0),
         (b"often", 0),
+        (b" 1500", 1_500_000),
         (b"\0\0\x03\xe8", 0),
         (b"1500", 1_500_000),
     ):
@@ -219,3 +220,16 @@ def test_a_time_out_of_a_function(scene: Scene) -> None:
     assert one.ask(p.WORK_COMPLETE, handle(job), b"late") == NOT_FOUND
     assert grab(other) == job
     assert scene.machine.queue.jobs[job].due_us == 0
+
+
+def test_a_job_behind_a_removed_alias_keeps_the_name_of_its_queue(scene: Scene) -> None:
+    client, one = scene.connect(), scene.connect()
+    scene.others((c.OPEN, 1), (c.SET_ALIAS, 1, b"\x02al", b"al"))
+    one.ask(p.CAN_DO, b"al")
+    client.ask(p.SUBMIT_JOB_BG, b"al", b"", b"x")
+    one.send(p.GRAB_JOB)
+    scene.others((c.SET_ALIAS, 1, b"\x02al", b""))  # TAKE is applied behind it
+    scene.commit_own()
+    assert one.replies() == [(p.JOB_ASSIGN, (handle(1), b"al", b"x"))]
+    one.ask(p.CANT_DO, b"al")
+    assert scene.machine.queue.ready == 1, "the worker has given up the function"

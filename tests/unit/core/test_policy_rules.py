@@ -9,6 +9,7 @@ from beanpole import commands as c
 from beanpole import events as e
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.core import machine as machine_module
+from beanpole.core.jobs.job import DONE
 from beanpole.core.jobs.policies import DROP_OLDEST, Policy
 from beanpole.core.jobs.rates import (
     RATE_MAX,
@@ -195,6 +196,19 @@ def test_full_queues_of_other_protocols_say_so(cluster: Guests) -> None:
     assert cluster.do(*add, b"123456") == c.FULL
     assert cluster.do(*add, b"12345") == (2, 0)
     assert cluster.do(c.ADD, 5, PING, 0, 0, 0, SECOND_US, b"v" * 16, 0, 0, b"") == (3, 0)
+
+
+def test_jobs_of_workq_that_are_done_count_and_stay(cluster: Guests) -> None:
+    set_policy(cluster, b"\x01*", jobs_max=2, when_full=DROP_OLDEST)
+    add = (c.ADD, 5, PING, 0, 0, SECOND_US, 60 * SECOND_US)
+    done = []
+    for name in (b"a" * 16, b"b" * 16):
+        done.append(cluster.do(*add, name, 0, 0, b"x")[0])
+        cluster.take(5)
+        assert cluster.do(c.FINISH_NAMED, 5, name, DONE, b"r") == c.OK
+    for name in (b"c" * 16, b"d" * 16, b"e" * 16):
+        waiting, _ = cluster.do(*add, name, 0, 0, b"x")
+        assert ids(cluster) == [*done, waiting]
 
 
 def test_clients_of_a_job_that_is_dropped_hear_it(cluster: Guests) -> None:

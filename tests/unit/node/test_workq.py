@@ -220,6 +220,25 @@ def test_a_time_beyond_the_longest_delay(scene: Scene, client: Client) -> None:
 # --- inspect --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("alias", "queue", "name"),
+    [
+        (b"\x01al", b"al", b"al"),
+        (b"\x01q", b"tube", b"tube"),
+        (b"\x01q", b"\x02function", b"function"),
+    ],
+)
+def test_the_name_of_a_queue_whose_alias_is_removed(
+    scene: Scene, client: Client, alias: bytes, queue: bytes, name: bytes
+) -> None:
+    scene.others((c.SET_ALIAS, OTHERS, alias, queue))
+    assert client.ask(b"add %b %b 1000 60000 1\r\nx\r\n" % (JOB, alias[1:])) == OK
+    block = b"+OK 1\r\n%b 12\r\nname %b\r\n"
+    assert client.ask(b"inspect job %b\r\n" % JOB).startswith(block % (JOB, alias[1:]))
+    scene.others((c.SET_ALIAS, OTHERS, alias, b""))
+    assert client.ask(b"inspect job %b\r\n" % JOB).startswith(block % (JOB, name))
+
+
 def test_pages_of_queues_and_jobs(client: Client) -> None:
     for number in range(7):
         job = b"%08d-0000-4000-8000-000000000000" % number

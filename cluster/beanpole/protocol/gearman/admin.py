@@ -56,8 +56,8 @@ _PLAIN: Final[dict[bytes, int]] = {
     b"shutdown": SHUTDOWN,
 }
 _ABOUT_FUNCTIONS: Final[dict[bytes, int]] = {b"create": CREATE_FUNCTION, b"drop": DROP_FUNCTION}
-# A number at the beginning of a word, as C's atoi reads it.
-_match_number = re.compile(rb"[+-]?[0-9]{1,20}").match
+# A number at the beginning of a word, after white space, as C's atoi reads it.
+_match_number = re.compile(rb"[ \t\n\v\f\r]*([+-]?[0-9]{1,20})").match
 
 
 def error(code: bytes, text: bytes = b"") -> bytes:
@@ -119,7 +119,7 @@ def _read_show(what: tuple[bytes, ...]) -> Command:
 def number(word: bytes) -> int:
     """Parse a number as C's atoi does: text without digits is 0."""
     found = _match_number(word)
-    return int(found[0]) if found else 0
+    return int(found[1]) if found else 0
 
 
 def limits(numbers: tuple[bytes, ...]) -> tuple[int, int, int]:

@@ -51,6 +51,8 @@ _HANDLE_MAX_BYTES: Final = 64
 _NO_RESULT: Final = bytes(RESULT_MAX_BYTES + 1)
 _REDUCERS: Final = (p.SUBMIT_REDUCE_JOB, p.SUBMIT_REDUCE_JOB_BACKGROUND)
 _ABILITIES: Final = (p.CAN_DO, p.CANT_DO, p.CAN_DO_TIMEOUT)
+# The only argument of these packets ends at a NUL, as in gearmand: some clients send one.
+_C_STRINGS: Final = frozenset({p.WORK_FAIL, p.GET_STATUS, p.GET_STATUS_UNIQUE, p.SET_CLIENT_ID})
 
 
 def read_packet(kind: int, body: bytes) -> Request:
@@ -58,6 +60,8 @@ def read_packet(kind: int, body: bytes) -> Request:
     count = p.REQUEST_ARGUMENTS[kind]
     if not count:
         return (kind, ())
+    if kind in _C_STRINGS:
+        body = body.partition(b"\0")[0]
     arguments = tuple(body.split(b"\0", count - 1))
     if len(arguments) < count:
         text = b"%b has %d arguments, %d came" % (

@@ -11,7 +11,7 @@ from beanpole.protocol.gearman import packets as p
 
 _pack_header = p.HEADER.pack
 # A number as C's strtoul reads it; the text after it is ignored.
-_match_number = re.compile(rb"[ \t\r\n]*([+-]?[0-9]{1,20})").match
+_match_number = re.compile(rb"[ \t\n\v\f\r]*([+-]?[0-9]{1,20})").match
 
 
 def reply(kind: int, *arguments: bytes) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole import commands as c
-from beanpole.core.users import ADMIN, ANY_RIGHT
+from beanpole.core.users import ADMIN, ANY_RIGHT, WORK
 from beanpole.protocol.gearman import admin, replies
 from beanpole.protocol.gearman.parser import TEXT, Request
 from beanpoled.frontends.clients import NO_RIGHT, Clients
@@ -136,18 +136,27 @@ class AdminSide(ClientSide):
     def _cancel_job(self, handle: bytes) -> None:
         job = self._shared.job_of(handle)
         if job:
-            command = (c.DELETE, self._session(), job)
+            command: c.Command = (c.DELETE, self._session(), job)
+            if job in self._clients.reserved_by(self.number) and job not in self._given_back:
+                # DELETE would end a job of this very connection. The barrier shows whether the job
+                # still exists: its end may be on its way.
+                command = (c.STATS, self.number)
             self._ask_alone(TEXT, command, (admin.CANCEL_JOB, handle, b""))
         else:
             self._tell(admin.NO_JOB)
             self._replies.reply(admin.NO_JOB)
 
     def _why_not_cancelled(self, handle: bytes) -> bytes:
-        job = self._clients.machine.queue.jobs.get(self._shared.job_of(handle))
+        clients = self._clients
+        job = clients.machine.queue.jobs.get(self._shared.job_of(handle))
+        if job is None or not knows(clients.machine.queue, job):
+            return admin.NO_JOB
+        if not clients.may(self, WORK | ADMIN, job.tube.name):
+            clients.refused_client(NO_RIGHT)
+            return admin.DENIED
         # The job ran when its DELETE was refused, although it may be ready again: its worker may
         # have left in the same entry.
-        ran = job is not None and knows(self._clients.machine.queue, job)
-        return admin.JOB_RUNS if ran else admin.NO_JOB
+        return admin.JOB_RUNS
 
     def _shut_down(self) -> None:
         clients = self._clients

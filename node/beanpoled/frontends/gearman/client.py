@@ -190,7 +190,8 @@ class ClientSide(WorkerSide):
 
     def _option(self, request: Request) -> None:
         name = request[1][0]
-        if name.lower() == b"exceptions":
+        # As in gearmand, the option ends at a NUL, and the reply has all that came.
+        if name.partition(b"\0")[0].lower() == b"exceptions":
             self._exceptions = True
             self._replies.reply(replies.reply(p.OPTION_RES, name))
         else:

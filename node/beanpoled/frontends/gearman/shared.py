@@ -19,8 +19,14 @@ _JOB_DIGITS_MAX: Final = 16
 
 
 def name_of(queue: Queue, tube: Tube) -> bytes:
-    """Return the name by which this protocol knows a queue, with its prefix."""
-    return queue.name_in(queue.spaces[GEARMAN], tube)
+    """Return the name by which this protocol knows a queue, with the prefix of this protocol.
+
+    A job stays in the queue of an alias that was removed: it is known by its own name then.
+    """
+    space = queue.spaces[GEARMAN]
+    if queue.sees(space, tube):
+        return queue.name_in(space, tube)
+    return PREFIX + tube.name[len(tube.space.prefix) :]
 
 
 def knows(queue: Queue, job: Job) -> bool:

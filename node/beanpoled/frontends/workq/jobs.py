@@ -52,8 +52,14 @@ def external_id(job: Job) -> bytes:
 
 
 def name_of(queue: Queue, tube: Tube) -> bytes:
-    """Return the name by which clients of this protocol know a queue."""
-    return queue.name_in(queue.spaces[WORKQ], tube)[len(PREFIX) :]
+    """Return the name by which clients of this protocol know a queue.
+
+    A job stays in the queue of an alias that was removed: they know it by its own name then.
+    """
+    space = queue.spaces[WORKQ]
+    if queue.sees(space, tube):
+        return queue.name_in(space, tube)[len(PREFIX) :]
+    return tube.name[len(tube.space.prefix) :]
 
 
 def leased(queue: Queue, job: Job) -> bytes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beanpole.protocol.gearman import admin
+from beanpole.protocol.gearman import admin, replies
 
 TOO_LARGE = b"ERR INVALID_ARGUMENTS A+function+name+has+512+bytes+at+most\r\n"
 INCOMPLETE = b"ERR INVALID_ARGUMENTS An+incomplete+set+of+arguments+was+sent+to+this+command+%b\r\n"
@@ -72,3 +72,24 @@ def test_bounds_of_queues() -> None:
     assert admin.limits((b"-1",)) == admin.limits((b"x",)) == (0, 0, 0)
     assert admin.limits((b"99999999999999999999",)) == (2**32 - 1,) * 3
     assert admin.limits((b"7x",)) == (7, 7, 7)
+    assert admin.limits((b"\t7", b"+8")) == (7, 8, 0)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        (b" 1500", 1500),
+        (b"\t\n\v\f\r 1500", 1500),
+        (b"+1500", 1500),
+        (b" -1500", -1500),
+        (b"1500 x", 1500),
+        (b"+ 1500", 0),
+        (b"+-1500", 0),
+        (b"\0 1500", 0),
+        (b" x", 0),
+        (b" ", 0),
+    ],
+)
+def test_numbers_are_read_as_by_atoi(word: bytes, value: int) -> None:
+    assert admin.number(word) == value
+    assert replies.u32(word) == value & 0xFFFFFFFF

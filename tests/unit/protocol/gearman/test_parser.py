@@ -14,6 +14,8 @@ from beanpole.protocol.gearman.parser import BAD, CLOSE, TEXT, Parser, Request
 
 SLEEP = request(p.PRE_SLEEP)
 SLEPT: Request = (p.PRE_SLEEP, ())
+# Packets of which gearmand reads the argument up to a NUL.
+C_STRINGS = (p.WORK_FAIL, p.GET_STATUS, p.GET_STATUS_UNIQUE, p.SET_CLIENT_ID)
 
 
 def packet(kind: int, body: bytes = b"", magic: bytes = p.REQUEST_MAGIC) -> bytes:
@@ -68,7 +70,8 @@ def test_every_request(kind: int) -> None:
     assert parse(request(kind, *arguments) + SLEEP) == [(kind, arguments), SLEPT]
     if count:
         rest = (*arguments[:-1], b"x\0\0y")
-        assert parse(request(kind, *rest)) == [(kind, rest)]
+        told = (b"x",) if kind in C_STRINGS else rest
+        assert parse(request(kind, *rest)) == [(kind, told)]
         empty = (b"",) * count
         assert parse(request(kind, *empty)) == [(kind, empty)]
     else:
@@ -80,6 +83,13 @@ def test_every_request(kind: int) -> None:
             text = b"%b has %d arguments, %d came" % (name, count, len(few))
             assert error_of(wrong) == (b"INVALID_ARGUMENTS", text)
             assert behind == SLEPT, "the length is known, so the next packet is found"
+
+
+@pytest.mark.parametrize("kind", C_STRINGS)
+def test_a_nul_ends_the_argument(kind: int) -> None:
+    for sent, read in ((b"a b\0", b"a b"), (b"a b\0\0c", b"a b"), (b"\0c", b"")):
+        stream = request(kind, sent) + SLEEP
+        assert parse(stream) == parse(*bytewise(stream)) == [(kind, (read,)), SLEPT]
 
 
 def test_the_names_of_requests_are_those_of_the_table() -> None:
