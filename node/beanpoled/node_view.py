@@ -278,6 +278,15 @@ class LocalNodeView:
     def snapshot_index(self) -> int:
         return self._context.replica.snapshot_index
 
+    def snapshot_lacks(self) -> str:
+        """See `NodeView`."""
+        replica = self._context.replica
+        room = replica.room()
+        if replica.imaging or room.free_bytes >= room.snapshot_needs_bytes:
+            return ""
+        needs = room.snapshot_needs_bytes
+        return f"{room.free_bytes} bytes are free on its disk, and {needs} are needed"
+
     def take_snapshot(self) -> None:
         """See `NodeView`."""
         self._context.replica.compact()

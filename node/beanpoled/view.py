@@ -367,6 +367,9 @@ class NodeView(Protocol):
     def snapshot_index(self) -> int:
         """The last index that the newest snapshot covers; 0 without one."""
 
+    def snapshot_lacks(self) -> str:
+        """Return why no snapshot can begin for lack of room; empty if one can, or is made."""
+
     def take_snapshot(self) -> None:
         """Begin a snapshot, if none is in progress and something was applied since the last."""
 

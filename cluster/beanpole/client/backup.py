@@ -12,7 +12,7 @@ from typing import Final
 import grpc
 from crc32c import crc32c
 
-from beanpole.client.rpc import words_of
+from beanpole.client.rpc import is_refused, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import backup_pb2, backup_pb2_grpc
 
@@ -43,7 +43,8 @@ class Stream:
             silence_s: how long the node may be silent.
 
         Raises:
-            Broken: the node does not answer, or refuses.
+            Broken: the node does not answer, or has no image.
+            ClientError: the caller lacks the right, at every node.
         """
         self._address = address
         self._silence_s = silence_s
@@ -97,6 +98,8 @@ class Stream:
         except grpc.RpcError as error:
             silent = f"it said nothing for {self._silence_s:.0f} s"
             words = silent if self._silent else words_of(error)
+            if is_refused(error):
+                raise ClientError(f"{self._address}: {words}") from None
             raise Broken(f"{self._address}: {words}") from None
         self._heard_s = time.monotonic()
         return message

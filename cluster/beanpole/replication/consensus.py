@@ -57,12 +57,14 @@ class DiskRoom(NamedTuple):
         reserve_bytes: the free space below which puts must be refused.
         low: whether puts must be refused.
         full: whether the log has stopped growing; no entry can be proposed or received then.
+        snapshot_needs_bytes: the free space without which no snapshot is begun.
     """
 
     free_bytes: int = 0
     reserve_bytes: int = 0
     low: bool = False
     full: bool = False
+    snapshot_needs_bytes: int = 0
 
 
 class LogOnDisk(NamedTuple):

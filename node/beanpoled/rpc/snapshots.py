@@ -20,6 +20,10 @@ async def snapshot_up_to(view: NodeView, wanted: int, context: Context) -> None:
     """Wait until the newest snapshot covers the log up to an index, or end the call."""
     loop = asyncio.get_running_loop()
     until = loop.time() + SNAPSHOT_TIMEOUT_S
+    if view.snapshot_index < wanted and (words := view.snapshot_lacks()):
+        # At once, so that the caller can ask another node.
+        message = f"no snapshot can be made: {words}"
+        await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "NO_ROOM")
     while view.snapshot_index < wanted:
         if loop.time() > until:
             await fail(

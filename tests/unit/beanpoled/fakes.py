@@ -69,6 +69,7 @@ class FakeView:
         self.transfer_to: str | None = None
         self.snapshot_index = 0
         self.snapshots_begun = 0
+        self.lacks = ""
         self.clients: list[ConnectionFigures] = []
 
     def waiting_for(self) -> tuple[str, ...]:
@@ -122,6 +123,9 @@ class FakeView:
         if not self.finalize_refusal and len(self.finalizes) > 1:
             self.machine_version = max(self.machine_version, version)
         return version, self.finalize_refusal
+
+    def snapshot_lacks(self) -> str:
+        return self.lacks
 
     def take_snapshot(self) -> None:
         """Finish an older snapshot first, and then one of the applied state."""

@@ -344,6 +344,21 @@ def test_a_snapshot_covers_what_was_applied_when_it_was_asked_for() -> None:
     run(test)
 
 
+def test_a_snapshot_without_room_is_refused_at_once() -> None:
+    async def test() -> None:
+        view = FakeView()
+        view.lacks = "5 bytes are free on its disk, and 9 are needed"
+        async with Cluster([view]).running() as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest(), timeout=5)
+            words = f"RESOURCE_EXHAUSTED: no snapshot can be made: {view.lacks}"
+            assert words_of(caught.value) == words
+            assert view.snapshots_begun == 0
+
+    run(test)
+
+
 def test_other_certificates_close_channels_behind_their_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

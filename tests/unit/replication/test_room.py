@@ -75,6 +75,8 @@ def test_a_snapshot_waits_until_there_is_room_for_it() -> None:
     log_on(lone, 200 * 1024)
     assert lone.replica.snapshot_index == 0
     assert sum("waits" in line for line in lone.lines) == 1
+    room = lone.replica.room()
+    assert room.free_bytes < room.snapshot_needs_bytes
     leave(lone, 32 * MIB)
     lone.run(1.0)
     assert lone.replica.snapshot_index > 0

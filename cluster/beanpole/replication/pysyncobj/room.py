@@ -141,4 +141,5 @@ class Room:
 
     def figures(self) -> DiskRoom:
         """Return the figures that the node reports."""
-        return DiskRoom(self.free_bytes, self.reserve_bytes, self.low, self.full)
+        needs = self.snapshot_needs_bytes
+        return DiskRoom(self.free_bytes, self.reserve_bytes, self.low, self.full, needs)
