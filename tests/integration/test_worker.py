@@ -8,6 +8,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,58 @@ def test_what_becomes_of_a_job(shared: Cluster) -> None:
         assert "RuntimeError: the reason" in notes[f"job {numbers['fails']}"]
         assert "never again" in notes[f"job {numbers['wrong']}"]
         client.delete_many([*client.held, numbers["fails"], numbers["wrong"]])
+
+
+def test_a_handler_that_exits_fails_its_job_and_no_more(shared: Cluster) -> None:
+    worker = Worker(addresses(shared))
+
+    @worker.handles("poison", concurrency=2, backoff=Backoff(tries=2, first_s=0))
+    def handle(task: Task) -> None:
+        if task.body == b"exits":
+            raise SystemExit("configuration is missing")
+
+    with Client(addresses(shared), use="poison") as client:
+        poison = client.put("exits")
+        with working(worker):
+            wait_until(count(worker, "buried"), DONE_S)
+            client.put("good")
+            wait_until(count(worker, "deleted"), DONE_S)
+        client.delete(poison)
+
+
+def test_a_job_that_was_kicked_is_tried_as_often_again(shared: Cluster) -> None:
+    worker = Worker(addresses(shared))
+    tried: list[int] = []
+
+    @worker.handles("kicked", backoff=Backoff(tries=2, first_s=0))
+    def handle(task: Task) -> None:
+        tried.append(task.tried)
+        raise RuntimeError("still wrong")
+
+    with Client(addresses(shared), use="kicked") as client, working(worker):
+        job = client.put("x")
+        wait_until(count(worker, "buried"), DONE_S)
+        client.kick_job(job)
+        wait_until(lambda: worker.counts["buried"] == 2, DONE_S)
+        client.delete(job)
+    assert tried == [1, 2, 3, 4]
+
+
+def test_an_error_that_belongs_to_no_job_ends_the_worker(
+    shared: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(addresses(shared))
+    worker.handles("idle", concurrency=2)(lambda task: None)
+    take = Worker._take
+
+    def broken(self: Worker, line: Any, client: Any) -> None:
+        if threading.current_thread().name == "idle-1":
+            raise TypeError("a defect")
+        take(self, line, client)
+
+    monkeypatch.setattr(Worker, "_take", broken)
+    with pytest.raises(TypeError, match="a defect"):
+        worker.run(handle_signals=False)
 
 
 def test_a_long_job_is_touched(shared: Cluster) -> None:
@@ -208,3 +262,33 @@ def test_the_command(shared: Cluster) -> None:
         client.use("script.failures")
         client.delete_many([client.peek_ready().id])
         client.delete_many([client.peek_ready().id])
+
+
+def test_a_command_that_vanishes_costs_no_job_its_tries(shared: Cluster, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    given = ",".join(addresses(shared))
+    command = [*BEANPOLE, "work", "--addr", given, "--tries", "1", "vanishing", "--", str(program)]
+    with (
+        Client(addresses(shared), use="vanishing", watch="vanishing") as client,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+    ):
+        first = client.put("x")
+        wait_until(lambda: is_gone(client, first), DONE_S)
+        program.unlink()
+        job = client.put("y")
+        output, errors = process.communicate(timeout=DONE_S)
+        assert process.returncode == 3
+        assert output == b"deleted=1 released=1 buried=0 lost=0\n"
+        assert b"cannot be run any more: No such file or directory" in errors
+        client.delete(client.reserve(timeout=5).id)
+        assert is_gone(client, job)
+
+
+def is_gone(client: Client[str], job: int) -> bool:
+    try:
+        client.peek(job)
+    except NotFoundError:
+        return True
+    return False

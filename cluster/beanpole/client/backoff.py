@@ -4,15 +4,21 @@ No I/O and no clock; the only side effect is the use of `random`. Workers decide
 """
 
 import random
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
+
+from beanpole.constants import U32_MAX
 
 # The delay after the first failure, in seconds; it doubles with each further failure.
 FIRST_S: Final = 1
 MOST_S: Final = 3600
 TRIES_DEFAULT: Final = 5
+# With jitter, the delay must still be one that a node accepts.
+DELAY_MAX_S: Final = U32_MAX // 2
 
 
-class Backoff(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Backoff:
     """The number of attempts at a job and the delays between them.
 
     Attributes:
@@ -24,6 +30,21 @@ class Backoff(NamedTuple):
     tries: int = TRIES_DEFAULT
     first_s: int = FIRST_S
     most_s: int = MOST_S
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            ValueError: one of them is not whole, or out of range.
+        """
+        for name, number, least, most in (
+            ("tries", self.tries, 1, U32_MAX),
+            ("first_s", self.first_s, 0, DELAY_MAX_S),
+            ("most_s", self.most_s, 0, DELAY_MAX_S),
+        ):
+            if not isinstance(number, int) or not least <= number <= most:
+                words = f"must be a whole number from {least} to {most}, and is {number!r}"
+                raise ValueError(f"{name} {words}")
 
     def rest_s(self, tried: int) -> int | None:
         """Return the delay in seconds after `tried` attempts; None if there is no further one."""

@@ -12,6 +12,7 @@ that the job is not given to another worker when a node dies. See docs/clients.m
 """
 
 import logging
+import math
 import signal
 import threading
 import traceback
@@ -30,7 +31,9 @@ from beanpole.client.blocking import (
     NotFoundError,
     TimedOutError,
 )
+from beanpole.constants import U32_MAX
 from beanpole.errors import ClientError
+from beanpole.protocol.beanstalk.requests import is_tube_name
 
 log = logging.getLogger("beanpole.worker")
 
@@ -53,11 +56,22 @@ class Bury(Exception):
 
 
 class Retry(Exception):
-    """Raised by a handler to retry the job after `delay_s`, however often it was tried."""
+    """Raised by a handler to retry the job after `delay_s`, however often it was tried.
 
-    def __init__(self, delay_s: int = 0) -> None:
-        super().__init__(f"again in {delay_s} s")
-        self.delay_s = delay_s
+    Attributes:
+        delay_s: whole seconds; a fraction is rounded up.
+    """
+
+    def __init__(self, delay_s: float = 0) -> None:
+        """Set the delay.
+
+        Raises:
+            ValueError: it is not from 0 to U32_MAX.
+        """
+        if not 0 <= delay_s <= U32_MAX:
+            raise ValueError(f"delay_s must be from 0 to {U32_MAX}, and is {delay_s!r}")
+        self.delay_s = math.ceil(delay_s)
+        super().__init__(f"again in {self.delay_s} s")
 
 
 @dataclass(slots=True)
@@ -124,6 +138,7 @@ class Worker:
         self._stopping = threading.Event()
         self.counts = {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
         self._lock = threading.Lock()
+        self._failure: Exception | None = None
 
     def handles(
         self, queue: str, *, concurrency: int = 1, backoff: Backoff | None = None
@@ -138,7 +153,14 @@ class Worker:
             queue: the queue whose jobs the handler takes.
             concurrency: how many jobs the handler works on at the same time.
             backoff: the delays and the number of attempts; None for the defaults.
+
+        Raises:
+            ValueError: the queue can be no tube, or the concurrency is below 1.
         """
+        if not is_tube_name(queue.encode(errors="replace")):
+            raise ValueError(f"{queue!r} is not the name of a tube")
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, and is {concurrency}")
 
         def decorate(handler: Handler) -> Handler:
             self._lines.append(_Line(queue, handler, concurrency, backoff or Backoff()))
@@ -155,12 +177,16 @@ class Worker:
 
         Args:
             handle_signals: install the signal handlers; only the main thread may do that.
+
+        Raises:
+            Exception: a thread ended by an error that belongs to no job. All others have ended
+                as by `stop`.
         """
         before = {}
         if handle_signals:
             before = {number: signal.signal(number, self._signalled) for number in STOPPING}
         threads = [
-            threading.Thread(target=self._work, args=(line,), name=f"{line.queue}-{place}")
+            threading.Thread(target=self._guard, args=(line,), name=f"{line.queue}-{place}")
             for line in self._lines
             for place in range(line.concurrency)
         ]
@@ -173,12 +199,23 @@ class Worker:
             self._stopping.set()
             for number, handler in before.items():
                 signal.signal(number, handler)
+        if self._failure is not None:
+            raise self._failure
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
         log.info("%s: no more jobs are taken", signal.Signals(number).name)
         self._stopping.set()
 
     # --- one thread -----------------------------------------------------------------------------
+
+    def _guard(self, line: _Line) -> None:
+        """Work; an unexpected error stops the whole worker, so that its supervisor notices."""
+        try:
+            self._work(line)
+        except Exception as error:
+            log.exception("%s: the worker stops", line.queue)
+            self._failure = error
+            self._stopping.set()
 
     def _work(self, line: _Line) -> None:
         while not self._stopping.is_set():
@@ -207,7 +244,7 @@ class Worker:
         stats = client.stats_job(job)
         task = Task(job.id, job.body, line.queue, stats["reserves"])
         with _Lease(client, task, stats["ttr"]):
-            outcome = _outcome(line, task)
+            outcome = _outcome(line, task, stats["kicks"])
         if task.lost.is_set():
             log.warning("%s: job %d was lost while it ran", line.queue, task.id)
             self._count("lost")
@@ -249,14 +286,17 @@ class _Outcome:
         return "buried"
 
 
-def _outcome(line: _Line, task: Task) -> _Outcome:
+def _outcome(line: _Line, task: Task, kicks: int) -> _Outcome:
+    """Run the handler. A job that was kicked has at least as many tries again."""
     try:
         line.handler(task)
     except Retry as again:
         return _Outcome(done=False, rest_s=again.delay_s)
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        # Signals reach the main thread only: whatever a handler raises is a failure of its job.
         words = traceback.format_exc()
-        rest_s = None if isinstance(error, Bury) else line.backoff.rest_s(task.tried)
+        tried = max(1, task.tried - kicks * line.backoff.tries)
+        rest_s = None if isinstance(error, Bury) else line.backoff.rest_s(tried)
         then = "is buried" if rest_s is None else f"is tried again in {rest_s} s"
         log.warning(
             "%s: job %d failed (%d) and %s:\n%s", line.queue, task.id, task.tried, then, words

@@ -7,6 +7,7 @@ retries are in `client.worker`.
 import argparse
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,8 +16,9 @@ from typing import Any, Final
 from beanpole.client import where
 from beanpole.client.backoff import FIRST_S, TRIES_DEFAULT, Backoff
 from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
-from beanpole.errors import ConfigurationError
-from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
+from beanpole.constants import TUBE_NAME_MAX_BYTES
+from beanpole.errors import ClientError, ConfigurationError
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, is_tube_name
 
 # As in sysexits.h: the job itself is wrong (EX_DATAERR), or a temporary failure (EX_TEMPFAIL).
 EXIT_BURY: Final = 65
@@ -68,18 +70,37 @@ def _number(least: int, most: int) -> Any:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if not arguments.queue.isascii() or not arguments.queue.isprintable():
-        raise ConfigurationError(f"work: {arguments.queue!r} is not a tube's name")
+    command: list[str] = arguments.command
+    if not is_tube_name(arguments.queue.encode(errors="replace")):
+        raise ConfigurationError(
+            f"work: {arguments.queue!r} is not a tube's name: 1 to {TUBE_NAME_MAX_BYTES} letters, "
+            "digits and -+/;.$_(), no hyphen first"
+        )
+    if shutil.which(command[0]) is None:
+        raise ConfigurationError(f"work: there is no program {command[0]!r} that can be run")
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.INFO)
     addresses = where.addresses(arguments, where.BEANSTALK)
     joined = ",".join(addresses) if len(addresses) > 1 else addresses
     worker = Worker(joined, keep=arguments.keep, token=where.token())
     backoff = Backoff(arguments.tries, arguments.first_delay)
     handles = worker.handles(arguments.queue, concurrency=arguments.concurrency, backoff=backoff)
-    handles(lambda task: _run_command(arguments.command, task))
+    missing: list[OSError] = []
+
+    @handles
+    def run(task: Task) -> None:
+        try:
+            _run_command(command, task)
+        except (FileNotFoundError, PermissionError) as error:
+            # It was there at the start. The jobs are not to blame, and no try would fare better.
+            missing.append(error)
+            worker.stop()
+            raise Retry from error
+
     worker.run()
     counts = worker.counts
     print(" ".join(f"{what}={count}" for what, count in counts.items()))
+    if missing:
+        raise ClientError(f"work: {command[0]} cannot be run any more: {missing[0].strerror}")
     return 0
 
 

@@ -228,6 +228,18 @@ def test_wrong_words(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--addr = 'x' is not allowed" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("queue", ["", "a b", "gearman:x", "mäil", "x" * 201])
+def test_work_of_no_tube(queue: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["work", "--addr", "127.0.0.1:1", queue, "--", "true"]) == 2
+    assert "is not a tube's name: 1 to 200 letters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["/nonexistent", "no-such-program", "/etc/passwd", ""])
+def test_work_without_a_program(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["work", "--addr", "127.0.0.1:1", "mail", "--", command]) == 2
+    assert f"there is no program {command!r} that can be run" in capsys.readouterr().err
+
+
 def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a shell that redirects its standard input or output."""
     command = shlex.join([sys.executable, "-c", "from beanpoled.cli import main; exit(main())"])

@@ -1,6 +1,12 @@
 """The delay before a failed job is retried."""
 
+import math
+from typing import Any
+
+import pytest
+
 from beanpole.client.backoff import Backoff
+from beanpole.client.worker import Retry, Worker
 
 
 def test_rests_grow_up_to_a_limit() -> None:
@@ -15,3 +21,40 @@ def test_tries_end() -> None:
     assert Backoff(tries=3).rest_s(2) is not None
     assert Backoff(tries=3).rest_s(3) is None
     assert Backoff(tries=1).rest_s(1) is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "wrong"),
+    [
+        ({"tries": 0}, "tries must be a whole number from 1 to"),
+        ({"tries": 5, "first_s": 0.5}, "first_s must be a whole number from 0 to"),
+        ({"first_s": -1}, "first_s must be"),
+        ({"most_s": 2**32}, "most_s must be"),
+    ],
+)
+def test_numbers_of_a_backoff_are_checked_when_it_is_made(
+    numbers: dict[str, Any], wrong: str
+) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        Backoff(**numbers)
+
+
+@pytest.mark.parametrize("delay_s", [-1, 2**32, math.nan, math.inf])
+def test_a_delay_that_no_node_accepts(delay_s: float) -> None:
+    with pytest.raises(ValueError, match="delay_s must be from 0 to 4294967295"):
+        Retry(delay_s)
+
+
+def test_a_fraction_of_a_delay_is_rounded_up() -> None:
+    assert Retry(1.2).delay_s == 2
+
+
+@pytest.mark.parametrize("queue", ["", "a b", "gearman:x", "x" * 201, "mäil", "-x"])
+def test_a_worker_of_no_tube(queue: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of a tube"):
+        Worker("127.0.0.1:1").handles(queue)
+
+
+def test_a_worker_without_a_thread() -> None:
+    with pytest.raises(ValueError, match="concurrency must be at least 1"):
+        Worker("127.0.0.1:1").handles("mail", concurrency=0)
