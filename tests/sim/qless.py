@@ -168,13 +168,16 @@ class Laborer(SingleGuest[Request]):
         self._sets = False
         self._call(b"throttle.set", THROTTLE, b"2", b"0")
 
+    def choose_jid(self) -> bytes:
+        """Return the jid of a put: a new one, or sometimes one that is known."""
+        if self.notes.jids and self.dice.random() < 0.1:
+            return self.dice.choice(self.notes.jids[-RECENT:])
+        self._jobs += 1
+        return b"j%d-%d" % (self.number, self._jobs)
+
     def _put(self) -> None:
         dice, jids = self.dice, self.notes.jids
-        if jids and dice.random() < 0.1:
-            jid = dice.choice(jids[-RECENT:])
-        else:
-            self._jobs += 1
-            jid = b"j%d-%d" % (self.number, self._jobs)
+        jid = self.choose_jid()
         delay = dice.choice((b"0", b"0", b"0", b"1"))
         more = [b"priority", b"%d" % dice.randrange(3), b"retries", b"%d" % dice.randrange(3)]
         if jids and dice.random() < 0.25:
