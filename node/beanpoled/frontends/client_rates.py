@@ -107,6 +107,10 @@ class ClientRates:
 
     # --- commands -------------------------------------------------------------------------------
 
+    def limits(self, connection: Connection) -> bool:
+        """Whether a connection has a meter, which counts every single command."""
+        return self.are_limited and bool(self._meters(connection))
+
     def allowance(self, connection: Connection, now_us: int) -> int:
         """Return how many commands a connection may send now; called once for all its input."""
         found = _UNLIMITED

@@ -20,14 +20,14 @@ USERS: dict[bytes, bytes | None] = {
 }
 
 
-def client(world: World, use: str = "default") -> Commands[str]:
+def client(world: World, use: str = "default", token: bytes = TOKEN) -> Commands[str]:
     session = Session(
         Nodes("a:1,b:1", False),
         lambda: world.now,
         patience_s=10.0,
         reply_timeout_s=15.0,
         connect_timeout_s=2.0,
-        token=TOKEN,
+        token=token,
     )
     commands = Commands(session, "utf-8", lambda: world.now)
     commands.set_tubes(use, ["default"])
@@ -70,3 +70,9 @@ def test_a_plain_server_never_sees_a_token() -> None:
     with pytest.raises(faults.NotAvailableError, match="auth"):
         world.run(client(world).connect())
     assert said(world) == [b"extensions"]
+
+
+@pytest.mark.parametrize("token", [b"a b", b"x" * 129, "tökén".encode(), b"a\n"])
+def test_a_token_that_no_user_can_have(token: bytes) -> None:
+    with pytest.raises(ValueError, match="a token has 1 to 128 printable bytes"):
+        client(World(), token=token)

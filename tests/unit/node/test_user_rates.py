@@ -95,6 +95,17 @@ def test_connections_of_a_user_share_its_rate_whatever_their_addresses() -> None
     assert max(counts) - min(counts) <= 12
 
 
+def test_reserves_in_a_row_are_charged_one_by_one() -> None:
+    scene = Scene(rate=10)
+    scene.do(*[(c.PUT, 1, b"default", 0, 0, 60, b"x")] * 50)
+    connection, port = scene.lee()
+    connection.received(b"reserve-with-timeout 0\r\n" * 40)
+    for _ in range(40):
+        scene.settle()
+    assert port.take().count(b"RESERVED ") == 10
+    assert connection.throttled
+
+
 def test_those_that_say_nothing_have_the_rate_of_anonymous() -> None:
     scene = Scene()
     scene.limit(10, ANONYMOUS)

@@ -5,6 +5,7 @@ reservations that are lost with one. The commands and their replies are in `comm
 """
 
 import random
+import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
@@ -31,7 +32,7 @@ from beanpole.client.sansio.steps import (
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode
-from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, USER_TOKEN_PATTERN
 
 # Longer than one node needs to report that there is no majority (its command_timeout).
 REPLY_TIMEOUT_S: Final = 15.0
@@ -47,6 +48,7 @@ PAUSE_MAX_S: Final = 1.0
 TOKEN_BYTES: Final = 24
 RESUME: Final = b"resume"
 AUTH: Final = b"auth"
+_is_token: Final = re.compile(USER_TOKEN_PATTERN).fullmatch
 
 Clock = Callable[[], float]
 
@@ -78,10 +80,12 @@ class Session:
         """Begin without a connection.
 
         Raises:
-            ValueError: `keep_s` is not from 0 to KEEP_MAX_S.
+            ValueError: `keep_s` is not from 0 to KEEP_MAX_S, or no user can have the token.
         """
         if not 0 <= keep_s <= KEEP_MAX_S:
             raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
+        if token and not _is_token(token):
+            raise ValueError("a token has 1 to 128 printable bytes of ASCII, and no space")
         self._nodes = nodes
         self._clock = clock
         self._patience_s = patience_s

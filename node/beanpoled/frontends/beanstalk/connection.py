@@ -256,6 +256,8 @@ class BeanstalkConnection(TubesConnection):
         if not (self._again or self._parser.buffered_bytes) or len(request) == takes.WAITS:
             return False
         clients = self._clients
+        if clients.rates.limits(self):
+            return False  # a row would be charged as one command
         most = takes.most(clients, self._watched, self._replies)
         requests = takes.row(request, most, self._again, self._parser)
         if len(requests) == 1:
