@@ -5,11 +5,16 @@ in `troubles`.
 """
 
 import random
+from contextlib import suppress
 from typing import Final
 
 from beanpole.commands import BASE_VERSION, MACHINE_VERSION
 from beanpole.constants import JOB_SIZE_MAX_BYTES
+from beanpole.errors import BeanpoleError
+from beanpole.storage.segment import NO_LOG
 from beanpoled.config.node import SETTINGS
+from beanpoled.disk import identity
+from tests.sim.disk import Disk
 from tests.sim.links import KIND_AT
 from tests.sim.troubles import LATENCY_S
 from tests.sim.world import World
@@ -175,8 +180,7 @@ class Hazards:
         if name is None or not world.may_lose_disk() or name in world.edited:
             return
         part = f"/{name}/{self.dice.choice(PARTS)}"
-        # Without a log the part is not missed: an identity alone is a new disk.
-        if world.disks[name].list(f"/{name}/log") and world.disks[name].lose(part):
+        if _has_log(world.disks[name], name) and world.disks[name].lose(part):
             world.damaged[name] = part
             world.counts["lost parts"] += 1
 
@@ -223,3 +227,14 @@ class Hazards:
         network = self.world.network
         self.world.clock.after(0.005, lambda: network.reset(sender, receiver))
         return message[: place + 1]
+
+
+def _has_log(disk: Disk, name: str) -> bool:
+    """Whether a disk has noted its log, which comes before the first record.
+
+    Without that no part is missed: an identity alone is a new disk (life 13134).
+    """
+    with suppress(BeanpoleError):
+        found = identity.read(disk, f"/{name}")
+        return found is not None and found.log_base != NO_LOG
+    return False

@@ -67,6 +67,6 @@ class Backoff:
         place = (reserves - 1) % self.tries + 1
         if place == self.tries and reserves >= self.tries * (kicks + 1):
             return None
-        longest_s = min(self.most_s, self.first_s * 2 ** min(place - 1, DOUBLINGS_MAX))
+        longest_s = min(self.most_s, self.first_s * (1 << min(place - 1, DOUBLINGS_MAX)))
         # Jitter of 25 %: jobs that failed together, say during an outage, are not retried together.
         return min(U32_MAX, round(longest_s * (0.75 + random.random() / 2)))

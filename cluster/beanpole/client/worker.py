@@ -12,7 +12,6 @@ that the job is not given to another worker when a node dies. See docs/clients.m
 """
 
 import logging
-import math
 import signal
 import threading
 import traceback
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
 
-from beanpole.client.backoff import Backoff
+from beanpole.client.backoff import Backoff, whole_seconds
 from beanpole.client.blocking import (
     Addresses,
     BeanstalkdError,
@@ -31,7 +30,6 @@ from beanpole.client.blocking import (
     NotFoundError,
     TimedOutError,
 )
-from beanpole.constants import U32_MAX
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.requests import is_tube_name
 
@@ -68,9 +66,7 @@ class Retry(Exception):
         Raises:
             ValueError: it is not from 0 to U32_MAX.
         """
-        if not 0 <= delay_s <= U32_MAX:
-            raise ValueError(f"delay_s must be from 0 to {U32_MAX}, and is {delay_s!r}")
-        self.delay_s = math.ceil(delay_s)
+        self.delay_s = whole_seconds(delay_s, "delay_s")
         super().__init__(f"again in {self.delay_s} s")
 
 
@@ -287,7 +283,7 @@ class _Outcome:
 
 
 def _outcome(line: _Line, task: Task, kicks: int) -> _Outcome:
-    """Run the handler. A job that was kicked has at least as many tries again."""
+    """Run the handler; decide what becomes of the job, which was kicked so many times."""
     try:
         line.handler(task)
     except Retry as again:
@@ -295,8 +291,7 @@ def _outcome(line: _Line, task: Task, kicks: int) -> _Outcome:
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         # Signals reach the main thread only: whatever a handler raises is a failure of its job.
         words = traceback.format_exc()
-        tried = max(1, task.tried - kicks * line.backoff.tries)
-        rest_s = None if isinstance(error, Bury) else line.backoff.rest_s(tried)
+        rest_s = None if isinstance(error, Bury) else line.backoff.rest_s(task.tried, kicks)
         then = "is buried" if rest_s is None else f"is tried again in {rest_s} s"
         log.warning(
             "%s: job %d failed (%d) and %s:\n%s", line.queue, task.id, task.tried, then, words

@@ -26,10 +26,11 @@ def test_tries_end() -> None:
 @pytest.mark.parametrize(
     ("numbers", "wrong"),
     [
-        ({"tries": 0}, "tries must be a whole number from 1 to"),
-        ({"tries": 5, "first_s": 0.5}, "first_s must be a whole number from 0 to"),
-        ({"first_s": -1}, "first_s must be"),
-        ({"most_s": 2**32}, "most_s must be"),
+        ({"tries": 0}, "tries is 0; allowed are whole numbers from 1 to"),
+        ({"tries": 1.5}, "tries is 1.5; allowed are whole numbers from 1 to"),
+        ({"first_s": -1}, "first_s is -1; allowed are numbers from 0 to"),
+        ({"first_s": "1"}, "first_s is '1'; allowed are"),
+        ({"most_s": 2**32}, "most_s is 4294967296; allowed are"),
     ],
 )
 def test_numbers_of_a_backoff_are_checked_when_it_is_made(
@@ -41,12 +42,21 @@ def test_numbers_of_a_backoff_are_checked_when_it_is_made(
 
 @pytest.mark.parametrize("delay_s", [-1, 2**32, math.nan, math.inf])
 def test_a_delay_that_no_node_accepts(delay_s: float) -> None:
-    with pytest.raises(ValueError, match="delay_s must be from 0 to 4294967295"):
+    with pytest.raises(ValueError, match=r"delay_s is .*; allowed are numbers from 0 to 4294967295"):
         Retry(delay_s)
 
 
 def test_a_fraction_of_a_delay_is_rounded_up() -> None:
     assert Retry(1.2).delay_s == 2
+    assert Backoff(first_s=0.5).first_s == 1
+
+
+def test_each_kick_gives_the_tries_again() -> None:
+    backoff = Backoff(tries=2, first_s=8)
+    assert [backoff.rest_s(reserves, 1) is None for reserves in (1, 2, 3, 4)] == [
+        *(False, False, False, True)
+    ]
+    assert all(6 <= (backoff.rest_s(3, 1) or 0) <= 10 for _ in range(100)), "a first delay again"
 
 
 @pytest.mark.parametrize("queue", ["", "a b", "gearman:x", "x" * 201, "mäil", "-x"])
