@@ -42,7 +42,7 @@ def test_numbers_of_a_backoff_are_checked_when_it_is_made(
 
 @pytest.mark.parametrize("delay_s", [-1, 2**32, math.nan, math.inf])
 def test_a_delay_that_no_node_accepts(delay_s: float) -> None:
-    with pytest.raises(ValueError, match=r"delay_s is .*; allowed are numbers from 0 to 4294967295"):
+    with pytest.raises(ValueError, match=r"delay_s is .*; allowed are numbers from 0 to"):
         Retry(delay_s)
 
 
