@@ -13,7 +13,7 @@ from beanpole.storage.small_files import read_checked, write_atomic
 from beanpole.storage.wal import Identity
 from beanpoled.host.seam import WARNING
 from beanpoled.peers.peers import Peers
-from beanpoled.shared.clock import downtime_us
+from beanpoled.shared.clock import downtime_us, is_trusted
 from beanpoled.shared.context import Context
 
 # The period of saves of the (cluster time, own wall clock) pair. The estimate of the downtime after
@@ -123,12 +123,26 @@ class SavedClock:
             # This node was not up, but other members may have been: they know when time stood
             # still.
             told_us = self._peers.cluster_us()
-            start_us = self._cold_start_us() if told_us is None else told_us
+            start_us = self._cold_start_us() if told_us is None else self._bounded_us(told_us)
         # Later than every reservation that is known or in the log, so that the floor protects all
         # of them.
         latest_us = max(context.machine.queue.now_us, self._newest_times_us()[0])
         clock.lead(max(start_us, latest_us + 1))
         return clock.estimate_us(context.now_us)
+
+    def _bounded_us(self, told_us: int) -> int:
+        """Bound the time that other members tell by the newest entry of this log.
+
+        Its leader's clock may have been behind theirs, and they need not know of that leader: it
+        may have fallen after its first entry (life 13424). Clocks that differ too much bound
+        nothing.
+        """
+        entry_us, entry_wall_us = self._newest_times_us()
+        skews_us = self._peers.skews_us()
+        if not entry_wall_us or not is_trusted(skews_us):
+            return told_us
+        passed_us = downtime_us(entry_wall_us, self._context.host.wall_us(), skews_us)
+        return min(told_us, entry_us + passed_us)
 
     def _cold_start_us(self) -> int:
         """Cluster time as this node estimates it after the whole cluster was down.

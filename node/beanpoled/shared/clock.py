@@ -94,6 +94,11 @@ class ClusterClock:
             self._base_us += step_us
 
 
+def is_trusted(skews_us: list[int]) -> bool:
+    """Whether wall clocks that differ by these are good enough to tell how much time passed."""
+    return all(abs(skew) <= WALL_SKEW_MAX_US for skew in skews_us)
+
+
 def downtime_us(saved_wall_us: int, wall_us: int, skews_us: list[int]) -> int:
     """Estimate how much time passed while no node of the cluster was running.
 
@@ -106,6 +111,6 @@ def downtime_us(saved_wall_us: int, wall_us: int, skews_us: list[int]) -> int:
     Returns:
         Microseconds since the pair was saved; 0 if the clocks cannot be trusted.
     """
-    if saved_wall_us == 0 or any(abs(skew) > WALL_SKEW_MAX_US for skew in skews_us):
+    if saved_wall_us == 0 or not is_trusted(skews_us):
         return 0
     return max(0, min(wall_us - saved_wall_us, DOWNTIME_MAX_US))

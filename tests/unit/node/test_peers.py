@@ -232,6 +232,28 @@ def test_a_leader_that_was_down_asks_other_nodes_before_its_wall_clock() -> None
     assert stage.node.leader.saved_clock.begin_epoch() == 8_000_000
 
 
+@pytest.mark.parametrize(
+    ("entry_age_s", "skew_s", "start_us"),
+    [
+        (1, 0, 3_100_000),  # the members did not hear its leader, whose clock was behind
+        (3600, 0, 8_000_000),  # they know when time stood still
+        (-1, 0, 2_100_001),  # its leader's wall clock is ahead: time cannot be told
+        (1, 3600, 8_000_000),  # wall clocks that differ bound nothing
+    ],
+)
+def test_what_members_tell_is_bounded_by_the_newest_entry(
+    entry_age_s: int, skew_s: int, start_us: int
+) -> None:
+    """A leader came back from a pause, fell after its first entry, and led again (life 13424)."""
+    stage = Stage()
+    wall_us = stage.host.walls_us
+    stage.node.peers.up("n1")
+    heartbeat(stage, "n1", cluster_us=8_000_000, wall_us=wall_us + skew_s * SECOND)
+    entry = c.encode_entry(0, 2_100_000, wall_us - entry_age_s * SECOND, [])
+    stage.replica.newest = (1, entry)
+    assert stage.node.leader.saved_clock.begin_epoch() == start_us
+
+
 def test_a_node_that_was_up_tells_the_time_that_it_received() -> None:
     stage = Stage()
     stage.follow()
