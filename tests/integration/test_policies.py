@@ -164,4 +164,4 @@ def test_what_is_wrong_is_said(shared: Cluster) -> None:
         ("policy set a --attempts 1 --dead b*", "dead: 'b*' is no name of a tube"),
         ("policy drop qless:turn", "'qless:turn' is a queue of qless, which has no policies"),
     ):
-        assert said in run(words, status=3)
+        assert said in run(words, status=2)
