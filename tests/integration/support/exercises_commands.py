@@ -141,7 +141,8 @@ def node_disconnect(scene: Scene) -> None:
         job = helper.put("x")
         helper.reserve(timeout=5)
         found = [one for one in plain(scene, "node connections") if job in one["jobs_held"]]
-        grpc(scene, f"node disconnect {found[0]['connection']}")
+        # 1: the connection has gone with its node since it was listed; its job comes back, too.
+        grpc(scene, f"node disconnect {found[0]['connection']}", (0, 1))
         wait_until(lambda: state(scene, job) == "ready", PATIENCE_S, "that it is back")
 
 
