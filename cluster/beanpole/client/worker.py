@@ -134,7 +134,7 @@ class Worker:
         self._stopping = threading.Event()
         self.counts = {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
         self._lock = threading.Lock()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     def handles(
         self, queue: str, *, concurrency: int = 1, backoff: Backoff | None = None
@@ -175,7 +175,7 @@ class Worker:
             handle_signals: install the signal handlers; only the main thread may do that.
 
         Raises:
-            Exception: a thread ended by an error that belongs to no job. All others have ended
+            BaseException: a thread ended by an error that belongs to no job. All others have ended
                 as by `stop`.
         """
         before = {}
@@ -208,7 +208,7 @@ class Worker:
         """Work; an unexpected error stops the whole worker, so that its supervisor notices."""
         try:
             self._work(line)
-        except Exception as error:
+        except BaseException as error:
             log.exception("%s: the worker stops", line.queue)
             self._failure = error
             self._stopping.set()
@@ -285,11 +285,14 @@ class _Outcome:
 def _outcome(line: _Line, task: Task, kicks: int) -> _Outcome:
     """Run the handler; decide what becomes of the job, which was kicked so many times."""
     try:
-        line.handler(task)
-    except Retry as again:
-        return _Outcome(done=False, rest_s=again.delay_s)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        # Signals reach the main thread only: whatever a handler raises is a failure of its job.
+        try:
+            line.handler(task)
+        except Retry as again:
+            # A handler may have changed the delay since it was checked.
+            return _Outcome(done=False, rest_s=whole_seconds(again.delay_s, "delay_s"))
+    except BaseException as error:
+        # Signals reach the main thread only: whatever a handler raises is a failure of its job,
+        # SystemExit, KeyboardInterrupt and asyncio's CancelledError included.
         words = traceback.format_exc()
         rest_s = None if isinstance(error, Bury) else line.backoff.rest_s(task.tried, kicks)
         then = "is buried" if rest_s is None else f"is tried again in {rest_s} s"

@@ -5,6 +5,7 @@ retries are in `client.worker`.
 """
 
 import argparse
+import errno
 import logging
 import os
 import shutil
@@ -28,6 +29,8 @@ LOOK_S: Final = 0.2
 # A command that is terminated has this long to end before it is killed.
 END_S: Final = 10.0
 CONCURRENCY_MAX: Final = 256
+# A program with one of these errors cannot be run for any job; ENOEXEC is a script without #!.
+NOT_STARTED: Final = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC)
 
 
 class CommandFailed(Exception):
@@ -90,7 +93,9 @@ def _run(arguments: argparse.Namespace) -> int:
     def run(task: Task) -> None:
         try:
             _run_command(command, task)
-        except (FileNotFoundError, PermissionError) as error:
+        except OSError as error:
+            if error.errno not in NOT_STARTED:
+                raise
             # It was there at the start. The jobs are not to blame, and no try would fare better.
             missing.append(error)
             worker.stop()

@@ -1,0 +1,119 @@
+"""What a handler raises, and what becomes of the worker; the client is a fake without sockets."""
+
+import asyncio
+import threading
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from beanpole.client import worker as workers
+from beanpole.client.backoff import Backoff
+from beanpole.client.blocking import Job, TimedOutError
+from beanpole.client.worker import Retry, Task, Worker
+
+JOB = 7
+DONE_S = 10
+
+
+class FakeClient:
+    """A tube with one job, which is gone once it is released or buried."""
+
+    def __init__(self, ended: "Queue[str]", kicks: int, reserves: int) -> None:
+        self.ended = ended
+        self.is_there = True
+        self.counters = {"reserves": reserves, "kicks": kicks, "ttr": 60, "pri": 1}
+
+    def __enter__(self) -> "FakeClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def reserve(self, _: int) -> Job[bytes]:
+        if not self.is_there:
+            raise TimedOutError
+        self.is_there = False
+        return Job(JOB, b"x")
+
+    def stats_job(self, _: Job[bytes]) -> dict[str, int]:
+        return self.counters
+
+    def release(self, _: Job[bytes], __: int, delay: int) -> None:
+        assert isinstance(delay, int)
+        self.ended.put("released")
+
+    def bury(self, _: Job[bytes], __: int) -> None:
+        self.ended.put("buried")
+
+    def on_lost(self, _: Any) -> None:
+        pass
+
+    def using(self) -> str:
+        return "mail"
+
+    def use(self, _: str) -> None:
+        pass
+
+    def put(self, _: bytes) -> int:
+        return JOB + 1
+
+
+def outcome(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, reserves: int = 1, kicks: int = 0
+) -> str:
+    """Work on one job whose handler raises; return what came first: its end, or that of `run`."""
+    ended: Queue[str] = Queue()
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: FakeClient(ended, kicks, reserves))
+    worker = Worker("127.0.0.1:1")
+
+    @worker.handles("mail", backoff=Backoff(tries=2, first_s=0))
+    def handle(_: Task) -> None:
+        raise error
+
+    def run() -> None:
+        try:
+            worker.run(handle_signals=False)
+        except BaseException as failure:
+            ended.put(f"run raised {failure!r}")
+        ended.put("run returned")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    first = ended.get(timeout=DONE_S)
+    worker.stop()
+    thread.join(DONE_S)
+    assert ended.get(timeout=DONE_S) == "run returned"
+    return first
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+)
+def test_whatever_a_handler_raises_fails_its_job(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    assert outcome(monkeypatch, error) == "released"
+    assert outcome(monkeypatch, error, reserves=2) == "buried"
+    assert outcome(monkeypatch, error, reserves=3, kicks=1) == "released", "kicked"
+
+
+@pytest.mark.parametrize("delay_s", [1.5, -1, "soon"])
+def test_a_delay_that_a_handler_changed(monkeypatch: pytest.MonkeyPatch, delay_s: Any) -> None:
+    again = Retry()
+    again.delay_s = delay_s
+    assert outcome(monkeypatch, again) == "released"
+
+
+def test_any_end_of_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd(BaseException):
+        pass
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Odd
+
+    monkeypatch.setattr(workers, "Client", refuse)
+    worker = Worker("127.0.0.1:1")
+    worker.handles("mail", concurrency=2)(lambda task: None)
+    with pytest.raises(Odd):
+        worker.run(handle_signals=False)
