@@ -30,7 +30,7 @@ from beanpole.client.queue import JobRefused, Putter
 from beanpole.constants import DEDUP_KEY_MAX_BYTES, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb.queue_pb2 import PutJob
-from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpole.protocol.beanstalk.requests import TUBE_NAME_WORDS, is_tube_name
 from pyspark_beanpole import keys, window
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import WriteOptions
@@ -196,10 +196,7 @@ def _tube(value: str | None, default: str) -> str:
     if value is None:
         return default
     if not is_tube_name(value.encode()):
-        raise ValueError(
-            f"tube = {value!r} is not a tube's name of 1 to 200 bytes of "
-            "A-Z a-z 0-9 - + / ; . $ _ ( ), not beginning with -"
-        )
+        raise ValueError(f"tube = {value!r} is not a tube's name: {TUBE_NAME_WORDS}")
     return value
 
 

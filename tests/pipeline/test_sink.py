@@ -129,7 +129,7 @@ def test_no_node_answers(spark: SparkSession, start: Start) -> None:
             "SELECT 'a' AS body, if(id = 2, -1, 1) AS delay_s FROM range(0, 5, 1, 1)",
             r"row 2 of partition 0 \(.*: delay_s = -1 is not a number from 0 to 4294967295",
         ),
-        ("SELECT 'a' AS body, repeat('t', 201) AS tube", "is not a tube's name of 1 to 200 bytes"),
+        ("SELECT 'a' AS body, repeat('t', 201) AS tube", "is not a tube's name: 1 to 200 letters"),
         ("SELECT 'a' AS body, 'two words' AS tube", "tube = 'two words' is not a tube's name"),
         ("SELECT 'a' AS body, '' AS dedup_key", "dedup_key = '' is not a key of 1 to 64 bytes"),
     ],

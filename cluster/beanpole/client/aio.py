@@ -23,6 +23,7 @@ from beanpole.client.sansio.faults import (
     BatchError,
     BeanstalkdError,
     BuriedError,
+    ClosedError,
     DeadlineSoonError,
     DeniedError,
     DrainingError,
@@ -74,6 +75,7 @@ __all__ = [
     "BeanstalkdError",
     "BuriedError",
     "Client",
+    "ClosedError",
     "DeadlineSoonError",
     "DeniedError",
     "DrainingError",
@@ -207,14 +209,19 @@ class Client(Generic[TBody]):
         return f"Client({self._session.at or 'not connected'})"
 
     async def close(self) -> None:
-        """Close the connection; reserved jobs return to their queues."""
+        """Close the connection; reserved jobs return to their queues.
+
+        A command in progress fails, and later ones raise ClosedError until `connect`. After a
+        command in progress a kept session ends only when its time `keep` is over.
+        """
         if self._wire.is_busy:
-            self._wire.close()  # the command in progress fails
+            self._session.shut()
+            self._wire.close()
         else:
             await self._run(self._session.quit())
 
     async def connect(self) -> None:
-        """Connect to one of the nodes.
+        """Connect to one of the nodes, also after `close`.
 
         Raises:
             NoNodeError: no node answers; it is a ConnectionError.

@@ -22,6 +22,7 @@ from beanpole.client.sansio.faults import (
     BatchError,
     BeanstalkdError,
     BuriedError,
+    ClosedError,
     DeadlineSoonError,
     DeniedError,
     DrainingError,
@@ -73,6 +74,7 @@ __all__ = [
     "BeanstalkdError",
     "BuriedError",
     "Client",
+    "ClosedError",
     "DeadlineSoonError",
     "DeniedError",
     "DrainingError",
@@ -208,7 +210,10 @@ class Client(Generic[TBody]):
         return f"Client({self._session.at or 'not connected'})"
 
     def close(self) -> None:
-        """Close the connection; reserved jobs return to their queues."""
+        """Close the connection; reserved jobs return to their queues.
+
+        Later commands raise ClosedError.
+        """
         self._run(self._session.quit())
 
     @property

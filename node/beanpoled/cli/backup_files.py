@@ -131,8 +131,8 @@ def opened(name: str, keys: "list[Identity]") -> Iterator[Opened]:
         yield Opened(sys.stdin.buffer, name, keys)
         return
     try:
-        descriptor = os.open(name, os.O_RDONLY)
+        stream = open(name, "rb")  # noqa: SIM115 - an error of the caller is not one of opening
     except OSError as error:
         raise ConfigurationError(f"cannot read {name}: {error.strerror}") from None
-    with open(descriptor, "rb") as stream:
+    with stream:
         yield Opened(stream, name, keys)

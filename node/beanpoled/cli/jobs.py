@@ -12,9 +12,14 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.beanstalk import PRIORITY_DEFAULT, TTR_DEFAULT_S, Client, Job
-from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES, U32_MAX
+from beanpole.constants import DEFAULT_TUBE, U32_MAX
 from beanpole.errors import ConfigurationError
-from beanpole.protocol.beanstalk.requests import TIMEOUT_MAX_S, U64_MAX
+from beanpole.protocol.beanstalk.requests import (
+    TIMEOUT_MAX_S,
+    TUBE_NAME_WORDS,
+    U64_MAX,
+    is_tube_name,
+)
 
 EXIT_NO: Final = 1
 # More than the digits of the protocol's largest number.
@@ -103,11 +108,9 @@ def _job(text: str) -> int:
 
 
 def _tube(text: str) -> bytes:
-    name = text.encode()
-    if not 0 < len(name) <= TUBE_NAME_MAX_BYTES or not text.isprintable() or " " in text:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a tube's name of 1 to {TUBE_NAME_MAX_BYTES} bytes"
-        )
+    name = text.encode(errors="replace")
+    if not is_tube_name(name):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a tube's name: {TUBE_NAME_WORDS}")
     return name
 
 

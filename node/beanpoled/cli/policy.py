@@ -165,6 +165,10 @@ def rate(text: str) -> tuple[int, int]:
 
 
 def _set(arguments: argparse.Namespace) -> int:
+    if arguments.dead and arguments.dead == arguments.pattern:
+        raise ConfigurationError(
+            f"--dead {arguments.dead}: these jobs are in that tube; without --dead they are buried"
+        )
     count, period_us = arguments.rate
     try:
         policy = policies_pb2.Policy(

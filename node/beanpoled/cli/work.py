@@ -17,9 +17,8 @@ from typing import Any, Final
 from beanpole.client import where
 from beanpole.client.backoff import FIRST_S, TRIES_DEFAULT, Backoff
 from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
-from beanpole.constants import TUBE_NAME_MAX_BYTES
 from beanpole.errors import ClientError, ConfigurationError
-from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, is_tube_name
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, TUBE_NAME_WORDS, is_tube_name
 
 # As in sysexits.h: the job itself is wrong (EX_DATAERR), or a temporary failure (EX_TEMPFAIL).
 EXIT_BURY: Final = 65
@@ -76,8 +75,7 @@ def _run(arguments: argparse.Namespace) -> int:
     command: list[str] = arguments.command
     if not is_tube_name(arguments.queue.encode(errors="replace")):
         raise ConfigurationError(
-            f"work: {arguments.queue!r} is not a tube's name: 1 to {TUBE_NAME_MAX_BYTES} letters, "
-            "digits and -+/;.$_(), no hyphen first"
+            f"work: {arguments.queue!r} is not a tube's name: {TUBE_NAME_WORDS}"
         )
     if shutil.which(command[0]) is None:
         raise ConfigurationError(f"work: there is no program {command[0]!r} that can be run")

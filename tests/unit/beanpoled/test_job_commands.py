@@ -185,6 +185,8 @@ def test_the_address_comes_from_the_variable_or_the_folder(
         ["put", "--priority", "-1", "x"],
         ["put", "--ttr", "4294967296", "x"],
         ["put", "--tube", "a b", "x"],
+        ["put", "--tube", "mäil", "x"],
+        ["put", "--tube=-mail", "x"],
         ["put", "--tube", "x" * 201, "x"],
         ["reserve", "--tube", ""],
         ["reserve", "--timeout", "2147483648"],
@@ -226,6 +228,12 @@ def test_wrong_words(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "give a job's id, or ready, delayed or buried" in capsys.readouterr().err
     assert main(["stats", "--addr", "x"]) == 2
     assert "--addr = 'x' is not allowed" in capsys.readouterr().err
+
+
+def test_a_tube_is_not_its_own_dead_tube(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["policy", "set", "mail", "--attempts", "3", "--dead", "mail"]
+    assert main(line) == 2
+    assert "--dead mail: these jobs are in that tube" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("queue", ["", "a b", "gearman:x", "mäil", "x" * 201])

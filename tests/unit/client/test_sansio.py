@@ -57,6 +57,34 @@ def test_tubes_are_restored() -> None:
     ]
 
 
+def test_a_closed_client_connects_only_when_it_is_asked_to() -> None:
+    here = world(a=PLAIN)
+    client = here.client("a:1")
+    here.run(client.put("x", 1, 0, 60, None))
+    here.run(client.session.quit())
+    for command in (client.put("x", 1, 0, 60, None), client.reserve(0), client.delete(7)):
+        with pytest.raises(faults.ClosedError, match="the client is closed"):
+            here.run(command)
+    assert len(here.said) == 1
+    here.run(client.connect())
+    here.run(client.put("x", 1, 0, 60, None))
+    assert len(here.said) == 2
+
+
+def test_a_client_that_is_closed_during_a_command_does_not_repeat_it() -> None:
+    here = world()
+    client = here.client("a:1,b:1")
+
+    def close(_: bytes) -> bytes:
+        client.session.shut()
+        return b""
+
+    here.nodes = {A: close, B: PLAIN}
+    with pytest.raises(faults.MayBeDoneError, match="the client is closed"):
+        here.run(client.delete(7))
+    assert here.said == [(A, b"delete 7\r\n")]
+
+
 def test_a_put_whose_reply_is_lost_is_not_repeated() -> None:
     here = world(a=closing(b"put"), b=PLAIN)
     client = here.client("a:1,b:1")

@@ -205,8 +205,8 @@ class Commands(Generic[TBody]):
         self.session.watched = dict.fromkeys([tube.encode("ascii") for tube in watch])
 
     def connect(self) -> Steps[None]:
-        """Connect to a node."""
-        yield from self.session.connect(self.session.until())
+        """Connect to a node, also after the client was closed."""
+        yield from self.session.open()
 
     # --- parts ----------------------------------------------------------------------------------
 

@@ -121,6 +121,10 @@ class NoNodeError(ConnectionError):
     """No node answered within `patience_s`. Nothing was done."""
 
 
+class ClosedError(NoNodeError):
+    """The client is closed, and so asks no node."""
+
+
 class MayBeDoneError(ConnectionError):
     """The connection ended before the reply: the command was done once or not at all."""
 

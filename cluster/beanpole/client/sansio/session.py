@@ -12,6 +12,7 @@ from secrets import token_urlsafe
 from typing import Final
 
 from beanpole.client.sansio.faults import (
+    ClosedError,
     DeniedError,
     MayBeDoneError,
     NoNodeError,
@@ -95,6 +96,7 @@ class Session:
         self._return_s = RETURN_MIN_S
         self._return_at = 0.0
         self._left: Endpoint | None = None  # the node whose connection ended last
+        self._is_closed = False
         self.used = DEFAULT_TUBE
         self.watched: dict[bytes, None] = {DEFAULT_TUBE: None}
         self.held: dict[int, None] = {}
@@ -216,8 +218,21 @@ class Session:
 
     # --- the connection -------------------------------------------------------------------------
 
+    def open(self) -> Steps[None]:
+        """Connect to a node, also after the session was closed. See `connect`."""
+        self._is_closed = False
+        yield from self.connect(self.until())
+
+    def shut(self) -> None:
+        """Let no command connect from now on."""
+        self._is_closed = True
+
     def quit(self) -> Steps[None]:
-        """Close the connection and end the kept session, so that its jobs are released at once."""
+        """Close the connection and end the kept session, so that its jobs are released at once.
+
+        No later command connects again, until `open`.
+        """
+        self.shut()
         if self.at is not None and self.is_kept:
             with suppress(OSError):
                 yield Send(b"quit\r\n", self._connect_timeout_s)
@@ -248,7 +263,10 @@ class Session:
             NoNodeError: no node answers before the time `until`.
             DeniedError: no user has the token, or the user lacks the right to a tube.
             NotAvailableError: there is a token, and the server does not support users.
+            ClosedError: the session is closed.
         """
+        if self._is_closed:
+            raise ClosedError("the client is closed")
         if self.at is not None:
             if not (yield IsGone()):
                 yield from self._go_home(until)

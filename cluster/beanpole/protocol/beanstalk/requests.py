@@ -114,6 +114,10 @@ TUBE_NAME_PATTERN: Final = rb"[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()\-]{0,%d}" % 
 # A deduplication key: printable bytes without spaces.
 KEY_PATTERN: Final = rb"[!-~]{1,%d}" % DEDUP_KEY_MAX_BYTES
 
+# The rule in words, for messages.
+TUBE_NAME_WORDS: Final = (
+    f"1 to {TUBE_NAME_MAX_BYTES} letters of ASCII, digits and -+/;.$_(), no hyphen first"
+)
 _match_tube_name = re.compile(TUBE_NAME_PATTERN).fullmatch
 
 
