@@ -4,7 +4,8 @@ One cluster of three compiled nodes with a shared secret serves plain ports and 
 certificates. The clients run full cycles through the plain ports, with and without the strangers in
 turns, so that a change of the machine's speed affects both: as fast as they can, and at half of
 that rate. The strangers are processes of the same machine and take processor time from the nodes:
-the table shows how much, and the second rate is measured for that reason.
+the table shows how much, and the second rate is measured for that reason. So is the last row: as
+many processes that use as much of the machine and never speak to a node.
 """
 
 import multiprocessing
@@ -17,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -138,13 +140,26 @@ def replay_frames(ports: Ports, begun: Event) -> None:
         begun.set()
 
 
-KINDS: Final[dict[str, tuple[Callable[[Ports, Event], None], ...]]] = {
+def work_elsewhere(_: Ports, begun: Event, piece_s: float) -> None:
+    """Use as much processor time as a stranger, as often, and leave the nodes alone."""
+    begun.set()
+    while True:
+        end_s = time.process_time() + piece_s
+        while time.process_time() < end_s:
+            pass
+        time.sleep(PACE_S)
+
+
+Stranger = Callable[[Ports, Event], None]
+ALL: Final = (hold_handshakes, send_garbage, show_nothing, replay_frames)
+KINDS: Final[dict[str, tuple[Stranger, ...]]] = {
     f"{HALF_OPEN:,} half-open handshakes": (hold_handshakes,),
     f"garbage, {PER_SECOND} times a second, each port in turn": (send_garbage,),
     f"handshakes without a certificate, {PER_SECOND} a second": (show_nothing,),
     f"replayed introductions of nodes, {PER_SECOND} a second": (replay_frames,),
-    "all of them": (hold_handshakes, send_garbage, show_nothing, replay_frames),
+    "all of them": ALL,
 }
+CONTROL: Final = "no strangers: processes that use as much of the machine as all of them"
 
 
 # --- the cluster ----------------------------------------------------------------------------------
@@ -217,7 +232,8 @@ def measure(generator: Generator, connections: int, folder: Path) -> list[Ratio]
             return generator.measure(0, system, running, load, connections)
 
         half = once().op_s * SHARE
-        for name, kinds in KINDS.items():
+
+        def compare(name: str, kinds: tuple[Stranger, ...]) -> Ratio:
             quiet, beside, cores = [], [], []
             for _ in range(ROUNDS):
                 quiet.append((once(), once(half)))
@@ -226,7 +242,11 @@ def measure(generator: Generator, connections: int, folder: Path) -> list[Ratio]
                     beside.append((once(), once(half)))
                     used_s = usage(processes).cpu_s - before
                     cores.append(used_s / (time.monotonic() - begun_s))
-            found.append(_ratio(name, quiet, beside, statistics.median(cores)))
+            return _ratio(name, quiet, beside, statistics.median(cores))
+
+        found += [compare(name, kinds) for name, kinds in KINDS.items()]
+        piece_s = found[-1].cores / len(ALL) * PACE_S
+        found.append(compare(CONTROL, (partial(work_elsewhere, piece_s=piece_s),) * len(ALL)))
         for number in range(NODES):
             if "Traceback" in (folder / f"n{number}.log").read_text():
                 raise BenchError(f"a node failed: see {folder}")
@@ -257,9 +277,7 @@ def _ratio(
 
 
 @contextmanager
-def strangers(
-    kinds: tuple[Callable[[Ports, Event], None], ...], ports: Ports
-) -> Iterator[list[int]]:
+def strangers(kinds: tuple[Stranger, ...], ports: Ports) -> Iterator[list[int]]:
     """Run strangers; yield once all have begun, so that their start is not measured."""
     context = multiprocessing.get_context("spawn")
     begun = [context.Event() for _ in kinds]

@@ -1,8 +1,8 @@
 """Commands of administrators, and all puts, in the order of the log, with results and events.
 
 Belongs here: watching a machine while it applies such commands. The clients that send them are in
-`overseers` and `retriers`; the results are judged in `verdicts_changes`, `verdicts_policies` and
-`verdicts_rules`.
+`overseers`, `retriers` and `rulers`; the results are judged in `verdicts_changes`,
+`verdicts_policies`, `verdicts_rules` and `verdicts_ruled`.
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from beanpole.core.machine import Machine
 
 PUTS: Final = (c.PUT, c.PUT_KEYED)
-WATCHED: Final = (c.CHANGE_JOB, c.SET_POLICY, c.DROP_POLICY, *PUTS)
+WATCHED: Final = (c.CHANGE_JOB, c.SET_POLICY, c.DROP_POLICY, c.ADD, c.SUBMIT, *PUTS)
 
 Session = tuple[int, int, int]
 

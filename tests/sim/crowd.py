@@ -1,7 +1,7 @@
 """All clients of other protocols in one life: their creation, when they are quiet, their judges.
 
-The behaviour of each is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers`, `retriers` and
-`stewards`, the judging in the files `verdicts_*` (`keepers` judge what they see).
+The behaviour of each is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers`, `retriers`,
+`rulers` and `stewards`, the judging in the files `verdicts_*` (`keepers` judge what they see).
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,8 @@ from tests.sim.keepers import Claims, Keeper
 from tests.sim.overseers import RETRIERS, Overseer
 from tests.sim.qless import NO_JOBS, Laborer, Notes, Subscriber
 from tests.sim.recount import Recount
+from tests.sim.rulers import CLIENTS as RULED_CLIENTS
+from tests.sim.rulers import GEARMAN_QUEUE, Ruler
 from tests.sim.stewards import BEARERS, Steward
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.tenants import TENANTS, Tenant
@@ -32,6 +34,7 @@ from tests.sim.verdicts_gearman import GearmanJudge
 from tests.sim.verdicts_policies import PolicyJudge
 from tests.sim.verdicts_qless import QlessJudge
 from tests.sim.verdicts_rates import RateJudge
+from tests.sim.verdicts_ruled import RuledJudge
 from tests.sim.verdicts_rules import RuleJudge
 from tests.sim.verdicts_user_answers import AnswerJudge
 from tests.sim.verdicts_user_rates import UserRateJudge
@@ -72,6 +75,7 @@ class Crowd:
         self.overseers: list[Overseer] = []
         self.stewards: list[Steward] = []
         self.clerks: list[Clerk] = []
+        self.rulers: list[Ruler] = []
         # By worker number: its naps, the pauses of its node and the first ready job, and the index
         # that its node had applied when `look` first found these.
         self._beside: dict[int, tuple[tuple[int, ...], int]] = {}
@@ -102,10 +106,13 @@ class Crowd:
             self.subscribers.append(Subscriber(world, next(numbers), self.notes))
         claims = Claims()
         self.keepers += [Keeper(world, next(numbers), claims) for _ in range(KEEPERS)]
+        if {"gearman", "workq"} <= set(SPOKEN) and Ruler.is_in(world.seed):
+            self.rulers.append(Ruler(world, [next(numbers) for _ in range(RULED_CLIENTS)]))
         if Overseer.is_in(world.seed):
             self.overseers.append(Overseer(world, [next(numbers) for _ in range(RETRIERS)]))
         if Steward.is_in(world.seed):
-            is_whole = bool(self.overseers) or any(bridge.wanted for bridge in self.bridges)
+            is_whole = bool(self.overseers or self.rulers)
+            is_whole |= any(bridge.wanted for bridge in self.bridges)
             bearers = [next(numbers) for _ in range(BEARERS)]
             has_tenants = "qless" in SPOKEN and Tenant.is_in(world.seed)
             has_clerks = {"gearman", "workq"} <= set(SPOKEN) and Clerk.is_in(world.seed)
@@ -166,7 +173,7 @@ class Crowd:
             admin.calm = True
         for bridge in self.bridges:
             bridge.calm()
-        for overseer in self.overseers:
+        for overseer in (*self.overseers, *self.rulers):
             overseer.calm()
         for steward in self.stewards:
             steward.calm()
@@ -181,7 +188,7 @@ class Crowd:
         for guest in (*everybody, *self.keepers, *self.clerks):
             if not guest.quiet:
                 return f"{guest.protocol} client {guest.number} waits for something"
-        restless = [one.restless for one in self.overseers]
+        restless = [one.restless for one in (*self.overseers, *self.rulers)]
         restless += [one.restless for one in self.stewards]
         for words in restless:
             if words:
@@ -189,6 +196,8 @@ class Crowd:
         if not self.workers:
             return ""
         for name, queue in machine.queue.tubes.items():
+            if name == GEARMAN_QUEUE:
+                continue  # its workers are elsewhere
             if name[:1] == GEARMAN_PREFIX and (queue.ready_count or queue.reserved_count):
                 sleeps = sum(worker.asleep for worker in self.workers)
                 return f"{queue.ready_count} jobs of {name!r} are ready, {sleeps} workers sleep"
@@ -217,6 +226,10 @@ class Crowd:
         world.stops.judge(self._given())
         for overseer in self.overseers:
             _judge_policies(overseer, undisturbed)
+        for ruler in self.rulers:
+            ruled = RuledJudge(ruler.world.witness)
+            ruled.all()
+            world.counts.update(ruled.counts)
         for steward in self.stewards:
             _judge_users(steward)
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))

@@ -168,6 +168,8 @@ class Submitter(Guest):
     """A client that submits jobs."""
 
     protocol = "gearman"
+    functions: tuple[bytes, ...] = FUNCTIONS
+    uniques: tuple[bytes, ...] = UNIQUES
 
     def __init__(self, world: World, number: int, records: Records) -> None:
         super().__init__(world, number)
@@ -220,11 +222,11 @@ class Submitter(Guest):
     def _submit(self) -> None:
         dice, visit, world = self.dice, self.visit, self.world
         assert visit is not None and self.wire is not None
-        function = dice.choice(FUNCTIONS)
+        function = dice.choice(self.functions)
         luck = dice.random()
         self.bodies += 1
         data = b"%d-%d" % (self.number, self.bodies)
-        unique = b"" if luck < 0.5 else b"-" if luck < 0.65 else dice.choice(UNIQUES)
+        unique = b"" if luck < 0.5 else b"-" if luck < 0.65 else dice.choice(self.uniques)
         if unique == b"-":
             data = dice.choice(SHARED)
         kind = dice.choice(FOREGROUND + BACKGROUND)

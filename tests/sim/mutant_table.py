@@ -24,6 +24,7 @@ from tests.sim.mutations_hosts import HOSTS
 from tests.sim.mutations_keepers import KEEPERS
 from tests.sim.mutations_policies import POLICIES
 from tests.sim.mutations_qless import QLESS
+from tests.sim.mutations_ruled import RULED
 from tests.sim.mutations_rules import POLICY_RULES
 from tests.sim.mutations_sick import SICK
 from tests.sim.mutations_stops import STOPS
@@ -225,10 +226,9 @@ RULES: Final = (
     Mutant(
         "growing_clock",
         "time: a follower's clock never follows down",
-        storm,
-        r"ready after|the TTR|could serve",
+        n.a_leader_alone_again_and_again,
+        r"the TTR of job .* ended after",
         m.growing_clock,
-        seed=1,
     ),
     Mutant(
         "time_falls",
@@ -478,6 +478,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         *KEEPERS,
         *POLICIES,
         *POLICY_RULES,
+        *RULED,
         *CHANGES,
         *STOPS,
         *USERS,

@@ -1,10 +1,10 @@
-"""Every job of beanstalk's queues, computed a second time from its events alone, in their order.
+"""Every job of some queues, usually all of beanstalk's, computed a second time from its events.
 
 Belongs here: the state, queue and order that a job must have by its events, and that no job is lost
 or duplicated. The verdicts that follow the recount judge which events were right.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from beanpole import events as e
@@ -77,8 +77,10 @@ class Known:
 class Recount:
     """All jobs, event by event, with the commands of administrators between them."""
 
-    def __init__(self, witness: Witness) -> None:
+    def __init__(self, witness: Witness, queues: Collection[bytes] | None = None) -> None:
+        """Begin; `queues` are those whose jobs are counted, None: all of beanstalk's."""
         self.witness = witness
+        self._queues = queues
         self.jobs: dict[int, Known] = {}
         self.ready: dict[bytes, set[int]] = {}  # by queue
 
@@ -94,7 +96,7 @@ class Recount:
             while deed is not None and deed.first <= row.offset:
                 yield deed
                 deed = next(deeds, None)
-            if row.tube < FIRST_NAME:
+            if not self._is_ours(row.tube):
                 continue
             fields = dict(zip(e.FIELDS, e.RECORD.unpack(row.record), strict=True))
             known = self.jobs.get(fields["job"])
@@ -126,6 +128,9 @@ class Recount:
             deed = next(deeds, None)
         for known in self.jobs.values():
             self._end_stay(known, FOREVER_S)
+
+    def _is_ours(self, queue: bytes) -> bool:
+        return queue >= FIRST_NAME if self._queues is None else queue in self._queues
 
     def _check(self, known: Known, happened: Happened, before: int) -> None:
         """Check that an event begins in the state and queue in which the previous one ended."""

@@ -173,6 +173,37 @@ def a_leader_alone_for_a_moment(_: int, repairs: Repairs) -> None:
         raise Violation(f"cluster time went on by {passed_us} us, and nobody answered the leader")
 
 
+def a_leader_alone_again_and_again(_: int, repairs: Repairs) -> None:
+    """A follower that becomes the leader does not count the time in which its leader stood still.
+
+    The witness checks that the TTR does not end early.
+    """
+    world, leader = quick_world(repairs)
+    host = follower(world, leader)
+    pairs = [(a, b) for a in world.names for b in world.names if a != b]
+    clock = leader.node.context.clock
+    begun_s, begun_us = world.clock.now_s, clock.estimate_us(leader.node.context.now_us)
+    for _ in range(30):
+        world.network.partition(pairs)
+        world.clock.run(0.2)
+        world.network.heal()
+        world.clock.run(0.15)
+    assert world.leader() is leader, "it does not lead any more"
+    passed_s = (clock.estimate_us(leader.node.context.now_us) - begun_us) / 1e6
+    stood_s = world.clock.now_s - begun_s - passed_s
+    assert stood_s > 4.0, f"its clock stood still for {stood_s:.3f} s only"
+    hand = Hand(world, host)
+    hand.hold(ttr_s=8)
+
+    def hand_over() -> None:
+        leader.node.context.replica.transfer(host.name)
+
+    leader.enter(hand_over)
+    world.clock.run(10.0)
+    assert host.node.leader.term.serving, "it does not lead"
+    assert world.witness.machine.queue.timeouts == 1, "the TTR did not end"
+
+
 def a_cold_start_with_clocks_that_nobody_believes(_: int, repairs: Repairs) -> None:
     """Time goes on from the last entry, although the saved time is older and walls differ."""
     world, leader = quick_world(repairs)

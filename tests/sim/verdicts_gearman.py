@@ -14,6 +14,7 @@ from tests.sim.aliases import FUNCTION as ALIASED
 from tests.sim.cluster import Violation
 from tests.sim.gearman import End, Grant, Heard, Records, Submission
 from tests.sim.history import Connected
+from tests.sim.rulers import GEARMAN_QUEUE
 from tests.sim.stories import FOREVER_S, GEARMAN_PREFIX, Story, Told
 from tests.sim.verdicts_admins import removed
 from tests.sim.witness import RATE_MAX, STAMP_S, Event, Witness
@@ -31,9 +32,11 @@ class GearmanJudge:
         self.witness = witness
         # Nodes that loaded a snapshot: NOTIFYs that it skipped did not reach their clients.
         self.lost_events = lost_events
-        # Without the jobs of a function shared with beanstalk: see `verdicts_aliases`.
+        # Without the jobs of a function shared with beanstalk: see `verdicts_aliases`; and of one
+        # with policies: see `verdicts_ruled`.
         stories = witness.stories.of(GEARMAN_PREFIX)
-        self.stories = {story.job: story for story in stories if story.queue != ALIASED}
+        apart = (ALIASED, GEARMAN_QUEUE)
+        self.stories = {story.job: story for story in stories if story.queue not in apart}
         self.downs: dict[tuple[int, int], float] = {}
         for place, incarnation, at_s in witness.downs:
             self.downs.setdefault((place, incarnation), at_s)

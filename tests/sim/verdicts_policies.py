@@ -50,6 +50,31 @@ class Came(NamedTuple):
     at_s: float
 
 
+class InForce:
+    """The policies that are in force, by the log's commands alone."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, tuple[Any, ...]] = {}  # by pattern, without it
+
+    def did(self, deed: Deed) -> None:
+        """Count a command that sets or drops a policy, and check its result."""
+        code, _, pattern = deed.command[:3]
+        wanted = c.OK
+        if code == c.SET_POLICY:
+            self.rows[pattern] = deed.command[3:]
+        elif self.rows.pop(pattern, None) is None:
+            wanted = c.NOT_FOUND
+        if deed.result != wanted:
+            raise Violation(f"it is to say {wanted}: {deed}")
+
+    def of(self, queue: bytes) -> tuple[Any, ...] | None:
+        """Return the policy in force for a queue: its own, or that of the longest prefix."""
+        fits = [one for one in self.rows if one[-1:] == b"*" and queue.startswith(one[:-1])]
+        if queue in self.rows:
+            fits = [queue]
+        return self.rows[max(fits, key=len)] if fits else None
+
+
 class PolicyJudge:
     """The checks of one life, fed by a recount."""
 
@@ -57,7 +82,7 @@ class PolicyJudge:
         self.recount = recount
         self.orders = [order for order in orders if order.kind in ("set", "drop")]
         self.requests = requests
-        self.policies: dict[bytes, tuple[Any, ...]] = {}
+        self.policies = InForce()
         self.changes = 0  # of policies
         self.attempts: dict[int, Attempts] = defaultdict(Attempts)
         self.notes: dict[int, None] = {}  # jobs that were taken out, the latest last
@@ -74,29 +99,15 @@ class PolicyJudge:
 
     def did(self, deed: Deed) -> None:
         """Check the result of an administrator's command."""
-        code, _, pattern = deed.command[:3]
-        if code not in (c.SET_POLICY, c.DROP_POLICY):
+        if deed.command[0] not in (c.SET_POLICY, c.DROP_POLICY):
             return
-        wanted = c.OK
-        if code == c.SET_POLICY:
-            self.policies[pattern] = deed.command[3:]
-        elif self.policies.pop(pattern, None) is None:
-            wanted = c.NOT_FOUND
-        if deed.result != wanted:
-            raise Violation(f"it is to say {wanted}: {deed}")
+        self.policies.did(deed)
         self.changes += 1
         self.deeds[deed.session] = deed
 
-    def policy(self, queue: bytes) -> tuple[Any, ...] | None:
-        """Return the policy in force for a queue: its own, or that of the longest prefix."""
-        fits = [one for one in self.policies if one[-1:] == b"*" and queue.startswith(one[:-1])]
-        if queue in self.policies:
-            fits = [queue]
-        return self.policies[max(fits, key=len)] if fits else None
-
     def limit(self, queue: bytes) -> tuple[int, bytes] | None:
         """Return the attempts of a queue's jobs and its dead queue; None without a limit."""
-        counts = self.policy(queue)
+        counts = self.policies.of(queue)
         return counts[:2] if counts is not None and counts[0] else None
 
     def happened(self, event: Happened) -> None:
@@ -190,8 +201,8 @@ class PolicyJudge:
             if note.reason not in self.causes[job]:
                 raise Violation(f"job {job} is to have ended by {set(self.causes[job])}: {note}")
         rows = {pattern: tuple(row) for pattern, row in policies.rows.items()}
-        if rows != self.policies:
-            raise Violation(f"the policies are {rows}, and are to be {self.policies}")
+        if rows != self.policies.rows:
+            raise Violation(f"the policies are {rows}, and are to be {self.policies.rows}")
 
     def _answered_policies_count(self, order: Order) -> None:
         deeds = [self.deeds[one] for one in order.caller.sessions if one in self.deeds]

@@ -50,6 +50,19 @@ class Line:
         self.times_us: list[int] = []
         self.taken_s: list[float] = []  # from when each may count as given out
 
+    def give_out(self, event: Happened) -> bool:
+        """Count a delivery; returns whether the queue has no token after it.
+
+        Raises:
+            Violation: the rate does not allow it.
+        """
+        now_us = event.row.time_us
+        if now_us < self.free_us():
+            words = f"{self.rate} in {self.period_us} us, before at {self.times_us}"
+            raise Violation(f"faster than its rate, {words}: {event}")
+        self.times_us.append(now_us)
+        return now_us < self.free_us()
+
     def free_us(self) -> int:
         """Return the time from which one more delivery is allowed in every interval before it.
 
@@ -104,7 +117,7 @@ class RateJudge:
         if deed.command[0] not in (c.SET_POLICY, c.DROP_POLICY):
             return
         for queue, line in self._lines.items():
-            rules = Rules(*(self.policies.policy(queue) or ()))
+            rules = Rules(*(self.policies.policies.of(queue) or ()))
             if (rules.rate, rules.rate_period_us) == (line.rate, line.period_us):
                 continue
             self._lines[queue] = Line(rules.rate, rules.rate_period_us)
@@ -137,20 +150,14 @@ class RateJudge:
         self.ready[queue].append(Span(since_s, to_s))
 
     def _give_out(self, queue: bytes, event: Happened, taken_s: float) -> None:
-        line, now_us = self._lines[queue], event.row.time_us
+        line = self._lines[queue]
         if not line.rate:
             return
-        free_us = line.free_us()
-        if now_us < free_us:
-            words = f"{line.rate} in {line.period_us} us, before at {line.times_us}"
-            raise Violation(f"faster than its rate, {words}: {event}")
-        line.times_us.append(now_us)
         line.taken_s.append(taken_s)
-        free_us = line.free_us()
-        if now_us < free_us:
+        if line.give_out(event):
             self.counts["rates that were reached"] += 1
             from_s = min(line.taken_s[-line.rate :])
-            self.spent[queue].append(Span(from_s, self._seen_s(free_us)))
+            self.spent[queue].append(Span(from_s, self._seen_s(line.free_us())))
 
     def _seen_s(self, time_us: int) -> float:
         """Return when a cluster time was reached: when its first entry was applied."""

@@ -8,6 +8,7 @@ attempts in `verdicts_policies`.
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from beanpole import commands as c
@@ -87,6 +88,58 @@ class Due(NamedTuple):
     job: int
 
 
+class Filling:
+    """The number and the bytes of the jobs of each queue, by events alone."""
+
+    def __init__(self) -> None:
+        self.jobs: Counter[bytes] = Counter()
+        self.bytes: Counter[bytes] = Counter()
+        self._sizes: dict[int, int] = {}
+
+    def count(self, before: bytes, event: Happened) -> None:
+        """Count an event of a job that was in the queue `before`."""
+        if event.kind == e.PUT:
+            self._sizes[event.job] = event.body_bytes
+        size = self._sizes[event.job]
+        if event.before not in IS_GONE:
+            self.jobs[before] -= 1
+            self.bytes[before] -= size
+        if event.state not in IS_GONE:
+            self.jobs[event.row.tube] += 1
+            self.bytes[event.row.tube] += size
+
+    def drops(
+        self, rules: Rules, queue: bytes, size: int, ready: Iterable[int]
+    ) -> list[int] | None:
+        """Return the jobs dropped for one more of a size; None if it is refused.
+
+        Args:
+            rules: of the queue.
+            queue: its name.
+            size: of the body, in bytes.
+            ready: the ready jobs of the queue, the oldest first.
+        """
+        count, total = self.jobs[queue], self.bytes[queue]
+        if 0 < rules.bytes_max < size:
+            return None
+        drops: list[int] = []
+        oldest = iter(ready)
+        while 0 < rules.jobs_max <= count or 0 < rules.bytes_max < total + size:
+            if rules.when_full != policies_pb2.WHEN_FULL_DROP_OLDEST:
+                return None
+            job = next(oldest, 0)
+            if not job:
+                break
+            drops.append(job)
+            count -= 1
+            total -= self._sizes[job]
+        return drops
+
+    def words(self, queue: bytes) -> str:
+        """Describe a queue for a message."""
+        return f"{queue!r} has {self.jobs[queue]} jobs of {self.bytes[queue]} bytes"
+
+
 class RuleJudge:
     """The checks of one life, fed by a recount, after the judge of its policies."""
 
@@ -103,10 +156,8 @@ class RuleJudge:
         self.requests = [request for request in requests if request.kind == "put"]
         self.counts: Counter[str] = Counter()  # how often each rule took effect
         self.puts: dict[Session, list[Put]] = defaultdict(list)
-        self.jobs: Counter[bytes] = Counter()  # by queue
-        self.bytes: Counter[bytes] = Counter()
+        self.filling = Filling()
         self.rests: dict[int, Rest] = {}
-        self._sizes: dict[int, int] = {}
         self._equals: dict[tuple[bytes, int, bytes], tuple[int, int]] = {}  # put when, its job
         self._keys: dict[bytes, int] = {}
         self._deed: Deed | None = None  # the newest command
@@ -116,7 +167,7 @@ class RuleJudge:
 
     def rules(self, queue: bytes) -> Rules:
         """Return the rules in force for a queue."""
-        return Rules(*(self.policies.policy(queue) or ()))
+        return Rules(*(self.policies.policies.of(queue) or ()))
 
     # --- puts -------------------------------------------------------------------------------------
 
@@ -151,15 +202,17 @@ class RuleJudge:
             return []
         if deed.result == c.OUT_OF_MEMORY:
             return []  # a disk is full, whatever the queue has
-        drops = self._drops(rules, queue, len(body))
+        ready = sorted(self.recount.ready.get(queue, ()))
+        drops = self.filling.drops(rules, queue, len(body), ready)
         if drops is None:
             if deed.result != c.FULL:
-                raise Violation(f"{self._filling(queue)}, {rules}: it is full: {deed}")
+                raise Violation(f"{self.filling.words(queue)}, {rules}: it is full: {deed}")
             self.counts["puts into full queues"] += 1
             return []
         job, is_known = deed.result if type(deed.result) is tuple else (deed.result, 0)
         if job <= 0 or is_known:
-            raise Violation(f"{self._filling(queue)}, {rules}: it is to make a job: {deed}")
+            words = self.filling.words(queue)
+            raise Violation(f"{words}, {rules}: it is to make a job: {deed}")
         if rules.unique_window_us:
             self._equals[equal] = (deed.time_us, job)
         if key:
@@ -167,27 +220,6 @@ class RuleJudge:
         self.counts["jobs that were dropped for another"] += len(drops)
         made = Due(e.PUT, e.NO_REASON, job)
         return [*(Due(e.DELETED, e.QUEUE_FULL, dropped) for dropped in drops), made]
-
-    def _drops(self, rules: Rules, queue: bytes, size: int) -> list[int] | None:
-        """Return the jobs dropped for one more of a size, oldest first; None if it is refused."""
-        count, total = self.jobs[queue], self.bytes[queue]
-        if 0 < rules.bytes_max < size:
-            return None
-        drops: list[int] = []
-        oldest = iter(sorted(self.recount.ready.get(queue, ())))
-        while 0 < rules.jobs_max <= count or 0 < rules.bytes_max < total + size:
-            if rules.when_full != policies_pb2.WHEN_FULL_DROP_OLDEST:
-                return None
-            job = next(oldest, 0)
-            if not job:
-                break
-            drops.append(job)
-            count -= 1
-            total -= self._sizes[job]
-        return drops
-
-    def _filling(self, queue: bytes) -> str:
-        return f"{queue!r} has {self.jobs[queue]} jobs of {self.bytes[queue]} bytes"
 
     def _must_be_done(self) -> None:
         if self._due:
@@ -210,7 +242,7 @@ class RuleJudge:
             raise Violation(f"no put was to do it: {event}")
         self._time_is_up(event)
         self._rest(known, event)
-        self._count(known, event)
+        self.filling.count(known.queue, event)
 
     def _is_of(self, event: Happened) -> bool:
         deed = self._deed
@@ -277,17 +309,6 @@ class RuleJudge:
                 self.rests[event.job] = Rest(now_us + stays_us, due_us)
             else:
                 self.rests[event.job] = Rest(0, due_us)
-
-    def _count(self, known: Known, event: Happened) -> None:
-        if event.kind == e.PUT:
-            self._sizes[event.job] = event.body_bytes
-        size = self._sizes[event.job]
-        if event.before not in IS_GONE:
-            self.jobs[known.queue] -= 1
-            self.bytes[known.queue] -= size
-        if event.state not in IS_GONE:
-            self.jobs[event.row.tube] += 1
-            self.bytes[event.row.tube] += size
 
     # --- the end ----------------------------------------------------------------------------------
 

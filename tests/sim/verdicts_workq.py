@@ -12,6 +12,7 @@ from typing import Final
 from beanpole.core.jobs import effects
 from beanpole.core.jobs import transitions as q
 from tests.sim.cluster import Violation
+from tests.sim.rulers import WORKQ_QUEUE
 from tests.sim.stories import FOREVER_S, WORKQ_PREFIX, Story, Told
 from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
 from tests.sim.workq import Request
@@ -41,7 +42,9 @@ class WorkqJudge:
         self.estimated = estimated  # cluster time advanced by an estimate of a downtime
         # By place and incarnation: the time from which a stopping node hands out no job.
         self.leaves = leaves
-        self.stories = witness.stories.of(WORKQ_PREFIX)
+        # Without the jobs of a queue with policies: see `verdicts_ruled`.
+        stories = witness.stories.of(WORKQ_PREFIX)
+        self.stories = [story for story in stories if story.queue != WORKQ_QUEUE]
         self.of_key: dict[bytes, list[Story]] = defaultdict(list)
         for story in self.stories:
             self.of_key[story.external_id].append(story)

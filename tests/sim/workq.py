@@ -71,6 +71,7 @@ class Patron(SingleGuest[Request]):
     """One client."""
 
     protocol = "workq"
+    names: tuple[bytes, ...] = NAMES
 
     def __init__(self, world: World, number: int, ledger: Ledger) -> None:
         super().__init__(world, number)
@@ -143,7 +144,7 @@ class Patron(SingleGuest[Request]):
 
     def _add(self) -> None:
         dice, luck = self.dice, self.dice.random()
-        key, name = self._key(), dice.choice(NAMES)
+        key, name = self._key(), dice.choice(self.names)
         ttr_ms, ttl_ms = dice.choice(TTRS_MS), dice.choice(TTLS_MS)
         flag = dice.choice((b"-priority=1", b"-priority=-3", b"-priority=0"))
         if luck < 0.2:
@@ -165,7 +166,7 @@ class Patron(SingleGuest[Request]):
 
     def _lease(self) -> None:
         wait_ms = self.dice.choice(WAITS_MS)
-        names = NAMES if self.dice.random() < 0.5 else (self.dice.choice(NAMES),)
+        names = self.names if self.dice.random() < 0.5 else (self.dice.choice(self.names),)
         request = self._ask("lease", b"", *names, wait_ms, times=(wait_ms / 1000, 0.0, 0.0))
         request.names = names
 

@@ -1,0 +1,99 @@
+"""Planted defects of policies of Gearman's and Workq's queues: rules that count for tubes alone.
+
+The patches and their table; see `mutations` and `mutant_table`. `mutations_rules` has the defects
+of the rules themselves.
+"""
+
+from typing import Any, Final
+
+from beanpole.core.jobs.extension import Extension
+from beanpole.core.jobs.policies import Policy
+from beanpole.core.jobs.queue import Queue
+from beanpole.core.jobs.states import States
+from beanpole.core.operations import ruled
+from tests.sim.mutant import in_lives
+from tests.sim.mutations import Patch
+
+
+def limits_of_tubes_alone() -> list[Patch]:
+    """Queues of other protocols than beanstalk grow beyond their limits."""
+    admits = vars(ruled)["admits"]
+
+    def wrong(machine: Any, session: Any, name: bytes, policy: Policy, size: int) -> bool:
+        return bool(session.space.prefix or admits(machine, session, name, policy, size))
+
+    return [(ruled, "admits", wrong)]
+
+
+def drops_by_id() -> list[Patch]:
+    """A full queue of Gearman drops the job with the smallest id, wherever it stands."""
+
+    def wrong(machine: Any, tube: Any) -> int:
+        keys = [tube.ready.last()]
+        while (key := tube.ready.last_below(keys[-1])) is not None:
+            keys.append(key)
+        return int(min(keys, key=lambda key: machine.queue.ready_job(key).id))
+
+    return [(ruled, "_oldest_ready", wrong)]
+
+
+def jobs_of_others_have_no_ttr() -> list[Patch]:
+    """The default TTR of a queue is that of beanstalk's jobs alone."""
+    put = Queue.put
+
+    def wrong(
+        self: Queue,
+        tube: Any,
+        rank: int,
+        delay_us: int,
+        ttr_us: int,
+        body: bytes,
+        session: Any,
+        ext: Extension | None = None,
+    ) -> Any:
+        return put(self, tube, rank, delay_us, 0 if ext else ttr_us, body, session, ext)
+
+    return [(Queue, "put", wrong)]
+
+
+def rates_of_tubes_alone() -> list[Patch]:
+    """Jobs of other protocols than beanstalk are given out at any rate."""
+    count = States.count_delivery
+
+    def wrong(self: States, tube: Any) -> None:
+        if not tube.space.prefix:
+            count(self, tube)
+
+    return [(States, "count_delivery", wrong)]
+
+
+RULED: Final = (
+    in_lives(
+        "limits_of_tubes_alone",
+        "ruled queues: Gearman's and Workq's exceed their limits",
+        r"ruled' has \d+ jobs",
+        limits_of_tubes_alone,
+        seed=5,
+    ),
+    in_lives(
+        "drops_by_id",
+        "ruled queues: a job that came back is dropped as if it had never left",
+        r"it is to be Due\(kind=10, reason=9",
+        drops_by_id,
+        seed=5,
+    ),
+    in_lives(
+        "jobs_of_others_have_no_ttr",
+        "ruled queues: a job of Gearman does not have the TTR of its queue",
+        r"its TTR is 0 s, and is to be",
+        jobs_of_others_have_no_ttr,
+        seed=9,
+    ),
+    in_lives(
+        "rates_of_tubes_alone",
+        "ruled queues: Gearman's and Workq's exceed their rate",
+        r"faster than its rate",
+        rates_of_tubes_alone,
+        seed=5,
+    ),
+)
