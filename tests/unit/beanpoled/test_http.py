@@ -1,15 +1,23 @@
 """The HTTP port over real sockets: replies to probes, and to bad requests."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
 
-from beanpoled.http.server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
+from beanpoled.http import metrics
+from beanpoled.http.server import (
+    CONNECTIONS_MAX,
+    METRICS_AGE_MAX_S,
+    REQUEST_BYTES_MAX,
+    HttpServer,
+)
 from beanpoled.view import (
     ClientFigures,
     Lately,
     Metrics,
+    NodeView,
     QlessCounts,
     QlessFigures,
     QlessQueueFigures,
@@ -268,6 +276,43 @@ def test_several_requests_on_one_connection() -> None:
     last = b"GET /none HTTP/1.1\r\nConnection: close\r\n\r\n"
     answers = ask(FakeView(), request, head, request, last)
     assert [status for status, _ in answers] == [200, 200, 200, 404]
+
+
+def test_requests_that_come_together_let_others_work_between_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, pages = 200, []
+
+    def render(view: NodeView) -> str:
+        pages.append(view)
+        return "page\n"
+
+    monkeypatch.setattr(metrics, "render", render)
+
+    async def run() -> int:
+        turns = 0
+
+        async def work() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        server = HttpServer(FakeView())
+        port = await server.start("127.0.0.1:0")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        working = asyncio.create_task(work())
+        begun_s = time.monotonic()
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n" * count)
+        for _ in range(count):
+            await reader.readuntil(b"page\n")
+        assert len(pages) <= 1 + (time.monotonic() - begun_s) / METRICS_AGE_MAX_S
+        working.cancel()
+        writer.close()
+        await server.stop()
+        return turns
+
+    assert asyncio.run(run()) >= count
 
 
 @pytest.mark.parametrize(
