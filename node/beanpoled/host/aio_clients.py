@@ -60,8 +60,8 @@ class ClientProtocol:
     def eof_received(self) -> bool:
         if self._connection is not None:
             self._connection.half_closed()
-        # Earlier requests are still answered; the connection closes itself. TLS has no half-close.
-        return not self._is_safe
+        # Earlier requests are still answered; the connection closes itself.
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:

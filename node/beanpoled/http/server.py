@@ -5,7 +5,7 @@ has no authentication. It is on the path of no command.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,9 +20,9 @@ REQUEST_TIMEOUT_S: Final = 10.0
 # Probes come from a few places; more connections than this are a mistake, and the oldest is closed:
 # idle connections must not keep the probes out.
 CONNECTIONS_MAX: Final = 64
-# A page of metrics is made at most ten times a second, whoever asks: with 1,000 queues it takes
-# some 20 ms of the node's loop.
-METRICS_AGE_MAX_S: Final = 0.1
+# After a page of metrics, which takes the node's loop some 20 ms with 1,000 queues, the next one is
+# made when this many times as much has passed; who asks meanwhile waits for it.
+METRICS_REST: Final = 9
 
 _REASONS: Final = {
     200: "OK",
@@ -45,8 +45,8 @@ class HttpServer:
         self._view = view
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}  # the oldest first
-        self._page = ""  # of metrics
-        self._page_at_s = float("-inf")  # loop time
+        self._page: asyncio.Task[str] | None = None  # of metrics, before it is made
+        self._rest_until_s = 0.0  # loop time
 
     async def start(self, address: str) -> int:
         """Listen on "host:port" and return the port.
@@ -67,6 +67,8 @@ class HttpServer:
             self._server.close()
             for task in self._tasks:
                 task.cancel()
+            if self._page is not None:
+                self._page.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._server.wait_closed()
             self._server = None
@@ -81,9 +83,7 @@ class HttpServer:
         self._tasks[task] = None
         try:
             while await self._serve_one(reader, writer):
-                # Requests that have arrived together would be answered without a pause, and
-                # nobody else would be served meanwhile.
-                await asyncio.sleep(0)
+                pass
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # The client is gone or too slow, or the server stops: there is nothing to report.
         finally:
@@ -99,13 +99,16 @@ class HttpServer:
             writer.write(_response((431, _TEXT, "request too large\n"), "GET", False))
             await writer.drain()
             return False
-        method, answer, again = self._answer(head)
+        method, answer, again = await self._answer(head)
         writer.write(_response(answer, method, again))
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             await writer.drain()
+        # Requests that have arrived together would be answered without a pause otherwise, and
+        # nobody else would be served meanwhile.
+        await asyncio.sleep(0)
         return again
 
-    def _answer(self, head: bytes) -> tuple[str, _Answer, bool]:
+    async def _answer(self, head: bytes) -> tuple[str, _Answer, bool]:
         """Return the method, the answer, and whether the connection stays open after it."""
         lines = head.decode("latin-1").split("\r\n")
         words = lines[0].split(" ")
@@ -123,9 +126,9 @@ class HttpServer:
         # A body would be parsed as the next request: such a connection is not used again.
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         kept = version == "HTTP/1.1" and headers.get("connection") != "close" and not has_body
-        return method, self._route(method, target), kept
+        return method, await self._route(method, target), kept
 
-    def _route(self, method: str, target: str) -> _Answer:
+    async def _route(self, method: str, target: str) -> _Answer:
         try:
             parts = urlsplit(target)
         except ValueError:
@@ -135,23 +138,34 @@ class HttpServer:
             return 404, _TEXT, "not found; there are /livez, /readyz and /metrics\n"
         if method not in ("GET", "HEAD"):
             return 405, _TEXT, "only GET and HEAD\n"
-        return page(parse_qs(parts.query, keep_blank_values=True))
+        return await page(parse_qs(parts.query, keep_blank_values=True))
 
-    def _pages(self) -> dict[str, Callable[[dict[str, list[str]]], _Answer]]:
+    def _pages(self) -> dict[str, Callable[[dict[str, list[str]]], Awaitable[_Answer]]]:
         return {"/livez": self._livez, "/readyz": self._readyz, "/metrics": self._metrics}
 
-    def _livez(self, _query: dict[str, list[str]]) -> _Answer:
+    async def _livez(self, _query: dict[str, list[str]]) -> _Answer:
         return _checks(liveness(self._view))
 
-    def _readyz(self, query: dict[str, list[str]]) -> _Answer:
+    async def _readyz(self, query: dict[str, list[str]]) -> _Answer:
         leader_only = query.get("leader", ["0"])[-1] not in ("0", "false")
         return _checks(readiness(self._view, leader_only))
 
-    def _metrics(self, _query: dict[str, list[str]]) -> _Answer:
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._page_at_s >= METRICS_AGE_MAX_S:
-            self._page, self._page_at_s = metrics.render(self._view), now_s
-        return 200, metrics.CONTENT_TYPE, self._page
+    async def _metrics(self, _query: dict[str, list[str]]) -> _Answer:
+        if self._page is None:
+            self._page = asyncio.get_running_loop().create_task(self._make_page())
+        # One of those that wait may leave.
+        return 200, metrics.CONTENT_TYPE, await asyncio.shield(self._page)
+
+    async def _make_page(self) -> str:
+        """Return a page for all that asked before it is made."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._rest_until_s - loop.time())
+        self._page = None
+        begun_s = loop.time()
+        page = metrics.render(self._view)
+        ended_s = loop.time()
+        self._rest_until_s = ended_s + METRICS_REST * (ended_s - begun_s)
+        return page
 
 
 def _checks(checks: list[Check]) -> _Answer:

@@ -117,6 +117,10 @@ class Certificates:
         client = self._context(ssl.PROTOCOL_TLS_CLIENT)
         if files.ca:
             server.verify_mode = ssl.CERT_REQUIRED
+        # A resumed session verifies no certificate: one that has expired since, or whose list of
+        # revoked ones has, would be accepted for as long as its client renews its ticket.
+        server.num_tickets = 0
+        server.options |= ssl.OP_NO_TICKET
         parts = (self._bytes(part) for part in ("key", "certificate", "ca"))
         return server, client, Pem(*parts)
 

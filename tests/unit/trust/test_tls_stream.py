@@ -1,8 +1,11 @@
 """TLS between a socket and a protocol, without either: input, output and their order."""
 
+import _ssl
 import asyncio
 import contextlib
+import ctypes
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +13,9 @@ from typing import Any, cast
 import pytest
 
 from beanpoled.cli.certs import make_ca, make_certificate
-from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SafeStream
+from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SILENT_BYTES_MAX, SafeStream
+from beanpoled.trust.certificates import Certificates, Files
+from beanpoled.trust.handshakes import EXPIRED, reason_of
 
 BIG = bytes(range(256)) * 4096  # many records
 
@@ -51,7 +56,8 @@ class Above(asyncio.Protocol):
     def __init__(self) -> None:
         self.got = b""
         self.pieces = 0
-        self.pauses = self.ended = self.lost = False
+        self.pauses = self.lost = self.stays = False
+        self.ends = 0
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -64,8 +70,9 @@ class Above(asyncio.Protocol):
         if self.pauses:
             self.transport.pause_reading()
 
-    def eof_received(self) -> None:
-        self.ended = True
+    def eof_received(self) -> bool:
+        self.ends += 1
+        return self.stays
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
@@ -108,6 +115,8 @@ class Pair:
                 piece = self.client.read(1 << 16)
             except ssl.SSLWantReadError:
                 return found
+            except ssl.SSLZeroReturnError:  # in place of b"" where both have said their end
+                return found + b"<end>"
             if not piece:
                 return found + b"<end>"
             found += piece
@@ -176,7 +185,50 @@ def test_an_end_is_said_both_ways(pair: Pair) -> None:
     with pytest.raises(ssl.SSLWantReadError):
         pair.client.unwrap()
     pair.deliver()
-    assert pair.above.ended and pair.below.closing and not pair.below.aborted
+    assert pair.above.ends == 1 and pair.below.closing and not pair.below.aborted
+
+
+def test_replies_follow_the_end_of_the_requests(pair: Pair) -> None:
+    pair.shake()
+    pair.above.stays = True
+    pair.client.write(b"the last request")
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.client.unwrap()
+    pair.deliver()
+    assert pair.stream.eof_received()  # the socket's own end
+    assert pair.above.got == b"the last request" and pair.above.ends == 1
+    pair.above.transport.write(b"its reply")
+    pair.above.transport.close()
+    pair.deliver()
+    assert pair.read() == b"its reply<end>"
+    assert pair.below.closing and not pair.below.aborted
+    assert not pair.stream.eof_received()
+
+
+def renewals(pair: Pair, count: int) -> None:
+    """Let the client renew its keys, for which Python has no function."""
+    openssl = ctypes.CDLL(_ssl.__file__)
+    for name in ("SSL_key_update", "SSL_do_handshake", "SSL_version"):
+        getattr(openssl, name).argtypes = [ctypes.c_void_p, ctypes.c_int][: 1 + (name[4] == "k")]
+    # A PySSLSocket is an object's head, the socket, and the SSL structure.
+    raw = ctypes.c_void_p.from_address(id(vars(pair.client)["_sslobj"]) + 24).value
+    assert openssl.SSL_version(raw) == 0x304
+    for _ in range(count):
+        assert openssl.SSL_key_update(raw, 0) == 1
+        openssl.SSL_do_handshake(raw)
+
+
+def test_new_keys_are_taken_and_a_flood_of_them_is_not(pair: Pair) -> None:
+    pair.shake()
+    for _ in range(20):
+        renewals(pair, 50)
+        pair.client.write(b"x")
+        pair.deliver()
+    assert pair.above.got == b"x" * 20
+    renewals(pair, 5_000)
+    data = pair.out.read()
+    pair.stream.data_received(data)
+    assert pair.below.aborted and len(data) > 2 * SILENT_BYTES_MAX
 
 
 def test_a_close_says_that_nothing_follows(pair: Pair) -> None:
@@ -221,6 +273,48 @@ def test_a_finished_handshake_is_not_given_up(pair: Pair) -> None:
     pair.shake()
     pair.stream.give_up()
     assert not pair.below.closing
+
+
+def resumed(
+    folder: Path, loop: asyncio.AbstractEventLoop, version: ssl.TLSVersion, later_s: float
+) -> tuple[SafeStream, ssl.SSLObject]:
+    """Shake hands twice, the second time with the session of the first, `later_s` later."""
+    pair = (str(folder / "a.pem"), str(folder / "a.key"))
+    certificates = Certificates(Files("tls_", *pair, str(folder / "ca.pem"), ""))
+    client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    client.load_cert_chain(*pair)
+    client.maximum_version = version
+    session = None
+    for wait_s in (0.0, later_s):
+        now_s = time.time() + wait_s
+        stream = SafeStream(loop, certificates.server, Above)
+        below, into, out = Below(), ssl.MemoryBIO(), ssl.MemoryBIO()
+        stream.connection_made(cast(asyncio.Transport, below))
+        side = client.wrap_bio(into, out, server_hostname="a", session=session)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda now_s=now_s: now_s)
+            for _ in range(4):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+                stream.data_received(out.read())
+                into.write(below.written)
+                below.written = b""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.read(1)  # takes the tickets that follow a handshake
+        session = side.session
+    return stream, side
+
+
+def test_a_session_is_resumed_only_while_its_certificate_is_valid(folder: Path, pair: Pair) -> None:
+    day_s = 86_400.0
+    for later_s in (0.0, 2 * day_s):
+        stream, side = resumed(folder, pair.loop, ssl.TLSVersion.TLSv1_3, later_s)
+        assert not side.session_reused and stream.shaken.exception() is None
+    stream, side = resumed(folder, pair.loop, ssl.TLSVersion.TLSv1_2, 0.0)
+    assert side.session_reused and stream.shaken.exception() is None
+    stream, _ = resumed(folder, pair.loop, ssl.TLSVersion.TLSv1_2, 2 * day_s)
+    error = stream.shaken.exception()
+    assert error is not None and reason_of(error) == EXPIRED
 
 
 @pytest.mark.parametrize(("name", "accepted"), [("a", True), ("b", False)])
