@@ -235,7 +235,7 @@ async def run(
     view = LocalNodeView(node, host.trust)
     host.trust.active_version = lambda: node.context.machine.version
     audit = AuditLog(config.data_dir, config.node_id, partial(host.log, level=WARNING))
-    node.clients.audit = audit.add
+    node.clients.audit = audit.record
     view.audit_lost = lambda: audit.lost
     reloader = Reloader(reading or Reading(config, None), config, host.lines, host.trust)
     reloader.take = node.take_limits
@@ -298,7 +298,7 @@ def _rpc_server(
     )
     services: list[Service] = [servicer.add_to for servicer in servicers]
     # Refused calls are logged, too.
-    interceptors = (Auditor(audit.add, lambda _: CALLER.get().name), Guard(node, callers))
+    interceptors = (Auditor(audit.record, lambda _: CALLER.get().name), Guard(node, callers))
     return RpcServer(view, host.peer_client, host.trust, services, interceptors)
 
 

@@ -9,6 +9,8 @@ Value = str | int | bool | list[str] | list[int]
 
 # A name of a queue fits completely; longer values are truncated.
 TEXT_MAX_CHARS: Final = 256
+# A line with longer arguments gives only their size. JSON makes up to twelve bytes of a character.
+ARGUMENTS_BYTES_MAX: Final = 16 * 1024
 _BEGIN: Final = b'{"id": '
 
 
@@ -25,6 +27,7 @@ class Entry(NamedTuple):
         outcome: a status code of gRPC, or the protocol's own word.
         duration_us: its duration.
         alike: the number of similar calls that were left out since the last logged one.
+        reads: whether the call only reads; not part of the line.
     """
 
     wall_us: int
@@ -36,6 +39,7 @@ class Entry(NamedTuple):
     outcome: str
     duration_us: int
     alike: int = 0
+    reads: bool = False
 
 
 def line(entry: Entry, number: int, node: str) -> bytes:
@@ -50,11 +54,11 @@ def line(entry: Entry, number: int, node: str) -> bytes:
         "id": number,
         "time": _utc(entry.wall_us),
         "node": node,
-        "caller": entry.caller,
-        "certificate": entry.certificate,
-        "user": entry.user,
-        "method": entry.method,
-        "arguments": {name: _cut(value) for name, value in entry.arguments.items()},
+        "caller": _cut(entry.caller),
+        "certificate": _cut(entry.certificate),
+        "user": _cut(entry.user),
+        "method": _cut(entry.method),
+        "arguments": _bounded({name: _cut(value) for name, value in entry.arguments.items()}),
         "outcome": _cut(entry.outcome),
         "duration_ms": round(entry.duration_us / 1000, 3),
     }
@@ -71,10 +75,20 @@ def number_of(raw: bytes) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _cut(value: Value) -> Value:
-    if isinstance(value, str) and len(value) > TEXT_MAX_CHARS:
-        return value[:TEXT_MAX_CHARS] + "..."
-    return value
+def cut(text: str) -> str:
+    """Return a text as it is recorded."""
+    return text[:TEXT_MAX_CHARS] + "..." if len(text) > TEXT_MAX_CHARS else text
+
+
+def _cut(value: Value) -> object:
+    if isinstance(value, list):
+        return [cut(item) if isinstance(item, str) else item for item in value]
+    return cut(value) if isinstance(value, str) else value
+
+
+def _bounded(arguments: dict[str, object]) -> dict[str, object]:
+    size = len(json.dumps(arguments))
+    return arguments if size <= ARGUMENTS_BYTES_MAX else {"left out": f"{size} bytes"}
 
 
 def _utc(wall_us: int) -> str:

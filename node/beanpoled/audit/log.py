@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
+from beanpoled.audit.alike import Alike
 from beanpoled.audit.entry import Entry, line, number_of
 
 NAME: Final = "audit.jsonl"
@@ -45,6 +46,7 @@ class AuditLog:
 
     Attributes:
         lost: the number of entries that were not written.
+        record: logs a call, unless it is like one of the last minute. Never blocks.
     """
 
     def __init__(self, directory: str, node: str, complain: Callable[[str], None]) -> None:
@@ -56,6 +58,7 @@ class AuditLog:
             complain: logs why entries are lost. Called from another thread.
         """
         self.lost = 0
+        self.record = Alike(self.add).add
         self._path = os.path.join(directory, NAME)
         self._node = node
         self._complain = complain
@@ -119,7 +122,7 @@ class AuditLog:
                     files.append(stack.enter_context(open(self._name(place), "rb")))
             last = after
             for file in files:
-                if _last_number(file.fileno()) <= last:
+                if 0 < _last_number(file.fileno()) <= last:
                     continue
                 for raw in file:
                     number = number_of(raw)
@@ -220,7 +223,7 @@ class AuditLog:
             self._complain(f"{self._path}: {words}")
 
 
-# Longer than any line.
+# Longer than any line that this release writes.
 _TAIL_BYTES: Final = 64 * 1024
 
 

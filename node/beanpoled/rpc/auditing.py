@@ -15,15 +15,13 @@ from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from beanpole.addresses import host_of_peer
-from beanpoled.audit.entry import Entry, Value
+from beanpoled.audit.entry import Entry, Value, cut
 from beanpoled.rpc.server import Behavior, Context, around
 
 # Of a list of names or numbers, the first ones and the count are recorded.
 ITEMS_MAX: Final = 20
-# Calls that only read are recorded once in this time, with the number of equal ones: a pipeline
-# reads events several times a second, and would displace all other entries.
-ALIKE_S: Final = 60.0
-ALIKE_MAX: Final = 1000
+# The limit of a message in a list; longer ones are not formatted, which the event loop does.
+ITEM_BYTES_MAX: Final = 2048
 _PREFIX: Final = "/beanpole.v1."
 _CERTIFICATE_KEYS: Final = ("x509_subject_alternative_name", "x509_common_name")
 
@@ -104,8 +102,6 @@ class Auditor(grpc.aio.ServerInterceptor):
         """
         self._add = add
         self._user_of = user_of
-        # The time of the last record of each reading call, and the number of equal ones since then.
-        self._told: dict[tuple[str, ...], list[float]] = {}
 
     async def intercept_service(
         self,
@@ -139,27 +135,10 @@ class Auditor(grpc.aio.ServerInterceptor):
                 certificate, user = _certificate(context), self._user_of(context)
                 caller = host_of_peer(context.peer()).decode(errors="replace")
                 shown = arguments(request, row)
-                entry = Entry(
-                    wall_us, caller, certificate, user, method, shown, outcome, duration_us
-                )
-                self._tell(entry, row)
+                whom = (caller, certificate, user, method)
+                self._add(Entry(wall_us, *whom, shown, outcome, duration_us, reads=row.reads))
 
         return watched
-
-    def _tell(self, entry: Entry, row: Row) -> None:
-        if not row.reads:
-            self._add(entry)
-            return
-        key = (entry.method, entry.caller, entry.certificate, entry.user, entry.outcome)
-        now_s = time.monotonic()
-        last = self._told.get(key)
-        if last is not None and now_s - last[0] < ALIKE_S:
-            last[1] += 1
-            return
-        if len(self._told) >= ALIKE_MAX:
-            self._told.clear()
-        self._told[key] = [now_s, 0]
-        self._add(entry._replace(alike=int(last[1]) if last else 0))
 
 
 def _code(context: Context) -> str:
@@ -201,11 +180,16 @@ def arguments(request: Message, row: Row) -> dict[str, Value]:
 
 def _show_messages(found: dict[str, Value], path: str, value: Any) -> None:
     if value:
-        found[path] = [
-            text_format.MessageToString(item, as_one_line=True) for item in value[:ITEMS_MAX]
-        ]
+        found[path] = [_line(item) for item in value[:ITEMS_MAX]]
     if len(value) > ITEMS_MAX:
         found[f"{path}.count"] = len(value)
+
+
+def _line(message: Message) -> str:
+    size = message.ByteSize()
+    if size > ITEM_BYTES_MAX:
+        return f"{size} bytes"
+    return cut(text_format.MessageToString(message, as_one_line=True))
 
 
 def _show(found: dict[str, Value], path: str, field: Any, value: Any) -> None:
@@ -222,4 +206,6 @@ def _show(found: dict[str, Value], path: str, field: Any, value: Any) -> None:
 def _plain(field: Any, value: Any) -> Any:
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name
-    return f"{len(value)} bytes" if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return cut(value) if isinstance(value, str) else value

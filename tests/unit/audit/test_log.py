@@ -61,6 +61,26 @@ def test_long_texts_are_cut(opened: Opened) -> None:
     assert call["arguments"]["queue"] == "q" * TEXT_MAX_CHARS + "..."
 
 
+def test_lines_are_bounded(opened: Opened) -> None:
+    snow = "\N{SNOWMAN}" * 300
+    opened.log.add(ENTRY._replace(arguments={"rights": [snow, "short"]}, certificate=snow))
+    opened.log.add(ENTRY._replace(arguments={f"a{place}": [snow] * 20 for place in range(3)}))
+    first, second = opened.calls()
+    assert first["arguments"]["rights"] == [snow[:TEXT_MAX_CHARS] + "...", "short"]
+    assert first["certificate"] == snow[:TEXT_MAX_CHARS] + "..."
+    assert list(second["arguments"]) == ["left out"]
+
+
+def test_a_line_of_an_earlier_release_hides_no_other(opened: Opened) -> None:
+    opened.log.add(ENTRY)
+    (first,) = opened.calls()
+    long = b'{"id": %d, "arguments": "%b"}\n' % (first["id"] + 1, b"x" * 100_000)
+    with open(opened.directory / NAME, "ab") as file:
+        file.write(long)
+    assert len(opened.calls()) == 2
+    assert [call["id"] for call in opened.calls(first["id"])] == [first["id"] + 1]
+
+
 def test_a_node_that_calls_nothing_has_no_file(opened: Opened) -> None:
     assert opened.calls() == [] and not list(opened.directory.iterdir())
 

@@ -22,11 +22,12 @@ from beanpole.pb import (
     peer_pb2,
     peer_pb2_grpc,
     policies_pb2,
+    users_pb2,
 )
+from beanpoled.audit import alike
 from beanpoled.audit.entry import Entry
 from beanpoled.audit.log import AuditLog
 from beanpoled.cli import main
-from beanpoled.rpc import auditing
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.auditing import AUDITED, NOT_AUDITED, Auditor, Row, arguments
 from beanpoled.rpc.node_admin import NodeAdminServicer
@@ -162,13 +163,40 @@ def test_reading_again_and_again_is_told_of_once_in_a_while(
     async def ask(channel: grpc.aio.Channel) -> None:
         stub = admin_pb2_grpc.AdminStub(channel)
         for alike_s in (60.0, 60.0, 60.0, 0.0):
-            monkeypatch.setattr(auditing, "ALIKE_S", alike_s)
+            monkeypatch.setattr(alike, "ALIKE_S", alike_s)
             await stub.ListConnections(admin_pb2.ListConnectionsRequest())
             await stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest())
 
-    told = served(ask)
+    told: list[Entry] = []
+    served(ask, add=alike.Alike(told.append).add)
     assert [one.alike for one in told if one.method == "Admin/ListConnections"] == [0, 2]
     assert len(told) == 6
+
+
+def test_refusals_are_told_of_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Entry] = []
+    add = alike.Alike(told.append).add
+    for outcome in ("PERMISSION_DENIED", "ERR ACCESS_DENIED no", "OK"):
+        for _ in range(3):
+            add(ENTRY._replace(outcome=outcome))
+    assert [one.outcome for one in told] == [
+        "PERMISSION_DENIED",
+        "ERR ACCESS_DENIED no",
+        *["OK"] * 3,
+    ]
+    monkeypatch.setattr(alike, "ALIKE_S", 0.0)
+    add(ENTRY._replace(outcome="PERMISSION_DENIED"))
+    assert told[-1].alike == 2
+
+
+def test_messages_in_a_list_are_short() -> None:
+    patterns = ("p" * 300, "\N{SNOWMAN}" * 1_000_000)
+    request = users_pb2.SetUserRequest(rights=[users_pb2.Rights(pattern=one) for one in patterns])
+    rights = arguments(request, AUDITED["Users/Set"])["rights"]
+    assert isinstance(rights, list)
+    short, size = rights
+    assert str(short).startswith('pattern: "pppp') and len(str(short)) < 300
+    assert size == "3000005 bytes"
 
 
 # --- clients ------------------------------------------------------------------------------------
