@@ -7,6 +7,7 @@ from `view.Metrics`; nothing is counted here.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from beanpole.core.jobs import shown
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled.http import process
 from beanpoled.view import ClientFigures, Lately, Metrics, NodeView, Quantiles
@@ -321,7 +322,7 @@ def _qless(now: Metrics) -> list[Family]:
     its = now.qless
     states = {**its.jobs._asdict(), "failed": its.failed, "complete": its.complete}
     queues = [
-        (label(queue=queue.name.decode(errors="backslashreplace"), state=state), n)
+        (label(queue=shown.text(queue.name), state=state), n)
         for queue in its.queues
         for state, n in queue.jobs._asdict().items()
     ]

@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from beanpole.client.rpc import ERROR_KEY
+from beanpole.core.jobs import shown
 from beanpole.pb import errors_pb2, node_pb2
 from beanpoled.view import ClientFigures, NodeView, SpaceFigures
 
@@ -114,7 +115,7 @@ def _qless(view: NodeView) -> node_pb2.Qless:
     its = view.metrics().qless
     queues = [
         node_pb2.QlessQueue(
-            name=queue.name.decode(errors="backslashreplace"),
+            name=shown.text(queue.name),
             paused=queue.paused,
             jobs=node_pb2.QlessJobs(**queue.jobs._asdict()),
         )

@@ -101,7 +101,7 @@ def read_pattern(text: str, field: str) -> bytes:
     any_text = ANY.decode()
     if separator:
         prefixes = {PROTOCOL_NAMES[rules.protocols[0]]: rules.prefix for rules in SPACES.values()}
-        pattern = prefixes.get(before, b"\x1f") + behind.encode(errors="replace")
+        pattern = prefixes.get(before, b"\x1f") + shown.bytes_of(behind)
         is_right = prefixes.get(before, b"") != b"" and may_be_pattern(pattern)
     else:
         pattern = text.encode(errors="replace")

@@ -25,6 +25,8 @@ def spaces(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"\x12", f"foreign{NOBODY}:"),
         (b"\x12a:b", f"foreign{NOBODY}:a:b"),
         (b"\x11\xff\xc3\xa4", f"foreign{LEASED}:\\xffä"),
+        (b"\x11\\xffq\\\xff", f"foreign{LEASED}:\\\\xffq\\\\\\xff"),
+        (b"\x11App\\Jobs\\xml", f"foreign{LEASED}:App\\Jobs\\xml"),
         (b"\x1eq", "\x1eq"),  # of an unknown space
         (b"", ""),
     ],
@@ -38,6 +40,12 @@ def test_a_text_is_the_name_that_it_was_made_of(prefix: bytes, text: str) -> Non
     name = prefix + text.encode()
     if prefix or (":" not in text and name[0] >= 0x20):
         assert shown.parsed(shown.queue(name)) == name
+
+
+@given(st.binary() | st.text("\\xf80\udcffä").map(lambda one: one.encode(errors="surrogateescape")))
+def test_any_bytes_have_a_text_of_their_own(name: bytes) -> None:
+    assert shown.bytes_of(shown.text(name)) == name
+    shown.text(name).encode()
 
 
 @pytest.mark.parametrize("text", ["", "no:q", "\x11q", "x" * 201, f"foreign{NOBODY}:{'x' * 21}"])

@@ -1,10 +1,11 @@
 """Display names of queues and jobs: in events, metrics and commands.
 
 This module defines the text of a queue of another space than beanstalk's, `gearman:resize`, and the
-text of an external id. The name of a beanstalk tube has no colon, so no two queues have the same
-text as long as their names are UTF-8.
+text of an external id. The name of a beanstalk tube has no colon, and bytes that are not UTF-8 are
+escaped so that no two queues have the same text.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -19,6 +20,11 @@ UUID_BYTES: Final = 16
 # The prefix of derived UUIDs. In form they are of version 4, and a client's UUID does not begin
 # with it by chance. A job id fits into the 56 bits after it.
 _MARK: Final = b"beanpo\x4a\x0b\x80"
+# Backslashes that would belong to an escaped byte, written \xff, or precede one. Each of them is
+# doubled, so an odd number before "xff" means a byte. Bytes below 0x80 are never escaped.
+_BEFORE_ESCAPE: Final = re.compile(r"\\+(?=x[89a-f][0-9a-f]|[\udc80-\udcff])")
+_ESCAPED: Final = re.compile(r"(\\+)x([89a-f][0-9a-f])")
+_NO_UTF_8: Final = re.compile(r"[\udc80-\udcff]")
 
 
 def space(one: Space) -> str:
@@ -55,7 +61,7 @@ def parsed(text: str) -> bytes:
     Raises:
         ValueError: there is no such space, or its queues have no such names.
     """
-    name = text.encode()
+    name = bytes_of(text)
     before, separator, behind = text.partition(SEPARATOR)
     rules = SPACES[min(SPACES)]
     if separator:
@@ -64,7 +70,7 @@ def parsed(text: str) -> bytes:
             known = ", ".join(PROTOCOL_NAMES[rules.protocols[0]] for rules in SPACES.values())
             raise ValueError(f"{text!r} begins with no protocol that has queues: {known}")
         rules = found[0]
-        name = rules.prefix + behind.encode()
+        name = rules.prefix + bytes_of(behind)
     size = len(name) - len(rules.prefix)
     if size > rules.name_max_bytes:
         raise ValueError(f"a name of {size} bytes; there are at most {rules.name_max_bytes}")
@@ -85,7 +91,22 @@ def external_id(space: int, value: bytes) -> str:
 
 def text(name: bytes) -> str:
     """Return a name given by a client as text, with bytes that are not UTF-8 escaped as \\xff."""
-    return name.decode(errors="backslashreplace")
+    found = name.decode(errors="surrogateescape")
+    if "\\" in found:
+        found = _BEFORE_ESCAPE.sub(lambda run: 2 * run[0], found)
+    return _NO_UTF_8.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", found)
+
+
+def bytes_of(text: str) -> bytes:
+    """Return the name that `text` has made a text of."""
+    return _ESCAPED.sub(_byte, text).encode(errors="surrogateescape")
+
+
+def _byte(found: re.Match[str]) -> str:
+    run, digits = found.groups()
+    if len(run) % 2:
+        return run[: len(run) // 2] + chr(0xDC00 + int(digits, 16))
+    return f"{run[: len(run) // 2]}x{digits}"
 
 
 def derived(job_id: int) -> bytes:
