@@ -9,17 +9,21 @@ import fcntl
 import os
 import resource
 import socket
+import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
-from beanpole.errors import BeanpoleError, WrongIdentity
+from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled.config import memory, memory_budget
 from beanpoled.config.node import NodeConfig
 from beanpoled.config.settings import MIB
 from beanpoled.disk.disks import read_own
 from beanpoled.disk.identity import FOUNDING, short
+from beanpoled.examining import ends_s
+from beanpoled.trust.certificates import of_clients, of_peers
 
 GOOD: Final = "ok"
 # A start goes on despite it.
@@ -58,6 +62,7 @@ def findings(config: NodeConfig, descriptors_spare: int) -> Iterator[Finding]:
         yield Finding(GOOD, "a node runs on this directory: its addresses are its own")
     else:
         yield from _addresses(config)
+    yield from _certificates(config)
     yield from _members(config)
     yield from _disk(config)
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
@@ -123,6 +128,28 @@ def _directory(config: NodeConfig) -> Iterator[Finding]:
         else:
             words = f"is a {own.standing} of the cluster with the birth id {short(own.birth)}"
             yield Finding(GOOD, f"data_dir {place} {words}, incarnation {own.incarnation}")
+
+
+def _certificates(config: NodeConfig) -> Iterator[Finding]:
+    """Load the certificates as a start does; a start goes on with ones that others will refuse."""
+    makers = (("tls_", of_clients), ("peer_tls_", partial(of_peers, name=config.node_id)))
+    for setting, make in makers:
+        try:
+            certificates = make(config)
+            if certificates is None:
+                continue
+            path = getattr(config, f"{setting}certificate_file")
+            left_s = ends_s(path) - time.time()
+            fault = certificates.fault()
+        except (ConfigurationError, ValueError, IndexError) as error:
+            yield Finding(MISCONFIGURED, str(error))
+            continue
+        if left_s < 0:
+            yield Finding(WARNING, f"{setting}certificate_file = {path!r} has expired")
+        elif fault:
+            yield Finding(WARNING, fault)
+        else:
+            yield Finding(GOOD, f"{setting}certificate_file: {path} fits its key, and is valid")
 
 
 def _closed_files(place: str) -> list[str]:

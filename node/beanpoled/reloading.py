@@ -48,11 +48,13 @@ class Outcome(NamedTuple):
         changed: what has changed, in words; never a secret.
         waiting: the settings whose new values need a restart.
         wrong: why the reload was rejected; empty if it was not.
+        refused: why files of certificates are not in use; empty if they are.
     """
 
     changed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     wrong: str = ""
+    refused: str = ""
 
 
 class Shown(NamedTuple):
@@ -140,8 +142,8 @@ class Reloader:
             lines.write(f"reloaded: {changed[-1]}")
             lines.level = LEVELS[fresh.log_level]
             self._set(fresh, ["log_level"])
-        elif not changed:
-            lines.write("reloaded: log_level has not changed")
+        elif not changed and not waiting:
+            lines.write("reloaded: no setting has changed")
         self._waiting = tuple(waiting)
         return Outcome(tuple(changed), self._waiting)
 

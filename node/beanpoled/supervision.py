@@ -53,7 +53,10 @@ class Supervision:
         certificates = self._host.trust.refresh()
         outcome = self._reloader.reload()
         self._notifier.ready()
-        return outcome._replace(changed=(*certificates, *outcome.changed))
+        return outcome._replace(
+            changed=(*certificates, *outcome.changed),
+            refused="; ".join(self._host.trust.refused_files()),
+        )
 
     def settings(self) -> list[Shown]:
         """Return all settings that are in force."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from beanpoled.main import EXIT_CONFIGURATION
+from tests.integration.support.authority import Authority
 from tests.integration.support.nodes import Cluster
 
 FOREIGN = "192.0.2.1:11310"  # reserved for documentation, so the address of no machine
@@ -50,6 +51,28 @@ def test_a_configuration_that_fits_its_machine(cluster: Cluster) -> None:
     assert status == 0, said
     assert "wrong" not in said and "does not exist yet, a start makes it" in said
     assert files(cluster.directory) == before, "nothing was made"
+
+
+def test_certificates(cluster: Cluster, tmp_path: Path) -> None:
+    """An unusable file ends a start; a start goes on with one that other nodes would refuse."""
+    authority = Authority(tmp_path / "ca")
+    paths, key = authority.make("n0")
+    other, others_key = authority.make("n7")
+    given = ["--peer-tls-ca-file", authority.ca]
+
+    def pair(path: str, its_key: str) -> list[str]:
+        return [*given, "--peer-tls-certificate-file", path, "--peer-tls-key-file", its_key]
+
+    status, said = check(cluster, *pair(paths, key))
+    assert status == 0 and f"ok: peer_tls_certificate_file: {paths} fits its key" in said
+    status, said = check(cluster, *pair(other, others_key))
+    assert status == 0 and "warning: peer_tls_certificate_file" in said
+    assert "other nodes would refuse it: Hostname mismatch" in said
+    for its_key, words in ((others_key, "key values mismatch"), ("/nowhere", "No such file")):
+        status, said = check(cluster, *pair(paths, its_key))
+        ended, told = start(cluster, *pair(paths, its_key))
+        assert status == ended == EXIT_CONFIGURATION
+        assert words in said and words in told
 
 
 def test_what_is_wrong_with_the_machine(cluster: Cluster) -> None:

@@ -16,6 +16,7 @@ from beanpole.client.rpc import Nodes
 from beanpole.errors import BeanpoleError, ClientError
 from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
 from beanpole.storage.readonly import ReadOnlyFiles
+from beanpole.storage.small_files import read_checked
 from beanpoled import checking, descriptors
 from beanpoled.cli import inspect, status
 from beanpoled.cli.jobs import EXIT_NO
@@ -24,6 +25,7 @@ from beanpoled.config import node as configuration
 from beanpoled.disk import identity as identities
 from beanpoled.disk.offline import look
 from beanpoled.examining import ERROR, OK, WARNING, Finding
+from beanpoled.leading.saved_clock import CLOCK_FILE, CLOCK_REMEDY
 
 # Cluster time follows the leader's clock; people compare the logs of nodes.
 CLOCK_DIFFERENCE_MAX_S: Final = 1.0
@@ -211,6 +213,10 @@ def _of_directory(path: str) -> Iterator[Finding]:
     yield Finding(OK, f"{path} identity", words)
     for line in found.damage:
         yield Finding(ERROR, f"{path} damage", line, remedy)
+    try:
+        read_checked(files, os.path.join(path, CLOCK_FILE), record.owner)
+    except (BeanpoleError, OSError) as error:
+        yield Finding(ERROR, f"{path} clock", str(error), CLOCK_REMEDY)
     if found.damage:
         return
     log, snapshot, jobs = about["log"], about["snapshot"], about["jobs"]

@@ -38,7 +38,7 @@ def add_ways(ways: Any) -> None:
         "reload",
         help="let a node read its configuration and its certificates again",
         description="As SIGHUP does. Exit status 1 if a node did not answer, or its configuration "
-        "is wrong: then it keeps its settings.",
+        "or its certificates are wrong: then it keeps its settings, or the certificates.",
     )
     which = way.add_mutually_exclusive_group(required=True)
     which.add_argument("node", metavar="NODE", nargs="?", help="this member")

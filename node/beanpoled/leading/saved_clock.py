@@ -9,6 +9,7 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import SECOND_US
+from beanpole.errors import Damaged
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpole.storage.wal import Identity
 from beanpoled.host.seam import WARNING
@@ -22,6 +23,10 @@ CLOCK_PERIOD_US: Final = SECOND_US
 
 _PAIR: Final = Struct("<qq")
 CLOCK_FILE: Final = "clock"
+CLOCK_REMEDY: Final = (
+    "remove it: without it, time in which no node ran does not count for delays and TTRs; see "
+    "whether the disk has more damage"
+)
 
 
 class SavedClock:
@@ -46,7 +51,10 @@ class SavedClock:
         Raises:
             StorageError: the file is damaged or belongs to another node.
         """
-        pair = read_checked(self._context.host.files, self._path, self._identity)
+        try:
+            pair = read_checked(self._context.host.files, self._path, self._identity)
+        except Damaged as error:
+            raise Damaged(f"{error}; {CLOCK_REMEDY}") from error
         if pair is not None:
             self._pair = _PAIR.unpack(pair)
 

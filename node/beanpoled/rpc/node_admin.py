@@ -105,6 +105,9 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
         if outcome.wrong:
             words = f"{self._view.node_id} keeps its settings: {outcome.wrong}"
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "BAD_CONFIGURATION")
+        if outcome.refused:
+            words = f"of {self._view.node_id}, {outcome.refused}"
+            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "BAD_CERTIFICATES")
         return node_admin_pb2.ReloadReply(
             node=self._view.node_id, changed=outcome.changed, waiting=outcome.waiting
         )

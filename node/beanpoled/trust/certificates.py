@@ -7,10 +7,15 @@ refused handshakes are counted and reported in `handshakes`.
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
+
+# What the files of trusted certificates must contain: its key in `SSLContext.cert_store_stats`.
+_KINDS: Final = {"ca": ("x509", "certificate"), "crl": ("crl", "list of revoked certificates")}
+# A handshake takes two flights of each side at most, in TLS 1.2.
+_FLIGHTS: Final = 3
 
 
 class Files(NamedTuple):
@@ -22,6 +27,8 @@ class Files(NamedTuple):
         key: its private key.
         ca: of the certificates that the other side must show; empty: it needs none.
         crl: the CA's list of revoked certificates.
+        name: that other nodes require in this node's certificate; empty for clients, whose CA may
+            be another one.
     """
 
     setting: str
@@ -29,6 +36,7 @@ class Files(NamedTuple):
     key: str
     ca: str
     crl: str
+    name: str = ""
 
 
 class Pem(NamedTuple):
@@ -47,13 +55,13 @@ def of_clients(config: TlsConfig) -> "Certificates | None":
     return Certificates(Files("tls_", *paths, config.tls_client_ca_file, config.tls_crl_file))
 
 
-def of_peers(config: TlsConfig) -> "Certificates | None":
+def of_peers(config: TlsConfig, name: str) -> "Certificates | None":
     """Return the certificates for other nodes; None if nodes do not use TLS."""
     if not config.has_peer_tls:
         return None
     paths = (config.peer_tls_certificate_file, config.peer_tls_key_file)
     return Certificates(
-        Files("peer_tls_", *paths, config.peer_tls_ca_file, config.peer_tls_crl_file)
+        Files("peer_tls_", *paths, config.peer_tls_ca_file, config.peer_tls_crl_file, name)
     )
 
 
@@ -64,6 +72,7 @@ class Certificates:
         server: the context for incoming connections.
         client: the context for connections to other nodes, whose names are verified.
         generation: how often new files were loaded.
+        refusal: why the files, as they are now, are not in use; empty if they are.
     """
 
     def __init__(self, files: Files) -> None:
@@ -75,6 +84,7 @@ class Certificates:
         """
         self._files = files
         self.generation = 0
+        self.refusal = ""
         self._known = self._stamps()
         self.server, self.client, self.pem = self._read()
 
@@ -90,11 +100,41 @@ class Certificates:
             return None
         self._known = stamps
         try:
-            self.server, self.client, self.pem = self._read()
+            fresh = self._read()
+            if (fault := self._fault(*fresh[:2])) and not self.fault():
+                raise ConfigurationError(fault)
         except ConfigurationError as error:
-            return f"the certificates that were read before stay in use: {error}"
+            self.refusal = f"the certificates that were read before stay in use: {error}"
+            return self.refusal
+        self.refusal = ""
+        self.server, self.client, self.pem = fresh
         self.generation += 1
         return f"{self._files.setting}certificate_file and what belongs to it was read again"
+
+    def fault(self) -> str:
+        """Return why other nodes would refuse this one now; empty if nothing is known of that."""
+        return self._fault(self.server, self.client)
+
+    def _fault(self, server: ssl.SSLContext, client: ssl.SSLContext) -> str:
+        """Let a node with these contexts shake hands with itself, in memory."""
+        name = self._files.name
+        if not name:
+            return ""
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        sides = (
+            client.wrap_bio(back, there, server_hostname=name),
+            server.wrap_bio(there, back, server_side=True),
+        )
+        for _ in range(_FLIGHTS):
+            for side in sides:
+                try:
+                    side.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+                except ssl.SSLError as error:
+                    words = f"{self._name('certificate')} = {self._files.certificate!r}"
+                    return f"{words}: other nodes would refuse it: {_why(error)}"
+        return ""
 
     def _stamps(self) -> list[tuple[int, int] | None]:
         """The modification time and inode of each file; files in Kubernetes are links that move."""
@@ -109,7 +149,8 @@ class Certificates:
         return found
 
     def _paths(self) -> Sequence[str]:
-        return [path for path in self._files[1:] if path]
+        files = self._files
+        return [path for path in (files.certificate, files.key, files.ca, files.crl) if path]
 
     def _read(self) -> tuple[ssl.SSLContext, ssl.SSLContext, Pem]:
         files = self._files
@@ -141,12 +182,16 @@ class Certificates:
             path = getattr(files, part)
             if path:
                 self._bytes(part)
+                before = context.cert_store_stats()
                 try:
                     context.load_verify_locations(path)
                 except (ssl.SSLError, OSError) as error:
                     raise ConfigurationError(
                         f"{self._name(part)} = {path!r} cannot be used: {_why(error)}"
                     ) from error
+                kind, words = _KINDS[part]
+                if context.cert_store_stats()[kind] == before[kind]:
+                    raise ConfigurationError(f"{self._name(part)} = {path!r} has no {words}")
         if files.crl:
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         return context
@@ -185,6 +230,8 @@ def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
     reason = getattr(error, "reason", None)
     if isinstance(error, ssl.SSLError) and reason:
         return str(reason).lower().replace("_", " ")

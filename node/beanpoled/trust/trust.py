@@ -96,15 +96,23 @@ class Trust:
         """Read the certificate files again if they changed; established connections stay.
 
         Returns:
-            The lines that were logged.
+            The logged lines of files that are in use now.
         """
         told: list[str] = []
-        for certificates in (self.of_clients, self.of_peers):
-            words = None if certificates is None else certificates.refresh()
+        for certificates in self._certificates():
+            words = certificates.refresh()
             if words is not None:
                 self._log(words, WARNING)
-                told.append(words)
+                if not certificates.refusal:
+                    told.append(words)
         return told
+
+    def refused_files(self) -> list[str]:
+        """Return why certificate files, as they are now, are not in use."""
+        return [one.refusal for one in self._certificates() if one.refusal]
+
+    def _certificates(self) -> list[Certificates]:
+        return [one for one in (self.of_clients, self.of_peers) if one is not None]
 
 
 def trust_of(config: NodeConfig, log: Log) -> Trust:
@@ -117,5 +125,5 @@ def trust_of(config: NodeConfig, log: Log) -> Trust:
     names = (config.cluster, config.node_id, config.peer_secret)
     trust = Trust(*names, log, takes_old)
     trust.handshakes.set_limits(config)
-    trust.of_clients, trust.of_peers = of_clients(config), of_peers(config)
+    trust.of_clients, trust.of_peers = of_clients(config), of_peers(config, config.node_id)
     return trust

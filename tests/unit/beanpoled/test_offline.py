@@ -311,6 +311,11 @@ def test_the_doctor_of_a_directory(disk: Path, capsys: pytest.CaptureFixture[str
     assert main(["doctor", str(disk)]) == 0
     names = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [f"ok {disk} {what}" for what in ("identity", "log", "snapshot", "jobs")]
+    clock = disk / "clock"
+    clock.write_bytes(b"")
+    assert main(["doctor", str(disk)]) == 1
+    assert f"error {disk} clock: {clock}: " in capsys.readouterr().out
+    clock.unlink()
     snapshot = next(disk.rglob("*.snapshot"), None) or next((disk / "log").iterdir())
     raw = bytearray(snapshot.read_bytes())
     raw[600] ^= 255

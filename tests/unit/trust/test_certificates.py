@@ -113,6 +113,35 @@ def test_files_that_are_replaced(place: Path, tmp_path: Path) -> None:
     assert found.refresh() is None  # already reported
 
 
+def test_files_of_another_kind_are_refused(place: Path, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    revoked = authority.revoke()
+    for given, words in (
+        ({"ca": str(revoked)}, "peer_tls_ca_file = .* has no certificate"),
+        ({"crl": str(place / "ca.pem")}, "peer_tls_crl_file = .* has no list of revoked"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            Certificates(files(place, **given))
+
+
+def test_what_other_nodes_would_refuse_is_not_put_in_use(place: Path, tmp_path: Path) -> None:
+    own = {kind: tmp_path / f"own.{kind}" for kind in ("pem", "key")}
+    for kind, path in own.items():
+        path.write_bytes((place / f"a.{kind}").read_bytes())
+    paths = {"certificate": str(own["pem"]), "key": str(own["key"])}
+    found = Certificates(files(place, **paths)._replace(name="a"))
+    assert not found.fault() and not found.refusal
+    first = found.server
+    for kind, path in own.items():
+        path.write_bytes((place / f"b.{kind}").read_bytes())
+    assert "other nodes would refuse it: Hostname mismatch" in str(found.refresh())
+    assert found.server is first and "Hostname mismatch" in found.refusal
+    for kind, path in own.items():
+        path.write_bytes((place / f"a.{kind}").read_bytes())
+    assert "was read again" in str(found.refresh())
+    assert found.server is not first and not found.refusal
+
+
 def test_names_in_a_certificate() -> None:
     shown = {"subjectAltName": (("DNS", "a"), ("IP Address", "10.0.0.1"), ("DNS", "a.org"))}
     assert names_in(shown) == {"a", "a.org"}
