@@ -88,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
+    outputs.escape_unwritable()
     arguments = parser().parse_args(argv)
     if sys.stdout is None:
         print("beanpole: standard output is closed", file=sys.stderr)
@@ -99,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"beanpole: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except UnicodeEncodeError as error:
-        # A name on the command line is not UTF-8, or the terminal lacks a character.
+        # A name on the command line is not UTF-8.
         part = ascii(error.object[error.start : error.end])
         print(f"beanpole: {part} cannot be written as {error.encoding}", file=sys.stderr)
         return EXIT_REFUSED

@@ -1,16 +1,26 @@
-"""Where commands write: a standard output that takes no more, and disks that are full.
+"""Where commands write: the encoding of standard output, its closed end, and full disks.
 
 Tables are laid out in `columns`, and live lines in `screen`.
 """
 
 import contextlib
 import errno
+import io
 import os
 import sys
 from collections.abc import Iterator
 from typing import Final
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def escape_unwritable() -> None:
+    """Write what the encoding of standard output lacks as an escape: `caf\\xe9` in ASCII.
+
+    One body in a list would else end the list. JSON is ASCII anyway, and bodies alone are bytes.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def drop_output() -> None:
