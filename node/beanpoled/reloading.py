@@ -124,6 +124,8 @@ class Reloader:
             fresh = self._read()
         except (BeanpoleError, OSError) as error:
             return self._refused(str(error))
+        except Exception as error:  # whatever it is, the settings in force are good
+            return self._refused(f"{type(error).__name__}: {error}")
         waiting = self._differing(fresh, lambda name: name not in RELOADED)
         if waiting:
             names = ", ".join(waiting)

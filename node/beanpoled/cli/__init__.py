@@ -6,7 +6,6 @@ there), 2 the request is wrong, 3 no node answers, it refuses, or the outcome is
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +27,7 @@ from beanpoled.cli import (
     job,
     jobs,
     node,
+    outputs,
     pipeline,
     policy,
     queue,
@@ -88,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
+    outputs.escape_unwritable()
     arguments = parser().parse_args(argv)
     if sys.stdout is None:
         print("beanpole: standard output is closed", file=sys.stderr)
@@ -99,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"beanpole: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except UnicodeEncodeError as error:
-        # A name on the command line is not UTF-8, or the terminal lacks a character.
+        # A name on the command line is not UTF-8.
         part = ascii(error.object[error.start : error.end])
         print(f"beanpole: {part} cannot be written as {error.encoding}", file=sys.stderr)
         return EXIT_REFUSED
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         # Standard output is on a full disk, or a file of ours cannot be written.
         print(f"beanpole: {error}", file=sys.stderr)
-        _drop_output()
+        outputs.drop_output()
         return EXIT_NO_ANSWER
     return exit_status
 
@@ -133,8 +134,3 @@ def _add_version(commands: Any) -> None:
     parser = commands.add_parser("version", help="show the version, and whether it is compiled")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
-
-
-def _drop_output() -> None:
-    """Discard unwritten output: Python would retry at exit, and report an error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

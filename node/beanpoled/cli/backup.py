@@ -6,6 +6,7 @@ in `restore`.
 """
 
 import argparse
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -24,6 +25,7 @@ from beanpole.storage.backups import Reader, Sink, Writer
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
 from beanpoled.cli.inspect import age
 from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.outputs import drop_output, naming
 from beanpoled.cli.progress import Progress, size
 from beanpoled.disk.age_keys import RECIPIENTS_MAX, check_pair, recipients
 from beanpoled.disk.age_streams import Encrypting
@@ -168,16 +170,22 @@ def _to_pipe(nodes: Nodes, stream: BinaryIO, keys: Keys) -> dict[str, Any]:
     source = _of_any(
         nodes, lambda address: Stream(address, nodes.channel(address)), "no node gives an image"
     )
-    end = _write(source, stream, keys).end
-    stream.flush()
+    try:
+        end = _write(source, stream, keys).end
+        stream.flush()
+    except BrokenPipeError:
+        # A listing that is cut short is what `| head` wants, a backup is not.
+        drop_output()
+        raise ClientError(
+            "--to -: the reader closed the pipe; the backup is not complete"
+        ) from None
     return end
 
 
 def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, Any]:
-    if os.path.lexists(path) and not replace:
-        raise ConfigurationError(f"--to {path}: it exists; --replace replaces it")
+    _check_place(path, replace)
     partial = path + PARTIAL
-    with open(os.open(partial, os.O_RDWR | os.O_CREAT, MODE), "r+b") as stream:
+    with naming(partial), open(_descriptor(path, partial), "r+b") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -189,16 +197,35 @@ def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, An
             # So that the file is read from the disk below, not from the page cache.
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             _read_again(stream, path, written, keys)
+            os.rename(partial, path)
         except BaseException:
-            os.unlink(partial)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(partial)
             raise
-        os.rename(partial, path)
     directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
     return written.end
+
+
+def _check_place(path: str, replace: bool) -> None:
+    """Refuse a path that no file can get, before a whole backup is made for it."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        what = "a folder" if os.path.isdir(path) else "no regular file"
+        raise ConfigurationError(f"--to {path}: it is {what}; name a file")
+    if os.path.lexists(path) and not replace:
+        raise ConfigurationError(f"--to {path}: it exists; --replace replaces it")
+
+
+def _descriptor(path: str, partial: str) -> int:
+    try:
+        return os.open(partial, os.O_RDWR | os.O_CREAT, MODE)
+    except (FileNotFoundError, NotADirectoryError):
+        folder = os.path.dirname(path) or "."
+        what = "is no folder" if os.path.exists(folder) else "does not exist"
+        raise ConfigurationError(f"--to {path}: the folder {folder} {what}") from None
 
 
 def _written(nodes: Nodes, stream: BinaryIO, keys: Keys) -> Written:

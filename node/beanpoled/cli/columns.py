@@ -5,6 +5,7 @@ If the remaining columns do not fit, the table is folded into several tables bel
 
 import shutil
 import sys
+import unicodedata
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -46,6 +47,21 @@ def visible(text: str, kept: str = "") -> str:
         char if char in kept or char.isprintable() else char.encode("unicode_escape").decode()
         for char in text
     )
+
+
+def cut(text: str, chars: int) -> tuple[str, int]:
+    """Cut a line to the width of a terminal, in which characters take none, one or two columns.
+
+    Returns:
+        What fits, and its width.
+    """
+    used = 0
+    for at, char in enumerate(text):
+        its = 2 if unicodedata.east_asian_width(char) in "WF" else not unicodedata.combining(char)
+        if used + its > chars:
+            return text[:at], used
+        used += its
+    return text, used
 
 
 def table(

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from beanpole.errors import ConfigurationError
-from beanpoled.cli.backup_files import PIPE, add_identities, identities, opened
+from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
+from beanpoled.cli.outputs import naming
 from beanpoled.cli.progress import Progress
 from beanpoled.config.settings import MEMBERS_MAX, Name
 from beanpoled.disk import backups
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
                 made.append(directory)
                 with source.reading() as stream:
                     image = backups.restored(stream, name, backup)
-                    _make(directory, by_name[member], backup, image, source.total)
+                    _make(directory, by_name[member], backup, image, source)
         except BaseException:
             for directory in made:
                 _clear(directory)
@@ -80,23 +81,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _make(
-    directory: str, record: DiskIdentity, backup: Backup, image: Iterator[bytes], total: int
+    directory: str, record: DiskIdentity, backup: Backup, image: Iterator[bytes], source: Opened
 ) -> None:
     """Write one member's directory."""
-    progress = Progress(f"restore {record.node}", total)
+    progress = Progress(f"restore {record.node}", source.total)
     header = backups.header_of(backup, record.birth)
     try:
-        backups.make_directory(directory, record, header, _counted(image, progress))
+        with naming(directory):
+            chunks = _counted(image, source.name, progress)
+            backups.make_directory(directory, record, header, chunks)
     finally:
         progress.end()
 
 
-def _counted(image: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
+def _counted(image: Iterator[bytes], name: str, progress: Progress) -> Iterator[bytes]:
     done = 0
-    for chunk in image:
-        done += len(chunk)
-        progress.at(done)
-        yield chunk
+    with naming(name):  # an error of the backup is none of the folder
+        for chunk in image:
+            done += len(chunk)
+            progress.at(done)
+            yield chunk
 
 
 def _check_free(directories: list[str]) -> None:
@@ -104,6 +108,7 @@ def _check_free(directories: list[str]) -> None:
         raise ConfigurationError(f"--to: a cluster has at most {MEMBERS_MAX} members")
     if len(set(map(os.path.realpath, directories))) != len(directories):
         raise ConfigurationError("--to: a folder stands twice")
+    _check_apart(directories)
     for directory in directories:
         try:
             free = backups.is_free(directory)
@@ -111,9 +116,26 @@ def _check_free(directories: list[str]) -> None:
             raise ConfigurationError(f"--to {directory}: {error.strerror}") from None
         if not free:
             raise ConfigurationError(
-                f"--to {directory}: it is not empty; nothing is overwritten. Move it away, or name "
-                "another folder"
+                f"--to {directory}: {_what_is_there(directory)}; nothing is overwritten. Move it "
+                "away, or name another folder"
             )
+
+
+def _check_apart(directories: list[str]) -> None:
+    """Refuse a folder inside another one: the members of a cluster would share a disk's folder."""
+    real = {os.path.realpath(path): path for path in directories}
+    for inner, path in real.items():
+        for outer, other in real.items():
+            if inner != outer and os.path.commonpath([inner, outer]) == outer:
+                raise ConfigurationError(
+                    f"--to {path}: it is inside of {other}; each member needs a folder of its own"
+                )
+
+
+def _what_is_there(path: str) -> str:
+    if not os.path.exists(path):
+        return f"it is a symbolic link to {os.readlink(path)}, which does not exist"
+    return "it is not empty" if os.path.isdir(path) else "it is no folder"
 
 
 def _members(text: str | None, backup: Backup, count: int) -> list[str]:

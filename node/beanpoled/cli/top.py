@@ -6,7 +6,10 @@ They are computed in `beanpoled.eventlog.latencies`.
 
 import argparse
 import json
+import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,7 +20,7 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, live_pb2, live_pb2_grpc, node_pb2
-from beanpoled.cli.columns import Column, table, terminal_chars
+from beanpoled.cli.columns import Column, cut, table, terminal_chars
 from beanpoled.cli.status import ROLES, STATUS_TIMEOUT_S, state_words
 
 INTERVAL_DEFAULT_S: Final = 2.0
@@ -141,16 +144,27 @@ def _watch(nodes: Nodes, look: Look, interval_s: float, sort: str, count: int | 
     sys.stdout.write(_HOME + _CLEAR_REST)
     while True:
         lines = picture(look, before, sort, count, terminal_chars())
-        _draw(lines)
+        draw(lines, shutil.get_terminal_size())
         time.sleep(interval_s)
         try:
             before, look = look, take(nodes)
         except ClientError as error:
-            _draw([str(error), "", *lines])
+            size = shutil.get_terminal_size()
+            draw([*textwrap.wrap(str(error), size.columns), "", *lines], size)
 
 
-def _draw(lines: Sequence[str]) -> None:
-    text = "".join(f"{line}{_CLEAR_LINE_REST}\n" for line in lines)
+def draw(lines: Sequence[str], size: os.terminal_size) -> None:
+    """Draw over the picture before, as much as fits: what does not would scroll that one away.
+
+    Args:
+        lines: the picture.
+        size: of the terminal; its last row is for the cursor.
+    """
+    text = ""
+    for line in lines[: max(1, size.lines - 1)]:
+        shown, chars = cut(line, size.columns)
+        # Behind a full line the cursor still is on its last character, and would clear that.
+        text += f"{shown}{_CLEAR_LINE_REST if chars < size.columns else ''}\n"
     sys.stdout.write(_HOME + text + _CLEAR_REST)
     sys.stdout.flush()
 

@@ -345,8 +345,10 @@ def _read_file(path: str) -> dict[str, object]:
             found: dict[str, object] = tomllib.load(file)
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also text that is not UTF-8, and numbers of too many digits
         raise ConfigurationError(f"{path} is no TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigurationError(f"{path}: its values are nested too deeply") from error
     for name in found:
         if name not in _BY_NAME:
             raise ConfigurationError(f"{path}: unknown key {name!r}{_near(name)}")

@@ -137,7 +137,7 @@ class OptionalPath(Path):
 class Secret:
     """A secret; no message ever repeats it."""
 
-    allowed = "text of 16 to 1024 characters, or nothing for no secret"
+    allowed = "text of 16 to 1024 characters in UTF-8, or nothing for no secret"
 
     def from_text(self, text: str) -> object:
         return self.check(text)
@@ -145,6 +145,11 @@ class Secret:
     def check(self, value: object) -> object:
         if not isinstance(value, str) or (value and not 16 <= len(value) <= 1024):
             raise ValueError(self.allowed)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            # Other bytes of a variable or flag are surrogates here. The error would show the value.
+            raise ValueError(self.allowed) from None
         return value
 
 

@@ -90,6 +90,10 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not directories[0].exists()
     (tmp_path / "file").touch()
     assert restore(FIXTURE, tmp_path / "file", members="one") == 2
+    assert "file: it is no folder; nothing is overwritten" in capsys.readouterr().err
+    (tmp_path / "link").symlink_to("nowhere")
+    assert restore(FIXTURE, tmp_path / "link", members="one") == 2
+    assert "it is a symbolic link to nowhere, which does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -98,6 +102,8 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["a"], "", "names 1 folders for 3 members"),
         (["a", "b"], "x,x", "an id stands twice"),
         (["a", "a"], "x,y", "a folder stands twice"),
+        (["a", "a/sub"], "x,y", "a/sub: it is inside of"),
+        (["a/../b/sub", "b"], "x,y", "sub: it is inside of"),
         (["a"], "not/a/name", "is not allowed"),
     ],
 )
@@ -114,7 +120,7 @@ def test_wrong_words_are_refused(
 
 
 def test_a_disk_that_fails_leaves_the_folders_as_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -122,6 +128,7 @@ def test_a_disk_that_fails_leaves_the_folders_as_they_were(
     monkeypatch.setattr(identities, "write", refuse)
     (tmp_path / "a").mkdir()
     assert restore(FIXTURE, tmp_path / "a", members="n0") == 3
+    assert capfd.readouterr().err == f"beanpole: {tmp_path / 'a'}: the disk is full\n"
     assert list((tmp_path / "a").iterdir()) == []
 
 

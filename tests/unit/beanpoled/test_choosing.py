@@ -4,6 +4,7 @@ import argparse
 import io
 import os
 import pty
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,22 @@ def test_no_text_of_a_client_steers_the_terminal(
         assert [char for char in out if not char.isprintable() and char not in "\n\t"] == []
     cli.main(["job", "show", "1", "--addr", "127.0.0.1:1"])
     assert "--- body ---\ncaf\u00e9\\x1b[2J\\x08\\u202e\t|\n\n" in capsys.readouterr().out
+
+
+def test_a_list_has_all_jobs_where_the_encoding_lacks_a_character(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bodies = ["caf\u00e9 \u2603", "plain"]
+    state = jobs_pb2.JOB_STATE_READY
+    jobs = [jobs_pb2.AdminJob(id=1, state=state, body=body.encode()) for body in bodies]
+    reply = jobs_pb2.ListJobsReply(jobs=jobs, complete=True)
+    monkeypatch.setattr(Admin, "ask", lambda *_: reply)
+    for encoding, shown in (("ascii", "caf\\xe9 \\u2603"), ("utf-8", bodies[0])):
+        output = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding))
+        assert cli.main(["job", "list", "--addr", "127.0.0.1:1"]) == 0
+        text = output.getvalue().decode(encoding)
+        assert shown in text and "plain" in text
 
 
 @pytest.mark.parametrize(

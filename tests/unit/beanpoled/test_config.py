@@ -239,6 +239,8 @@ def test_a_bad_value_is_named_with_what_is_allowed(
         ("durability = 3", ("durability = 3",)),
         ("dial = 3", ("dial = 3",)),
         ("max_job_size = ", ("is no TOML",)),
+        pytest.param("x = " + "1" * 5000, ("node.toml is no TOML", "digits"), id="long number"),
+        pytest.param("x = " + "[" * 5000, ("node.toml", "nested too deeply"), id="deep list"),
     ],
 )
 def test_a_bad_line_of_the_file(path: Path, line: str, words: tuple[str, ...]) -> None:
@@ -265,6 +267,13 @@ def test_a_secret_is_never_repeated(path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(path, {"BEANPOLE_PEER_SECRET": "hunter2"})
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_secret_that_is_no_utf8_is_refused(path: Path) -> None:
+    secret = "\udcff" * 20  # bytes of an environment that are not UTF-8
+    with pytest.raises(ConfigurationError, match=r"peer_secret = \(a secret\) .*UTF-8") as caught:
+        load(path, {"BEANPOLE_PEER_SECRET": secret})
+    assert secret not in str(caught.value)
 
 
 def test_an_unknown_variable_is_refused(path: Path) -> None:

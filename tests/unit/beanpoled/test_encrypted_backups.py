@@ -12,21 +12,18 @@ import struct
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyrage
 import pytest
 
-from beanpole.core.image.contents import Contents
 from beanpole.errors import Damaged
-from beanpole.pb import backup_pb2
-from beanpole.storage.backups import Reader
 from beanpoled import cli
 from beanpoled.cli import backup as command
 from beanpoled.disk.age_streams import Decrypting, Encrypting
 from beanpoled.disk.backups import read_whole
+from tests.unit.beanpoled.backup_scene import Image
 from tests.unit.releases.backup import FIXTURE
 
 DIGEST = "c5323f2b46dd6734"
@@ -34,27 +31,6 @@ BODY = b"body 3"  # of a job in the backup
 BY_AGE = FIXTURE.with_suffix(".age")
 KEY_OF_AGE = FIXTURE.with_suffix(".age-key")
 PASSPHRASE = "correct horse"
-
-
-class Image:
-    """Sends the recorded image in the way that `client.backup.Stream` receives it from a node."""
-
-    def __init__(self, address: str, *_: object) -> None:
-        with FIXTURE.open("rb") as stream:
-            reader = Reader(stream, "FIXTURE")
-            self._chunks = list(reader.chunks())
-        contents = Contents()
-        for chunk in self._chunks:
-            contents.take(chunk)
-        self.about = backup_pb2.BackupAbout(
-            cluster="test", node=address, members=["n0"], index=contents.index, term=3
-        )
-
-    def chunks(self) -> Iterator[bytes]:
-        yield from self._chunks
-
-    def close(self) -> None:
-        """Close nothing."""
 
 
 @pytest.fixture(autouse=True)

@@ -148,6 +148,21 @@ def test_what_needs_a_restart_is_named_and_nothing_wrong_is_taken(
     assert SECRET not in log
 
 
+def test_no_file_ends_a_node_that_reads_it_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    for line in ("x = " + "[" * 5000, "x = " + "1" * 5000):
+        scene.write(f"{line}\n")
+        assert str(scene.path) in scene.reloader.reload().wrong
+    first = scene.reloader.config
+
+    def read() -> NodeConfig:
+        raise KeyError("a defect of the program")
+
+    reloader = Reloader(Reading(first, read), first, scene.lines, scene.trust)
+    assert reloader.reload() == Outcome(wrong="KeyError: 'a defect of the program'")
+    assert reloader.config is first
+
+
 def test_a_program_that_reads_no_configuration() -> None:
     stage = Stage()
     config = stage.node.context.config

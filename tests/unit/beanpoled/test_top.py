@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import pytest
 
@@ -83,6 +84,23 @@ def test_wrong_options(line: list[str], capsys: pytest.CaptureFixture[str]) -> N
 def test_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--addr", "127.0.0.1:1"]) == 3
     assert "no node answers: 127.0.0.1:1: UNAVAILABLE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("columns", "drawn"),
+    [
+        (80, ["0123456789\x1b[K", "cafe\u0301\x1b[K", "\u4e2d\u6587\u5b57\x1b[K"]),
+        (10, ["0123456789", "cafe\u0301\x1b[K", "\u4e2d\u6587\u5b57\x1b[K"]),
+        (5, ["01234", "cafe\u0301\x1b[K", "\u4e2d\u6587\x1b[K"]),
+        (4, ["0123", "cafe\u0301", "\u4e2d\u6587"]),
+    ],
+)
+def test_a_picture_fits_its_terminal(
+    columns: int, drawn: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["0123456789", "cafe\u0301", "\u4e2d\u6587\u5b57", "the row of the cursor", "more"]
+    top.draw(lines, os.terminal_size((columns, 4)))
+    assert capsys.readouterr().out == "\x1b[H" + "".join(f"{one}\n" for one in drawn) + "\x1b[J"
 
 
 def look(commands: int, at_s: float) -> top.Look:
