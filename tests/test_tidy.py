@@ -78,7 +78,8 @@ ORDER = {
     "beanpoled": (
         (
             *("beanpoled.audit", "beanpoled.config", "beanpoled.disk", "beanpoled.eventlog"),
-            *("beanpoled.links", "beanpoled.host.seam", "beanpoled.trust", "beanpoled.view"),
+            *("beanpoled.links", "beanpoled.host.seam", "beanpoled.quiet", "beanpoled.trust"),
+            "beanpoled.view",
         ),
         ("beanpoled.shared",),
         ("beanpoled.origin", "beanpoled.peers"),

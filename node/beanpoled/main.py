@@ -15,6 +15,8 @@ from typing import Final, NoReturn
 
 import uvloop
 
+# First, because gRPC reads its settings when it is imported.
+import beanpoled.quiet  # noqa: F401
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica

@@ -7,14 +7,12 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
-from beanpole.client import where
-from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES
-from beanpole.errors import ClientError, ConfigurationError
+from beanpole.client import tls_files, where
+from beanpole.errors import ClientError
 from beanpole.pb import errors_pb2
 
 ERROR_KEY: Final = "beanpole-error-bin"
@@ -103,18 +101,12 @@ def open_channel(address: str, environment: Mapping[str, str] = os.environ) -> g
     All calls on the channel carry the token of the environment.
 
     Raises:
-        ConfigurationError: a file cannot be read, or one of a pair is missing.
+        ConfigurationError: a file cannot be used, or one of them is missing.
     """
-    found = {name: _bytes_of(name, environment.get(name, "")) for name in TLS_VARIABLES}
-    ca, certificate, key = found.values()
-    if not ca:
-        unused = [name for name, data in found.items() if data]
-        if unused:
-            raise ConfigurationError(f"{unused[0]} is of no use without {TLS_CA}")
+    files = tls_files.read(environment)
+    if files is None:
         return _with_token(grpc.insecure_channel(address, options=CHANNEL_OPTIONS), environment)
-    if bool(certificate) != bool(key):
-        raise ConfigurationError(f"{TLS_CERTIFICATE} and {TLS_KEY}: give both or none")
-    shown = grpc.ssl_channel_credentials(ca, key or None, certificate or None)
+    shown = grpc.ssl_channel_credentials(files.ca, files.key or None, files.certificate or None)
     return _with_token(grpc.secure_channel(address, shown, options=CHANNEL_OPTIONS), environment)
 
 
@@ -159,15 +151,6 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
         )
 
 
-def _bytes_of(name: str, path: str) -> bytes:
-    if not path:
-        return b""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{name} = {path!r} cannot be read: {error.strerror}") from error
-
-
 class Nodes:
     """Channels to the nodes of a cluster, opened on first use."""
 
@@ -179,8 +162,6 @@ class Nodes:
             patience_s: how long to look for a node that answers before giving up.
         """
         assert addresses, "a client needs an address"
-        # Otherwise gRPC prints log lines about nodes that are down.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         self.addresses = list(addresses)
         self.patience_s = patience_s
         self._channels: dict[str, grpc.Channel] = {}

@@ -5,11 +5,14 @@ use.
 """
 
 import argparse
+import os
 import socket
+import ssl
+from collections.abc import Mapping
 from typing import Final
 
 from beanpole.addresses import UNIX_PREFIX, split_address
-from beanpole.client.where import Port
+from beanpole.client.where import GRPC, TLS_VARIABLES, Port
 
 # A node on this machine or in this network answers in a fraction of this time.
 TIMEOUT_S: Final = 1.0
@@ -33,8 +36,8 @@ _ANSWERS: Final = (
 )
 
 
-def hint(arguments: argparse.Namespace) -> str:
-    """Return a one-line hint if the addresses of a command speak another protocol.
+def hint(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
+    """Return a one-line hint if the addresses of a command speak another protocol, or TLS.
 
     If no server answers at an address that was only assumed, the hint is how to give one.
     """
@@ -50,6 +53,12 @@ def hint(arguments: argparse.Namespace) -> str:
                 f"hint: {address} speaks {spoken}, and this command needs the address at which a "
                 f"node speaks {port.speaks}: its setting {port.setting}, {port.number} by default"
             )
+        missing = [name for name in TLS_VARIABLES if not environment.get(name)]
+        if not spoken and port is GRPC and missing and speaks_tls(address):
+            return (
+                f"hint: {address} speaks TLS, where a node wants a certificate: the files of "
+                f"{', '.join(missing)} are not set (docs/security.md)"
+            )
     return "" if spoken else getattr(arguments, "assumed", "")
 
 
@@ -62,6 +71,23 @@ def spoken_at(address: str) -> str:
             return spoken_in(found.recv(64))
     except (OSError, ValueError):
         return ""
+
+
+def speaks_tls(address: str) -> bool:
+    """Whether a server answers a handshake of TLS; its certificate does not matter."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with _connected(address) as found:
+            found.settimeout(TIMEOUT_S)
+            context.wrap_socket(found).close()
+    except ssl.SSLError as error:
+        # An alert, such as a demand for a certificate, is an answer of TLS; other bytes are not.
+        return "ALERT" in (error.reason or "")
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _connected(address: str) -> socket.socket:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+# First, because gRPC reads its settings when it is imported.
+import beanpoled.quiet  # noqa: F401
 from beanpole import VERSION
 from beanpole.client.spoken import hint
 from beanpole.errors import BeanpoleError, ConfigurationError

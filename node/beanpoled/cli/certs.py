@@ -8,8 +8,10 @@ import argparse
 import ipaddress
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from beanpole.errors import ConfigurationError
@@ -58,37 +60,76 @@ def run(arguments: argparse.Namespace) -> int:
     for name in sorted(_TAKEN.keys() & {node.lower() for node in nodes}):
         raise ConfigurationError(f"--nodes: {name!r} is the name of the files of {_TAKEN[name]}")
     place: Path = arguments.to
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--to {place}: it must be a folder, or one that can be made: {error.strerror}"
+        ) from None
     days = str(arguments.days)
     make_ca(place, days)
-    for name in (*nodes, _CLIENT):
-        make_certificate(place, name, [name, *hosts, *_LOCAL], days)
+    with _staged(place) as folder:
+        for name in (*nodes, _CLIENT):
+            _make(place, folder, name, [name, *hosts, *_LOCAL], days)
     print(f"{place / 'ca.pem'}: the CA; {', '.join((*nodes, _CLIENT))}: NAME.pem and NAME.key")
     return 0
 
 
 def make_ca(place: Path, days: str) -> None:
-    """Make ca.pem and ca.key if they are missing."""
-    if (place / "ca.key").exists() and (place / "ca.pem").exists():
+    """Make ca.pem and ca.key if they are missing.
+
+    Raises:
+        ConfigurationError: only one of them is missing: what the other belongs to would be lost.
+    """
+    paths = (place / "ca.pem", place / "ca.key")
+    there = [path for path in paths if path.exists()]
+    missing = [path for path in paths if path not in there]
+    if not missing:
         return
-    _openssl(
-        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-        *("-keyout", str(place / "ca.key"), "-out", str(place / "ca.pem"), "-days", days),
-        *("-subj", "/CN=Beanpole development CA"),
-        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
-    )
+    if there:
+        raise ConfigurationError(
+            f"{missing[0]} is missing, and {there[0]} is there: put it back, or remove the other "
+            "one, too, for a new CA"
+        )
+    with _staged(place) as folder:
+        _openssl(
+            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
+            *("-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"), "-days", days),
+            *("-subj", "/CN=Beanpole development CA"),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
+        )
 
 
 def make_certificate(place: Path, name: str, names: Sequence[str], days: str) -> None:
     """Make NAME.pem and NAME.key for these DNS names and addresses, signed by the CA."""
-    request, extensions = place / f".{name}.csr", place / f".{name}.ext"
+    with _staged(place) as folder:
+        _make(place, folder, name, names, days)
+
+
+@contextmanager
+def _staged(place: Path) -> Iterator[Path]:
+    """Yield a folder whose files go to `place` at the end; if anything fails, none of them.
+
+    A file that is replaced this way has the permissions of the new one.
+    """
+    with TemporaryDirectory(prefix=".making-", dir=place) as made:
+        folder = Path(made)
+        yield folder
+        # Sorted, so that a key and its certificate are replaced right after each other.
+        for path in sorted(folder.iterdir()):
+            path.replace(place / path.name)
+
+
+def _make(place: Path, folder: Path, name: str, names: Sequence[str], days: str) -> None:
+    """Make a certificate of the CA in `place` in another folder."""
+    request, extensions = folder / f".{name}.csr", folder / f".{name}.ext"
     _openssl(
         *("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-        *("-keyout", str(place / f"{name}.key"), "-out", str(request), "-subj", f"/CN={name}"),
+        *("-keyout", str(folder / f"{name}.key"), "-out", str(request), "-subj", f"/CN={name}"),
     )
     extensions.write_text(f"subjectAltName={','.join(map(_entry, dict.fromkeys(names)))}\n")
     _openssl(
-        *("x509", "-req", "-in", str(request), "-out", str(place / f"{name}.pem"), "-days", days),
+        *("x509", "-req", "-in", str(request), "-out", str(folder / f"{name}.pem"), "-days", days),
         *("-CA", str(place / "ca.pem"), "-CAkey", str(place / "ca.key"), "-CAcreateserial"),
         *("-CAserial", str(place / ".ca.srl"), "-extfile", str(extensions)),
     )
@@ -108,6 +149,9 @@ def _names(option: str, text: str) -> list[str]:
 
 
 def _is_address(text: str) -> bool:
+    """Whether this is an address; one with a zone, fe80::1%eth0, cannot be in a certificate."""
+    if "%" in text:
+        return False
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -163,7 +163,8 @@ def write(nodes: list[LocalNode], settings: Mapping[str, str]) -> None:
         }
         node.directory.mkdir(parents=True, exist_ok=True)
         head = "# Written by `beanpole up` each time it starts.\n"
-        replace(node.config_path, head + toml(values))
+        # A setting may be a secret.
+        replace(node.config_path, head + toml(values), 0o600)
         replace(node.directory / "cmdline", shlex.join(node.command) + "\n")
 
 
@@ -223,8 +224,16 @@ def remove_cluster(directory: Path) -> None:
     (directory / CLUSTER_FILE).unlink(missing_ok=True)
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new one, never a part."""
+def replace(path: Path, text: str, mode: int = 0o666) -> None:
+    """Write a file so that a reader sees the old or the new one, never a part.
+
+    Args:
+        path: of the file.
+        text: what it has.
+        mode: its permissions, whatever those of the old one; the umask is subtracted.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
+    temporary.unlink(missing_ok=True)  # a killed process with this id left it, with any mode
+    with open(temporary, "x", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        file.write(text)
     temporary.replace(path)

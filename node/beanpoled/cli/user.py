@@ -16,10 +16,12 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from beanpole.client import where
+from beanpole.core.users import ANONYMOUS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2, users_pb2_grpc
 from beanpoled.cli import choosing
 from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
+from beanpoled.cli.columns import visible
 from beanpoled.cli.jobs import EXIT_NO
 
 TOKEN_BYTES: Final = 32
@@ -33,6 +35,8 @@ _RIGHT_WORDS: Final = {right: word for word, right in _RIGHTS.items()}
 _ALL: Final = "all"
 # Represents any protocol, network or certificate in a line of rules.
 _ANY: Final = "-"
+# The user of all that say nothing.
+_ANONYMOUS: Final = ANONYMOUS.decode()
 _RULE_WORDS: Final = "PROTOCOL NETWORK CERTIFICATE USER"
 
 _LIMIT_FIELDS: Final = users_pb2.Limits.DESCRIPTOR.fields
@@ -47,6 +51,39 @@ def add_command(commands: Any) -> None:
     _add(ways, "list", _list, "print all users and what they may do", reads=True)
     way = _add(ways, "show", _show, "print one user", reads=True)
     way.add_argument("user", metavar="USER")
+    _add_set(ways)
+    way = _add(ways, "drop", _drop, "remove a user; its connections may do nothing from then on")
+    way.description = (
+        f"Without `{_ANONYMOUS}`, all that say nothing may do everything: `user set {_ANONYMOUS}` "
+        "is what leaves them no right."
+    )
+    way.add_argument("user", metavar="USER")
+    way.add_argument(
+        "--yes",
+        action="store_true",
+        help=f"drop `{_ANONYMOUS}`, too: from then on everybody may do everything",
+    )
+    way = _add(ways, "token", _token, "draw a new token for a user and print it once")
+    way.add_argument("user", metavar="USER")
+    way.add_argument(
+        "--drop",
+        metavar="ID",
+        help="take a token away instead, by what `user show` says of it; its connections may do "
+        "nothing from then on",
+    )
+    way.add_argument("--json", action="store_true", help="print JSON")
+    way = _add(ways, "rules", _rules, "print by which rules clients are users", reads=True)
+    way.add_argument(
+        "--set",
+        dest="file",
+        metavar="FILE",
+        help=f"replace them by the lines of this file, or - for the input: {_RULE_WORDS}, with "
+        f"{_ANY} for any; the first that fits a client counts",
+    )
+    _add(ways, "whoami", _whoami, "print as whom this command acts, and what it may do", reads=True)
+
+
+def _add_set(ways: Any) -> None:
     way = _add(ways, "set", _set, "let a user have these rights and limits, whatever it had")
     way.description = (
         "A new user has no token yet. `anonymous` is the user of all that say nothing: while there "
@@ -86,26 +123,6 @@ def add_command(commands: Any) -> None:
         metavar="N",
         help="its connections are read no faster than that, at each node",
     )
-    way = _add(ways, "drop", _drop, "remove a user; its connections may do nothing from then on")
-    way.add_argument("user", metavar="USER")
-    way = _add(ways, "token", _token, "draw a new token for a user and print it once")
-    way.add_argument("user", metavar="USER")
-    way.add_argument(
-        "--drop",
-        metavar="ID",
-        help="take a token away instead, by what `user show` says of it; its connections may do "
-        "nothing from then on",
-    )
-    way.add_argument("--json", action="store_true", help="print JSON")
-    way = _add(ways, "rules", _rules, "print by which rules clients are users", reads=True)
-    way.add_argument(
-        "--set",
-        dest="file",
-        metavar="FILE",
-        help=f"replace them by the lines of this file, or - for the input: {_RULE_WORDS}, with "
-        f"{_ANY} for any; the first that fits a client counts",
-    )
-    _add(ways, "whoami", _whoami, "print as whom this command acts, and what it may do", reads=True)
 
 
 def _add(
@@ -115,8 +132,19 @@ def _add(
     if reads:
         way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
-    way.set_defaults(run=run)
+    way.set_defaults(run=lambda arguments: _answered(run, arguments))
     return way
+
+
+def _answered(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """Run a command; that a user or a token does not exist is an answer, and no failure."""
+    try:
+        return run(arguments)
+    except AskRefused as error:
+        if error.code != grpc.StatusCode.NOT_FOUND:
+            raise
+        print(error)
+        return EXIT_NO
 
 
 def right(text: str) -> users_pb2.Rights:
@@ -180,20 +208,26 @@ def _set(arguments: argparse.Namespace) -> int:
 
 
 def _drop(arguments: argparse.Namespace) -> int:
+    is_anonymous = arguments.user == _ANONYMOUS
+    if is_anonymous and not arguments.yes:
+        raise ConfigurationError(
+            f"user drop {_ANONYMOUS}: without it, everybody may do everything; `user set "
+            f"{_ANONYMOUS}` takes all rights of those that say nothing, --yes drops it"
+        )
     request = users_pb2.DropUserRequest(name=arguments.user)
-    try:
-        _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
-    except AskRefused as error:
-        if error.code != grpc.StatusCode.NOT_FOUND:
-            raise
-        print(error)
-        return EXIT_NO
+    _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
     print(f"there is no user {arguments.user} any more")
+    if is_anonymous:
+        print("from now on everybody may do everything, without a token")
     return 0
 
 
 def _token(arguments: argparse.Namespace) -> int:
     if arguments.drop is not None:
+        if not arguments.drop:
+            raise ConfigurationError(
+                "--drop '' is not allowed: it must be an id of `user show`, or its beginning"
+            )
         drop = users_pb2.DropTokenRequest(user=arguments.user, token_id=arguments.drop)
         _ask(arguments, lambda stub: stub.DropToken(drop, timeout=CALL_TIMEOUT_S))
         print(f"{arguments.user} has the token {arguments.drop} no more")
@@ -246,7 +280,7 @@ def _rules(arguments: argparse.Namespace) -> int:
         print(json.dumps([_rule_json(rule) for rule in found]))
         return 0
     for rule in found:
-        print(" ".join(value or _ANY for value in _rule_json(rule).values()))
+        print(" ".join(visible(value or _ANY) for value in _rule_json(rule).values()))
     return 0
 
 
@@ -290,7 +324,8 @@ def _rule_json(rule: users_pb2.Rule) -> dict[str, str | None]:
 
 def _lines(rights: Iterable[users_pb2.Rights]) -> list[str]:
     return [
-        f"{','.join(_RIGHT_WORDS.get(one, str(one)) for one in item.rights)}={item.pattern}"
+        f"{','.join(_RIGHT_WORDS.get(one, str(one)) for one in item.rights)}="
+        f"{visible(item.pattern)}"
         for item in rights
     ]
 

@@ -3,6 +3,7 @@
 The frontends decide when a session begins; its commands travel as described in `outbox`.
 """
 
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 from beanpole import commands as c
@@ -28,10 +29,19 @@ def opening(client: Client, protocol: int, machine: Machine) -> list[tuple[int, 
     users = machine.users
     if users.rules:
         address = address_of(client.client_host)
-        client.user = users.by_rule(protocol, address, client.client_names)
+        client.user = users.by_rule(protocol, address, either_case(client.client_names))
         if client.user:
             commands.append((KIND_QUIET, (c.AS_USER, number, client.user, b"")))
     return commands
+
+
+def either_case(names: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return the names of a certificate for rules: as they are, and in lower case.
+
+    Rules are stored in lower case, because names of DNS are equal in either case. Rules from before
+    that have the case in which they were written.
+    """
+    return tuple({name for given in names for name in (given, given.lower())})
 
 
 def address_of(host: bytes) -> bytes:

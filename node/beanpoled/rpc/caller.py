@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from beanpole.client.rpc import TOKEN_KEY
 from beanpole.core.users import User, Users
 from beanpole.events import GRPC
-from beanpoled.origin.opening import address_of
+from beanpoled.origin.opening import address_of, either_case
 
 _SCHEME: Final = "bearer "
 NAMES_KEY: Final = "x509_subject_alternative_name"
@@ -39,7 +39,9 @@ class Caller(NamedTuple):
         """Return the user of the caller; None if no user has its token."""
         if self.token:
             return users.owner(self.token)
-        name = users.by_rule(GRPC, address_of(self.host), self.names) if users.rules else b""
+        name = b""
+        if users.rules:
+            name = users.by_rule(GRPC, address_of(self.host), either_case(self.names))
         return users.of(name, b"")
 
 

@@ -4,7 +4,7 @@ The calls are in `users`; users are explained in `beanpole.core.users`.
 """
 
 from collections.abc import Iterable
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final
 
 import msgpack
@@ -47,6 +47,8 @@ _BITS: Final = {
     users_pb2.RIGHT_EVENTS: EVENTS,
 }
 _LIMITS_MAX: Final = dict(zip(Limits._fields, (U32_MAX, USER_BYTES_MAX, U32_MAX), strict=True))
+# The IPv6 addresses that stand for IPv4 ones.
+_MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _PROTOCOLS: Final = {name: number for number, name in PROTOCOL_NAMES.items()}
 
 
@@ -181,7 +183,8 @@ def _read_rule(place: int, message: users_pb2.Rule) -> tuple[int, bytes, bytes, 
     if message.protocol and not protocol:
         words = f"{message.protocol!r} is no protocol: {', '.join(_PROTOCOLS)}, or none for any"
         raise CallRefused("BAD_PROTOCOL", f"{field}.protocol", words)
-    certificate = message.certificate.encode(errors="replace")
+    # Names of DNS are equal in either case; `opening.either_case` gives those of a client.
+    certificate = message.certificate.encode(errors="replace").lower()
     if len(certificate) > CERTIFICATE_NAME_MAX_BYTES:
         words = f"a name of {len(certificate)} bytes; at most {CERTIFICATE_NAME_MAX_BYTES}"
         raise CallRefused("BAD_CERTIFICATE", f"{field}.certificate", words)
@@ -190,14 +193,37 @@ def _read_rule(place: int, message: users_pb2.Rule) -> tuple[int, bytes, bytes, 
 
 
 def _read_network(text: str, field: str) -> bytes:
+    """Return a network of a rule; clients at mapped addresses are IPv4 clients everywhere else.
+
+    Raises:
+        CallRefused: it is no network, or none that a client's address could be in.
+    """
     if not text:
         return b""
     try:
+        if "%" in text:
+            raise ValueError("a network has no zone")
         network = ip_network(text)
+        if isinstance(network, IPv6Network) and network.overlaps(_MAPPED):
+            network = _unmapped(network)
     except ValueError as error:
         words = f"{text!r} is no network such as 10.0.0.0/8 or 2001:db8::/32: {error}"
         raise CallRefused("BAD_NETWORK", field, words) from None
     return bytes([network.prefixlen]) + network.network_address.packed
+
+
+def _unmapped(network: IPv6Network) -> IPv4Network | IPv6Network:
+    """Return the IPv4 network of a mapped one; ::/0 is the network of all IPv6 addresses.
+
+    Raises:
+        ValueError: the network has all mapped addresses and others.
+    """
+    if network.prefixlen >= _MAPPED.prefixlen:
+        bits = network.prefixlen - _MAPPED.prefixlen
+        return IPv4Network((network.network_address.packed[-4:], bits))
+    if network.prefixlen:
+        raise ValueError(f"give IPv4 networks for the mapped addresses in it, {_MAPPED}")
+    return network
 
 
 def rule(found: Rule) -> users_pb2.Rule:

@@ -120,14 +120,19 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
     ) -> users_pb2.DropTokenReply:
         try:
             name = shapes.read_name(request.user, "user")
+            if not request.token_id:
+                words = "an id of a token, or its beginning, is missing"
+                raise CallRefused("NO_TOKEN", "token_id", words)
         except CallRefused as error:
             await refuse(context, error)
         await self._callers.barrier(context)
         user = self._node.context.machine.users.rows.get(name)
         tokens = () if user is None else user.tokens
         found = [token for token in tokens if token.hex().startswith(request.token_id.lower())]
-        if user is not None and (not request.token_id or len(found) != 1):
-            words = f"{len(found)} tokens of {request.user!r} begin with {request.token_id!r}"
+        if user is not None and len(found) != 1:
+            begin = f"{len(found)} tokens of {request.user!r} begin"
+            begin = begin if found else f"no token of {request.user!r} begins"
+            words = f"{begin} with {request.token_id!r}"
             code = grpc.StatusCode.NOT_FOUND if not found else grpc.StatusCode.INVALID_ARGUMENT
             await fail(context, code, words, "NO_TOKEN", field="token_id")
         digest = found[0] if found else bytes(TOKEN_DIGEST_BYTES)

@@ -212,7 +212,7 @@ def user(scene: Scene) -> None:
     assert scene.queue in [one["name"] for one in plain(scene, "user list")]
     assert plain(scene, "user whoami")["user"] == "anonymous"
     for token in tokens() or ():
-        grpc(scene, f"user token {scene.queue} --drop {token}", (0, 3))  # 3: already dropped
+        grpc(scene, f"user token {scene.queue} --drop {token}", (0, 1))  # 1: already dropped
     grpc(scene, f"user drop {scene.queue}", (0, 1))
     wait_until(lambda: tokens() is None, PATIENCE_S, "no user")
 

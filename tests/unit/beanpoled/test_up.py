@@ -67,6 +67,19 @@ def test_what_is_written_can_be_read_and_started(tmp_path: Path) -> None:
     assert len(hashes) == 1
 
 
+def test_a_secret_among_the_settings_is_for_its_owner_only(tmp_path: Path) -> None:
+    (node,) = layout.plan(tmp_path, 1, 11300)
+    node.directory.mkdir()
+    node.config_path.write_text("from an older release")
+    node.config_path.chmod(0o644)
+    stale = node.config_path.with_name(f".{node.config_path.name}.{os.getpid()}")
+    stale.write_text("from a killed process, and longer than what is written now" * 99)
+    layout.write([node], {"peer_secret": "the secret of a cluster"})
+    assert node.config_path.stat().st_mode & 0o777 == 0o600
+    assert config.load(str(node.config_path), {}, {}).peer_secret == "the secret of a cluster"
+    assert not stale.exists()
+
+
 def test_a_further_protocol_is_one_row(tmp_path: Path) -> None:
     protocols = (*PROTOCOLS, Protocol("toy", (), 70))
     nodes = layout.plan(tmp_path, 3, 11300, protocols)

@@ -227,7 +227,7 @@ def test_a_rule_makes_a_client_a_user_at_its_first_command(
 ) -> None:
     stage.do((c.SET_RULES, 1, msgpack.packb([rule])))
     port = Port()  # from 10.0.0.1
-    port.client_names = (b"lee.example",)
+    port.client_names = (b"Lee.Example",)  # a rule has it in lower case
     connection = stage.node.frontends["beanstalk"].connected(port)
     assert connection is not None
     connection.received(b"watch mail\r\nreserve-with-timeout 0\r\n")

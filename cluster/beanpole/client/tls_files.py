@@ -1,0 +1,100 @@
+"""The PEM files that the environment names for TLS to nodes, checked before gRPC has them.
+
+gRPC fails with files that it cannot use at the first call, like a node that is down, and names
+neither the file nor the reason.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES
+from beanpole.errors import ConfigurationError
+
+_CONTENTS: Final = {
+    TLS_CA: "the certificate of the nodes' CA",
+    TLS_CERTIFICATE: "the certificate of this client",
+    TLS_KEY: "the key of that certificate",
+}
+
+
+class TlsFiles(NamedTuple):
+    """What the files have; the certificate and its key are empty where nodes need none."""
+
+    ca: bytes
+    certificate: bytes
+    key: bytes
+
+
+def read(environment: Mapping[str, str] = os.environ) -> TlsFiles | None:
+    """Return the files that the environment names; None if it names none: TLS is not wanted.
+
+    Raises:
+        ConfigurationError: a file cannot be used, or one of them is missing.
+    """
+    paths = {name: environment[name] for name in TLS_VARIABLES if environment.get(name)}
+    if not paths:
+        return None
+    if TLS_CA not in paths:
+        raise ConfigurationError(f"{next(iter(paths))} is of no use without {TLS_CA}")
+    if (TLS_CERTIFICATE in paths) != (TLS_KEY in paths):
+        raise ConfigurationError(f"{TLS_CERTIFICATE} and {TLS_KEY}: give both or none")
+    found = TlsFiles(*(_bytes_of(name, paths.get(name, "")) for name in TLS_VARIABLES))
+    _check_ca(paths[TLS_CA], found.ca)
+    if found.certificate:
+        _check_pair(paths[TLS_CERTIFICATE], paths[TLS_KEY])
+    return found
+
+
+def _bytes_of(name: str, path: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        found = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{name} = {path!r} cannot be read: {error.strerror}") from error
+    # Without this test an empty CA file would be no CA: the token would be sent without TLS.
+    if not found.strip():
+        raise ConfigurationError(f"{name} = {path!r} is empty: it must have {_CONTENTS[name]}")
+    return found
+
+
+def _check_ca(path: str, data: bytes) -> None:
+    try:
+        # Comments between certificates may have any bytes; `ssl` takes ASCII only.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
+            cadata=data.decode("ascii", "ignore")
+        )
+    except ssl.SSLError as error:
+        raise ConfigurationError(
+            f"{TLS_CA} = {path!r} cannot be used: {_why(error)}; it must have {_CONTENTS[TLS_CA]}, "
+            "as PEM"
+        ) from error
+
+
+def _check_pair(certificate: str, key: str) -> None:
+    if not (Path(certificate).is_file() and Path(key).is_file()):
+        return  # `ssl` wants paths, and a pipe has been read already
+
+    def no_password() -> str:
+        """Raise: OpenSSL would prompt for the password, and gRPC takes none."""
+        raise ConfigurationError(
+            f"{TLS_KEY} = {key!r} is encrypted: it must be a key without a password"
+        )
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+            certificate, key, password=no_password
+        )
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigurationError(
+            f"{TLS_CERTIFICATE} = {certificate!r} and {TLS_KEY} = {key!r} do not make a "
+            f"certificate with its key: {_why(error)}; both must be PEM"
+        ) from error
+
+
+def _why(error: OSError) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason).lower().replace("_", " ") if reason else error.strerror or str(error)

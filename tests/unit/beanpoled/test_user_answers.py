@@ -1,0 +1,151 @@
+"""`beanpole user` against the gRPC service: exit statuses, and what it prints."""
+
+import asyncio
+import io
+
+import msgpack
+import pytest
+
+from beanpole import commands as c
+from beanpole.core.users import Rule, Users
+from beanpole.events import BEANSTALK, GRPC
+from beanpole.pb import users_pb2
+from beanpoled.cli import main
+from beanpoled.origin.opening import either_case
+from beanpoled.rpc import user_shapes as shapes
+from beanpoled.rpc.caller import read
+from beanpoled.rpc.server import CallRefused
+from tests.unit.beanpoled.test_users_rpc import ROOT, Guarded, digest, run
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEANPOLE_TOKEN", ROOT)
+
+
+async def status(it: Guarded, *words: str) -> int:
+    line = ["user", *words, "--addr", f"127.0.0.1:{it.port}"]
+    found = await it.ask(asyncio.to_thread(main, line))
+    assert isinstance(found, int)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted", "words"),
+    [
+        ("token nobody", 1, "there is no user 'nobody'"),
+        ("token lee --drop zz", 1, "no token of 'lee' begins with 'zz'"),
+        ("token nobody --drop zz", 1, "there is no user 'nobody'"),
+        ("token lee --drop=", 2, "--drop '' is not allowed: it must be an id"),
+        ("drop nobody", 1, "there is no user 'nobody'"),
+        ("rules --set -", 1, "there is no user 'nobody'"),
+        ("drop anonymous", 2, "without it, everybody may do everything"),
+        ("drop root", 3, "after that nobody could change users any more"),
+    ],
+)
+def test_status_and_words(
+    line: str, wanted: int, words: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("- - - nobody\n"))
+
+    async def test(it: Guarded) -> None:
+        it.lock()
+        assert await status(it, *line.split()) == wanted
+        told = capsys.readouterr()
+        assert words in (told.out if wanted == 1 else told.err)
+        assert b"anonymous" in it.stage.node.context.machine.users.rows
+
+    run(test)
+
+
+def test_what_several_tokens_begin_with_is_refused(capsys: Capture) -> None:
+    async def test(it: Guarded) -> None:
+        it.lock()
+        names = (str(number) for number in range(1000))
+        others = [digest(name) for name in names if digest(name).hex().startswith("a")]
+        it.apply(*((c.SET_TOKEN, 1, b"lee", other, 1) for other in others[:2]))
+        assert await status(it, "token", "lee", "--drop", "a") == 2
+        assert "tokens of 'lee' begin with 'a'" in capsys.readouterr().err
+
+    run(test)
+
+
+def test_who_drops_anonymous_on_purpose_is_told_what_that_means(capsys: Capture) -> None:
+    async def test(it: Guarded) -> None:
+        it.lock()
+        assert await status(it, "drop", "anonymous", "--yes") == 0
+        assert "from now on everybody may do everything" in capsys.readouterr().out
+        assert await status(it, "drop", "anonymous", "--yes") == 1
+
+    run(test)
+
+
+def test_a_pattern_forges_no_line(capsys: Capture) -> None:
+    async def test(it: Guarded) -> None:
+        it.lock()
+        pattern = b"\x02ev\x1b[31m\nroot: put=all"
+        it.apply((c.SET_USER, 1, b"lee", msgpack.packb([(pattern, 1)]), 0, 0, 0))
+        for line, count in (("list", 3), ("show lee", 3), ("whoami", 1)):
+            assert await status(it, *line.split()) == 0
+            told = capsys.readouterr().out
+            assert "\x1b" not in told and len(told.splitlines()) == count
+            assert line == "whoami" or r"gearman:ev\x1b[31m\nroot: put=all" in told
+
+    run(test)
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def rule(**fields: str) -> Rule:
+    packed = shapes.read_rules([users_pb2.Rule(user="lee", **fields)])
+    (row,) = msgpack.unpackb(packed)
+    return Rule(*row)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+        ("::ffff:127.0.0.1", "127.0.0.1/32"),
+        ("::ffff:0:0/96", "0.0.0.0/0"),
+        ("::/0", "::/0"),
+        ("::1", "::1/128"),
+        ("fe80::/10", "fe80::/10"),
+    ],
+)
+def test_a_mapped_network_is_one_of_ipv4(given: str, stored: str) -> None:
+    assert shapes.rule(rule(network=given)).network == stored
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        ("::/64", "give IPv4 networks for the mapped addresses in it, ::ffff:0:0/96"),
+        ("::fffe:0:0/95", "give IPv4 networks for the mapped addresses in it"),
+        ("fe80::1%lo", "a network has no zone"),
+    ],
+)
+def test_a_network_that_no_client_could_be_in_is_refused(network: str, words: str) -> None:
+    with pytest.raises(CallRefused, match="is no network such as") as refused:
+        rule(network=network)
+    assert words in str(refused.value) and refused.value.reason == "BAD_NETWORK"
+
+
+@pytest.mark.parametrize("written", ["ci.example.org", "CI.Example.org"])
+@pytest.mark.parametrize("shown", [b"ci.example.org", b"CI.EXAMPLE.ORG"])
+def test_names_of_certificates_are_equal_in_either_case(written: str, shown: bytes) -> None:
+    users = Users()
+    users.set_rules((rule(certificate=written),))
+    assert users.by_rule(BEANSTALK, b"", either_case([b"other", shown])) == b"lee"
+    assert users.by_rule(GRPC, b"", either_case([b"other"])) == b""
+    caller = read(b"", [shown], ())
+    assert caller.user(users) is users.of(b"lee", b"")
+
+
+def test_a_rule_from_before_still_fits() -> None:
+    users = Users()
+    users.set_rules((Rule(0, b"", b"CI.Example.org", b"lee"),))
+    assert users.by_rule(BEANSTALK, b"", either_case([b"CI.Example.org"])) == b"lee"

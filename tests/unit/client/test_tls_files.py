@@ -1,0 +1,159 @@
+"""The TLS files of commands: what cannot be used is named, and nothing is sent without TLS."""
+
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beanpole.client import tls_files
+from beanpole.client.rpc import open_channel
+from beanpole.client.spoken import speaks_tls
+from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY
+from beanpole.errors import ConfigurationError
+from beanpoled.cli import main
+from beanpoled.cli.certs import make_ca, make_certificate
+
+# Most lines of commands wait for a node for a second at most; the rest is start and imports.
+TIMEOUT_S = 60
+COMMAND = "import sys; from beanpoled.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("tls")
+    make_ca(found, "1")
+    for name in ("a", "b"):
+        make_certificate(found, name, [name, "localhost", "127.0.0.1"], "1")
+    (found / "empty").write_text("\n")
+    (found / "text").write_text("no PEM")
+    line = ["openssl", "ec", "-aes128", "-passout", "pass:abcd", "-in", str(found / "a.key")]
+    subprocess.run([*line, "-out", str(found / "locked")], check=True, capture_output=True)
+    return found
+
+
+def environment(place: Path, *names: str) -> dict[str, str]:
+    variables = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
+    given = zip(variables, names, strict=False)
+    return {variable: str(place / name) for variable, name in given if name}
+
+
+def test_good_files_are_read(place: Path, tmp_path: Path) -> None:
+    assert tls_files.read({TLS_CA: ""}) is None
+    found = tls_files.read(environment(place, "ca.pem", "a.pem", "a.key"))
+    assert found is not None and found.key == (place / "a.key").read_bytes()
+    commented = tmp_path / "ca.pem"
+    commented.write_text("# Főtanúsítvány\n" + (place / "ca.pem").read_text())
+    assert tls_files.read({TLS_CA: str(commented)}) is not None
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["empty"], [TLS_CA, "empty' is empty: it must have the certificate of the nodes' CA"]),
+        (["a.key"], [TLS_CA, "a.key' cannot be used", "it must have the certificate of"]),
+        (["text"], [TLS_CA, "text' cannot be used"]),
+        (["none"], [TLS_CA, "none' cannot be read: No such file"]),
+        (["", "a.pem", "a.key"], [TLS_CERTIFICATE, f"is of no use without {TLS_CA}"]),
+        (["ca.pem", "a.pem"], [f"{TLS_CERTIFICATE} and {TLS_KEY}: give both"]),
+        (["ca.pem", "a.pem", "empty"], [TLS_KEY, "empty' is empty: it must have the key"]),
+        (["ca.pem", "a.pem", "b.key"], [TLS_CERTIFICATE, TLS_KEY, "b.key'", "mismatch"]),
+        (["ca.pem", "a.pem", "locked"], [TLS_KEY, "locked' is encrypted"]),
+    ],
+)
+def test_what_cannot_be_used_is_named(place: Path, names: list[str], words: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        open_channel("127.0.0.1:1", environment(place, *names))
+    assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+def test_an_empty_file_of_a_ca_sends_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(TLS_CA, str(place / "empty"))
+    monkeypatch.setenv("BEANPOLE_TOKEN", "secret")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert main(["user", "whoami", "--addr", address]) == 2
+        listener.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    assert str(place / "empty") in capsys.readouterr().err
+
+
+@pytest.fixture
+def server(place: Path) -> Iterator[str]:
+    """Return the address of a server that speaks TLS, and ends each connection thereafter."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(place / "a.pem", place / "a.key")
+    context.set_alpn_protocols(["h2"])
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                raw, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                context.wrap_socket(raw, server_side=True).close()
+            except OSError:
+                raw.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    listener.close()
+
+
+def test_a_command_without_tls_is_told_of_the_variables(
+    server: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    all_three = environment(place, "ca.pem", "a.pem", "a.key")
+    for given in ({}, environment(place, "ca.pem"), all_three):
+        for name in all_three:
+            monkeypatch.delenv(name, raising=False)
+        for name, path in given.items():
+            monkeypatch.setenv(name, path)
+        assert main(["user", "whoami", "--addr", server]) == 3
+        missing = ", ".join(name for name in all_three if name not in given)
+        words = f"hint: {server} speaks TLS, where a node wants a certificate: the files of "
+        told = capsys.readouterr().err
+        assert f"{words}{missing} are not set" in told if missing else "hint" not in told
+
+
+def test_only_a_server_of_tls_speaks_tls(server: str) -> None:
+    assert speaks_tls(server)
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        address = f"127.0.0.1:{plain.getsockname()[1]}"
+
+        def answer() -> None:
+            raw, _ = plain.accept()
+            with raw:
+                raw.sendall(b"UNKNOWN_COMMAND\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert not speaks_tls(address)
+        thread.join()
+    assert not speaks_tls(address)
+
+
+def test_a_failed_handshake_prints_one_line(server: str, place: Path, tmp_path: Path) -> None:
+    """gRPC reads its settings when it is imported, so that the test needs a program of its own."""
+    make_ca(tmp_path, "1")
+    environ = environment(place, "", "a.pem", "a.key")
+    environ |= {TLS_CA: str(tmp_path / "ca.pem"), "PYTHONPATH": ":".join(sys.path)}
+    line = [sys.executable, "-c", COMMAND, "user", "whoami", "--addr", server]
+    done = subprocess.run(
+        line, env=environ, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 3
+    (told,) = done.stderr.splitlines()
+    assert "CERTIFICATE_VERIFY_FAILED" in told
