@@ -67,7 +67,7 @@ def _check_ca(path: str, data: bytes) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
             cadata=data.decode("ascii", "ignore")
         )
-    except ssl.SSLError as error:
+    except (ssl.SSLError, ValueError) as error:  # ValueError: nothing in it is ASCII
         raise ConfigurationError(
             f"{TLS_CA} = {path!r} cannot be used: {_why(error)}; it must have {_CONTENTS[TLS_CA]}, "
             "as PEM"
@@ -95,6 +95,7 @@ def _check_pair(certificate: str, key: str) -> None:
         ) from error
 
 
-def _why(error: OSError) -> str:
-    reason = getattr(error, "reason", None)
-    return str(reason).lower().replace("_", " ") if reason else error.strerror or str(error)
+def _why(error: Exception) -> str:
+    if reason := getattr(error, "reason", None):
+        return str(reason).lower().replace("_", " ")
+    return getattr(error, "strerror", None) or str(error)

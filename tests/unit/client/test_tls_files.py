@@ -31,6 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_certificate(found, name, [name, "localhost", "127.0.0.1"], "1")
     (found / "empty").write_text("\n")
     (found / "text").write_text("no PEM")
+    (found / "bytes").write_bytes(bytes(range(128, 256)))
     line = ["openssl", "ec", "-aes128", "-passout", "pass:abcd", "-in", str(found / "a.key")]
     subprocess.run([*line, "-out", str(found / "locked")], check=True, capture_output=True)
     return found
@@ -57,6 +58,7 @@ def test_good_files_are_read(place: Path, tmp_path: Path) -> None:
         (["empty"], [TLS_CA, "empty' is empty: it must have the certificate of the nodes' CA"]),
         (["a.key"], [TLS_CA, "a.key' cannot be used", "it must have the certificate of"]),
         (["text"], [TLS_CA, "text' cannot be used"]),
+        (["bytes"], [TLS_CA, "bytes' cannot be used"]),
         (["none"], [TLS_CA, "none' cannot be read: No such file"]),
         (["", "a.pem", "a.key"], [TLS_CERTIFICATE, f"is of no use without {TLS_CA}"]),
         (["ca.pem", "a.pem"], [f"{TLS_CERTIFICATE} and {TLS_KEY}: give both"]),
