@@ -131,10 +131,12 @@ class SafeStream:
         self._shake()  # the client speaks first
 
     def data_received(self, data: bytes) -> None:
-        for place in range(SLICE_BYTES, len(data), SLICE_BYTES):
-            self._take(data[place - SLICE_BYTES : place])
-        rest = len(data) % SLICE_BYTES or SLICE_BYTES
-        self._take(data if rest >= len(data) else data[-rest:])
+        if len(data) <= SLICE_BYTES:
+            self._take(data)
+            return
+        for place in range(0, len(data), SLICE_BYTES):
+            if self._below is not None and not self._below.is_closing():
+                self._take(data[place : place + SLICE_BYTES])
 
     def _take(self, data: bytes) -> None:
         self._feed(data)
