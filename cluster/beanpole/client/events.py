@@ -35,12 +35,23 @@ Enough = Callable[[Replies], float | None]
 class EventsLost(ClientError):
     """No node keeps the events from `first` on any more; `kept` is the next offset that exists."""
 
-    def __init__(self, first: int, kept: int, failures: Mapping[str, str]) -> None:
-        words = f"; {told(failures)}" if failures else ""
-        super().__init__(
-            f"the events from offset {first} on are gone: the earliest after it that is kept is "
-            f"{kept}{words}"
-        )
+    def __init__(
+        self, first: int, kept: int, failures: Mapping[str, str], words: str | None = None
+    ) -> None:
+        """Store the offsets, and the errors of the nodes that did not answer.
+
+        Args:
+            first: the first event that is gone.
+            kept: the next offset that exists.
+            failures: by address.
+            words: what to say where nobody asked for an offset.
+        """
+        if words is None:
+            words = (
+                f"the events from offset {first} on are gone: the earliest after it that is kept "
+                f"is {kept}"
+            )
+        super().__init__(f"{words}; {told(failures)}" if failures else words)
         self.first = first
         self.kept = kept
         # Whether every node answered: a node that is down may have the events.
