@@ -295,6 +295,48 @@ def test_where_a_new_directory_begins(open_stream: Open, start: Start, tmp_path:
     assert latest.position == 300
 
 
+@pytest.mark.parametrize("begin", ["latest", "120"])
+def test_a_directory_begins_where_it_was_made_also_before_its_first_batch(
+    open_stream: Open, start: Start, tmp_path: Path, begin: str
+) -> None:
+    log = Log(events=History(10).run(300).events)
+    later, log.events = log.events[200:], log.events[:200]
+    node = start(log)
+    first = open_stream(node, start=begin)
+    wanted, before = first.position, first.directory.manifest.jobs_before
+    assert wanted == (200 if begin == "latest" else 120)
+    first.close()
+    log.events += later
+    second = open_stream(node, start="latest")
+    assert second.position == wanted
+    assert second.directory.manifest.jobs_before == before
+    catch_up(second)
+    assert offsets(tmp_path) == list(range(wanted, 300))
+    second.close()
+    assert open_stream(node, start="latest").position == 300
+
+
+def test_a_directory_without_files_of_an_earlier_release_begins_now(
+    open_stream: Open, start: Start
+) -> None:
+    node = start(log := Log(), 100)
+    stream = open_stream(node, start="latest")
+    stream.directory.change(stream.directory.manifest._replace(begin=None))
+    stream.close()
+    log.grow(50)
+    assert open_stream(node, start="latest").position == 150
+
+
+def test_a_directory_that_begins_behind_the_cluster_is_refused(
+    open_stream: Open, start: Start
+) -> None:
+    node = start(log := Log(), 100)
+    open_stream(node, start="latest").close()
+    del log.events[50:]
+    with pytest.raises(ConfigurationError, match="offset 100 lies beyond the events"):
+        open_stream(node, start="latest")
+
+
 def test_events_that_are_gone(open_stream: Open, start: Start, tmp_path: Path) -> None:
     node = start(log := Log(), 100)
     stream = open_stream(node)
