@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beanpole.client.events import Events, EventsLost
-from beanpole.errors import ConfigurationError
+from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import files as steps
 from beanpole.exports import BadExport
 from beanpole.places import resolved
@@ -314,6 +314,25 @@ def test_a_directory_begins_where_it_was_made_also_before_its_first_batch(
     assert offsets(tmp_path) == list(range(wanted, 300))
     second.close()
     assert open_stream(node, start="latest").position == 300
+
+
+def test_a_directory_is_opened_again_after_an_outage(open_stream: Open, start: Start) -> None:
+    node = start(log := Log(), 100)
+    first = open_stream(node)
+    catch_up(first)
+    first.close()
+    node.behind = 50
+    settings = first._settings
+    # The other node, which does not answer, may have the rest.
+    addresses = [node.address, "127.0.0.1:1"]
+    second = Stream(settings, Events(addresses, 0, 0))
+    with pytest.raises(ClientError, match="the nodes that answer only to 50"):
+        second.open()
+    node.behind = 0
+    assert len(log.events) == 100
+    second.open()
+    assert second.position == 100
+    second.close()
 
 
 def test_a_directory_without_files_of_an_earlier_release_begins_now(

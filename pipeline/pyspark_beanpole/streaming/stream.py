@@ -82,6 +82,8 @@ class Stream:
     def open(self) -> None:
         """Lock the directory, and remove what a process that died has left.
 
+        After an error nothing is locked: it may be called again.
+
         Raises:
             ConfigurationError: it belongs to another cluster, another process has locked it, or it
                 is not the directory of a stream.
@@ -95,9 +97,13 @@ class Stream:
         if found is None:
             self._directory = self._begun()
         else:
+            try:
+                _check_files(found)
+                self.position = self._next_of(found.manifest)
+            except BaseException:
+                found.close()
+                raise
             self._directory = found
-            _check_files(found)
-            self.position = self._next_of(found.manifest)
         with suppress(FileNotFoundError):
             self._place.files.delete_dir(self._place.at(TRIES_FOLDER))
 
