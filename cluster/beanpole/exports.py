@@ -93,6 +93,8 @@ class Manifest(NamedTuple):
     # replaced them, with the Unix time from which on they may be removed.
     uncounted: Mapping[str, int] = {}
     owner: Owner | None = None
+    # Where the directory begins, so that it is known before the first file; None: nobody has said.
+    begin: int | None = None
     version: int = VERSION
 
     @property
@@ -191,6 +193,8 @@ def _body(manifest: Manifest) -> dict[str, Any]:
         body["uncounted"] = dict(manifest.uncounted)
     if manifest.owner is not None:
         body["owner"] = manifest.owner._asdict()
+    if manifest.begin is not None:
+        body["begin"] = manifest.begin
     return body
 
 
@@ -248,12 +252,13 @@ def _of_version_2(found: dict[str, Any]) -> Manifest:
         expected = named(file.name)
         if expected is None or expected[:3] != file[:3]:
             raise ValueError(f"{file.name!r} is not the name of a file of events")
-    owner = found.get("owner")
+    owner, begin = found.get("owner"), found.get("begin")
     manifest = Manifest(
         _text(found["cluster"]),
         _jobs(found["jobs_before"]),
         uncounted={_text(name): _number(at) for name, at in found.get("uncounted", {}).items()},
         owner=owner and Owner(_text(owner["id"]), _text(owner["host"]), _number(owner["at_s"])),
+        begin=None if begin is None else _number(begin),
     ).with_files(files)
     if [list(span) for span in manifest.spans] != found["spans"]:
         raise ValueError("its files do not make its spans")

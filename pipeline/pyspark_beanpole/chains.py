@@ -60,7 +60,8 @@ _QLESS_MOVES: Final = (
     ("deleted", (*_WAITING, "reserved", *_FINISHED), ("gone",)),
     ("expired", ("done",), ("gone",)),
 )
-# Each event increments its counter of the job by 1; qless jobs have no counters.
+# Each event increments its counter of the job by 1, except those of `_used_up`; qless jobs have no
+# counters.
 _COUNTERS: Final = (
     ("attempt", "reserved"),
     ("timeouts", "timed_out"),
@@ -163,11 +164,21 @@ def _order_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
 def _counter_faults() -> list[tuple[str, Column, Column]]:
     """Return the counter faults: a counter moves by 1 with its event only; it is 0 before a put."""
     faults: list[tuple[str, Column, Column]] = []
+    used_up = _used_up()
+    released = ~F.col("releases").eqNullSafe(F.col("last_releases"))
     for counter, event in _COUNTERS:
         before = F.coalesce(f"last_{counter}", F.when(F.col("event") == "put", 0))
         moved = F.col("event") == event
         if event == "timed_out":  # a job whose last attempt timed out has failed
             moved |= (F.col("event") == "failed") & F.col("reason").eqNullSafe("ttr")
+        # Of a policy's event only the counters tell how the attempt ended: by a release, by the end
+        # of the TTR, or, if neither has moved, with the connection. Burials are a worker's.
+        if event == "buried":
+            moved &= ~used_up
+        elif event == "released":
+            moved |= used_up & released
+        elif event == "timed_out":
+            moved |= used_up & ~released & (F.col(counter) != before)
         wanted = before + moved.cast("int")
         words = F.concat(
             F.lit(f"{counter} is "), _shown(F.col(counter)), F.lit(", not "), _shown(wanted)
@@ -175,6 +186,12 @@ def _counter_faults() -> list[tuple[str, Column, Column]]:
         wrong = ~_of_qless() & wanted.isNotNull() & ~wanted.eqNullSafe(F.col(counter))
         faults.append((WRONG_COUNTER, wrong, words))
     return faults
+
+
+def _used_up() -> Column:
+    """Return the condition that a policy took the job away at the end of its last attempt."""
+    by_policy = F.col("event").isin("moved", "buried") & (F.col("state_before") == "reserved")
+    return by_policy & F.col("reason").eqNullSafe(e.REASON_NAMES[e.ATTEMPTS])
 
 
 def _time_faults(from_start: bool) -> list[tuple[str, Column, Column]]:

@@ -22,6 +22,8 @@ LATEST: Final = "latest"
 
 # Offsets are counted in 64 bits, of which Spark's numbers have 63.
 OFFSET_MAX: Final = 2**63 - 1
+# Nodes are asked for wall times in as many bits, in microseconds.
+WALL_MS_MAX: Final = OFFSET_MAX // 1000
 # More tasks than this only add cost: each is a call to a node and the start of a task.
 PARTITIONS_MAX: Final = 10_000
 # A day: a longer wait should be an error.
@@ -289,17 +291,21 @@ def _position(text: str) -> Position:
 
 
 def _wall_us(text: str) -> int:
-    if text.isascii() and text.isdecimal() and len(text) <= len(str(OFFSET_MAX)) - 3:
-        return int(text) * 1000
+    """Return a time, which is above 0: that would be none, and there are no older events."""
     try:
-        moment = datetime.fromisoformat(text)
+        # The length is checked first: Python refuses to parse thousands of digits.
+        if text.isascii() and text.isdecimal() and len(text) <= len(str(WALL_MS_MAX)):
+            wall_us = _number(0, WALL_MS_MAX)(text) * 1000
+        else:
+            moment = datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            wall_us = round(moment.timestamp() * 1_000_000)
     except ValueError:
         raise ValueError(
             "milliseconds since 1970, or a time like 2026-01-31T12:00:00 (UTC without a zone)"
         ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1_000_000)
+    return max(wall_us, 1)
 
 
 def _duration_s(text: str) -> float:

@@ -1,6 +1,7 @@
 """Plan the tasks of a read: turn the options and the extent of the log into ranges of offsets."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
@@ -10,9 +11,12 @@ from beanpole.client.rpc import told
 from beanpole.errors import ConfigurationError
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import EARLIEST, Position, ReadOptions
+from pyspark_beanpole.packing import rows_of
 
 # A task reads this many events in less than a second; a smaller task would cost more to start.
 TASK_ROWS_MAX: Final = 250_000
+# The last second that has a date; options allow later times.
+TOLD_US_MAX: Final = 253_402_300_799_000_000
 
 
 @dataclass
@@ -29,7 +33,7 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
 
     Raises:
         ConfigurationError: the offsets do not fit the cluster or each other.
-        EventsLost: the first event is gone, and `fail_on_data_loss` is set.
+        EventsLost: the first event is gone, or may be, and `fail_on_data_loss` is set.
         ClientError: no node answers, or none has the events yet.
     """
     end_known = max(options.starting.offset or 0, options.ending.offset or 0)
@@ -42,6 +46,8 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
         extent = events.extent_to(end_known, options.starting.offset, options.silent_patience_s)
     if options.starting_wall_us:
         first = extent.at_wall
+        if 0 < extent.first == first:
+            _check_complete(events, extent, options)
     else:
         first = _resolved("startingOffsets", options.starting, extent)
     end = _resolved("endingOffsets", options.ending, extent)
@@ -76,6 +82,44 @@ def kept(extent: Extent, first: int, end: int, fail_on_data_loss: bool) -> int:
     log.warning("events %d to %d are gone; reading from there", first, extent.first)
     warn_of_silent(extent)
     return min(extent.first, end)
+
+
+def _check_complete(events: Events, extent: Extent, options: ReadOptions) -> None:
+    """Refuse a time for which the earliest event that is kept is the first.
+
+    Those before it are gone, and only its own time could show that they are older than that.
+
+    Raises:
+        EventsLost: there may have been earlier events since the time, and `fail_on_data_loss` is
+            set.
+        ClientError: the earliest event cannot be read.
+    """
+    since = _told_us(options.starting_wall_us)
+    if not options.fail_on_data_loss:
+        log.warning("events since %s may be gone; reading from %d", since, extent.first)
+        return
+    kept_us = _wall_us_of(events, extent)
+    if kept_us is not None and kept_us <= options.starting_wall_us:
+        return
+    at = "" if kept_us is None else f", at {_told_us(kept_us)}"
+    raise EventsLost(
+        extent.first - 1,
+        extent.first,
+        extent.failures,
+        f"events since {since} may be gone: the earliest offset that is kept is {extent.first}{at}",
+    )
+
+
+def _wall_us_of(events: Events, extent: Extent) -> int | None:
+    """Return the wall time of the earliest event; None if there is none."""
+    for piece in events.read(extent.first, min(extent.first + 1, extent.end)):
+        moment: datetime = rows_of(piece).column("wall_time")[0].as_py()
+        return round(moment.timestamp() * 1_000_000)
+    return None
+
+
+def _told_us(wall_us: int) -> str:
+    return datetime.fromtimestamp(min(wall_us, TOLD_US_MAX) / 1_000_000, UTC).isoformat()
 
 
 def check_cluster(name: str, extent: Extent) -> None:

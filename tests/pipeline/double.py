@@ -104,6 +104,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         self.lost_replies = 0
         self.duplicates = 0
         self.full = 0
+        self.full_outcome = queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY
         self.body_bytes_max = 65535
         self.kicked: list[int] = []
         self._server = grpc.server(ThreadPoolExecutor(8), options=(("grpc.so_reuseport", 0),))
@@ -167,7 +168,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
     ) -> queue_pb2.PutReply:
         if self.full:
             self.full -= 1
-            full = queue_pb2.PutResult(outcome=queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY)
+            full = queue_pb2.PutResult(outcome=self.full_outcome)
             return queue_pb2.PutReply(results=[full] * len(request.jobs))
         for place, job in enumerate(request.jobs):
             if len(job.body) > self.body_bytes_max:

@@ -30,7 +30,8 @@ class Pace(NamedTuple):
 
     With `results` jobs also end in the ways of protocols other than beanstalk: done or failed with
     a kept result, repeated after a failure, expired, or deleted while reserved. With
-    `administered` an administrator also moves, changes, buries and deletes jobs.
+    `administered` an administrator also moves, changes, buries and deletes jobs, and policies take
+    away jobs that have used up their attempts.
     """
 
     longest_us: int = STEPS_US[-1]
@@ -216,6 +217,10 @@ class History:
             (10, 2, 2, 2, 2, 2),
         )[0]
         # fmt: on
+        comes_back = choice in ("released", "timed_out", "returned")
+        if self.pace.administered and comes_back and self.random.random() < 0.4:
+            self._use_up(job, choice)
+            return
         match choice:
             case "deleted":
                 self._delete(job)
@@ -234,6 +239,18 @@ class History:
                 self._move(job, choice, "ready", job.holder, self.random.choice(reasons))
             case _:
                 self._move(job, choice, "reserved", job.holder)
+
+    def _use_up(self, job: Job, choice: str) -> None:
+        """End the last attempt of a job, which a policy buries or moves to a dead tube."""
+        if counter := {"released": "releases", "timed_out": "timeouts"}.get(choice):
+            job.counts[counter] += 1
+        job.delay_s = 0
+        if self.random.random() < 0.5:
+            self._move(job, "buried", "buried", job.holder, "attempts")
+            return
+        self._move(job, "moved", "moving", job.holder, "attempts")
+        job.tube = self.random.choice([tube for tube in TUBES if tube != job.tube])
+        self._move(job, "moved", "ready", job.holder, "attempts")
 
     def _client(self) -> tuple[str, int, int]:
         return self.random.choice((("n0", 1, 500), ("n2", 4, 501)))

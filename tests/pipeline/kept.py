@@ -20,7 +20,7 @@ MINUTES = Pace(longest_us=61 * SECOND_US, results=True, administered=True)
 JUMPS = Pace(longest_us=61 * SECOND_US, jumps=True, results=True)
 HOSTS = {"n0": "10.0.0.1", "n1": "10.0.0.2", "n2": None}
 SCHEMA = arrow_schema(EVENTS)
-FAILING = ("timed_out", "returned", "buried", "failed")
+FAILING = ("timed_out", "returned", "buried", "failed", "moved")
 
 seeds = st.integers(0, 2**32)
 many = settings(max_examples=20, deadline=None)

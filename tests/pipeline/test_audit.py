@@ -80,6 +80,37 @@ def test_a_history_with_an_administrator_adds_up(spark: SparkSession) -> None:
     assert result.removed >= len(taken)
 
 
+def test_the_ends_of_attempts_that_a_policy_used_up_add_up(spark: SparkSession) -> None:
+    """No event of their own tells of the last release, time-out or lost connection."""
+    events = History(29, Pace(administered=True)).run(900).events
+    spent = used_up(events)
+    assert {event["event"] for event in spent} == {"moved", "buried"}
+    result = audit(frame(spark, events), first=0, end=len(events), jobs=states_after(events))
+    assert result.findings == ()
+
+
+@pytest.mark.parametrize("wrong", [("timeouts", "releases"), ("buries",)])
+def test_a_policy_moves_no_other_counters(spark: SparkSession, wrong: tuple[str, ...]) -> None:
+    """One end of an attempt counts once, and a burial by a policy is none by a worker."""
+    events = History(29, Pace(administered=True)).run(900).events
+    # Without what follows, because the counter would seem wrong again there.
+    end = next(event for event in used_up(events) if event["event"] == "buried")["offset"] + 1
+    *earlier, last = events[:end]
+    before = next(one for one in reversed(earlier) if one["job_id"] == last["job_id"])
+    last = {**last, **{name: before[name] + 1 for name in wrong}}
+    result = audit(frame(spark, [*earlier, last]))
+    assert kinds(result) == {chains.WRONG_COUNTER: 1}
+
+
+def used_up(events: list[Event]) -> list[Event]:
+    """Return the events with which a policy took reserved jobs away."""
+    return [
+        event
+        for event in events
+        if event["reason"] == "attempts" and event["state_before"] == "reserved"
+    ]
+
+
 @pytest.mark.long
 def test_ids_that_may_be_new_places_of_jobs_are_not_missed(spark: SparkSession) -> None:
     """A job that moves behind all others of its rank consumes a number from the sequence of ids."""

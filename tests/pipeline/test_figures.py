@@ -262,6 +262,29 @@ def test_a_backlog_that_flows_is_none() -> None:
     assert (queue.end["ready"], queue.drain_s) == (10, 0.0)
 
 
+@many
+@example(seed=1)
+@given(seed=seeds)
+def test_failures_are_those_of_reservations_also_where_a_policy_ends_them(seed: int) -> None:
+    """Not those of waiting jobs that an administrator buries or moves."""
+    events = History(seed, QUICK._replace(administered=True)).run(500).events
+    [whole] = [made(table_of(events)).figures.whole]
+    held = [one for one in events if one["state_before"] == "reserved"]
+    kinds = Counter(one["event"] for one in held)
+    failed = sum(kinds[name] for name in ("timed_out", "returned", "buried", "moved"))
+    assert whole.now.failed == failed
+    assert whole.now.ended == failed + kinds["released"] + sum(map(naive.completes, held))
+
+
+def test_buried_waiting_jobs_are_no_failed_reservations() -> None:
+    events = lives(20, 0.001)
+    for job in range(1, 21):
+        then(events, job, 1.0, event="buried", state="buried")
+    found = made(table_of(events))
+    assert (found.figures.whole.now.failed, found.figures.whole.now.failed_share) == (0, None)
+    assert "fails" not in found.kinds("default")
+
+
 def test_late_failing_and_timed_out_jobs() -> None:
     events = lives(200, 0.001)
     for job in range(1, 101):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from beanpole.client.events import EventsLost
+from beanpole.client.events import EventsLost, OtherCluster
 from beanpole.errors import ClientError, StorageError
 from pyspark_beanpole.cli import failures, stream
 from pyspark_beanpole.progress import Progress, StreamLine, words
@@ -84,7 +84,8 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         arguments = argparse.Namespace(once=once, every=EVERY_S, rows=ROWS)
         run: Any = stream._Run
         try:
-            run(fake, None, StreamLine(output), arguments).run()
+            line = StreamLine(output)
+            run(fake, None, line, stream.Outage(line), arguments).run()
         except Stop:
             assert not once
         return output.getvalue()
@@ -149,6 +150,34 @@ def test_an_outage_is_waited_out_and_said_once(
 def test_a_long_outage_is_said_now_and_then(follow: Callable[..., str]) -> None:
     said = follow(Fake(0, 50, *[DOWN] * 200)).splitlines()
     assert 3 <= sum(line == f"waiting: {DOWN}" for line in said) <= 4
+
+
+def test_the_first_end_is_waited_for_too(follow: Callable[..., str]) -> None:
+    fake = Fake(0, DOWN, DOWN, 50, 50)
+    assert follow(fake).splitlines()[0] == f"waiting: {DOWN}"
+    assert fake.batches == [(0, 50)]
+    with pytest.raises(ClientError, match="no node answers"):
+        follow(Fake(0, DOWN), once=True)
+
+
+def test_it_waits_for_nodes_before_it_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "time", Clock())
+    script: list[Exception | None] = [DOWN, DOWN, EventsLost(5, 9, {"a:1": "down"}), None]
+
+    def begin() -> None:
+        if (error := script.pop(0)) is not None:
+            raise error
+
+    output = io.StringIO()
+    stream.Outage(StreamLine(output)).waited(begin)
+    lost = "waiting: the events from offset 5 on are gone"
+    first, second = output.getvalue().splitlines()
+    assert first == f"waiting: {DOWN}" and second.startswith(lost)
+    assert not script
+    for error in (EventsLost(5, 9, {}), OtherCluster("a:1 is of another"), StorageError("damaged")):
+        script[:] = [error]
+        with pytest.raises(type(error)):
+            stream.Outage(StreamLine(output)).waited(begin)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,9 @@ def test_depth_is_what_a_walk_through_the_events_finds(seed: int) -> None:
     flows.update(
         puts=sum(event["event"] == "put" for event in events),
         reservations=sum(event["event"] == "reserved" for event in events),
-        failed=sum(event["event"] in FAILING for event in events),
+        failed=sum(
+            event["event"] in FAILING and event["state_before"] == "reserved" for event in events
+        ),
     )
     for name, amount in flows.items():
         assert sum(depth[name].to_pylist()) == sum(total[name].to_pylist()) == amount

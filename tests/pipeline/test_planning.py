@@ -1,6 +1,7 @@
 """The first offset of a read if not all nodes answer."""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 
@@ -33,6 +34,54 @@ def test_passing_over_them_names_nodes_that_may_have_them(caplog: pytest.LogCapt
         "events 39 to 40 are gone; reading from there",
         "nodes that did not answer may have earlier events: n1:1: UNAVAILABLE: down",
     ]
+
+
+@pytest.fixture
+def pruned() -> Iterator[Double]:
+    """A node whose earliest event is that of 12:00:40."""
+    whole = Log()
+    whole.grow(60)
+    node = Double(whole)
+    node.first = 40
+    yield node
+    node.stop()
+
+
+def bounds_of(node: Double, **options: str) -> tuple[int, int]:
+    read = for_batch({"addresses": node.address, **options})
+    with Events(read.addresses, patience_s=0) as events:
+        return bounds(events, read)[1:]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingTimestamp": "2026-01-31T12:00:39.999999"},
+        {"startingTimestamp": "0"},
+        {
+            "startingTimestamp": "2026-01-31T12:00:10",
+            "endingTimestamp": "2026-01-31T12:00:20",
+        },
+    ],
+)
+def test_a_time_whose_events_are_gone_is_no_silent_hole(
+    pruned: Double, options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    words = r"may be gone: the earliest offset that is kept is 40, at 2026-01-31T12:00:40\+00:00$"
+    with pytest.raises(EventsLost, match=words) as raised:
+        bounds_of(pruned, **options)
+    assert (raised.value.first, raised.value.kept) == (39, 40)
+    first, end = bounds_of(pruned, **options, failOnDataLoss="false")
+    assert (first, end) == (40, 40 if "endingTimestamp" in options else 60)
+    assert "may be gone; reading from 40" in caplog.text
+
+
+def test_a_time_at_which_all_events_are_kept_needs_no_earlier_ones(pruned: Double) -> None:
+    assert bounds_of(pruned, startingTimestamp="2026-01-31T12:00:40") == (40, 60)
+    assert bounds_of(pruned, startingTimestamp="2026-01-31T12:00:40.000001") == (41, 60)
+    pruned.first = 0
+    assert bounds_of(pruned, startingTimestamp="0") == (0, 60)
+    assert bounds_of(pruned, endingTimestamp="0") == (0, 0)
 
 
 @pytest.mark.parametrize(

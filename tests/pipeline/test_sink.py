@@ -6,7 +6,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from beanpole.pb.queue_pb2 import PutJob
+from beanpole.client.queue import Putter
+from beanpole.errors import ClientError
+from beanpole.pb.queue_pb2 import (
+    PUT_OUTCOME_OUT_OF_MEMORY,
+    PUT_OUTCOME_QUEUE_FULL,
+    PutJob,
+    PutOutcome,
+)
 from pyspark_beanpole.options import WriteOptions
 from pyspark_beanpole.sink import JobWriter, Written
 from tests.pipeline.conftest import Start
@@ -104,6 +111,28 @@ def test_a_full_cluster_is_waited_for_and_then_named(spark: SparkSession, start:
     node.full = 1_000_000
     with pytest.raises(PySparkException, match=r"is full: 1 of 1 jobs got OUT_OF_MEMORY"):
         write(spark.sql("SELECT 'b' AS body"), node)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (PUT_OUTCOME_OUT_OF_MEMORY, "the cluster is full: 3 of 3 jobs got OUT_OF_MEMORY"),
+        (
+            PUT_OUTCOME_QUEUE_FULL,
+            "the queue 'mail' is full, or the user's quota is used up: 1 of 3 jobs got QUEUE_FULL; "
+            "the queue 'ref' is full, or the user's quota is used up: 2 of 3 jobs got QUEUE_FULL",
+        ),
+    ],
+)
+def test_the_limit_that_has_no_room_is_named(start: Start, outcome: PutOutcome, words: str) -> None:
+    node = start(Log())
+    node.full, node.full_outcome = 1_000_000, outcome
+    with Putter([node.address], 0) as putter:
+        for number, tube in enumerate(("ref", "mail", "ref")):
+            putter.put(PutJob(body=b"a", tube=tube, key=b"%d" % number))
+        with pytest.raises(ClientError) as raised:
+            putter.finish()
+    assert str(raised.value) == words
 
 
 @pytest.mark.long

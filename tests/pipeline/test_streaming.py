@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beanpole.client.events import Events, EventsLost
-from beanpole.errors import ConfigurationError
+from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import files as steps
 from beanpole.exports import BadExport
 from beanpole.places import resolved
@@ -293,6 +293,67 @@ def test_where_a_new_directory_begins(open_stream: Open, start: Start, tmp_path:
     shutil.rmtree(tmp_path / "events")
     latest = open_stream(node, start="latest")
     assert latest.position == 300
+
+
+@pytest.mark.parametrize("begin", ["latest", "120"])
+def test_a_directory_begins_where_it_was_made_also_before_its_first_batch(
+    open_stream: Open, start: Start, tmp_path: Path, begin: str
+) -> None:
+    log = Log(events=History(10).run(300).events)
+    later, log.events = log.events[200:], log.events[:200]
+    node = start(log)
+    first = open_stream(node, start=begin)
+    wanted, before = first.position, first.directory.manifest.jobs_before
+    assert wanted == (200 if begin == "latest" else 120)
+    first.close()
+    log.events += later
+    second = open_stream(node, start="latest")
+    assert second.position == wanted
+    assert second.directory.manifest.jobs_before == before
+    catch_up(second)
+    assert offsets(tmp_path) == list(range(wanted, 300))
+    second.close()
+    assert open_stream(node, start="latest").position == 300
+
+
+def test_a_directory_is_opened_again_after_an_outage(open_stream: Open, start: Start) -> None:
+    node = start(log := Log(), 100)
+    first = open_stream(node)
+    catch_up(first)
+    first.close()
+    node.behind = 50
+    settings = first._settings
+    # The other node, which does not answer, may have the rest.
+    addresses = [node.address, "127.0.0.1:1"]
+    second = Stream(settings, Events(addresses, 0, 0))
+    with pytest.raises(ClientError, match="the nodes that answer only to 50"):
+        second.open()
+    node.behind = 0
+    assert len(log.events) == 100
+    second.open()
+    assert second.position == 100
+    second.close()
+
+
+def test_a_directory_without_files_of_an_earlier_release_begins_now(
+    open_stream: Open, start: Start
+) -> None:
+    node = start(log := Log(), 100)
+    stream = open_stream(node, start="latest")
+    stream.directory.change(stream.directory.manifest._replace(begin=None))
+    stream.close()
+    log.grow(50)
+    assert open_stream(node, start="latest").position == 150
+
+
+def test_a_directory_that_begins_behind_the_cluster_is_refused(
+    open_stream: Open, start: Start
+) -> None:
+    node = start(log := Log(), 100)
+    open_stream(node, start="latest").close()
+    del log.events[50:]
+    with pytest.raises(ConfigurationError, match="offset 100 lies beyond the events"):
+        open_stream(node, start="latest")
 
 
 def test_events_that_are_gone(open_stream: Open, start: Start, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import grpc
 
-from beanpole.client.rpc import PATIENCE_S, Nodes, is_refused, pauses, told, words_of
+from beanpole.client.rpc import PATIENCE_S, Nodes, Refused, is_refused, pauses, told, words_of
 from beanpole.errors import ClientError, ProtocolError
 from beanpole.pb import events_pb2, events_pb2_grpc, node_pb2
 
@@ -35,16 +35,31 @@ Enough = Callable[[Replies], float | None]
 class EventsLost(ClientError):
     """No node keeps the events from `first` on any more; `kept` is the next offset that exists."""
 
-    def __init__(self, first: int, kept: int, failures: Mapping[str, str]) -> None:
-        words = f"; {told(failures)}" if failures else ""
-        super().__init__(
-            f"the events from offset {first} on are gone: the earliest after it that is kept is "
-            f"{kept}{words}"
-        )
+    def __init__(
+        self, first: int, kept: int, failures: Mapping[str, str], words: str | None = None
+    ) -> None:
+        """Store the offsets, and the errors of the nodes that did not answer.
+
+        Args:
+            first: the first event that is gone.
+            kept: the next offset that exists.
+            failures: by address.
+            words: what to say where nobody asked for an offset.
+        """
+        if words is None:
+            words = (
+                f"the events from offset {first} on are gone: the earliest after it that is kept "
+                f"is {kept}"
+            )
+        super().__init__(f"{words}; {told(failures)}" if failures else words)
         self.first = first
         self.kept = kept
         # Whether every node answered: a node that is down may have the events.
         self.certain = not failures
+
+
+class OtherCluster(ClientError):
+    """The addresses are of nodes of different clusters."""
 
 
 class Extent(NamedTuple):
@@ -277,7 +292,7 @@ class Events:
                 replies[address] = calls[address].result()
             except grpc.RpcError as error:
                 if is_refused(error):
-                    raise ClientError(f"{address}: {error.details()}") from None
+                    raise Refused(address, error) from None
                 failures[address] = words_of(error)
             if replies and (grace_s := enough(replies)) is not None:
                 until_s = min(until_s or float("inf"), time.monotonic() + grace_s)
@@ -294,7 +309,7 @@ class Events:
         for address, reply in replies.items():
             self.cluster = self.cluster or reply.cluster
             if reply.cluster != self.cluster:
-                raise ClientError(
+                raise OtherCluster(
                     f"{address} is a node of cluster {reply.cluster!r}, others are of "
                     f"{self.cluster!r}"
                 )

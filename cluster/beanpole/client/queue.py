@@ -1,7 +1,7 @@
 """Put and kick jobs in bulk over gRPC, at any node that answers."""
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -57,6 +57,8 @@ class Putter:
         self._count = 0
         self._sent: deque[tuple[list[_Numbered], _Call]] = deque()
         self.outcome = Outcome()
+        # Of the jobs that the last reply refused for lack of room: how many, by queue and outcome.
+        self._refused: Counter[tuple[str, int]] = Counter()
 
     def __enter__(self) -> "Putter":
         return self
@@ -69,7 +71,7 @@ class Putter:
 
         Raises:
             JobRefused: this job or an earlier one is not allowed.
-            ClientError: no node answers, or the cluster stays full.
+            ClientError: no node answers, or the cluster or a queue stays full.
         """
         assert job.key, "a job without a key could be put twice"
         size = len(job.body)
@@ -115,11 +117,24 @@ class Putter:
             except Refused as error:
                 raise _refusal(left, error) from None
             left = self._counted(left, reply)
-        raise ClientError(f"the cluster is full: {len(left)} of {len(jobs)} jobs got OUT_OF_MEMORY")
+        raise ClientError(self._no_room(len(jobs)))
+
+    def _no_room(self, total: int) -> str:
+        """Say which limit the last reply named: another queue may have room."""
+        found = []
+        for (tube, outcome), count in sorted(self._refused.items()):
+            if outcome == queue_pb2.PUT_OUTCOME_QUEUE_FULL:
+                limit = f"the queue {tube!r} is full, or the user's quota is used up"
+                name = "QUEUE_FULL"
+            else:
+                limit, name = "the cluster is full", "OUT_OF_MEMORY"
+            found.append(f"{limit}: {count} of {total} jobs got {name}")
+        return "; ".join(found)
 
     def _counted(self, jobs: list[_Numbered], reply: queue_pb2.PutReply) -> list[_Numbered]:
-        """Count the results; return the jobs for which the cluster had no room."""
+        """Count the results; return the jobs for which there was no room."""
         left = []
+        self._refused.clear()
         for job, result in zip(jobs, reply.results, strict=True):
             if result.outcome == queue_pb2.PUT_OUTCOME_INSERTED:
                 self.outcome.inserted += 1
@@ -127,6 +142,9 @@ class Putter:
                 self.outcome.duplicates += 1
             else:
                 left.append(job)
+                is_queue = result.outcome == queue_pb2.PUT_OUTCOME_QUEUE_FULL
+                # The cluster's limit has nothing to do with the queue.
+                self._refused[job[1].tube if is_queue else "", result.outcome] += 1
         return left
 
 

@@ -258,17 +258,20 @@ def held(place: Place, cluster: str | None = None, *, adopts: bool = True) -> Di
     return directory
 
 
-def begun(place: Place, cluster: str, jobs_before: Mapping[str, int]) -> Directory:
+def begun(
+    place: Place, cluster: str, jobs_before: Mapping[str, int], begin: int | None = None
+) -> Directory:
     """Create an export directory.
 
     Args:
         place: its place.
         cluster: the cluster of its events.
         jobs_before: the number of jobs in each state before the first event to be exported.
+        begin: the offset of that event, for a process that goes on before there is a file.
     """
     if place.is_local:
         os.makedirs(place.path, exist_ok=True)
-    manifest = Manifest(cluster, dict(jobs_before))
+    manifest = Manifest(cluster, dict(jobs_before), begin=begin)
     directory = Directory(place, manifest, _locked(place))
     directory.change(manifest)
     return directory

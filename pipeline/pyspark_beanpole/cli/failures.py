@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from beanpole.client.events import OtherCluster
+from beanpole.client.rpc import Refused
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
 
 # The most characters of one line that are shown.
@@ -30,6 +32,7 @@ _MASTER: Final = re.compile(
     r"(?:Could not parse Master URL|Master must either be|Invalid master URL).*"
 )
 _WRONG: Final = ("IllegalArgumentException", "NumberFormatException", "INVALID_CONF")
+_OF_NODES: Final = tuple(one.__name__ for one in (ClientError, OtherCluster, Refused))
 _MEMORY: Final = re.compile(r"java\.lang\.OutOfMemoryError.*|.*insufficient memory.*")
 
 
@@ -67,7 +70,7 @@ def from_spark(text: str, conf: Iterable[str] = ()) -> BeanpoleError:
 def is_of_nodes(text: str) -> bool:
     """Whether an error of Spark says that nodes did not answer a task."""
     ours = _OURS.findall(text)
-    return bool(ours) and ours[-1][0] == ClientError.__name__
+    return bool(ours) and ours[-1][0] in _OF_NODES
 
 
 def java_never_ran(lines: Sequence[str]) -> BeanpoleError:

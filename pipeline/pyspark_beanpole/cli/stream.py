@@ -3,9 +3,11 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from beanpole.client.events import Events, EventsLost
+from beanpole.client.events import Events, EventsLost, OtherCluster
+from beanpole.client.rpc import Refused
 from beanpole.errors import ClientError, ConfigurationError
 from pyspark_beanpole.cli import common, failures
 from pyspark_beanpole.cli.running import Running
@@ -87,13 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
         statistics=not arguments.no_statistics,
     )
     stream = Stream(settings, Events(arguments.addresses, arguments.patience))
+    line = StreamLine(sys.stderr)
+    outage = Outage(line)
     try:
-        stream.open()
+        if arguments.once:
+            stream.open()
+        else:
+            outage.waited(stream.open)
         spark = common.spark(arguments, quick=True)
         stream.restore(spark)
-        line = StreamLine(sys.stderr)
         try:
-            _Run(stream, spark, line, arguments).run()
+            _Run(stream, spark, line, outage, arguments).run()
         finally:
             line.end()
         stream.refresh()
@@ -116,23 +122,23 @@ class _Run:
         stream: "Stream",
         spark: "SparkSession",
         line: StreamLine,
+        outage: "Outage",
         arguments: argparse.Namespace,
     ) -> None:
         self._stream = stream
         self._spark = spark
         self._line = line
+        self._outage = outage
         self._once: bool = arguments.once
         self._every_s: float = arguments.every
         self._rows_max: int = arguments.rows
         self._batches = 0
         self._rate = 0.0
         self._due_s = self._refresh_due_s = 0.0
-        self._problem = ""
-        self._said_s = 0.0
 
     def run(self) -> None:
         """Run batches up to the end that is found at the start (--once), or for ever."""
-        end = self._stream.end_now()
+        end = self._stream.end_now() if self._once else self._polled()
         self._show(end)
         while not self._once or self._stream.position < end:
             if not self._tried(end):
@@ -164,7 +170,7 @@ class _Run:
                     raise
                 self._wait(error)
                 return False
-            self._problem = ""
+            self._outage.is_over()
             self._batches += 1
             self._rate = rows / (time.monotonic() - now_s)
             self._show(end)
@@ -178,14 +184,48 @@ class _Run:
         self._line.show(Progress(self._batches, self._stream.position, end, self._rate))
 
     def _wait(self, error: Exception) -> None:
+        self._outage.say(error)
+        # A batch is due as soon as nodes answer again.
+        self._due_s = 0.0
+
+
+class Outage:
+    """Reports that nodes do not answer, when it begins and again at intervals."""
+
+    def __init__(self, line: StreamLine) -> None:
+        self._line = line
+        self._problem = ""
+        self._said_s = 0.0
+
+    def say(self, error: Exception) -> None:
         """Report the cause of a wait when it is new, and again at intervals."""
         words = str(error) if isinstance(error, ClientError) else failures.gist(str(error))
         now_s = time.monotonic()
         if words != self._problem or now_s - self._said_s >= SAY_AGAIN_S:
             self._problem, self._said_s = words, now_s
             self._line.say(f"waiting: {words}")
-        # A batch is due as soon as nodes answer again.
-        self._due_s = 0.0
+
+    def is_over(self) -> None:
+        """Report the next one, also if it has the same cause."""
+        self._problem = ""
+
+    def waited(self, begin: Callable[[], None]) -> None:
+        """Begin, once nodes answer.
+
+        Raises:
+            ClientError: nodes have answered, and no waiting would help.
+        """
+        while True:
+            try:
+                begin()
+            except ClientError as error:
+                # A running stream outlives these, too: an operator may be changing the cluster.
+                if isinstance(error, (Refused, OtherCluster)) or not _is_outage(error):
+                    raise
+                self.say(error)
+                time.sleep(POLL_S)
+            else:
+                return
 
 
 def _is_outage(error: Exception) -> bool:

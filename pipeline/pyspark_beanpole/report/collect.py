@@ -159,7 +159,8 @@ class _Answers:
 
     def numbers(self, name: str) -> Numbers:
         """Return the numbers of a queue, without histograms."""
-        return Numbers(self.counts[name], self._times[name], self._levels[name], {})
+        failures = self.failures[name]
+        return Numbers(self.counts[name], self._times[name], self._levels[name], failures, {})
 
     @cached_property
     def _bins(self) -> pa.Table:

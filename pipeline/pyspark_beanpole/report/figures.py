@@ -16,7 +16,8 @@ Rows = Sequence[Row]
 # The states in which a job still has to be worked on.
 LIVE: Final = ("ready", "reserved", "delayed")
 # The events by which a reservation fails; a release is the worker's own decision, not a failure.
-FAILED: Final = ("timed_out", "returned", "buried", "failed")
+# The table `failures` has `moved` only of jobs that went to a dead tube after their last attempt.
+FAILED: Final = ("timed_out", "returned", "buried", "failed", "moved")
 # Rates at the end cover this time, or the whole period if it is shorter: long enough for jobs that
 # arrive in bursts, short enough to be current.
 LATELY_MIN: Final = 60
@@ -64,12 +65,16 @@ class Numbers(NamedTuple):
     counts: Row  # of `throughput`
     times: Mapping[str, Row]  # of `times`, by kind
     levels: Mapping[str, Row]  # of `slo`, by kind
+    failures: Rows
     bins: Mapping[str, Bins]  # by kind
 
     @property
     def failed(self) -> int:
-        """Reservations that timed out, were returned, or ended in a burial or a failure."""
-        return int(sum(self.counts[name] for name in FAILED))
+        """Reservations that timed out, were returned, or ended in a burial or a failure.
+
+        `counts` would not do: it has the burials of jobs that nobody held, too.
+        """
+        return int(sum(row["count"] for row in self.failures if row["event"] in FAILED))
 
     @property
     def ended(self) -> int:

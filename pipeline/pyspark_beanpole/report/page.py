@@ -39,7 +39,8 @@ _NOTES: Final = """<details id="words"><summary>What the words mean</summary>
 reservation is. <b>Run</b> is the time from reserved to deleted by the worker, and counts where it
 ends. Reservations that ended otherwise (released, buried, timed out, returned) are not in it.
 <b>Done</b>: deleted by the worker that held the job. <b>Removed</b>: deleted while no worker held
-it. <b>Failed</b>: timed out, returned because its worker was gone, buried, or said to have failed.
+it. <b>Failed</b>: timed out, returned because its worker was gone, buried by its worker, said to
+have failed, or buried or moved by a policy after the last attempt.
 <b>Departures</b> are jobs done and removed. Times are those of the leader's wall clock in UTC;
 lengths come from cluster time. Percentiles come from bins whose middle is within 1 % of what is in
 them. A queue <b>keeps up</b> if its ready jobs are no more than leave it within a minute;

@@ -20,6 +20,7 @@ from pyspark_beanpole.statistics.chunks import (
     RESERVED,
     STATE_WORDS,
     completes,
+    failing,
     outcomes,
 )
 from pyspark_beanpole.statistics.counts import LONG, TEXT
@@ -240,9 +241,11 @@ def failures(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
     table = parts["transitions"]
     event = coded(table["event"], EVENT_WORDS).codes
     before = coded(table["state_before"], STATE_WORDS).codes
-    taken = ~completes(event, coded(table["protocol"]), coded(table["reason"]))
-    failed = np.isin(event, FAILURES) | ((event == e.DELETED) & taken)
-    table = table.filter(pa.array(failed & (before == RESERVED)))
+    reasons = coded(table["reason"])
+    taken = ~completes(event, coded(table["protocol"]), reasons)
+    ended = np.isin(event, FAILURES) | ((event == e.DELETED) & taken)
+    failed = (ended & (before == RESERVED)) | failing(event, before, reasons)
+    table = table.filter(pa.array(failed))
     reason = table["reason"].fill_null(UNSAID)
     table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
     found = _summed(table, (*by, "event", "reason"), ("events", "run_s", "run_us"))

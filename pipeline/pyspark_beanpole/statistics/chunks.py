@@ -25,6 +25,8 @@ DEPTH_OF: Final = np.array([NONE, 0, 1, 2, 3, DEPTHS.index("kept"), DEPTHS.index
 
 # The ends of an attempt that did not do the job: against the worker's wish, or as it reported.
 FAILING: Final = (e.TIMED_OUT, e.RETURNED, e.BURIED, e.FAILED)
+# The reason of the event with which a policy buries or moves a job at the end of its last attempt.
+USED_UP: Final = e.REASON_NAMES[e.ATTEMPTS]
 # Reasons of events whose worker held the job and is gone.
 LOST: Final = ("connection_lost", "node_down")
 # Workers of these protocols report a finished job with an event of its own. If a job is deleted
@@ -212,6 +214,11 @@ def outcomes(event: Ints, before: Ints, after: Ints, complete: Ints) -> Ints:
     return found
 
 
-def failing(event: Ints) -> Ints:
-    """Return which events are failures of an attempt."""
-    return np.isin(event, FAILING)
+def failing(event: Ints, before: Ints, reason: Coded) -> Ints:
+    """Return which events are failures of an attempt.
+
+    A burial of a job that nobody held is none. A job that went to a dead tube at the end of its
+    last attempt has no other event of that end.
+    """
+    dead = (event == e.MOVED) & worded(reason, (USED_UP,))
+    return (before == RESERVED) & (np.isin(event, FAILING) | dead)

@@ -216,6 +216,7 @@ def _workers(chunk: Chunk) -> pa.Table:
     by_reason = worded(chunk.reason, LOST)[rows]
     ended = (before == RESERVED) & (event != e.TOUCHED)
     done = chunk.complete[rows] & (before == RESERVED)
+    failed = failing(chunk.event.codes, chunk.before.codes, chunk.reason)[rows]
     return made(
         SCHEMAS["workers"],
         {
@@ -227,7 +228,7 @@ def _workers(chunk: Chunk) -> pa.Table:
             "buried": groups.counted(event == e.BURIED),
             "timed_out": groups.counted(event == e.TIMED_OUT),
             "returned": groups.counted(event == e.RETURNED),
-            "failed": groups.counted(ended & failing(event)),
+            "failed": groups.counted(failed),
             "ends": groups.counted(ended),
             "lost_leases": groups.counted((event == e.TIMED_OUT) | by_reason),
             "run_s": groups.summed(run_s),

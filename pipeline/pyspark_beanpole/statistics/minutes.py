@@ -40,7 +40,7 @@ def reduced(chunk: Chunk) -> dict[str, pa.Table]:
         "puts": event == e.PUT,
         "reservations": event == e.RESERVED,
         **{name: outcome == number for number, name in enumerate(OUTCOMES)},
-        "failed": failing(event),
+        "failed": failing(event, before, chunk.reason),
     }
     # The two depths that each event changes; unknown states are not counted.
     known = len(DEPTH_OF)

@@ -19,7 +19,7 @@ from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import compaction
 from beanpole.exporting import files as steps
 from beanpole.exporting.directory import Directory, begun, held, listed
-from beanpole.exports import STATES, UNCOUNTED, BadExport, compared
+from beanpole.exports import STATES, UNCOUNTED, BadExport, Manifest, compared
 from beanpole.places import Place, resolved
 from pyspark_beanpole.inputs import from_directory
 from pyspark_beanpole.options import EARLIEST, LATEST, for_batch
@@ -82,6 +82,8 @@ class Stream:
     def open(self) -> None:
         """Lock the directory, and remove what a process that died has left.
 
+        After an error nothing is locked: it may be called again.
+
         Raises:
             ConfigurationError: it belongs to another cluster, another process has locked it, or it
                 is not the directory of a stream.
@@ -95,12 +97,13 @@ class Stream:
         if found is None:
             self._directory = self._begun()
         else:
+            try:
+                _check_files(found)
+                self.position = self._next_of(found.manifest)
+            except BaseException:
+                found.close()
+                raise
             self._directory = found
-            _check_files(found)
-            self._check_end(found.manifest.end)
-            self.position = found.manifest.end or self.position
-            if not found.manifest.files:
-                self.position = self._first(self._whole())
         with suppress(FileNotFoundError):
             self._place.files.delete_dir(self._place.at(TRIES_FOLDER))
 
@@ -217,7 +220,16 @@ class Stream:
         extent = self._whole()
         self.position = self._first(extent)
         before = self._jobs_before(extent, self.position)
-        return begun(self._place, extent.cluster, before)
+        return begun(self._place, extent.cluster, before, self.position)
+
+    def _next_of(self, manifest: Manifest) -> int:
+        """Return the offset of the first event that an existing directory lacks."""
+        if not manifest.files and manifest.begin is None:
+            # Before the first batch of a release that did not write it down.
+            return self._first(self._whole())
+        position = manifest.end if manifest.files else manifest.begin or 0
+        self._check_end(position)
+        return position
 
     def _whole(self) -> Extent:
         return self._nodes.whole() if self._settings.start == EARLIEST else self._nodes.extent()

@@ -51,6 +51,11 @@ def test_offsets(text: str, position: Position) -> None:
         ("2026-01-31T12:00:00", 1_769_860_800_000_000),
         ("2026-01-31T12:00:00Z", 1_769_860_800_000_000),
         ("2026-01-31T13:00:00.000001+01:00", 1_769_860_800_000_001),
+        (str((2**63 - 1) // 1000), (2**63 - 1) // 1000 * 1000),
+        # 0 stands for no time.
+        ("0", 1),
+        ("1970-01-01T00:00:00", 1),
+        ("1969-12-31T00:00:00", 1),
     ],
 )
 def test_times(text: str, wall_us: int) -> None:
@@ -98,6 +103,8 @@ def test_a_table_with_options_would_lose_them() -> None:
         ("startingOffsets", '{"cluster": "a", "offset": 5, "x": 1}', "earliest, latest"),
         ("endingOffsets", "²", "earliest, latest, a number"),
         ("startingTimestamp", "yesterday", "milliseconds since 1970"),
+        ("startingTimestamp", "9999999999999999", "milliseconds since 1970"),
+        ("startingTimestamp", str((2**63 - 1) // 1000 + 1), "milliseconds since 1970"),
         ("failOnDataLoss", "maybe", "true or false"),
         ("minPartitions", "0", "a whole number from 1 to 10000"),
         ("minPartitions", "10001", "a whole number from 1 to 10000"),
