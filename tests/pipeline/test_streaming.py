@@ -396,9 +396,17 @@ def test_the_chain_of_pieces() -> None:
     assert chain([], 0, 0) == []
 
 
-def test_parts_of_another_version_are_not_read(tmp_path: Path) -> None:
+def test_parts_of_another_version_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = dict(reduced([]))
-    assert pieces.unpacked_parts(pieces.packed_parts(parts)) == parts
+    own = pieces.packed_parts(parts)
+    assert pieces.unpacked_parts(own) == parts
+    with monkeypatch.context() as patch:
+        patch.setattr(pieces, "RULES", None)  # as releases up to 0.3.0 have written them
+        earlier = pieces.packed_parts(parts)
+    with pytest.raises(ValueError, match="another version"):
+        pieces.unpacked_parts(earlier)
     del parts["ready"]
     with pytest.raises(ValueError, match="another version"):
         pieces.unpacked_parts(pieces.packed_parts(parts))

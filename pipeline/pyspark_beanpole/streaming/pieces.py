@@ -25,6 +25,9 @@ from pyspark_beanpole.statistics.lives import spans_of
 from pyspark_beanpole.statistics.parts import SCHEMAS, merged
 
 HOUR_US: Final = DAY_US // 24
+# Raised when the same events give other parts in the same columns: parts by earlier rules are made
+# anew. 2: attempts that a policy ended count as failed. Releases up to 0.3.0 wrote no number.
+RULES: Final = {b"rules": b"2"}
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.arrow")
 
@@ -45,7 +48,7 @@ def packed_parts(parts: Parts) -> bytes:
     """Serialize parts for `unpacked_parts`."""
     tables = [packed(table) for table in parts.values()]
     columns = {"name": list(parts), "part": pa.array(tables, pa.binary())}
-    return packed(pa.table(columns))
+    return packed(pa.table(columns).replace_schema_metadata(RULES))
 
 
 def unpacked_parts(content: Any) -> dict[str, pa.Table]:
@@ -57,7 +60,8 @@ def unpacked_parts(content: Any) -> dict[str, pa.Table]:
     rows = unpacked(content)
     names, tables = rows["name"].to_pylist(), rows["part"].to_pylist()
     found = {name: unpacked(table) for name, table in zip(names, tables, strict=True)}
-    if {name: table.schema for name, table in found.items()} != SCHEMAS:
+    schemas = {name: table.schema for name, table in found.items()}
+    if schemas != SCHEMAS or rows.schema.metadata != RULES:
         raise ValueError("another version wrote it")
     return found
 
