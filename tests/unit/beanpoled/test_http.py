@@ -281,7 +281,7 @@ def test_several_requests_on_one_connection() -> None:
 def test_requests_that_come_together_let_others_work_between_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    count, takes_s, pages = 200, 0.001, []
+    count, takes_s, pages = 50, 0.001, []
 
     def render(view: NodeView) -> str:
         pages.append(view)
