@@ -11,6 +11,7 @@ Checks that ruff and mypy already make do not belong here.
 import ast
 import re
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
 def import_graph() -> dict[str, set[str]]:
     """Return the imports of each module of our packages from our packages, types included."""
     folders = [ROOT / folder for folder in ("cluster", "node", "pipeline")]

@@ -132,7 +132,7 @@ def test_a_disk_that_fails_leaves_the_folders_as_they_were(
     assert list((tmp_path / "a").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # it takes seconds
 def test_whatever_has_changed_is_refused_with_its_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,7 +93,7 @@ def test_damages_are_named(bucket: str) -> None:
         opened("s3://nobucket/none")
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # it takes seconds
 def test_a_store_that_does_not_answer_is_told_from_one_that_is_empty() -> None:
     with pytest.raises(StorageError, match=r"s3://events/out/_manifest.json cannot be read: .*"):
         opened("s3://test:test@events/out?endpoint_override=127.0.0.1:1&scheme=http&region=x")

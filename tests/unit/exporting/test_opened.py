@@ -46,7 +46,7 @@ def test_a_whole_export_is_read_in_order(whole: Whole) -> None:
     assert opened(f"file:{whole[0]}").files == export.files
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # it takes seconds
 def test_slices_are_cut_from_large_files_too(tmp_path: Path) -> None:
     place = resolved(str(tmp_path / "out"))
     rows = 2 * files.GROUP_ROWS + 17

@@ -1,5 +1,7 @@
 """Throttles: permanent and expiring maxima, locks, and the jobs that wait for them."""
 
+import pytest
+
 from beanpole import qless as q
 from beanpole.core.qless import throttles
 from tests.unit.core.qless.checking import Qless
@@ -105,6 +107,7 @@ def test_a_client_may_let_a_pending_job_wait_again() -> None:
     assert [item[1] for item in world.job(b"002").history] == [q.HAS_PUT, q.HAS_THROTTLED]
 
 
+@pytest.mark.slow  # as many throttles as there may be
 def test_limits() -> None:
     world = Qless()
     many = tuple(b"%d" % number for number in range(q.CALL_JOBS_MAX + 1))
