@@ -43,19 +43,20 @@ class FlowControl:
         self._clients.stalled.pop(connection, None)
         return True
 
-    def update(self, connection: Connection, owes_enough: bool, buffered_bytes: int) -> None:
+    def update(self, connection: Connection, has_enough: bool, buffered_bytes: int) -> None:
         """Read from the client only while there is room for more.
 
         Args:
             connection: the connection of the client.
-            owes_enough: whether the replies owed to it have reached a limit in number or size.
+            has_enough: whether it has a row of requests behind it, or the replies owed to it have
+                reached a limit in number or size.
             buffered_bytes: the size of its input that is not parsed yet.
         """
         clients = self._clients
         full = (
             self.stalled
             or connection.throttled
-            or owes_enough
+            or has_enough
             or clients.outbox_is_full
             or buffered_bytes > clients.input_bytes_max
         )

@@ -19,6 +19,9 @@ from beanpoled.host.seam import ClientPort, Timer
 # A client that has sent this many wrong tokens is closed, and each costs it this delay: guessing
 # 256 bits finds nothing, but guesses should not fill the log.
 WRONG_TOKENS_MAX: Final = 3
+# A client's requests that are acted on before others have a turn of the loop. A read has up to
+# 256 KiB, and the shortest requests, which cost some us each and leave no reply pending, two bytes.
+REQUESTS_IN_A_ROW_MAX: Final = 256
 WRONG_TOKEN_DELAY_US: Final = 1_000_000
 
 
@@ -28,6 +31,7 @@ class RequestConnection(Connection):
     __slots__ = (
         "_clients",
         "_flow",
+        "_is_resting",
         "_port",
         "_replies",
         "_timer",
@@ -45,6 +49,7 @@ class RequestConnection(Connection):
         self._flow = FlowControl(clients, port)
         self._timer: Timer | None = None
         self._wrong_tokens = 0
+        self._is_resting = False  # others have a turn of the loop before its next request
         self.blocked = False  # later input must wait for the present request
         self.ended = False  # the client will send nothing more
         self.closed = False
@@ -129,21 +134,31 @@ class RequestConnection(Connection):
     # --- requests and replies -------------------------------------------------------------------
 
     def _process(self) -> None:
-        """Act on received requests until something must be waited for."""
+        """Act on received requests until something must be waited for, or others have a turn."""
+        if self._is_resting:
+            return
         if self._clients.rates.are_limited and not self.blocked:
             self._process_metered()
             return
-        while not (self.blocked or self._flow.stalled or self.closed or self._replies.is_full):
-            if not self._act():
-                if self.ended and not self._replies.pending:
-                    self._close()
-                break
+        if not self._act_up_to(REQUESTS_IN_A_ROW_MAX):
+            self._rest()
         self._update_flow()
 
     def _process_metered(self) -> None:
         """Do the same as `_process` under a rate limit: charge the requests acted on."""
         rates, now_us = self._clients.rates, self._clients.now_us
-        left = allowed = 0 if self.throttled else rates.allowance(self, now_us)
+        allowed = 0 if self.throttled else rates.allowance(self, now_us)
+        count = min(allowed, REQUESTS_IN_A_ROW_MAX)
+        left = self._act_up_to(count)
+        rates.spend(self, count - left, now_us)
+        if not left and count < allowed:
+            self._rest()
+        elif not (left or self.blocked or self.closed):
+            rates.throttle(self, now_us)
+        self._update_flow()
+
+    def _act_up_to(self, left: int) -> int:
+        """Act on that many requests at most; return how many more it could have been."""
         while left and not (
             self.blocked or self._flow.stalled or self.closed or self._replies.is_full
         ):
@@ -152,14 +167,22 @@ class RequestConnection(Connection):
                     self._close()
                 break
             left -= 1
-        rates.spend(self, allowed - left, now_us)
-        if not (left or self.blocked or self.closed):
-            rates.throttle(self, now_us)
-        self._update_flow()
+        return left
+
+    def _rest(self) -> None:
+        if not (self.blocked or self.closed):
+            self._is_resting = True
+            self._clients.host.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        if not self.closed:
+            self._process()
 
     def _update_flow(self) -> None:
         if not self.closed:
-            self._flow.update(self, self._replies.is_full, self._buffered_bytes)
+            has_enough = self._is_resting or self._replies.is_full
+            self._flow.update(self, has_enough, self._buffered_bytes)
 
     def _answer(self, reply: bytes) -> None:
         """Answer the oldest pending request."""

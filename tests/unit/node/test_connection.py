@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.node.stage import Stage
+from beanpoled.frontends.requests import REQUESTS_IN_A_ROW_MAX
+from tests.unit.node.stage import Port, Stage
 
 OUTPUT_BYTES_MAX = 256 * 1024
 BODY = b"b" * 60_000
@@ -54,3 +55,40 @@ def test_lists_of_all_tubes_are_made_in_bounded_portions(stage: Stage) -> None:
     sizes, replies = ask(stage, b"list-tubes\r\n" * 50)
     assert replies.count(b"- default\n") == 50
     assert max(sizes) < 2 * OUTPUT_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("protocol", "request_line", "reply"),
+    [
+        ("beanstalk", b"\r\n", b"UNKNOWN_COMMAND\r\n"),
+        ("beanstalk", b"list-tube-used\r\n", b"USING default\r\n"),
+        ("workq", b"x\r\n", b"-CLIENT-ERROR"),
+        ("gearman", b"version\n", b"OK "),
+        ("qless", b"PING\r\n", b"+PONG\r\n"),
+        ("qless", b"*0\r\n", b""),
+    ],
+)
+@pytest.mark.parametrize("rate", [0, 1_000_000])
+def test_a_client_acts_on_a_row_of_requests_in_a_turn(
+    protocol: str, request_line: bytes, reply: bytes, rate: int
+) -> None:
+    """Others are served between two rows, and no input is lost or overtaken."""
+    stage = Stage(commands_per_second_max=rate)
+    stage.lead()
+    stage.come_up()
+    port = Port()
+    connection = stage.node.frontends[protocol].connected(port)
+    assert connection is not None
+    rows = 5
+    connection.received(request_line * (rows * REQUESTS_IN_A_ROW_MAX))
+    turns = 0
+    while not port.reading:
+        assert port.output.count(reply) <= turns * REQUESTS_IN_A_ROW_MAX or not reply
+        turns += 1
+        soon, stage.host.soon = stage.host.soon, []
+        for callback in soon:
+            callback()
+    stage.run()
+    assert turns >= rows
+    if reply:
+        assert port.output.count(reply) == rows * REQUESTS_IN_A_ROW_MAX

@@ -106,22 +106,19 @@ class Parser(ReceiveBuffer):
         return self.unparsed_bytes
 
     def next(self) -> Request | None:
-        """Return the next request, or None if it is incomplete."""
+        """Return the next request, or None if it is incomplete; an empty list is no request."""
         if self._broken:
             return None
-        while not self._left:
+        if not self._left:
             if self._offset == len(self._data) and not self._take_fed():
                 return None
-            if self._data[self._offset] == _ARRAY:
-                wrong = self._begin_array()
-                if wrong is None:
-                    return None
-                if wrong:
-                    return self._break(wrong)
-            else:
-                line = self._next_line()
-                if line is None or line:
-                    return line
+            if self._data[self._offset] != _ARRAY:
+                return self._next_line()
+            wrong = self._begin_array()
+            if wrong is None:
+                return None
+            if wrong:
+                return self._break(wrong)
         return self._next_arguments()
 
     def _break(self, text: bytes) -> bytes:

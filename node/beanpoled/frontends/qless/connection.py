@@ -40,6 +40,8 @@ class QlessConnection(PatternSide):
                 self._replies.reply(request)
                 self._quit()
                 return True
+            if not request:
+                return True  # it is charged as any other: a flood of them costs as much
             arguments = request
         name = _name_of(arguments)
         command = COMMANDS.get(name)

@@ -14,7 +14,8 @@ def take(parser: Parser) -> list[Request]:
     """Return all requests that the parser has now."""
     requests = []
     while (request := parser.next()) is not None:
-        requests.append(request)
+        if request:
+            requests.append(request)
     return requests
 
 
