@@ -31,9 +31,21 @@ class ReplyQueue:
     A protocol that replies in the order of the requests calls `expect` for each request that is
     in progress, `answer` when its result arrives, and `reply` for a request that needs no result.
     A protocol whose replies may overtake each other calls `push`, which waits for nothing.
+
+    Attributes:
+        queued_bytes: the size of the output that is not written yet.
     """
 
-    __slots__ = ("_clients", "_errors", "_large_bytes", "_out", "_owner", "_pending", "_port")
+    __slots__ = (
+        "_clients",
+        "_errors",
+        "_large_bytes",
+        "_out",
+        "_owner",
+        "_pending",
+        "_port",
+        "queued_bytes",
+    )
 
     def __init__(self, clients: Clients, owner: Connection, port: ClientPort) -> None:
         self._clients = clients
@@ -43,6 +55,7 @@ class ReplyQueue:
         # In order: bytes that are ready, or the kind of a request in progress.
         self._pending: deque[bytes | int] = deque()
         self._out: list[bytes] = []
+        self.queued_bytes = 0
         # The size of the large replies that are owed or not flushed; see `owe`.
         self._large_bytes = 0
 
@@ -108,6 +121,7 @@ class ReplyQueue:
             self._clients.dirty.append(owner)
             self._clients.write_soon()
         self._out.append(data)
+        self.queued_bytes += len(data)
         if len(data) <= ERROR_MAX_BYTES and data in self._errors:
             self._errors[data] += 1
 
@@ -150,6 +164,7 @@ class ReplyQueue:
         if not out:
             return False
         self._out = []
+        self.queued_bytes = 0
         self._port.write(out[0] if len(out) == 1 else b"".join(out))
         # A pending wait owes nothing, and a long pipeline of reserves always contains one.
         if not self._large_bytes or self.head == HELD:
@@ -161,4 +176,5 @@ class ReplyQueue:
         """End the queue with its connection: nothing is written any more."""
         self._pending.clear()
         self._out.clear()
+        self.queued_bytes = 0
         self._owner = None  # the owner refers to this queue: a cycle

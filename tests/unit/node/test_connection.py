@@ -2,7 +2,7 @@
 
 import pytest
 
-from beanpoled.frontends.requests import REQUESTS_IN_A_ROW_MAX
+from beanpoled.frontends.requests import BYTES_IN_A_ROW_MAX, REQUESTS_IN_A_ROW_MAX
 from tests.unit.node.stage import Port, Stage
 
 OUTPUT_BYTES_MAX = 256 * 1024
@@ -92,3 +92,20 @@ def test_a_client_acts_on_a_row_of_requests_in_a_turn(
     assert turns >= rows
     if reply:
         assert port.output.count(reply) == rows * REQUESTS_IN_A_ROW_MAX
+
+
+def test_a_row_ends_with_long_replies_too(stage: Stage) -> None:
+    port = Port()
+    connection = stage.node.frontends["qless"].connected(port)
+    assert connection is not None
+    count = 200
+    connection.received(b"INFO\r\n" * count)
+    sizes = []
+    while not port.reading:
+        soon, stage.host.soon = stage.host.soon, []
+        for callback in soon:
+            callback()
+        sizes.append(len(port.output) - sum(sizes))
+    stage.run()
+    assert port.output.count(b"redis_version") == count
+    assert max(sizes) < 3 * BYTES_IN_A_ROW_MAX < len(port.output)
