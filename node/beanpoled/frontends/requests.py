@@ -22,8 +22,8 @@ WRONG_TOKENS_MAX: Final = 3
 # A client's requests that are acted on before others have a turn of the loop. A read has up to
 # 256 KiB, and the shortest requests, which cost some us each and leave no reply pending, two bytes.
 REQUESTS_IN_A_ROW_MAX: Final = 256
-# ... and their replies, whose bytes show what they cost: INFO of RESP takes 65 us for 3 KB.
-BYTES_IN_A_ROW_MAX: Final = 32 * 1024
+# ... and their replies, whose bytes show what they cost: INFO of RESP takes 65 us for 340.
+BYTES_IN_A_ROW_MAX: Final = 16 * 1024
 WRONG_TOKEN_DELAY_US: Final = 1_000_000
 
 

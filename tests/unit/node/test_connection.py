@@ -98,7 +98,7 @@ def test_a_row_ends_with_long_replies_too(stage: Stage) -> None:
     port = Port()
     connection = stage.node.frontends["qless"].connected(port)
     assert connection is not None
-    count = 200
+    count = 1000
     connection.received(b"INFO\r\n" * count)
     sizes = []
     while not port.reading:
