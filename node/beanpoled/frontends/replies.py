@@ -33,7 +33,16 @@ class ReplyQueue:
     A protocol whose replies may overtake each other calls `push`, which waits for nothing.
     """
 
-    __slots__ = ("_clients", "_errors", "_large_bytes", "_out", "_owner", "_pending", "_port")
+    __slots__ = (
+        "_clients",
+        "_errors",
+        "_large_bytes",
+        "_news_bytes",
+        "_out",
+        "_owner",
+        "_pending",
+        "_port",
+    )
 
     def __init__(self, clients: Clients, owner: Connection, port: ClientPort) -> None:
         self._clients = clients
@@ -45,6 +54,7 @@ class ReplyQueue:
         self._out: list[bytes] = []
         # The size of the large replies that are owed or not flushed; see `owe`.
         self._large_bytes = 0
+        self._news_bytes = 0  # of messages that nobody asked for, since the last flush
 
     @property
     def pending(self) -> int:
@@ -111,6 +121,14 @@ class ReplyQueue:
         if len(data) <= ERROR_MAX_BYTES and data in self._errors:
             self._errors[data] += 1
 
+    def news(self, size: int) -> bool:
+        """Account for an unsolicited message that was pushed; return whether to flush it at once.
+
+        Nothing else limits what others' commands make this client's node send in one turn.
+        """
+        self._news_bytes += size
+        return self._news_bytes >= self._clients.client_output_bytes_max
+
     def answer(self, reply: bytes) -> int:
         """Answer the oldest pending request; return the new head."""
         pending = self._pending
@@ -150,6 +168,7 @@ class ReplyQueue:
         if not out:
             return False
         self._out = []
+        self._news_bytes = 0
         self._port.write(out[0] if len(out) == 1 else b"".join(out))
         # A pending wait owes nothing, and a long pipeline of reserves always contains one.
         if not self._large_bytes or self.head == HELD:
