@@ -63,6 +63,9 @@ PROGRESS_MAX_BYTES: Final = 64
 EXTRA_MAX_BYTES: Final = 512
 # Clients attached to one job: its end notifies all of them in one step, 10 ms.
 CLIENTS_OF_JOB_MAX: Final = 16_384
+# Times that one connection of Gearman waits for one job: each is sent its own copy of every piece
+# of data, so that a byte of a worker becomes this many packets. Real clients merge a few.
+SUBMITS_OF_JOB_MAX: Final = 64
 # Jobs that one session is attached to: the number that its node listens to for one client.
 ATTACHED_MAX: Final = 65_536
 # The TTR of a reservation by a session without leases, for a job whose own protocol leases it until

@@ -208,6 +208,10 @@ class RequestConnection(Connection):
             self._clients.abort_slow(self)
         else:
             self._replies.push(data)
+            if self._replies.queued_bytes >= self._clients.client_output_bytes_max:
+                # The port says in this turn whether the client reads: an entry may have thousands
+                # of messages for it, and all of them would be queued before the turn's end.
+                self.flush()
 
     def _answer_alone(self, reply: bytes) -> None:
         """Answer the request that blocked later input; nothing is pending before it."""

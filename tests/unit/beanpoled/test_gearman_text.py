@@ -164,6 +164,26 @@ def test_a_list_leaves_in_one_write(
 
 
 @pytest.mark.constants
+def test_connections_with_many_functions_come_in_pieces(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listings, "WRITE_BYTES", 1)
+    names = [b"%d" % number + bytes(b"n" * 500) for number in range(100)]
+    client, *workers = (scene.connect() for _ in range(6))
+    for one in workers:
+        one.connection.received(b"".join(request(p.CAN_DO, name) for name in names))
+        scene.commit_own()
+    writes: list[bytes] = []
+    monkeypatch.setattr(client.port, "write", writes.append)
+    client.text(b"workers\n")
+    pieces = list(filter(None, writes))
+    assert all(piece.endswith(b"\n") for piece in pieces), "whole lines"
+    assert max(map(len, pieces)) < listings.PIECE_BYTES + 100 * 510, "not 250 KB"
+    rows = [b"%d 10.0.0.1 - : %b\n" % (place, b" ".join(reversed(names))) for place in range(2, 7)]
+    assert b"".join(pieces) == b"1 10.0.0.1 - :\n" + b"".join(rows) + b".\n"
+
+
+@pytest.mark.constants
 def test_a_longer_list_goes_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listings, "WRITE_BYTES", 4)
     pieces = [b"%d\n" % number for number in range(5)]

@@ -6,7 +6,12 @@ Codes and texts are those of gearmand if it has the same error.
 import re
 from typing import Final
 
-from beanpole.constants import PROGRESS_MAX_BYTES, RESULT_MAX_BYTES, WATCHED_TUBES_MAX
+from beanpole.constants import (
+    PROGRESS_MAX_BYTES,
+    RESULT_MAX_BYTES,
+    SUBMITS_OF_JOB_MAX,
+    WATCHED_TUBES_MAX,
+)
 from beanpole.protocol.gearman import packets as p
 
 _pack_header = p.HEADER.pack
@@ -73,6 +78,9 @@ PROGRESS_TOO_LARGE: Final = error(
 TOO_MANY_FUNCTIONS: Final = error(
     b"QUEUE_ERROR", b"A worker has %d functions at most" % WATCHED_TUBES_MAX
 )
+TOO_MANY_SUBMITS: Final = error(
+    b"QUEUE_ERROR", b"A connection waits %d times for one job at most" % SUBMITS_OF_JOB_MAX
+)
 BAD_TIME: Final = error(b"INVALID_ARGUMENTS", b"The time of a job is in seconds since 1970")
 QUEUE_FULL: Final = error(b"QUEUE_ERROR", b"Job queue is full")
 NO_ROOM: Final = error(b"QUEUE_ERROR", b"A limit of the cluster is reached")
@@ -100,7 +108,8 @@ ERRORS: Final[dict[bytes, str]] = {
     packet: error_code(packet)
     for packet in (
         *(INVALID_MAGIC, INVALID_COMMAND, UNKNOWN_OPTION, UNIQUE_TOO_LARGE, DATA_TOO_LARGE),
-        *(PROGRESS_TOO_LARGE, TOO_MANY_FUNCTIONS, BAD_TIME, QUEUE_FULL, NO_ROOM, DRAINING),
+        *(PROGRESS_TOO_LARGE, TOO_MANY_FUNCTIONS, TOO_MANY_SUBMITS, BAD_TIME, QUEUE_FULL),
+        *(NO_ROOM, DRAINING),
         *(NO_MAJORITY, DENIED, CROWDED, NO_JOB_OF_DATA, NO_JOB_OF_RESULT, NO_JOB_OF_EXCEPTION),
     )
 }

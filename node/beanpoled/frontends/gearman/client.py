@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from beanpole import commands as c
-from beanpole.constants import SECOND_US, U32_MAX
+from beanpole.constants import SECOND_US, SUBMITS_OF_JOB_MAX, U32_MAX
 from beanpole.core.jobs import effects
 from beanpole.core.jobs import job as jobs
 from beanpole.core.jobs.spaces import RANK_NORMAL
@@ -102,10 +102,14 @@ class ClientSide(WorkerSide):
             self._answer(_REFUSALS.get(result, replies.NO_ROOM))
             return
         job_id = result[0]
+        times = self._awaited.get(job_id, 0) if asked[0] else 0
+        if times >= SUBMITS_OF_JOB_MAX:
+            # The job is as it was: an equal submission of an attached client changes nothing.
+            self._answer(replies.TOO_MANY_SUBMITS)
+            return
         self._answer(replies.reply(p.JOB_CREATED, self._shared.handle(job_id)))
         if not asked[0] or self.closed:
             return
-        times = self._awaited.get(job_id, 0)
         self._awaited[job_id] = times + 1
         if not times:
             ended = self._clients.listeners.listen(self, job_id)
@@ -127,9 +131,8 @@ class ClientSide(WorkerSide):
         if times * len(packet) > self._clients.client_output_bytes_max and times > 1:
             self.abort()
             return
-        for _ in range(times):
-            if packet and not self.closed:
-                self._push(packet)
+        if packet and times and not self.closed:
+            self._push(packet * times)
 
     def rights_changed(self) -> int:
         """See `Connection`. A client loses its connection: no packet ends a job that goes on."""

@@ -19,6 +19,9 @@ from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 
 # Functions or connections in one piece: a millisecond.
 PIECE_ROWS: Final = 1000
+# A piece of connections ends at this size, too: a row has up to 1,024 functions. With the shortest
+# names these are 20,000: two milliseconds. One row alone may be larger, 512 KiB at most.
+PIECE_BYTES: Final = 64 * 1024
 # Job ids that one piece visits; most of them may belong to other protocols.
 PIECE_JOBS: Final = 5000
 # A list up to this size is written at once, with its end: gearadmin takes 5 ms without a byte for
@@ -90,9 +93,21 @@ def _priority_row(name: bytes, tube: Tube) -> bytes:
 
 def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
     """List the connections of this node: number, host, client id, functions."""
-    rest = iter(connections)
-    pieces = iter(lambda: list(islice(rest, PIECE_ROWS)), [])
-    return _listed(b"".join([_worker_row(one) for one in piece]) for piece in pieces)
+    return _listed(_worker_rows(connections))
+
+
+def _worker_rows(connections: list[WorkerSide]) -> Iterator[bytes]:
+    """Yield the rows of connections in pieces."""
+    rows: list[bytes] = []
+    size = 0
+    for connection in connections:
+        rows.append(_worker_row(connection))
+        size += len(rows[-1])
+        if len(rows) >= PIECE_ROWS or size >= PIECE_BYTES:
+            yield b"".join(rows)
+            rows.clear()
+            size = 0
+    yield b"".join(rows)
 
 
 def _worker_row(connection: WorkerSide) -> bytes:

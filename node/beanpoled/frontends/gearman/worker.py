@@ -49,6 +49,8 @@ class WorkerSide(GearmanSession):
         "_excepted",
         "_functions",
         "_given_back",
+        "_held_at",
+        "_held_ids",
         "_idle_at",
         "_lying_down",
         "_making",
@@ -65,6 +67,10 @@ class WorkerSide(GearmanSession):
         self._lying_down = False  # it will begin to wait in the next turn of the loop
         self._idle_at = -1  # the index at which none of its functions had a job
         self._given_back: set[int] = set()  # jobs whose RELEASE may not be applied here yet
+        # By queue name, the jobs that it held at this index and has not given back: the place in
+        # the order of reservation, and the id.
+        self._held_ids: dict[bytes, list[tuple[int, int]]] = {}
+        self._held_at = -1
         self._making = 0  # submissions of this client that are not applied here yet
         self._excepted: dict[int, None] = {}  # jobs that it has just ended with an exception
 
@@ -134,17 +140,40 @@ class WorkerSide(GearmanSession):
 
     def _give_up(self, names: list[bytes]) -> None:
         """Unregister functions; release this worker's jobs of them for other workers."""
+        if not names:
+            return  # a client may reset its abilities twenty thousand times at once
         clients = self._clients
         for name in names:
             del self._functions[name]
             clients.origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, name))
-        queue = clients.machine.queue
-        held, given_up = clients.reserved_by(self.number), set(names)
-        # A client may unregister and register a function a thousand times in one chunk.
+        self._look_at_held()
+        held = clients.reserved_by(self.number)
+        given_up = [item for name in names for item in self._held_ids.pop(name, ())]
+        given_up.sort()
+        for _, job_id in given_up:
+            if job_id in held:
+                self._give_back(held[job_id])
+
+    def _look_at_held(self) -> None:
+        """Sort the jobs that this worker holds by function, once for each applied entry.
+
+        A client may unregister and register a function a thousand times in one chunk, and hold
+        thousands of jobs: what it holds changes only with an applied entry.
+        """
+        index = self._clients.machine.index
+        if self._held_at == index:
+            return
+        self._held_at = index
+        self._held_ids.clear()
+        held = self._clients.reserved_by(self.number)
         self._given_back.intersection_update(held)
-        for job in held.values():
-            if job.id not in self._given_back and name_of(queue, job.tube) in given_up:
-                self._give_back(job)
+        of_tubes: dict[jobs.Tube, list[tuple[int, int]]] = {}
+        for place, job in enumerate(held.values()):
+            if job.id not in self._given_back:
+                of_tubes.setdefault(job.tube, []).append((place, job.id))
+        queue = self._clients.machine.queue
+        for tube, ids in of_tubes.items():
+            self._held_ids.setdefault(name_of(queue, tube), []).extend(ids)
 
     def _give_back(self, job: jobs.Job) -> None:
         """Release a job; without the right to, return it as a lost connection does."""

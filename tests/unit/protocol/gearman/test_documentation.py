@@ -51,6 +51,7 @@ def test_requests_of_no_client_are_told() -> None:
         ("1,024 (`WATCHED_TUBES_MAX`", constants.WATCHED_TUBES_MAX),
         ("65,536 (`ATTACHED_MAX`", constants.ATTACHED_MAX),
         ("16,384 (`CLIENTS_OF_JOB_MAX`", constants.CLIENTS_OF_JOB_MAX),
+        ("64 (`SUBMITS_OF_JOB_MAX`", constants.SUBMITS_OF_JOB_MAX),
     ],
 )
 def test_limits_are_as_they_are(text: str, value: float) -> None:
