@@ -18,7 +18,7 @@ from beanpole.core.users import may_be_name
 from beanpole.protocol.qless import answers
 from beanpole.protocol.qless import calls as dialects
 from beanpole.protocol.qless.recognition import Script
-from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES, matcher
+from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES, Pattern, Text
 from beanpole.protocol.resp.values import OK, Double, Error, Value, encode
 from beanpoled.frontends.clients import NO_RIGHT, NO_TOKEN, Clients
 from beanpoled.frontends.qless import shared as kinds
@@ -258,7 +258,7 @@ class CallSide(QlessSession):
         if len(pattern) > PATTERN_MAX_BYTES:
             self.say(LONG_PATTERN)
             return
-        fits = matcher(pattern)(ANYTHING)
+        fits = Pattern(pattern).fits(Text(ANYTHING))
         self._ask(q.KEYS, (), _any_key if fits else _no_key)
 
     def dbsize(self, arguments: list[bytes]) -> None:

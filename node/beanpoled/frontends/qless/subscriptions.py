@@ -13,7 +13,13 @@ from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES
 from beanpole.protocol.resp.values import RESP2, Error, Push
 from beanpole.qless import NAME_MAX_BYTES, Message
 from beanpoled.frontends.clients import NO_RIGHT
-from beanpoled.frontends.publications import CHANNEL_PREFIX, CHANNELS_MAX, PATTERNS_MAX
+from beanpoled.frontends.publications import (
+    CHANNEL_PREFIX,
+    CHANNELS_MAX,
+    NODE_PATTERN_BYTES_MAX,
+    NODE_PATTERNS_MAX,
+    PATTERNS_MAX,
+)
 from beanpoled.frontends.qless.calls import LONG_PATTERN, CallSide
 
 _PREFIX: Final = SPACES[QLESS].prefix
@@ -23,6 +29,10 @@ CHANNEL_MAX_BYTES: Final = len(CHANNEL_PREFIX) + len(b"w:") + NAME_MAX_BYTES
 LONG_CHANNEL: Final = Error(b"ERR a channel has %d bytes at most" % CHANNEL_MAX_BYTES)
 TOO_MANY_CHANNELS: Final = Error(b"ERR a client has %d channels at most" % CHANNELS_MAX)
 TOO_MANY_PATTERNS: Final = Error(b"ERR a client has %d patterns at most" % PATTERNS_MAX)
+NODE_IS_FULL: Final = Error(
+    b"ERR a node has %d different patterns, and %d bytes of them, at most"
+    % (NODE_PATTERNS_MAX, NODE_PATTERN_BYTES_MAX)
+)
 NOT_PUBLISHED: Final = Error(b"ERR only the cluster publishes: nobody was told")
 
 
@@ -59,6 +69,8 @@ class SubscriberSide(CallSide):
         for pattern in arguments[1:]:
             if len(pattern) > PATTERN_MAX_BYTES:
                 self.say(LONG_PATTERN)
+            elif not publications.has_room(pattern):
+                self.say(NODE_IS_FULL)
             elif publications.subscribe_pattern(self, pattern):
                 self._confirm(b"psubscribe", pattern)
             else:
