@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from beanpoled.host.aio_peers import (
     IDLE_MAX_S,
     OUTPUT_BYTES_MAX,
-    DialPauses,
     PeerLinks,
     PeerProtocol,
 )
+from beanpoled.host.dials import DialPauses
 from beanpoled.host.seam import Timer
 from beanpoled.links import link
 from beanpoled.trust.trust import Trust

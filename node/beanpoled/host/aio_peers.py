@@ -7,7 +7,6 @@ on which nothing arrives for too long, or no complete frame, is closed and diale
 import asyncio
 import os
 import socket
-import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
@@ -15,6 +14,7 @@ from typing import Final, cast
 from beanpole.addresses import split_address
 from beanpole.errors import ProtocolError
 from beanpoled.config.node import NodeConfig
+from beanpoled.host.dials import DialPauses, why
 from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.host.sockets import bind
 from beanpoled.host.tls import SafeAcceptor
@@ -22,7 +22,7 @@ from beanpoled.host.tls_stream import SafeStream
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
 from beanpoled.trust.certificates import Certificates, names_in
-from beanpoled.trust.handshakes import OF_ANOTHER, WORDS, reason_of
+from beanpoled.trust.handshakes import OF_ANOTHER, WORDS
 from beanpoled.trust.proofs import NONCE_BYTES
 from beanpoled.trust.trust import Trust
 from beanpoled.turn.introductions import Introductions
@@ -37,42 +37,11 @@ IDLE_MAX_S: Final = 3.0
 # largest frame, 16 MiB, takes longer only below 14 Mbit/s.
 FRAME_MAX_S: Final = 10.0
 DIAL_TIMEOUT_S: Final = 2.0
-# A peer that does not answer or refuses is retried soon at first, then less often.
-DIAL_PAUSE_S: Final = 0.05
-DIAL_PAUSE_MAX_S: Final = 0.5
 # The same complaint is logged once in this time, and at most this many different complaints.
 COMPLAINT_PERIOD_S: Final = 30.0
 COMPLAINTS_MAX: Final = 100
 # No member's introduction takes longer than this.
 HELLO_TIMEOUT_S: Final = 5.0
-
-
-class DialPauses:
-    """The pauses before a peer is dialed again: an exponential backoff."""
-
-    def __init__(self) -> None:
-        self._pause_s = DIAL_PAUSE_S
-
-    def after(self, lasted_s: float) -> float:
-        """Return the pause after an attempt that lasted this long, including its connection."""
-        lasted = lasted_s > DIAL_PAUSE_MAX_S
-        self._pause_s = DIAL_PAUSE_S if lasted else min(2 * self._pause_s, DIAL_PAUSE_MAX_S)
-        return self._pause_s
-
-
-def _why(error: OSError) -> str:
-    """Describe briefly why a member could not be dialed."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"shows a certificate that is refused: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return f"refuses TLS: {WORDS[reason_of(error)]}"
-    if isinstance(error, TimeoutError):
-        return "timed out"
-    if isinstance(error, ConnectionRefusedError):
-        return "refused"
-    if isinstance(error, socket.gaierror):
-        return f"is not found: {error.strerror}"
-    return os.strerror(error.errno) if error.errno else str(error)
 
 
 class PeerProtocol:
@@ -93,12 +62,13 @@ class PeerProtocol:
         self.received_at_s = 0.0  # loop time of the last byte
         self.framed_at_s = 0.0  # loop time of the last complete frame
         self.closed: asyncio.Future[None] = links.loop.create_future()
+        self._has_ended = False
         self.failure = "closed the link"  # why it ended, in words that follow the address
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
-        self._transport.write(self._handshake.start())
+        self._write(self._handshake.start())
         self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self.close)
 
     def data_received(self, data: bytes) -> None:
@@ -141,15 +111,16 @@ class PeerProtocol:
         return self._transport is None or self._transport.is_closing()
 
     def _introduce(self, frame: link.Frame) -> None:
-        assert self._transport is not None
+        transport = self._transport
+        assert transport is not None
         answer = self._handshake.receive(frame)
         if answer:
-            self._transport.write(answer)
+            self._write(answer)
         hello = self._handshake.done
-        if hello is None:
+        if hello is None or self._transport is None:
             return
         if self._links.trust.of_peers is not None and hello.node not in names_in(
-            self._transport.get_extra_info("peercert") or {}
+            transport.get_extra_info("peercert") or {}
         ):
             self._links.trust.handshakes.refused(OF_ANOTHER, "a node", self._links.loop.time())
             raise ProtocolError(f"{WORDS[OF_ANOTHER]}: {hello.node} is not among its names")
@@ -181,11 +152,25 @@ class PeerProtocol:
         return False  # a half-closed link is useless: its transport closes
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
         if self._timer is not None:
             self._timer.cancel()
         if not self.closed.done():
             self.closed.set_result(None)
-        self._links.ended(self)
+        if not self._has_ended:
+            self._has_ended = True
+            self._links.ended(self)
+
+    def give_up(self) -> None:
+        """End the link of a dial that has failed; no effect on one that has ended.
+
+        A dial that is cancelled after `connection_made` and before its end closes the socket, but
+        uvloop then calls no `connection_lost`, and its transport does not tell that it is closed.
+        """
+        transport = self._transport
+        self.connection_lost(None)
+        if transport is not None:
+            transport.abort()
 
     def send(self, kind: int, payload: bytes) -> bool:
         """Send a frame; return False if the output is full or the link is closing.
@@ -206,17 +191,28 @@ class PeerProtocol:
     def flush(self) -> None:
         """Write the frames that were sent since the last flush."""
         out, self._out = self._out, []
-        if out and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if out and not self._is_closing():
+            self._write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _write(self, data: bytes) -> None:
+        """Write to the socket; a closed one, to which no write is possible, is a lost link."""
+        assert self._transport is not None
+        try:
+            self._transport.write(data)
+        except RuntimeError as error:
+            self._links.complain(f"link to {self.peer or 'an unknown node'} is lost: {error}")
+            self._transport = None
+            # Not now: the caller may be in a loop over the links, or in the middle of a turn.
+            self._links.loop.call_soon(self.connection_lost, None)
 
     def close(self, cause: int = 0, reason: str = "") -> None:
         """End the link, and send the reason to the other side if there is one."""
-        if self._transport is not None:
-            if reason and self.peer is None:
-                self._transport.write(link.encode_refusal(cause, reason))
+        if reason and self.peer is None and self._transport is not None:
+            self._write(link.encode_refusal(cause, reason))
+            if self._transport is not None:
                 self._transport.close()
-            else:
-                self._transport.abort()
+        elif self._transport is not None:
+            self._transport.abort()
 
 
 class PeerLinks:
@@ -389,7 +385,9 @@ class PeerLinks:
                 await protocol.closed
                 self._failures[peer] = protocol.failure
             except OSError as error:
-                self._failures[peer] = _why(error)
+                self._failures[peer] = why(error)
+            finally:
+                protocol.give_up()
             await asyncio.sleep(pauses.after(self.loop.time() - begun_s))
 
     async def _connect(

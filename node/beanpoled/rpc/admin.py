@@ -18,6 +18,7 @@ from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc import credentials
 from beanpoled.rpc.bringing import Bringer, fail_as, fail_unknown
+from beanpoled.rpc.edge import Edge
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
 from beanpoled.rpc.snapshots import snapshot_up_to
@@ -38,9 +39,12 @@ CONNECTIONS_MAX: Final = 200
 # Heartbeats carry the machine versions that members know; after an election some are missing.
 FINALIZE_PATIENCE_S: Final = 1.0
 # Above the sum of long-lived calls: READERS_MAX readers of events (32), CALLS_MAX calls of `Queue`
-# (64), a snapshot for each other member (63). The rest is for health checks and operators, so that
-# no long-lived call keeps them out.
+# (64), a snapshot for each other member (63), STREAMS_MAX streams of Health/Watch and reflection
+# (32). The rest is for health checks and operators, so that no long-lived call keeps them out.
 CALLS_MAX: Final = 256
+# The bit of "identity". 5 MiB of equal bytes have 5 KB as gzip: anybody could make the node expand
+# as many as its network takes. A compressed call is refused (UNIMPLEMENTED) before it is expanded.
+_UNCOMPRESSED_ONLY: Final = 1
 
 ADMIN_SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 PEER_SERVICE: Final = peer_pb2.DESCRIPTOR.services_by_name["Peer"].full_name
@@ -264,11 +268,12 @@ class RpcServer:
         options = (
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+            ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED_ONLY),
         )
         server = grpc.aio.server(
             options=options,
             maximum_concurrent_rpcs=CALLS_MAX,
-            interceptors=self._interceptors,
+            interceptors=(Edge(), *self._interceptors),
         )
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self._view, self._peers), server)
         peer_pb2_grpc.add_PeerServicer_to_server(PeerServicer(self._view, self._trust), server)

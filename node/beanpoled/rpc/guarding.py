@@ -72,6 +72,7 @@ GUARDED: Final[dict[str, Row]] = {
     "Policies/Set": _EVERYWHERE,
     "Policies/Drop": _EVERYWHERE,
     "Policies/List": Row(ANY_RIGHT, lambda request: [request.queue]),
+    # `edge` has bounded the number of jobs before: this is for callers without a right, too.
     "Queue/Put": Row(PUT, lambda request: {job.tube or _DEFAULT for job in request.jobs}),
     "Queue/Kick": Row(ADMIN, lambda request: (), lambda request: request.job_ids),
     "Queue/SetAlias": _EVERYWHERE,

@@ -1,9 +1,14 @@
 """Writes of a turn's frames to the links of the other members."""
 
+import asyncio
+import socket
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from beanpoled.host.aio_peers import PeerLinks, PeerProtocol
 from beanpoled.links.link import FrameReader
@@ -17,11 +22,15 @@ class Loop:
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
 
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self.soon.append(callback)
+    def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
+        self.soon.append(partial(callback, *args))
 
-    def create_future(self) -> None:
-        """Return nothing: no link ends in these tests."""
+    def create_future(self) -> Any:
+        """Return the future of a link's end, which nothing awaits."""
+        return SimpleNamespace(done=lambda: True)
+
+    def time(self) -> float:
+        return 0.0
 
 
 class Transport:
@@ -29,8 +38,11 @@ class Transport:
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
+        self.is_closed = False
 
     def write(self, data: bytes) -> None:
+        if self.is_closed:
+            raise RuntimeError("the handler is closed")
         self.writes.append(data)
 
     def is_closing(self) -> bool:
@@ -46,13 +58,19 @@ class Links(PeerLinks):
     def __init__(self) -> None:
         self.steps = Loop()
         super().__init__(config(), cast(Any, self.steps), lambda line, level=0: None, trust_of())
+        self.router = cast(Any, SimpleNamespace(link_down=self.down))
+        self.lost: list[str] = []
         protocol = PeerProtocol(self, None)
+        protocol.peer = "n1"
         self.transport = Transport()
         protocol._transport = cast(Any, self.transport)
         self._links["n1"] = protocol
 
     def handshake(self, expected: str | None) -> Any:
         """Skip the handshake, which is over."""
+
+    def down(self, peer: str) -> None:
+        self.lost.append(peer)
 
     def frames(self) -> list[list[bytes]]:
         """Return and clear the payloads of each write."""
@@ -103,3 +121,60 @@ def test_a_frame_between_turns_leaves_in_the_next_step_of_the_loop(links: Links)
     (step,) = links.steps.soon
     step()
     assert links.frames() == [[b"a", b"b"]]
+
+
+def test_a_write_to_a_closed_socket_is_a_lost_link_and_no_end_of_the_node(links: Links) -> None:
+    def turn() -> None:
+        assert links.send("n1", 1, b"a")
+
+    links.transport.is_closed = True
+    links.take_turn(turn)
+    assert links.lost == [], "in the middle of a turn"
+    assert not links.send("n1", 1, b"b")
+    (step,) = links.steps.soon
+    step()
+    assert links.lost == ["n1"]
+    assert not links.send("n1", 1, b"c")
+    links.take_turn(lambda: None)
+    step()
+    assert links.lost == ["n1"], "once only"
+
+
+class Dialing(PeerLinks):
+    """Links of n0 whose dial is cancelled between `connection_made` and its end."""
+
+    def __init__(self, port: int) -> None:
+        members = {"n0": "127.0.0.1:1", "n1": f"127.0.0.1:{port}"}
+        view = SimpleNamespace(node_id="n0", peers=("n1",), peer_address=members.__getitem__)
+        loop = asyncio.get_running_loop()
+        super().__init__(cast(Any, view), loop, lambda line, level=0: None, trust_of())
+        self.over: list[PeerProtocol] = []
+        self.dial: asyncio.Task[None]
+
+    def handshake(self, expected: str | None) -> Any:
+        return SimpleNamespace(start=self._start)
+
+    def _start(self) -> bytes:
+        self.loop.call_soon(self.dial.cancel)  # as by a time-out that is due in the same step
+        return b"x"
+
+    def ended(self, protocol: PeerProtocol) -> None:
+        self.over.append(protocol)
+
+
+def test_a_dial_that_is_cancelled_once_connected_leaves_no_link() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            links = Dialing(listener.getsockname()[1])
+            links.dial = asyncio.create_task(links._dial("n1"))
+            await asyncio.wait([links.dial], timeout=5)
+            assert links.dial.cancelled()
+            (protocol,) = links.over
+            assert not protocol.send(1, b"a")
+            protocol.flush()
+            protocol.close()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert links.over == [protocol], "ended once only"
+
+    uvloop.run(main())
