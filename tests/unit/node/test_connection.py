@@ -100,7 +100,7 @@ def test_a_row_ends_with_long_replies_too(stage: Stage) -> None:
     assert connection is not None
     count = 1000
     connection.received(b"INFO\r\n" * count)
-    sizes = []
+    sizes: list[int] = []
     while not port.reading:
         soon, stage.host.soon = stage.host.soon, []
         for callback in soon:
