@@ -98,7 +98,7 @@ def test_a_node_that_still_waits_is_ready_and_says_for_whom(tmp_path: Path) -> N
         first, second = (f"{node.id} {node.peer} refused" for node in cluster.nodes[1:])
         manager.wait_for(f"STATUS=starting: {waits}: {first}, {second}")
         process.signal(signal.SIGHUP)
-        wait_until(lambda: "reloaded: log_level has not" in process.log.read_text(), TIMEOUT_S)
+        wait_until(lambda: "reloaded: no setting has" in process.log.read_text(), TIMEOUT_S)
         assert process.status() is None
     finally:
         process.kill()
