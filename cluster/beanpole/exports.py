@@ -93,7 +93,7 @@ class Manifest(NamedTuple):
     # replaced them, with the Unix time from which on they may be removed.
     uncounted: Mapping[str, int] = {}
     owner: Owner | None = None
-    # Where the directory begins, so that it is known before the first file; None: nobody has said.
+    # Where the directory begins, so that it is known before the first file; None: unknown.
     begin: int | None = None
     version: int = VERSION
 

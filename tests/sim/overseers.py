@@ -6,7 +6,7 @@ and answers are recorded; the judging is in `verdicts_changes`, `verdicts_polici
 """
 
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from beanpole.pb import jobs_pb2, policies_pb2, queue_pb2
@@ -30,7 +30,8 @@ DEADS: Final = ("", DEAD.decode(), DEAD.decode(), "mail")
 # short times, so that they take effect.
 ATTEMPTS_SHARE: Final = 0.6
 RULE_SHARE: Final = 0.35
-RULES: Final[tuple[tuple[str, tuple[int, ...]], ...]] = (
+Rules = tuple[tuple[str, tuple[int, ...]], ...]  # names of fields, and their values
+RULES: Final[Rules] = (
     ("jobs_max", (1, 2, 3, 5)),
     ("bytes_max", (20, 40, 80)),
     ("ttr_s", (2, 3)),
@@ -64,6 +65,23 @@ MOVED: Final = (
 )
 # The number of newest jobs from which changes choose.
 RECENT: Final = 8
+
+
+def draw_rules(
+    dice: random.Random,
+    policy: policies_pb2.Policy,
+    rules: Rules,
+    rates: Sequence[tuple[int, int]],
+    share: float,
+) -> None:
+    """Give a policy some of the rules, and perhaps a rate; `share` is the chance of each."""
+    for name, values in rules:
+        if dice.random() < share:
+            setattr(policy, name, dice.choice(values))
+    if policy.jobs_max or policy.bytes_max:
+        policy.when_full = dice.choice(FULLS)
+    if dice.random() < share:
+        policy.rate, policy.rate_period_us = dice.choice(rates)
 
 
 class Order:
@@ -152,13 +170,7 @@ class Overseer(AdminCalls):
         policy = policies_pb2.Policy(pattern=dice.choice(PATTERNS))
         if dice.random() < ATTEMPTS_SHARE:
             policy.attempts_max, policy.dead = dice.choice(ATTEMPTS), dice.choice(DEADS)
-        for name, values in RULES:
-            if dice.random() < RULE_SHARE:
-                setattr(policy, name, dice.choice(values))
-        if policy.jobs_max or policy.bytes_max:
-            policy.when_full = dice.choice(FULLS)
-        if dice.random() < RULE_SHARE:
-            policy.rate, policy.rate_period_us = dice.choice(RATES)
+        draw_rules(dice, policy, RULES, RATES, RULE_SHARE)
         return policy
 
     def _puts(self) -> queue_pb2.PutRequest:

@@ -13,6 +13,7 @@ from tests.sim.admin_calls import AdminCalls, Begun
 from tests.sim.gearman import Records, Submitter
 from tests.sim.gearman_workers import Worker
 from tests.sim.guests import PATIENCE_S, Guest
+from tests.sim.overseers import Rules, draw_rules
 from tests.sim.services import CallEnded, Caller, Services
 from tests.sim.stories import GEARMAN_PREFIX, WORKQ_PREFIX
 from tests.sim.workq import Ledger, Patron
@@ -32,12 +33,11 @@ PACE: Final = 2.0
 PATTERNS: Final = ("gearman:ruled", "gearman:rul*", "workq:ruled", "workq:r*")
 DROPS: Final = 0.25
 RULE_SHARE: Final = 0.45
-RULES: Final[tuple[tuple[str, tuple[int, ...]], ...]] = (
+RULES: Final[Rules] = (
     ("jobs_max", (1, 2, 3)),
     ("bytes_max", (8, 20)),
     ("ttr_s", (1, 2)),
 )
-FULLS: Final = (policies_pb2.WHEN_FULL_REFUSE, policies_pb2.WHEN_FULL_DROP_OLDEST)
 # (jobs, microseconds); at the end of a life all jobs must be done soon.
 RATES: Final = ((1, 200_000), (2, 500_000), (3, 1_000_000))
 
@@ -112,11 +112,5 @@ class Ruler(AdminCalls):
     def _policy(self) -> policies_pb2.Policy:
         dice = self.dice
         policy = policies_pb2.Policy(pattern=dice.choice(PATTERNS))
-        for name, values in RULES:
-            if dice.random() < RULE_SHARE:
-                setattr(policy, name, dice.choice(values))
-        if policy.jobs_max or policy.bytes_max:
-            policy.when_full = dice.choice(FULLS)
-        if dice.random() < RULE_SHARE:
-            policy.rate, policy.rate_period_us = dice.choice(RATES)
+        draw_rules(dice, policy, RULES, RATES, RULE_SHARE)
         return policy

@@ -69,7 +69,7 @@ def _check_ca(path: str, data: bytes) -> None:
         )
     except (ssl.SSLError, ValueError) as error:  # ValueError: nothing in it is ASCII
         raise ConfigurationError(
-            f"{TLS_CA} = {path!r} cannot be used: {_why(error)}; it must have {_CONTENTS[TLS_CA]}, "
+            f"{TLS_CA} = {path!r} cannot be used: {why(error)}; it must have {_CONTENTS[TLS_CA]}, "
             "as PEM"
         ) from error
 
@@ -91,11 +91,14 @@ def _check_pair(certificate: str, key: str) -> None:
     except (ssl.SSLError, OSError) as error:
         raise ConfigurationError(
             f"{TLS_CERTIFICATE} = {certificate!r} and {TLS_KEY} = {key!r} do not make a "
-            f"certificate with its key: {_why(error)}; both must be PEM"
+            f"certificate with its key: {why(error)}; both must be PEM"
         ) from error
 
 
-def _why(error: Exception) -> str:
-    if reason := getattr(error, "reason", None):
-        return str(reason).lower().replace("_", " ")
+def why(error: Exception) -> str:
+    """Return the reason of an error of `ssl` or of the system, in its own words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(error.reason).lower().replace("_", " ")
     return getattr(error, "strerror", None) or str(error)

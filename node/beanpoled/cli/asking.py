@@ -12,6 +12,7 @@ import grpc
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, detail_of, is_refused, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
+from beanpoled.cli.jobs import EXIT_NO
 
 # Above `command_timeout_ms`, after which a node gives up by itself and reports it.
 CALL_TIMEOUT_S: Final = 15.0
@@ -65,3 +66,18 @@ def ask(
                     raise AskRefused(error) from None
                 failures[target] = words_of(error)
     raise ClientError(f"no answer, look at `{look}`: {told(failures)}")
+
+
+def says_absent(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Return a command for which it is an answer, and no failure, that something does not exist."""
+
+    def run_or_say(arguments: argparse.Namespace) -> int:
+        try:
+            return run(arguments)
+        except AskRefused as error:
+            if error.code != grpc.StatusCode.NOT_FOUND:
+                raise
+            print(error)
+            return EXIT_NO
+
+    return run_or_say

@@ -8,14 +8,12 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-import grpc
-
 from beanpole.client import where
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import choosing
-from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
+from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
 from beanpoled.cli.jobs import EXIT_NO
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
@@ -196,15 +194,10 @@ def _set(arguments: argparse.Namespace) -> int:
     return 0
 
 
+@says_absent
 def _drop(arguments: argparse.Namespace) -> int:
     request = policies_pb2.DropPolicyRequest(pattern=arguments.pattern)
-    try:
-        _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
-    except AskRefused as error:
-        if error.code != grpc.StatusCode.NOT_FOUND:
-            raise
-        print(error)
-        return EXIT_NO
+    _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
     print(f"{arguments.pattern} has no policy any more")
     return 0
 

@@ -13,14 +13,12 @@ from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any, Final, TypeVar
 
-import grpc
-
 from beanpole.client import where
 from beanpole.core.users import ANONYMOUS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2, users_pb2_grpc
 from beanpoled.cli import choosing
-from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
+from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
 from beanpoled.cli.columns import visible
 from beanpoled.cli.jobs import EXIT_NO
 
@@ -132,19 +130,8 @@ def _add(
     if reads:
         way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
-    way.set_defaults(run=lambda arguments: _answered(run, arguments))
+    way.set_defaults(run=says_absent(run))
     return way
-
-
-def _answered(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
-    """Run a command; that a user or a token does not exist is an answer, and no failure."""
-    try:
-        return run(arguments)
-    except AskRefused as error:
-        if error.code != grpc.StatusCode.NOT_FOUND:
-            raise
-        print(error)
-        return EXIT_NO
 
 
 def right(text: str) -> users_pb2.Rights:

@@ -21,7 +21,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 # idle connections must not keep the probes out.
 CONNECTIONS_MAX: Final = 64
 # After a page of metrics, which takes the node's loop some 20 ms with 1,000 queues, the next one is
-# made when this many times as much has passed; who asks meanwhile waits for it.
+# made when this many times as much has passed; requests in that time wait for it.
 METRICS_REST: Final = 9
 
 _REASONS: Final = {
@@ -104,7 +104,7 @@ class HttpServer:
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             await writer.drain()
         # Requests that have arrived together would be answered without a pause otherwise, and
-        # nobody else would be served meanwhile.
+        # block all other clients of the node.
         await asyncio.sleep(0)
         return again
 

@@ -1,4 +1,4 @@
-"""The edge of the gRPC server: what is refused before a request is built, or a stream opened.
+"""The edge of the gRPC server: limits that hold before a request is built, or a stream opened.
 
 It is around all other interceptors and all services, health and reflection, too. Neither a token
 nor a certificate has been looked at here: anybody who reaches the port may send such calls. What

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from beanpole.client.tls_files import why
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
 
@@ -133,7 +134,7 @@ class Certificates:
                     continue
                 except ssl.SSLError as error:
                     words = f"{self._name('certificate')} = {self._files.certificate!r}"
-                    return f"{words}: other nodes would refuse it: {_why(error)}"
+                    return f"{words}: other nodes would refuse it: {why(error)}"
         return ""
 
     def _stamps(self) -> list[tuple[int, int] | None]:
@@ -176,7 +177,7 @@ class Certificates:
         except (ssl.SSLError, OSError) as error:
             raise ConfigurationError(
                 f"{files.setting}certificate_file = {files.certificate!r} and {files.setting}"
-                f"key_file = {files.key!r} do not make a certificate with its key: {_why(error)}"
+                f"key_file = {files.key!r} do not make a certificate with its key: {why(error)}"
             ) from error
         for part in ("ca", "crl"):
             path = getattr(files, part)
@@ -187,7 +188,7 @@ class Certificates:
                     context.load_verify_locations(path)
                 except (ssl.SSLError, OSError) as error:
                     raise ConfigurationError(
-                        f"{self._name(part)} = {path!r} cannot be used: {_why(error)}"
+                        f"{self._name(part)} = {path!r} cannot be used: {why(error)}"
                     ) from error
                 kind, words = _KINDS[part]
                 if context.cert_store_stats()[kind] == before[kind]:
@@ -227,12 +228,3 @@ def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
     """
     names = certificate.get("subjectAltName", ())
     return frozenset(name for kind, name in names if kind == "DNS")
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    reason = getattr(error, "reason", None)
-    if isinstance(error, ssl.SSLError) and reason:
-        return str(reason).lower().replace("_", " ")
-    return getattr(error, "strerror", None) or str(error)
