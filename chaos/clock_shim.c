@@ -1,6 +1,6 @@
 /* Shifts the wall clock, and nothing else, of the process that preloads it: the first 8 bytes of
    $SOAK_CLOCK_FILE are nanoseconds that are added to CLOCK_REALTIME. The file is mapped, so that
-   the clock steps while the process runs. Monotonic clocks, sleeps and timeouts stay as they are. */
+   the clock steps while the process runs. Monotonic clocks, sleeps and timeouts are unchanged. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

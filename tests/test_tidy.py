@@ -27,6 +27,12 @@ SOURCES = sorted(
     if not path.stem.endswith(("_pb2", "_pb2_grpc"))
 )
 
+C_SOURCES = sorted(
+    path
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*.[ch]")
+    if "build" not in path.relative_to(ROOT).parts
+)
 UNITS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests" / "unit")]
 
 # fmt: off
@@ -100,6 +106,8 @@ ORDER = {
 }
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
+# Of C; ruff checks those of Python.
+COLUMNS_MAX = 100
 # Written in two halves, so that this file does not match itself.
 UNFINISHED = re.compile(
     "|".join(
@@ -187,6 +195,16 @@ def test_tidy(path: Path) -> None:
         assert not UNFINISHED.search(line), f"line {number}: unfinished: {line.strip()}"
         if parts[0] == "tests":
             assert not SLEEP.search(line), f"line {number}: a test waits for a condition, not time"
+
+
+@pytest.mark.parametrize("path", C_SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tidy_c(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("/*"), "the head of a file says what belongs there"
+    assert len(lines) <= FILE_LINES_MAX, f"{len(lines)} lines in one file"
+    for number, line in enumerate(lines, 1):
+        assert len(line) <= COLUMNS_MAX, f"line {number}: {len(line)} columns"
+        assert not UNFINISHED.search(line), f"line {number}: unfinished: {line.strip()}"
 
 
 def constants_replaced(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:

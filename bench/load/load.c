@@ -19,10 +19,10 @@
 #include "load.h"
 
 #include "hist.h"
+#include "options.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ADDRESSES_MAX = 16, CONNECTIONS_MAX = 100000, EVENTS_MAX = 512, CYCLE_MAX = 16 };
+enum { EVENTS_MAX = 512 };
 /* A server that answers nothing for this long is taken for dead. */
 static const uint64_t SILENCE_NS_MAX = 60ull * 1000000000ull;
 /* Batches of the filling have about so many bytes. */
@@ -41,36 +41,9 @@ enum { FILL_BATCH_BYTES = 64 * 1024, FILL_DEPTH_MAX = 256, INPUT_BYTES_MIN = 16 
 /* In `handoff`, a worker waits for so long before its job is put: it surely is blocked. */
 static const uint64_t HANDOFF_PAUSE_NS = 3000000;
 
-struct workload {
-    const char *name;
-    int steps;
-    enum operation cycle[CYCLE_MAX];
-};
-
-static const struct workload WORKLOADS[] = {
-    {"full", 3, {PUT, RESERVE, DELETE}},
-    {"put", 1, {PUT}},
-    {"take", 2, {RESERVE, DELETE}},
-    {"pair", 2, {PUT, DELETE}},
-    {"mixed", 9, {PUT, RESERVE, TOUCH, RELEASE, RESERVE, BURY, KICK, RESERVE, DELETE}},
-    {"handoff", 1, {PUT}},
-    {"foreground", 1, {RUN}},
-};
 static const enum operation WORKER_CYCLE[] = {RESERVE, DELETE};
 static const char *const OPERATION_NAMES[OPERATIONS] = {
     "put", "reserve", "delete", "touch", "release", "bury", "kick", "run"};
-static const struct protocol *const PROTOCOLS[] = {&BEANSTALK, &REDIS, &NATS,
-                                                   &GEARMAN, &AMQP, &WORKQ, &QLESS};
-
-struct settings settings = {.body_bytes = 100, .connections = 1, .depth = 1};
-
-static const struct protocol *protocol = &BEANSTALK;
-static const struct workload *workload = &WORKLOADS[0];
-static char *addresses[ADDRESSES_MAX];
-static int addresses_known, idle_workers;
-static unsigned long long fill_jobs;
-static double seconds = 5, warm_up = 1, rate;
-static bool marks;
 static struct connection *all;
 static struct connection **later; /* a heap: who is to send at a known time, the first on top */
 static int later_count;
@@ -172,7 +145,7 @@ static void send_batch(struct connection *one) {
     one->answered = 0;
     one->sent_ns = interval_ns ? one->due_ns : now_ns();
     one->due_ns += interval_ns;
-    for (int slot = 0; slot < one->asked; slot++) protocol->compose(one, slot);
+    for (int slot = 0; slot < one->asked; slot++) options.protocol->compose(one, slot);
     flush(one);
     if (one->cycle == WORKER_CYCLE) wake_producer(one->partner);
 }
@@ -212,7 +185,7 @@ static void receive(struct connection *one, size_t room) {
     size_t at = 0;
     bool asks = one->answered < one->asked;
     for (size_t taken; at < one->input_bytes; at += taken) {
-        taken = protocol->take(one, one->input + at, one->input_bytes - at);
+        taken = options.protocol->take(one, one->input + at, one->input_bytes - at);
         if (!taken) break;
     }
     one->input_bytes -= at;
@@ -261,9 +234,9 @@ static void run_until(uint64_t end_ns) {
 static void open_connection(struct connection *one, int number, bool idle) {
     one->number = number;
     one->idle = idle;
-    one->fd = dial(addresses[number % addresses_known]);
+    one->fd = dial(options.addresses[number % options.addresses_known]);
     one->input = need(idle ? LINE_BYTES_MAX : settings.body_bytes + INPUT_BYTES_MIN);
-    protocol->open(one);
+    options.protocol->open(one);
     fcntl(one->fd, F_SETFL, fcntl(one->fd, F_GETFL) | O_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = one};
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, one->fd, &event) < 0) die("epoll_ctl", strerror(errno));
@@ -300,7 +273,7 @@ static void fill(void) {
     if (settings.depth > FILL_DEPTH_MAX) settings.depth = FILL_DEPTH_MAX;
     settings.delay_s = 0;
     filling = true;
-    budget = fill_jobs;
+    budget = options.fill_jobs;
     begin(cycle, 1);
     run_until(0);
     filling = false;
@@ -309,7 +282,7 @@ static void fill(void) {
 }
 
 static void mark(const char *name, bool waits) {
-    if (!marks) return;
+    if (!options.marks) return;
     printf("%s\n", name);
     fflush(stdout);
     for (int byte = waits ? 0 : '\n'; byte != '\n';)
@@ -328,9 +301,10 @@ static void report(double elapsed, double cpu) {
            "\"depth\": %d, \"rate\": %.0f, \"filled\": %llu, \"seconds\": %.3f, "
            "\"operations\": %llu, \"op_s\": %.1f, \"client_cpu_share\": %.3f, "
            "\"gap_us\": %.1f, \"latency_us\": {",
-           protocol->name, workload->name, settings.connections, settings.body_bytes,
-           settings.depth, rate, fill_jobs, elapsed, (unsigned long long)total.count,
-           (double)total.count / elapsed, cpu / elapsed, (double)gap_ns_max / 1e3);
+           options.protocol->name, options.workload->name, settings.connections,
+           settings.body_bytes, settings.depth, options.rate, options.fill_jobs, elapsed,
+           (unsigned long long)total.count, (double)total.count / elapsed, cpu / elapsed,
+           (double)gap_ns_max / 1e3);
     print_latency("all", &total);
     for (int at = 0; at < OPERATIONS; at++) {
         if (!by_operation[at].count) continue;
@@ -340,113 +314,12 @@ static void report(double elapsed, double cpu) {
     printf("}}\n");
 }
 
-static void set_workload(const char *name) {
-    for (size_t at = 0; at < sizeof WORKLOADS / sizeof *WORKLOADS; at++) {
-        workload = &WORKLOADS[at];
-        if (strcmp(workload->name, name) == 0) return;
-    }
-    die("--workload must be full, put, take, pair, mixed, handoff or foreground, not", name);
-}
-
-static void set_protocol(const char *name) {
-    for (size_t at = 0; at < sizeof PROTOCOLS / sizeof *PROTOCOLS; at++) {
-        protocol = PROTOCOLS[at];
-        if (strcmp(protocol->name, name) == 0) return;
-    }
-    die("--protocol must be beanstalk, redis, nats, gearman, amqp, workq or qless, not", name);
-}
-
-static double number(const char *option, const char *text, double least, double most) {
-    char *end, said[LINE_BYTES_MAX];
-    double value = strtod(text, &end);
-    if (end != text && *end == 0 && value >= least && value <= most) return value;
-    snprintf(said, sizeof said, "--%s must be a number from %.15g to %.15g, not", option, least,
-             most);
-    die(said, text);
-}
-
-static const char USAGE[] =
-    "load --addresses HOST:PORT[,HOST:PORT...] [OPTION VALUE...]\n"
-    "  --protocol     beanstalk (default), redis, nats, gearman, amqp, workq or qless\n"
-    "  --workload     full: put, reserve, delete (default). put: the jobs stay.\n"
-    "                 take: reserve, delete, of what --fill has put. pair: put, delete.\n"
-    "                 mixed: put, reserve, touch, release, reserve, bury, kick, reserve, delete.\n"
-    "                 handoff: half of the connections put for the blocked other half.\n"
-    "                 foreground: half wait for results of the other half (gearman, workq)\n"
-    "  --connections  spread over the addresses in turn (default 1)\n"
-    "  --seconds      of the measurement (default 5)\n"
-    "  --warm-up      seconds before it (default 1)\n"
-    "  --body         bytes of a job's body (default 100)\n"
-    "  --depth        commands that are sent in one batch (default 1)\n"
-    "  --rate         commands a second in an open loop; 0: as fast as it goes (default)\n"
-    "  --fill         jobs that are put before anything is measured (default 0)\n"
-    "  --delay        seconds for which measured puts are delayed (default 0)\n"
-    "  --tubes        that the connections use; 0: `default` alone (default)\n"
-    "  --idle         further connections that wait in `reserve` for nothing (default 0)\n"
-    "  --script       a file with the Lua of a client library (qless)\n"
-    "  --marks        1: say `filled`, `start` and `end` when it is so\n";
-
-static void set_option(const char *name, const char *text) {
-    const char *rest = text;
-    if (strcmp(name, "addresses") == 0) {
-        for (char *one = strtok(strdup(rest), ","); one; one = strtok(NULL, ",")) {
-            if (addresses_known == ADDRESSES_MAX) die("too many addresses", text);
-            addresses[addresses_known++] = one;
-        }
-    } else if (strcmp(name, "protocol") == 0) set_protocol(text);
-    else if (strcmp(name, "workload") == 0) set_workload(text);
-    else if (strcmp(name, "connections") == 0)
-        settings.connections = (int)number(name, text, 1, CONNECTIONS_MAX);
-    else if (strcmp(name, "seconds") == 0) seconds = number(name, text, 0.01, 86400);
-    else if (strcmp(name, "warm-up") == 0) warm_up = number(name, text, 0, 3600);
-    else if (strcmp(name, "body") == 0) settings.body_bytes = (size_t)number(name, text, 0, 130000);
-    else if (strcmp(name, "depth") == 0) settings.depth = (int)number(name, text, 1, DEPTH_MAX);
-    else if (strcmp(name, "rate") == 0) rate = number(name, text, 0, 1e8);
-    else if (strcmp(name, "fill") == 0) fill_jobs = (unsigned long long)number(name, text, 0, 1e9);
-    else if (strcmp(name, "delay") == 0) settings.delay_s = (unsigned)number(name, text, 0, 86400);
-    else if (strcmp(name, "tubes") == 0) settings.tubes = (int)number(name, text, 0, 1e6);
-    else if (strcmp(name, "script") == 0) settings.script = text;
-    else if (strcmp(name, "idle") == 0) idle_workers = (int)number(name, text, 0, CONNECTIONS_MAX);
-    else marks = number(name, text, 0, 1) > 0;
-}
-
-static void parse(int count, char **words) {
-    static const struct option options[] = {
-        {"addresses", 1, 0, 0}, {"protocol", 1, 0, 0}, {"workload", 1, 0, 0},
-        {"connections", 1, 0, 0}, {"seconds", 1, 0, 0}, {"warm-up", 1, 0, 0}, {"body", 1, 0, 0},
-        {"depth", 1, 0, 0}, {"rate", 1, 0, 0}, {"fill", 1, 0, 0}, {"delay", 1, 0, 0},
-        {"tubes", 1, 0, 0}, {"idle", 1, 0, 0}, {"marks", 1, 0, 0}, {"script", 1, 0, 0},
-        {"help", 0, 0, 'h'},
-        {0, 0, 0, 0}};
-    int found, which = 0;
-    while ((found = getopt_long(count, words, "", options, &which)) != -1) {
-        if (found == 'h') {
-            fputs(USAGE, stdout);
-            exit(0);
-        }
-        if (found) die("no such option; these are allowed:\n", USAGE);
-        set_option(options[which].name, optarg);
-    }
-    if (!addresses_known || optind < count) die("usage", USAGE);
-    unsigned wanted = 0;
-    for (int at = 0; at < workload->steps; at++) wanted |= 1u << workload->cycle[at];
-    if (wanted & ~protocol->operations) die("not a workload of this protocol", workload->name);
-    bool hands_off = strcmp(workload->name, "handoff") == 0;
-    bool pairs = hands_off || workload->cycle[0] == RUN;
-    if ((hands_off || settings.tubes || idle_workers || settings.delay_s) && protocol != &BEANSTALK)
-        die("handoff, --tubes, --idle and --delay need --protocol", BEANSTALK.name);
-    if (pairs && (settings.connections % 2 || rate > 0 || settings.depth > 1 || fill_jobs))
-        die("pairs need an even number of --connections and no --rate, --depth or --fill", NULL);
-    if (workload->cycle[0] == RESERVE && !fill_jobs) die("nothing to take: --fill is 0", NULL);
-    settings.by_pairs = pairs;
-}
-
 static void open_all(void) {
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    size_t count = (size_t)(settings.connections + idle_workers);
+    size_t count = (size_t)(settings.connections + options.idle_workers);
     epoll = epoll_create1(EPOLL_CLOEXEC);
     timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
@@ -455,11 +328,11 @@ static void open_all(void) {
     later = need(count * sizeof *later);
     for (int at = 0; at < settings.connections; at++) open_connection(&all[at], at, false);
     static const enum operation waiting[] = {RESERVE};
-    for (int at = 0; at < idle_workers; at++) {
+    for (int at = 0; at < options.idle_workers; at++) {
         struct connection *one = &all[settings.connections + at];
         open_connection(one, at, true);
         one->cycle = waiting;
-        protocol->compose(one, 0);
+        options.protocol->compose(one, 0);
         flush(one);
     }
 }
@@ -467,18 +340,19 @@ static void open_all(void) {
 int main(int count, char **words) {
     parse(count, words);
     open_all();
-    if (fill_jobs) fill();
+    if (options.fill_jobs) fill();
     mark("filled", true);
-    budget = workload->cycle[0] == RESERVE ? fill_jobs : UINT64_MAX;
-    if (rate > 0)
-        interval_ns = (uint64_t)((double)settings.connections * settings.depth / rate * 1e9);
-    begin(workload->cycle, workload->steps);
-    run_until(now_ns() + (uint64_t)(warm_up * 1e9));
+    budget = options.workload->cycle[0] == RESERVE ? options.fill_jobs : UINT64_MAX;
+    if (options.rate > 0)
+        interval_ns =
+            (uint64_t)((double)settings.connections * settings.depth / options.rate * 1e9);
+    begin(options.workload->cycle, options.workload->steps);
+    run_until(now_ns() + (uint64_t)(options.warm_up * 1e9));
     counting = true;
     uint64_t start = last_reply_ns = now_ns();
     double cpu = cpu_seconds();
     mark("start", false);
-    run_until(start + (uint64_t)(seconds * 1e9));
+    run_until(start + (uint64_t)(options.seconds * 1e9));
     double elapsed = (double)(now_ns() - start) / 1e9;
     mark("end", false);
     cpu = cpu_seconds() - cpu;
@@ -488,7 +362,7 @@ int main(int count, char **words) {
     while (later_count && !settings.by_pairs) advance(pop_later(), true);
     /* Blocked workers of pairs would wait for ever; their end is the end of the process. */
     if (!settings.by_pairs) run_until(0);
-    if (total.count == 0) die("nothing was measured", workload->name);
+    if (total.count == 0) die("nothing was measured", options.workload->name);
     report(elapsed, cpu);
     return 0;
 }

@@ -84,7 +84,8 @@ void receive_line(int fd, char into[LINE_BYTES_MAX]);
 /* link.c: send and recv of a socket that may be encrypted; errno as theirs. */
 void link_encrypt(int fd);
 ssize_t link_send(int fd, const void *bytes, size_t count);
-/* Reads until the socket has no more, or `count` is reached: TLS may keep bytes that no poll shows. */
+/* Reads until the socket has no more, or `count` is reached: TLS may keep bytes that no poll
+ * shows. */
 ssize_t link_receive(int fd, void *into, size_t count);
 
 #endif

@@ -214,7 +214,8 @@ void disk_sync_range(Inode *file, uint64_t from, uint64_t to) {
         if (end > to)
             end = to;
         if (chunk->before) {
-            for (size_t sector = at % CHUNK / SECTOR; sector <= (end - 1) % CHUNK / SECTOR; sector++)
+            size_t last = (end - 1) % CHUNK / SECTOR;
+            for (size_t sector = at % CHUNK / SECTOR; sector <= last; sector++)
                 chunk->dirty[sector / 64] &= ~(UINT64_C(1) << sector % 64);
             if (!chunk->dirty[0] && !chunk->dirty[1])
                 clean(chunk);

@@ -6,10 +6,11 @@
  * "ready"; then each line on stdin is a command of power.c. The end of stdin unmounts it.
  *
  * A write is durable when a sync that came after it was answered, whatever flags the file is open
- * with: O_DIRECT alone reaches only the cache of a disk. For a write with RWF_DSYNC the kernel sends
- * a write that says so and then a sync from the same thread, which here syncs that range only.
- * Syncs take as long as on a disk, so that a power cut meets some. A lying disk does not sync such a range
- * at all, as if the node had forgotten to ask for it, and keeps nothing of it by chance. */
+ * with: O_DIRECT alone reaches only the cache of a disk. For a write with RWF_DSYNC the kernel
+ * sends a write that says so and then a sync from the same thread, which here syncs that range
+ * only. Syncs take as long as on a disk, so that a power cut meets some. A lying disk does not sync
+ * such a range at all, as if the node had forgotten to ask for it, and keeps nothing of it by
+ * chance. */
 
 #define _GNU_SOURCE
 #include "power.h"

@@ -1,9 +1,9 @@
 /* One thread that writes and syncs, and never waits for Python's interpreter.
  *
- * A Python thread that comes back from the disk, or that is to begin a write, waits until the loop's
- * thread lets go of the interpreter: the disk stands still while the loop works. This thread needs
- * the interpreter for nothing. What is written, and where, is decided in wal.py; who uses this
- * thread, and what is done without it, in files.py. Its types are in _syncer.pyi.
+ * A Python thread that returns from the disk, or is about to write, waits until the loop's thread
+ * releases the interpreter: the disk is idle while the loop works. This thread never needs the
+ * interpreter. wal.py decides what is written and where; files.py uses this thread, and does the
+ * same without it where it is missing. Its types are in _syncer.pyi.
  *
  * It writes whole blocks past the cache of the system (O_DIRECT) where the file system lets it:
  * half of the processor time and two thirds of the wait (47 and 108 us by way of the cache, 24 and
@@ -238,7 +238,8 @@ static PyObject *syncer_begin(Syncer *self, PyObject *args) {
     }
     size_t total = blocks_of((off_t)offset, PyBytes_GET_SIZE(data));
     int cached_fd = -1;
-    if (self->refused || total > DIRECT_BYTES_MAX || offset / BLOCK * BLOCK + (long long)total > room) {
+    long long end = offset / BLOCK * BLOCK + (long long)total;
+    if (self->refused || total > DIRECT_BYTES_MAX || end > room) {
         cached_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
         if (cached_fd < 0)
             return PyErr_SetFromErrno(PyExc_OSError);

@@ -1,6 +1,6 @@
-/* Makes the look-up of one name slow and vain in the process that preloads it, as where no server of
-   names answers: getaddrinfo of "slow.test" takes 2.5 s and fails. A byte in $SLOW_NAMES_FILE is
-   written when a look-up begins ('b') and when it ends ('e'). */
+/* Makes the look-up of one name slow and vain in the process that preloads it, as if no name server
+   answered: getaddrinfo of "slow.test" takes 2.5 s and fails. A byte is written to $SLOW_NAMES_FILE
+   when a look-up begins ('b') and when it ends ('e'). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
