@@ -47,8 +47,9 @@ _BITS: Final = {
     users_pb2.RIGHT_EVENTS: EVENTS,
 }
 _LIMITS_MAX: Final = dict(zip(Limits._fields, (U32_MAX, USER_BYTES_MAX, U32_MAX), strict=True))
-# The IPv6 addresses that stand for IPv4 ones.
-_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+# The IPv6 addresses that stand for IPv4 ones, as text because Python 3.13 writes them differently.
+_MAPPED_TEXT: Final = "::ffff:0:0/96"
+_MAPPED: Final = IPv6Network(_MAPPED_TEXT)
 _PROTOCOLS: Final = {name: number for number, name in PROTOCOL_NAMES.items()}
 
 
@@ -222,7 +223,7 @@ def _unmapped(network: IPv6Network) -> IPv4Network | IPv6Network:
         bits = network.prefixlen - _MAPPED.prefixlen
         return IPv4Network((network.network_address.packed[-4:], bits))
     if network.prefixlen:
-        raise ValueError(f"give IPv4 networks for the mapped addresses in it, {_MAPPED}")
+        raise ValueError(f"give IPv4 networks for the mapped addresses in it, {_MAPPED_TEXT}")
     return network
 
 
