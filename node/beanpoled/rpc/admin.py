@@ -10,7 +10,6 @@ from typing import Final, NoReturn
 import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from beanpole.client.rpc import MESSAGE_BYTES_MAX
@@ -19,6 +18,7 @@ from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_
 from beanpoled.rpc import credentials
 from beanpoled.rpc.bringing import Bringer, fail_as, fail_unknown
 from beanpoled.rpc.edge import Edge
+from beanpoled.rpc.health import HealthServicer
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
 from beanpoled.rpc.snapshots import snapshot_up_to
@@ -40,8 +40,9 @@ CONNECTIONS_MAX: Final = 200
 FINALIZE_PATIENCE_S: Final = 1.0
 # Above the sum of long-lived calls: READERS_MAX readers of events (32), CALLS_MAX calls of `Queue`
 # (64), a snapshot for each other member (63), STREAMS_MAX streams of Health/Watch and reflection
-# (32). The rest is for health checks and operators, so that no long-lived call keeps them out.
-CALLS_MAX: Final = 256
+# (32), WAITS_MAX calls that wait for their request and as many whose answer is not taken (128). The
+# rest is for health checks and operators, so that no long-lived call keeps them out.
+CALLS_MAX: Final = 384
 # The bit of "identity". 5 MiB of equal bytes have 5 KB as gzip: anybody could make the node expand
 # as many as its network takes. A compressed call is refused (UNIMPLEMENTED) before it is expanded.
 _UNCOMPRESSED_ONLY: Final = 1
@@ -291,7 +292,7 @@ class RpcServer:
             raise OSError(f"cannot listen on {address} for gRPC: {error}") from error
         if port == 0:
             raise OSError(f"cannot listen on {address} for gRPC")
-        await self.refresh_health()
+        self.refresh_health()
         await server.start()
         self._server = server
         self._refresher = asyncio.create_task(self._keep_health())
@@ -302,11 +303,11 @@ class RpcServer:
         if self._server is None or self._refresher is None:
             return
         self._refresher.cancel()
-        await self._health.enter_graceful_shutdown()
+        self._health.stop()
         await self._server.stop(grace_s)
         self._server = None
 
-    async def refresh_health(self) -> None:
+    def refresh_health(self) -> None:
         """Update the health service with the state of the node."""
         view = self._view
         states = {
@@ -314,11 +315,10 @@ class RpcServer:
             ADMIN_SERVICE: all(check.passed for check in readiness(view)),
             LEADER_HEALTH: view.role == "leader",
         }
-        for service, serving in states.items():
-            status = _Health.SERVING if serving else _Health.NOT_SERVING
-            await self._health.set(service, status)
+        told = (_Health.NOT_SERVING, _Health.SERVING)
+        self._health.set({service: told[serving] for service, serving in states.items()})
 
     async def _keep_health(self) -> None:
         while True:
             await asyncio.sleep(HEALTH_PERIOD_S)
-            await self.refresh_health()
+            self.refresh_health()

@@ -1,10 +1,13 @@
 """The edge of the gRPC server: limits that hold before a request is built, or a stream opened.
 
+Requests are read here, too: gRPC would wait for the one of a unary call for ever.
+
 It is around all other interceptors and all services, health and reflection, too. Neither a token
 nor a certificate has been looked at here: anybody who reaches the port may send such calls. What
 is refused by its size is not in the audit log, as requests that cannot be parsed.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -12,7 +15,8 @@ import grpc
 import grpc.aio
 
 from beanpole.constants import BATCH_COMMANDS_MAX
-from beanpoled.rpc.server import Behavior, CallRefused, Context, around, fail, refuse
+from beanpoled.rpc.patience import ENDINGS, PATIENCE_S, WAITS_MAX, Patience
+from beanpoled.rpc.server import Behavior, CallRefused, Context, fail, refuse
 
 # Of Health/Watch and of reflection, which need no token and never end: far below CALLS_MAX of
 # `admin`, so that they leave room for all other calls.
@@ -27,6 +31,9 @@ PUT_FIELDS_MAX: Final = BATCH_COMMANDS_MAX + 64
 _PUT: Final = "/beanpole.v1.Queue/Put"
 _WATCH: Final = "/grpc.health.v1.Health/Watch"
 _TOO_MANY: Final = f"{STREAMS_MAX} streams of Health/Watch and reflection are open here, the limit"
+_SLOW: Final = (
+    f"the request did not arrive in {PATIENCE_S:.0f} s, or {WAITS_MAX} later calls wait for theirs"
+)
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 # Field 1 with bytes: a job. With a length of one or two bytes it has a path of its own, which takes
@@ -40,6 +47,7 @@ class Edge(grpc.aio.ServerInterceptor):
 
     def __init__(self) -> None:
         self._streams = 0
+        self._requests = Patience()
 
     async def intercept_service(
         self,
@@ -59,8 +67,45 @@ class Edge(grpc.aio.ServerInterceptor):
             )
         method: str = handler_call_details.method
         check = _check_put if method == _PUT else _check_size
-        wrap = self._counted if method == _WATCH else _checked
-        return around(handler, wrap, lambda data: check(data) or parse(data))
+        # Both with a stream of requests, which is the same to the client.
+        make, behavior = (
+            (grpc.stream_stream_rpc_method_handler, handler.unary_stream)
+            if handler.response_streaming
+            else (grpc.stream_unary_rpc_method_handler, handler.unary_unary)
+        )
+        if method == _WATCH:
+            behavior = self._counted(behavior)
+        return make(
+            _checked(self._with_request(behavior)),
+            lambda data: check(data) or parse(data),
+            handler.response_serializer,
+        )
+
+    def _with_request(self, behavior: Behavior) -> Behavior:
+        """Return the behavior of a method with a stream of requests, of which the first counts."""
+
+        async def with_request(_: Any, context: Context) -> Any:
+            request = await self._request(context)
+            if isinstance(request, CallRefused):
+                await refuse(context, request)
+            return await behavior(request, context)
+
+        return with_request
+
+    async def _request(self, context: Context) -> Any:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(None) as limit:
+                wait = self._requests.begin(lambda: limit.reschedule(loop.time()))
+                try:
+                    request = await context.read()
+                finally:
+                    self._requests.stop(wait)
+        except TimeoutError:
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, _SLOW, "REQUEST_SLOW")
+        if request is grpc.aio.EOF:
+            return CallRefused("NO_REQUEST", "", "the call has no request")
+        return request
 
     def _counted(self, behavior: Behavior) -> Behavior:
         async def counted(request: Any, context: Context) -> Any:
@@ -73,7 +118,7 @@ class Edge(grpc.aio.ServerInterceptor):
             finally:
                 self._streams -= 1
 
-        return _checked(counted)
+        return counted
 
     def _counted_stream(
         self, behavior: Callable[[Any, Context], AsyncIterator[Any]]
@@ -82,6 +127,7 @@ class Edge(grpc.aio.ServerInterceptor):
             if self._streams >= STREAMS_MAX:
                 context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
                 context.set_details(_TOO_MANY)
+                ENDINGS.begin()
                 return
             self._streams += 1
             try:
@@ -89,12 +135,13 @@ class Edge(grpc.aio.ServerInterceptor):
                     yield reply
             finally:
                 self._streams -= 1
+                ENDINGS.begin()
 
         return counted
 
 
 def _checked(behavior: Behavior) -> Behavior:
-    """Refuse what the edge has found to be too large; let go of the request of a refused call.
+    """Bound the end of a call; let go of the request of a refused one.
 
     gRPC keeps the error of `abort` in the call's state, which the call's context has. A traceback
     of the error has frames with that context: a cycle, which would stay with its request, since
@@ -103,12 +150,12 @@ def _checked(behavior: Behavior) -> Behavior:
 
     async def checked(request: Any, context: Context) -> Any:
         try:
-            if isinstance(request, CallRefused):
-                await refuse(context, request)
             return await behavior(request, context)
         except grpc.aio.AbortError as error:
             error.__traceback__ = error.__context__ = error.__cause__ = None
             raise  # bare: it adds no frame again
+        finally:
+            ENDINGS.begin()
 
     return checked
 

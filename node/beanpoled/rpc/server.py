@@ -14,6 +14,7 @@ import grpc.aio
 from beanpole.client.rpc import ERROR_KEY
 from beanpole.core.jobs import shown
 from beanpole.pb import errors_pb2, node_pb2
+from beanpoled.rpc.patience import ENDINGS
 from beanpoled.view import ClientFigures, NodeView, SpaceFigures
 
 # Queues of qless that a status lists: one page for people.
@@ -44,6 +45,7 @@ async def fail(
 ) -> NoReturn:
     """End a call with a status, a message for people, and an ErrorDetail for programs."""
     packed = errors_pb2.ErrorDetail(reason=reason, **detail).SerializeToString()
+    ENDINGS.begin()
     await context.abort(code, message, ((ERROR_KEY, packed),))
     raise AssertionError("abort always raises")
 

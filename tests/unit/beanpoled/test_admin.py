@@ -20,6 +20,7 @@ from beanpoled.rpc import admin, callers, credentials, jobs
 from beanpoled.rpc.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
 from beanpoled.rpc.edge import STREAMS_MAX
 from beanpoled.rpc.events import READERS_MAX
+from beanpoled.rpc.patience import WAITS_MAX
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.trust.trust import Trust
 from beanpoled.view import SnapshotStream
@@ -467,7 +468,7 @@ def test_health_follows_the_node() -> None:
             assert await status(LEADER_HEALTH) == "NOT_SERVING"
             view.role = "leader"
             view.draining = True
-            await server.refresh_health()
+            server.refresh_health()
             assert await status("") == "SERVING"
             assert await status(ADMIN_SERVICE) == "NOT_SERVING"
             assert await status(LEADER_HEALTH) == "SERVING"
@@ -490,4 +491,5 @@ def test_a_taken_port_is_an_error_and_not_shared() -> None:
 
 def test_no_service_can_take_all_calls() -> None:
     long_lived = READERS_MAX + STREAMS_MAX + callers.CALLS_MAX + jobs.SCANS_MAX + ORIGINS_MAX
+    long_lived += 2 * WAITS_MAX
     assert long_lived < admin.CALLS_MAX

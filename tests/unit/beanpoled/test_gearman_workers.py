@@ -1,13 +1,12 @@
 """Gearman's workers at one node: functions, sleep, and jobs that return to their queue."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from beanpole import commands as c
 from beanpole.constants import WATCHED_TUBES_MAX
-from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.queue import Queue
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman.client import request
@@ -23,6 +22,7 @@ from tests.unit.beanpoled.gearman_scene import (
     worker,
 )
 from tests.unit.node.stage import SECOND
+from tests.unit.node.test_deadlines import Held
 
 
 @pytest.fixture
@@ -92,36 +92,52 @@ def test_each_job_is_given_back_once(scene: Scene) -> None:
     assert grab(worker(scene, b"f")) == 1, "and once more when it has come back"
 
 
-def test_giving_up_functions_does_not_look_at_all_jobs_for_each_packet(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def counted(client: Any) -> Held:
+    """Count from now on which jobs of a client are looked at."""
+    session = client.connection._clients.session(client.connection.number)
+    held = session.reserved = Held(session.reserved)
+    return held
+
+
+PAIR = request(p.CANT_DO, b"f") + request(p.CAN_DO, b"f")
+
+
+def test_giving_up_functions_does_not_look_at_all_jobs_for_each_packet(scene: Scene) -> None:
     client, one, other = scene.connect(), worker(scene, b"f", b"g"), worker(scene, b"f", b"g")
     for function in (b"g", b"f", b"g"):
         client.ask(p.SUBMIT_JOB, function, b"", b"data")
         grab(one)
-    looked = [0]
-
-    class Held(dict[int, Job]):
-        """The held jobs; counts how often they are looked at."""
-
-        def __iter__(self) -> Iterator[int]:
-            looked[0] += 1
-            return super().__iter__()
-
-        def values(self) -> Any:
-            looked[0] += 1
-            return super().values()
-
-    held = Held(one.connection._clients.reserved_by(one.connection.number))
-    monkeypatch.setattr(one.connection._clients, "reserved_by", lambda _: held)
-    pair = request(p.CANT_DO, b"f") + request(p.CAN_DO, b"f")
-    one.connection.received(pair * 50 + request(p.RESET_ABILITIES) * 50)
-    assert looked[0] <= 2, "not for each of 150 packets"
-    monkeypatch.undo()
+    held = counted(one)
+    one.connection.received(PAIR * 50 + request(p.RESET_ABILITIES) * 50)
+    assert held.looked <= 3 + 1, "not for each of 150 packets"
     assert scene.commit_own() == 3 + 100 + 2, "releases, IGNORE and WATCH for each pair, the end"
     assert [grab(other), grab(other), grab(other)] == [2, 1, 3]
     assert one.ask(p.RESET_ABILITIES) == []
     assert scene.commit_own() == 0
+
+
+def test_giving_up_functions_does_not_look_at_all_jobs_for_each_entry(scene: Scene) -> None:
+    client, one, other = scene.connect(), worker(scene, b"g", b"f"), worker(scene, b"g", b"f")
+    for _ in range(100):
+        client.ask(p.SUBMIT_JOB, b"g", b"", b"data")
+        grab(one)
+    one.connection.received(PAIR)
+    scene.commit_own()
+    held = counted(one)
+    scene.pass_cluster_us(1000)
+    for _ in range(3):
+        submit(client)
+        job = grab(one)
+        one.connection.received(PAIR)
+        scene.commit_own()
+        assert job not in held and len(held) == 100
+        assert grab(other) == job, "it was given back"
+        scene.pass_cluster_us(1000)
+    assert held.looked <= 20
+    one.connection.received(request(p.CANT_DO, b"g"))
+    scene.commit_own()
+    assert not held
+    assert [grab(other) for _ in range(100)] == list(range(1, 101)), "in their order"
 
 
 def test_a_worker_is_woken_once(scene: Scene) -> None:

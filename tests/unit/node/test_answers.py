@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from beanpole import commands as c
+from tests.unit.beanpoled.follower_scene import FollowerScene
 from tests.unit.node.stage import Port, Stage
 
 # `default` and one other.
@@ -195,3 +196,26 @@ def test_what_the_statistics_say_of_the_program(stage: Stage) -> None:
     assert {found[key] for key in found if key.startswith(b"binlog") and b"max" not in key} == {
         b"0"
     }
+
+
+@pytest.mark.parametrize(
+    ("queue", "name"),
+    [
+        (b"\x02resize", b"gearman:resize"),
+        (b"\x01resize", b"workq:resize"),
+        (b'\x02a"\n\xff', rb"gearman:a\"\n\\xff"),
+    ],
+)
+def test_the_queue_of_a_job_whose_alias_is_removed_has_a_name(queue: bytes, name: bytes) -> None:
+    scene = FollowerScene()
+    scene.others((c.OPEN, 1), (c.SET_ALIAS, 1, b"al", queue))
+    connection, port = scene.client()
+    for line in (b"use al", b"put 0 0 60 1\r\nx", b"watch al", b"reserve-job 1"):
+        connection.received(line + b"\r\n")
+        scene.commit_own()
+    port.take()
+    for shown in (b"al", name):
+        connection.received(b"stats-job 1\r\n")
+        scene.commit_own()
+        assert b'\ntube: "%b"\nstate: reserved\n' % shown in port.take()
+        scene.others((c.SET_ALIAS, 1, b"al", b""))

@@ -7,10 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 from beanpole import commands as c
-from beanpole.constants import (
-    SECOND_US,
-    TUBE_NAME_MAX_BYTES,
-)
+from beanpole.constants import SECOND_US, TUBE_NAME_MAX_BYTES
 from beanpole.core.jobs.job import Job
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
@@ -21,6 +18,7 @@ from beanpoled.frontends.beanstalk.reply_format import format_reserve_job, not_s
 from beanpoled.frontends.beanstalk.takes import Takes
 from beanpoled.frontends.beanstalk.tubes import TubesConnection, refusal
 from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.deadlines import Deadlines
 from beanpoled.frontends.replies import HELD
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
@@ -38,6 +36,7 @@ class BeanstalkConnection(TubesConnection):
     __slots__ = (
         "_again",
         "_counts",
+        "_deadlines",
         "_ends_with",
         "_held_back",
         "_kept",
@@ -64,6 +63,7 @@ class BeanstalkConnection(TubesConnection):
         self._held_back: r.Request | None = None  # a reserve that may have to be denied
         self._kicked = 0
         self._kick_left = 0
+        self._deadlines = Deadlines()
         self._kept = False  # the session may be resumed elsewhere
 
     def _feed(self, data: bytes) -> None:
@@ -323,7 +323,7 @@ class BeanstalkConnection(TubesConnection):
         left_us = -1 if self._timeout_us < 0 else max(0, self._timeout_us - now_us)
         if self.ended:
             left_us = 0
-        due_us = clients.first_deadline_us(self.number)
+        due_us = self._deadlines.first_us(clients, self.number)
         if due_us >= 0:
             soon_us = max(0, due_us - SOON_US - clients.clock.estimate_us(now_us))
             if soon_us < TIMER_MIN_US:
@@ -365,7 +365,7 @@ class BeanstalkConnection(TubesConnection):
             reply = self._ends_with
         else:
             # The leader's clock decides which of the two came first, not this node's estimate.
-            due_us = self._clients.first_deadline_us(self.number)
+            due_us = self._deadlines.first_us(self._clients, self.number)
             soon = 0 <= due_us <= until_us + SOON_US
             reply = replies.DEADLINE_SOON if soon else replies.TIMED_OUT
         # A reserve is a barrier: nothing is pending behind it, but something may be before it.

@@ -4,14 +4,18 @@
 own (see `server_stats`).
 """
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
 from beanpole import commands as c
+from beanpole.core.jobs import shown
+from beanpole.core.jobs.spaces import PREFIX_END
 from beanpole.protocol.beanstalk import replies, stats
 
 # A limit of the cluster or of the tube is reached.
 _NO_ROOM: Final = (c.OUT_OF_MEMORY, c.FULL)
+_TUBE: Final = stats.STATS_JOB_KEYS.index("tube")
 
 Formatter = Callable[[Any], bytes]
 
@@ -63,6 +67,11 @@ def with_body(reply: Callable[[int, bytes], bytes]) -> Formatter:
 def job_stats(result: tuple[Any, ...] | int) -> bytes:
     if type(result) is not tuple:
         return not_shown(result)
+    tube = result[_TUBE]
+    if tube[0] < PREFIX_END:
+        # The job of an alias that was removed stays in a queue that is no tube.
+        text = json.dumps(shown.queue(tube), ensure_ascii=False)[1:-1].encode()
+        result = (*result[:_TUBE], text, *result[_TUBE + 1 :])
     return replies.ok(stats.format_stats_job(result))
 
 

@@ -23,6 +23,7 @@ from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.admin import number
 from beanpole.protocol.gearman.parser import Request
 from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.gearman.held import HeldJobs
 from beanpoled.frontends.gearman.session import NOTHING, Asked, GearmanSession
 from beanpoled.frontends.gearman.shared import PREFIX, Shared, name_of
 from beanpoled.host.seam import ClientPort
@@ -31,6 +32,8 @@ from beanpoled.origin.batches import KIND_QUIET
 # Kinds of NOTIFY.
 DATA: Final = effects.NOTIFIED_MIN
 WARNING: Final = effects.NOTIFIED_MIN + 1
+# Jobs that were given back are noted up to this number before the first look at which are gone.
+GIVEN_BACK_MIN: Final = 64
 # gearmand's shortest time-out of a function.
 TIMEOUT_MIN_MS: Final = 1000
 _TIMEOUT_MAX_MS: Final = U32_MAX * 1000
@@ -49,8 +52,8 @@ class WorkerSide(GearmanSession):
         "_excepted",
         "_functions",
         "_given_back",
-        "_held_at",
-        "_held_ids",
+        "_given_back_max",
+        "_held_jobs",
         "_idle_at",
         "_lying_down",
         "_making",
@@ -67,10 +70,8 @@ class WorkerSide(GearmanSession):
         self._lying_down = False  # it will begin to wait in the next turn of the loop
         self._idle_at = -1  # the index at which none of its functions had a job
         self._given_back: set[int] = set()  # jobs whose RELEASE may not be applied here yet
-        # By queue name, the jobs that it held at this index and has not given back: the place in
-        # the order of reservation, and the id.
-        self._held_ids: dict[bytes, list[tuple[int, int]]] = {}
-        self._held_at = -1
+        self._given_back_max = GIVEN_BACK_MIN  # above it, those that it does not hold are removed
+        self._held_jobs = HeldJobs()
         self._making = 0  # submissions of this client that are not applied here yet
         self._excepted: dict[int, None] = {}  # jobs that it has just ended with an exception
 
@@ -146,34 +147,13 @@ class WorkerSide(GearmanSession):
         for name in names:
             del self._functions[name]
             clients.origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, name))
-        self._look_at_held()
-        held = clients.reserved_by(self.number)
-        given_up = [item for name in names for item in self._held_ids.pop(name, ())]
-        given_up.sort()
-        for _, job_id in given_up:
-            if job_id in held:
-                self._give_back(held[job_id])
-
-    def _look_at_held(self) -> None:
-        """Sort the jobs that this worker holds by function, once for each applied entry.
-
-        A client may unregister and register a function a thousand times in one chunk, and hold
-        thousands of jobs: what it holds changes only with an applied entry.
-        """
-        index = self._clients.machine.index
-        if self._held_at == index:
-            return
-        self._held_at = index
-        self._held_ids.clear()
-        held = self._clients.reserved_by(self.number)
-        self._given_back.intersection_update(held)
-        of_tubes: dict[jobs.Tube, list[tuple[int, int]]] = {}
-        for place, job in enumerate(held.values()):
+        self._held_jobs.look(clients.session(self.number), clients.machine)
+        if len(self._given_back) > self._given_back_max:
+            self._given_back.intersection_update(clients.reserved_by(self.number))
+            self._given_back_max = 2 * len(self._given_back) + GIVEN_BACK_MIN
+        for job in self._held_jobs.pop(names):
             if job.id not in self._given_back:
-                of_tubes.setdefault(job.tube, []).append((place, job.id))
-        queue = self._clients.machine.queue
-        for tube, ids in of_tubes.items():
-            self._held_ids.setdefault(name_of(queue, tube), []).extend(ids)
+                self._give_back(job)
 
     def _give_back(self, job: jobs.Job) -> None:
         """Release a job; without the right to, return it as a lost connection does."""
