@@ -119,8 +119,11 @@ def is_running(pid: int) -> bool:
 
 def children(pid: int) -> list[int]:
     """Return the children that a process has started and not waited for yet."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in tasks for child in path.read_text().split()]
+    while True:
+        tasks = Path(f"/proc/{pid}/task").glob("*/children")
+        # A thread that ends meanwhile hands its children to another one, which may have been read.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return [int(child) for path in tasks for child in path.read_text().split()]
 
 
 def kill_and_wait(pid: int) -> None:
