@@ -149,3 +149,20 @@ def test_a_follower_that_is_left_behind_by_its_full_disk_sends_its_clients_away(
     stage.replica.space = LOW
     pass_led(stage, SECOND, index + 1)
     assert stage.host.clients_open and stage.node.serving
+
+
+def test_saves_that_fail_each_second_are_logged_once() -> None:
+    stage = following()
+    stage.replica.space = FULL
+
+    def pass_saving(failing: OSError | None) -> int:
+        stage.host.files.failing = failing
+        for _ in range(50):
+            stage.pass_us(100_000)
+            heartbeat(stage, "n1", cluster_us=SECOND)
+            stage.host.clock.run(0.1)
+        return sum("cannot write /n0/clock" in line for line in stage.host.lines)
+
+    assert pass_saving(OSError(28, "No space left on device")) == 1
+    assert pass_saving(None) == 1
+    assert pass_saving(OSError(28, "No space left on device")) == 2
