@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.rpc import Nodes
-from beanpole.errors import BeanpoleError, ClientError
+from beanpole.errors import BeanpoleError, ClientError, Damaged
 from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked
@@ -207,6 +207,9 @@ def _of_directory(path: str) -> Iterator[Finding]:
     try:
         record = identities.read_stopped(files, path)
         found = look(files, path, record)
+    except Damaged as error:
+        yield Finding(ERROR, f"{path} damage", str(error), remedy)
+        return
     except (BeanpoleError, OSError) as error:
         yield Finding(ERROR, path, str(error), "stop its node, or name a data directory")
         return

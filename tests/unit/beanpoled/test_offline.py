@@ -357,3 +357,14 @@ def test_damaged_files_of_events_are_named_and_cost_no_disk(
     assert not any("--rejoin" in line for line in lines)
     assert any(line.startswith(f"ok {disk} log") for line in lines)
     assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out"), "--yes"]) == 0
+
+
+def test_the_doctor_of_a_directory_with_a_damaged_identity_names_the_remedy(
+    disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It advised to stop the node, or to name a data directory."""
+    record = disk / "identity"
+    record.write_bytes(record.read_bytes()[:-1])
+    assert main(["doctor", str(disk)]) == 1
+    line = capsys.readouterr().out
+    assert line.startswith(f"error {disk} damage: {record}: ") and "--rejoin" in line
