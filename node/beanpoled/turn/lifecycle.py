@@ -180,6 +180,7 @@ class Lifecycle:
         """Advance the life cycle; called every 100 ms of the loop's time."""
         self._disk_health.run_periodic()
         if not self._origin.incarnation or self._awaits_room:
+            self._with_room_us = self._context.loop_us  # there are no clients to close
             if self.caught_up():
                 self._begin_incarnation()
         else:

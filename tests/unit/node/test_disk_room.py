@@ -113,10 +113,11 @@ def test_a_disk_that_is_full_to_the_end_puts_off_a_new_incarnation() -> None:
     assert stage.node.origin.incarnation == before + 1
 
 
-def following() -> Stage:
-    """Return a follower with a client, whose leader sends heartbeats."""
+def following(after_us: int = 0) -> Stage:
+    """Return a follower that serves, after some time without it."""
     stage = Stage()
     stage.follow()
+    stage.pass_us(after_us)
     stage.node.lifecycle._begin_incarnation()
     stage.run()
     stage.apply_sections((0, 1, 1, ()))
@@ -149,6 +150,14 @@ def test_a_follower_that_is_left_behind_by_its_full_disk_sends_its_clients_away(
     stage.replica.space = LOW
     pass_led(stage, SECOND, index + 1)
     assert stage.host.clients_open and stage.node.serving
+
+
+def test_the_time_before_a_node_serves_does_not_count_for_a_full_disk() -> None:
+    stage = following(after_us=5 * SECOND)
+    stage.replica.space = FULL
+    index = stage.node.context.machine.index
+    pass_led(stage, 3 * SECOND, index + 1)
+    assert stage.node.serving
 
 
 def test_saves_that_fail_each_second_are_logged_once() -> None:
