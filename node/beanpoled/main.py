@@ -112,7 +112,7 @@ def main() -> None:
     try:
         uvloop.run(run(prepare_process(config, lines), reading=reading))
     except (BeanpoleError, OSError) as error:
-        lines.write(str(error), ERROR)
+        lines.write(starting.words(error), ERROR)
         sys.exit(_exit_status(error))
 
 
@@ -319,7 +319,7 @@ def _begin(node: Node, host: AioHost) -> None:
     try:
         start_replica(node)
     except (BeanpoleError, OSError) as error:
-        node.context.fatal(str(error))
+        node.context.fatal(starting.words(error))
     host.links.renew()
 
 

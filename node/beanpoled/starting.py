@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from beanpole.addresses import UNIX_PREFIX
-from beanpole.errors import ConfigurationError, StorageError
+from beanpole.errors import ConfigurationError, Damaged, StorageError
 from beanpoled import checking
 from beanpoled.config.node import NodeConfig
 
@@ -23,6 +23,22 @@ _REMEDIES: Final = {
     errno.EDQUOT: "make room on its disk",
     errno.EROFS: "mount its disk writable",
 }
+
+# For a damaged file of which nothing but its bytes is known. The remedies that readers of files
+# name themselves are better: both have one of these words.
+DAMAGE_REMEDY: Final = (
+    "keep a copy of the data directory, then start on an empty one with --rejoin, or see "
+    "'A file is damaged' in docs/operating.md"
+)
+_REMEDY_WORDS: Final = ("--rejoin", "remove it")
+
+
+def words(error: Exception) -> str:
+    """Return the last line of a start that failed, with a remedy if a file is damaged."""
+    found = str(error)
+    if isinstance(error, Damaged) and not any(word in found for word in _REMEDY_WORDS):
+        return f"{found}; {DAMAGE_REMEDY}"
+    return found
 
 
 @contextlib.contextmanager

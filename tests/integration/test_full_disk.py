@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.integration.support import small_disk
-from tests.integration.support.nodes import Cluster
+from tests.integration.support.nodes import QUICK, Cluster, http_get
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
@@ -32,7 +32,7 @@ TIMEOUT_S: Final = 60.0
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes on small disks."""
-    cluster = Cluster(tmp_path / "cluster", settings=SETTINGS)
+    cluster = Cluster(tmp_path / "cluster", settings={**SETTINGS, **QUICK})
     for node in cluster.nodes:
         script = [sys.executable, small_disk.__file__, str(DISK_BYTES), f"{node.directory}/data"]
         options = ["--config", str(node.directory / "node.toml")]
@@ -97,3 +97,31 @@ def test_full_disks_end_puts_and_nothing_else(small: Cluster) -> None:
         assert small.process(number).status() is None, small.story()
         ballast = small.nodes[number].directory / "data" / "ballast"
         wait_until(ballast.exists, TIMEOUT_S, f"{ballast} again")
+
+
+def test_a_node_without_any_room_sends_its_clients_away(small: Cluster) -> None:
+    """It answered each command with an error after its time-out, and said that it was ready."""
+    victim, other = small.followers()
+    node = small.nodes[victim]
+    foreign = node.directory / "data" / "foreign"
+    with Raw(node.beanstalk, TIMEOUT_S) as client, Raw(small.nodes[other].beanstalk) as elsewhere:
+        client.put(b"first")
+        client.command(b"reserve")
+        with foreign.open("wb") as file:
+            file.truncate(2 * DISK_BYTES)
+        wait_until(
+            lambda: small.process(victim).log.read_text().count("the disk is full"),
+            TIMEOUT_S,
+            "the log stops",
+        )
+        elsewhere.put(b"second")
+        with pytest.raises(ConnectionError):
+            client.line()
+        text = http_get(node.http, "/readyz")[1]
+        assert "[-]state: cut off, waiting for room on the full disk" in text
+        # The jobs of the clients that were sent away are not held back.
+        assert elsewhere.command(b"reserve")[1] == b"first"
+        foreign.unlink()
+        wait_until(lambda: small.is_ready(victim), TIMEOUT_S, "the node goes on")
+        with Raw(node.beanstalk, TIMEOUT_S) as again:
+            assert again.command(b"reserve")[1] == b"second"

@@ -30,6 +30,10 @@ LANES: Final = 2
 REMOVE_STEP_BYTES: Final = 8 * 1024 * 1024
 REMOVE_PAUSE_S: Final = 0.002
 
+# With fewer free inodes a disk is full. A node makes a few files between two looks at the space: a
+# segment of the log, a snapshot, a file of events, and temporary ones of its records.
+INODES_MIN: Final = 16
+
 Work = Callable[[], None]
 Done = Callable[[OSError | None], None]
 
@@ -145,7 +149,11 @@ class Files(Protocol):
         ...
 
     def free_bytes(self, path: str) -> int:
-        """Return the bytes that this user may still write on the disk of `path`."""
+        """Return the bytes that this user may still write on the disk of `path`.
+
+        A disk without free inodes has no room either: a node writes its log, its snapshots and its
+        records to new files.
+        """
         ...
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
@@ -286,8 +294,11 @@ class InlineFiles:
             os.close(descriptor)
 
     def free_bytes(self, path: str) -> int:
-        """Return the bytes available to this user."""
+        """Return the bytes available to this user; 0 if no files can be made there."""
         status = os.statvfs(path)
+        # File systems that make inodes as they need them report 0 of 0.
+        if status.f_files and status.f_favail < INODES_MIN:
+            return 0
         return status.f_bavail * status.f_frsize
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:

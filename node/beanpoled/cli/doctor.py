@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.rpc import Nodes
-from beanpole.errors import BeanpoleError, ClientError
+from beanpole.errors import BeanpoleError, ClientError, Damaged
 from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked
@@ -29,6 +29,8 @@ from beanpoled.leading.saved_clock import CLOCK_FILE, CLOCK_REMEDY
 
 # Cluster time follows the leader's clock; people compare the logs of nodes.
 CLOCK_DIFFERENCE_MAX_S: Final = 1.0
+# A damaged file of events is no reason for another disk.
+EVENTS_REMEDY: Final = "remove the file: a start leaves it out, and the other nodes have the events"
 _OF_CHECKING: Final = {
     checking.GOOD: OK,
     checking.WARNING: WARNING,
@@ -205,6 +207,9 @@ def _of_directory(path: str) -> Iterator[Finding]:
     try:
         record = identities.read_stopped(files, path)
         found = look(files, path, record)
+    except Damaged as error:
+        yield Finding(ERROR, f"{path} damage", str(error), remedy)
+        return
     except (BeanpoleError, OSError) as error:
         yield Finding(ERROR, path, str(error), "stop its node, or name a data directory")
         return
@@ -213,6 +218,8 @@ def _of_directory(path: str) -> Iterator[Finding]:
     yield Finding(OK, f"{path} identity", words)
     for line in found.damage:
         yield Finding(ERROR, f"{path} damage", line, remedy)
+    for line in found.events_damage:
+        yield Finding(WARNING, f"{path} damage", line, EVENTS_REMEDY)
     try:
         read_checked(files, os.path.join(path, CLOCK_FILE), record.owner)
     except (BeanpoleError, OSError) as error:

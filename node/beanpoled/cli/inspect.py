@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = look(files, arguments.directory, record)
     about = as_json(record, found)
     print(json.dumps(about) if arguments.json else as_text(arguments.directory, about))
-    return EXIT_NO if found.damage else 0
+    return EXIT_NO if about["damage"] else 0
 
 
 def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
             "buried": machine.queue.buried,
         },
         "tubes": machine and len(machine.queue.tubes),
-        "damage": found.damage,
+        "damage": found.damage + found.events_damage,
     }
 
 

@@ -5,7 +5,7 @@ people are in `cli`.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from beanpole import commands as c
@@ -33,12 +33,15 @@ class Holdings:
         machine: the queue as of the last entry; None if it cannot be built.
         committed: an index that is known to be committed, from a snapshot or a file of events.
         damage: the reasons why parts cannot be read, one line each; empty if all can be read.
+        events_damage: the same of files of events, which a start leaves out: nothing else needs
+            them, and the other nodes have the events.
     """
 
     replica: StoppedReplica | None
     machine: Machine | None
     committed: int
     damage: list[str]
+    events_damage: list[str] = field(default_factory=list)
 
 
 def look(files: Files, directory: str, record: DiskIdentity) -> Holdings:
@@ -61,10 +64,9 @@ def look(files: Files, directory: str, record: DiskIdentity) -> Holdings:
         found.damage.append(str(error))
     if found.replica is not None and found.replica.snapshot is not None:
         found.committed = found.replica.snapshot.index
-    try:
-        found.committed = max(found.committed, _last_with_events(files, directory, identity))
-    except (BeanpoleError, OSError) as error:
-        found.damage.append(f"events: {error}")
+    found.committed = max(
+        found.committed, _last_with_events(files, directory, identity, found.events_damage)
+    )
     return found
 
 
@@ -133,14 +135,29 @@ def write_replica(
         picture.close()
 
 
-def _last_with_events(files: Files, directory: str, identity: Identity) -> int:
-    """The log index of the newest event in a file: events are of committed entries only."""
+def _last_with_events(files: Files, directory: str, identity: Identity, damage: list[str]) -> int:
+    """The log index of the newest event in a file: events are of committed entries only.
+
+    Args:
+        files: the disk; nothing is written.
+        directory: the data directory.
+        identity: the owner of the files.
+        damage: gets a line for each file that cannot be used.
+    """
     folder = os.path.join(directory, EVENTS_DIRECTORY)
-    names = [name for name in files.list(folder) if name.endswith(segments.SUFFIX)]
-    if not names:
-        return 0
-    newest = segments.inspect(files, os.path.join(folder, names[-1]), identity)
-    return newest.about.log_index[1]
+    last = 0
+    try:
+        names = [name for name in files.list(folder) if name.endswith(segments.SUFFIX)]
+    except OSError as error:
+        damage.append(f"events: {error}")
+        return last
+    for name in names:
+        try:
+            found = segments.inspect(files, os.path.join(folder, name), identity)
+            last = max(last, found.about.log_index[1])
+        except (BeanpoleError, OSError) as error:
+            damage.append(f"events: {error}")
+    return last
 
 
 def _forget_events(machine: Machine) -> None:

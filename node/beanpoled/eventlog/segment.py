@@ -168,7 +168,8 @@ def _index(handle: Handle, size: int, path: str) -> bytes:
     at = size - _FOOTER.size
     if at >= FILE_HEADER_BYTES:
         length, check = _FOOTER.unpack(handle.read(at, _FOOTER.size))
-        if length <= min(at - FILE_HEADER_BYTES, _INDEX_BYTES_MAX):
+        # No index is empty, and the checksum of nothing is that of a footer of zeros.
+        if 0 < length <= min(at - FILE_HEADER_BYTES, _INDEX_BYTES_MAX):
             index = handle.read(at - length, length)
             if crc32c(index) == check:
                 return index

@@ -42,6 +42,7 @@ class SavedClock:
         self._peers = peers
         self.saving = False
         self.saves = 0
+        self._failure = ""  # why the last save failed
         self._next_us = CLOCK_PERIOD_US
         self._pair: tuple[int, int] = (0, 0)
 
@@ -115,8 +116,11 @@ class SavedClock:
         def done(error: OSError | None) -> None:
             self.saving = False
             self.saves += 1
-            if error is not None:
-                host.log(f"cannot write {path}: {error.strerror}", WARNING)
+            failure = "" if error is None else error.strerror or str(error)
+            if failure and failure != self._failure:
+                # Once: on a full disk each second's save fails, for as long as it is full.
+                host.log(f"cannot write {path}: {failure}", WARNING)
+            self._failure = failure
 
         host.files.submit(work, done)
 

@@ -76,6 +76,8 @@ class Condition:
             return "waiting for a leader" + (f": {self._told(absent)}" if absent else "")
         if self._disk_health.hangs:
             return f"waiting for the disk, behind for {self._disk_health.lag_us / 1e6:.0f} s"
+        if self._lifecycle.lacks_room():
+            return "waiting for room on the full disk"
         if self._origin.up and not context.replica.rejoining:
             return ""
         missing = max(0, context.replica.commit_index - context.replica.applied_index)

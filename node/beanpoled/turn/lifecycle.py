@@ -54,6 +54,7 @@ class Lifecycle:
         self._known_limit = 0
         self._reborn = True  # whether the incarnation after the abandoned one has begun
         self._awaits_room = False  # the disk is full: the new incarnation is put off
+        self._with_room_us = 0  # when a full disk last did not hold this node back
 
     # --- incarnations ---------------------------------------------------------------------------
 
@@ -166,12 +167,20 @@ class Lifecycle:
             and context.machine.index >= heartbeat.applied_index
         )
 
+    def lacks_room(self) -> bool:
+        """Whether this node's log must not grow, and it lacks what the leader has applied.
+
+        Heartbeats still arrive, so neither contact with the majority nor the disk's pace shows it.
+        """
+        return self._context.replica.room().full and not self.caught_up()
+
     # --- what time brings -----------------------------------------------------------------------
 
     def run_periodic(self) -> None:
         """Advance the life cycle; called every 100 ms of the loop's time."""
         self._disk_health.run_periodic()
         if not self._origin.incarnation or self._awaits_room:
+            self._with_room_us = self._context.loop_us  # there are no clients to close
             if self.caught_up():
                 self._begin_incarnation()
         else:
@@ -184,11 +193,15 @@ class Lifecycle:
         """Close the clients of a node that the majority has left behind: they go elsewhere."""
         context = self._context
         fence_us = context.config.fence_timeout_ms * 1000
+        if not self.lacks_room():
+            self._with_room_us = context.loop_us
         why = ""
         if self._peers.contact_us > fence_us:
             why = "cut off from the majority"
         elif self._disk_health.is_left_behind(fence_us):
             why = "the majority goes on and this node's disk does not"
+        elif context.loop_us - self._with_room_us > fence_us:
+            why = "the others go on and this node's disk is full"
         if why and not self.fenced:
             self.fenced = True
             context.host.log(f"{why}: closing all clients", WARNING)

@@ -25,6 +25,10 @@ from beanpoled import cli
 from beanpoled.cli import main
 from beanpoled.disk import identity
 from beanpoled.disk.offline import look
+from beanpoled.eventlog import segment as segments
+from beanpoled.eventlog.events import EventBatch
+from beanpoled.view import JobCounts
+from tests.unit.eventlog.made import chance
 
 CLUSTER = "test"
 MEMBERS = ("n0", "n1", "n2")
@@ -322,3 +326,45 @@ def test_the_doctor_of_a_directory(disk: Path, capsys: pytest.CaptureFixture[str
     snapshot.write_bytes(raw)
     assert main(["doctor", str(disk)]) == 1
     assert f"error {disk} damage: " in capsys.readouterr().out
+
+
+def test_damaged_files_of_events_are_named_and_cost_no_disk(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the newest file was looked at, and the doctor advised a new disk for it."""
+    folder = disk / "events"
+    folder.mkdir()
+    paths = []
+    for first in (0, 3, 6):
+        about = segments.about(chance(1, 3, first), JobCounts(0, 0, 0, 0))
+        batch = EventBatch(first, 3, 50, b"three events")
+        made = segments.write(InlineFiles(), str(folder), NODE, first, first + 3, about, [batch])
+        paths.append(Path(made.path))
+    assert inspect(capsys, disk)[0] == 0
+    paths[0].write_bytes(paths[0].read_bytes()[:-1])
+    paths[2].write_bytes(b"")
+    status, found = inspect(capsys, disk)
+    assert status == 1
+    damage = found["damage"]
+    assert isinstance(damage, list)
+    assert [line.split(": ")[:2] for line in damage] == [
+        ["events", str(paths[0])],
+        ["events", str(paths[2])],
+    ]
+    assert main(["doctor", str(disk)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(f"warning {disk} damage: events: ") for line in lines) == 2
+    assert not any("--rejoin" in line for line in lines)
+    assert any(line.startswith(f"ok {disk} log") for line in lines)
+    assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out"), "--yes"]) == 0
+
+
+def test_the_doctor_of_a_directory_with_a_damaged_identity_names_the_remedy(
+    disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It advised to stop the node, or to name a data directory."""
+    record = disk / "identity"
+    record.write_bytes(record.read_bytes()[:-1])
+    assert main(["doctor", str(disk)]) == 1
+    line = capsys.readouterr().out
+    assert line.startswith(f"error {disk} damage: {record}: ") and "--rejoin" in line

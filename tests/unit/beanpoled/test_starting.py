@@ -2,13 +2,15 @@
 
 import errno
 import os
+import signal
 import socket
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from beanpole.errors import ConfigurationError, StorageError
+from beanpole.errors import ConfigurationError, Damaged, StorageError
 from beanpole.storage.files import InlineFiles
 from beanpoled import checking, main, starting
 from beanpoled.config import node as configuration
@@ -55,6 +57,40 @@ def test_other_refusals_of_the_data_directory_have_file_and_remedy(number: int, 
     told = f"data_dir = '/q' cannot be used: {words}"
     with pytest.raises(StorageError, match=told), starting.data_directory(config(Path("/q"))):
         raise OSError(number, os.strerror(number), "/q/lock")
+
+
+@pytest.mark.parametrize("name", ["identity", "clock"])
+def test_a_damaged_file_is_told_with_one_remedy(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """That of the clock is its own; for the others the line ended with the checksum."""
+    path = tmp_path / "data" / name
+    path.parent.mkdir()
+    path.write_bytes(b"no such file")
+    given = config(path.parent)
+    (tmp_path / "node.toml").write_text("")
+    monkeypatch.setattr(configuration, "from_arguments", lambda *_: given)
+    monkeypatch.setattr(sys, "argv", ["beanpoled", "--config", str(tmp_path / "node.toml")])
+    # What is set for a whole process would stay set for the other tests.
+    monkeypatch.setattr(main, "prepare_process", lambda given, _lines: given)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    remedy = starting.DAMAGE_REMEDY if name == "identity" else "remove it: "
+    assert f"{path}: offset 0: " in last and last.count(remedy) == 1
+    assert (starting.DAMAGE_REMEDY in last) == (name == "identity")
+
+
+def test_a_remedy_is_named_once() -> None:
+    lost = "the log is gone: start on an empty data directory with --rejoin"
+    assert starting.words(Damaged(lost)) == lost
+    assert starting.words(StorageError("in use")) == "in use"
+    assert starting.words(Damaged("wrong")) == f"wrong; {starting.DAMAGE_REMEDY}"
 
 
 def test_a_full_disk_is_told_without_a_file() -> None:

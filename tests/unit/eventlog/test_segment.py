@@ -62,6 +62,14 @@ def test_no_other_byte_and_no_cut_is_believed() -> None:
             payloads(segments.inspect(disk, path, IDENTITY), disk)
 
 
+def test_an_end_of_zeros_is_named_as_one(tmp_path: Path) -> None:
+    """Zeros are the footer of an index without a byte, whose checksum is right."""
+    path = Path(written(tmp_path).path)
+    path.write_bytes(path.read_bytes()[:-8] + bytes(8))
+    with pytest.raises(Damaged, match="it has no end with a right checksum"):
+        segments.inspect(InlineFiles(), str(path), IDENTITY)
+
+
 def test_another_nodes_and_another_versions_file_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

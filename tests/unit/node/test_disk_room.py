@@ -6,7 +6,8 @@ from beanpole.replication.consensus import DiskRoom
 from beanpoled.links import frames
 from beanpoled.node_view import LocalNodeView
 from tests.unit.beanpoled.fakes import trust_of
-from tests.unit.node.stage import Stage, leading, put, ready
+from tests.unit.node.stage import SECOND, Stage, leading, put, ready
+from tests.unit.node.test_peers import heartbeat
 
 LOW = DiskRoom(free_bytes=100, reserve_bytes=200, low=True)
 FULL = DiskRoom(free_bytes=0, reserve_bytes=200, low=True, full=True)
@@ -110,3 +111,67 @@ def test_a_disk_that_is_full_to_the_end_puts_off_a_new_incarnation() -> None:
     stage.host.files.capacity_bytes = None
     stage.pass_us(200_000)
     assert stage.node.origin.incarnation == before + 1
+
+
+def following(after_us: int = 0) -> Stage:
+    """Return a follower that serves, after some time without it."""
+    stage = Stage()
+    stage.follow()
+    stage.pass_us(after_us)
+    stage.node.lifecycle._begin_incarnation()
+    stage.run()
+    stage.apply_sections((0, 1, 1, ()))
+    return stage
+
+
+def pass_led(stage: Stage, us: int, applied: int) -> None:
+    """Let time pass while the leader sends heartbeats that name its last applied entry."""
+    for _ in range(us // 100_000):
+        stage.pass_us(100_000)
+        heartbeat(stage, "n1", applied_index=applied)
+
+
+def test_a_follower_that_is_left_behind_by_its_full_disk_sends_its_clients_away() -> None:
+    """They would get INTERNAL_ERROR for each command, from a node that says it is ready."""
+    stage = following()
+    connection, _ = stage.client()
+    index = stage.node.context.machine.index
+    fence_us = stage.node.context.config.fence_timeout_ms * 1000
+    stage.replica.space = FULL
+    pass_led(stage, 2 * fence_us, index)
+    assert stage.node.serving and not connection.closed
+    pass_led(stage, fence_us - SECOND, index + 1)
+    assert stage.node.serving and not connection.closed
+    assert stage.node.condition.waits_for() == "waiting for room on the full disk"
+    pass_led(stage, 2 * SECOND, index + 1)
+    assert connection.closed and not stage.host.clients_open
+    assert stage.node.condition.state == "cut off"
+    assert sum("disk is full: closing all clients" in line for line in stage.host.lines) == 1
+    stage.replica.space = LOW
+    pass_led(stage, SECOND, index + 1)
+    assert stage.host.clients_open and stage.node.serving
+
+
+def test_the_time_before_a_node_serves_does_not_count_for_a_full_disk() -> None:
+    stage = following(after_us=5 * SECOND)
+    stage.replica.space = FULL
+    index = stage.node.context.machine.index
+    pass_led(stage, 3 * SECOND, index + 1)
+    assert stage.node.serving
+
+
+def test_saves_that_fail_each_second_are_logged_once() -> None:
+    stage = following()
+    stage.replica.space = FULL
+
+    def pass_saving(failing: OSError | None) -> int:
+        stage.host.files.failing = failing
+        for _ in range(50):
+            stage.pass_us(100_000)
+            heartbeat(stage, "n1", cluster_us=SECOND)
+            stage.host.clock.run(0.1)
+        return sum("cannot write /n0/clock" in line for line in stage.host.lines)
+
+    assert pass_saving(OSError(28, "No space left on device")) == 1
+    assert pass_saving(None) == 1
+    assert pass_saving(OSError(28, "No space left on device")) == 2

@@ -51,6 +51,22 @@ def test_a_file_is_written_read_cut_and_renamed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("inodes", "free", "room"),
+    [(1000, 16, True), (1000, 15, False), (1000, 0, False), (0, 0, True)],
+)
+def test_a_disk_without_inodes_has_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inodes: int, free: int, room: bool
+) -> None:
+    """The node would end at its next file, with gigabytes that are free."""
+    real = os.statvfs(tmp_path)
+    values = list(real)
+    values[5:8] = [inodes, free, free]  # f_files, f_ffree, f_favail
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result(values))
+    expected = real.f_bavail * real.f_frsize if room else 0
+    assert InlineFiles().free_bytes(str(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
     ("size", "steps"),
     [
         (0, []),
