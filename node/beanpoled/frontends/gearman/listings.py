@@ -14,6 +14,7 @@ from beanpole.core.machine import Machine
 from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.admin import END
+from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 
@@ -91,13 +92,14 @@ def _priority_row(name: bytes, tube: Tube) -> bytes:
     return b"%b\t%d\t%d\t%d\t%d\n" % row
 
 
-def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
+def workers(connections: Iterable[Connection]) -> Iterator[bytes]:
     """List the connections of this node: number, host, client id, functions."""
     return _listed(_worker_rows(connections))
 
 
-def _worker_rows(connections: list[WorkerSide]) -> Iterator[bytes]:
-    """Yield the rows of connections in pieces."""
+def _worker_rows(all_connections: Iterable[Connection]) -> Iterator[bytes]:
+    """Yield the rows of connections in pieces; which they are is seen with the first piece."""
+    connections = [item for item in all_connections if isinstance(item, WorkerSide)]
     rows: list[bytes] = []
     size = 0
     for connection in connections:
