@@ -1,5 +1,8 @@
 """Gearman's text commands at one node: lists in pieces, changes of functions, errors."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from beanpole import commands as c
@@ -12,6 +15,9 @@ from beanpoled.audit.entry import Entry
 from beanpoled.frontends.gearman import list_line, listings
 from tests.unit.beanpoled.auth_scene import TOKEN, change_rights, gearman
 from tests.unit.beanpoled.gearman_scene import Client, Scene, grab, handle, worker
+
+# The source, also of a module that is compiled here.
+LISTINGS = Path(__file__).parents[3] / "node/beanpoled/frontends/gearman/listings.py"
 
 
 @pytest.fixture
@@ -232,6 +238,12 @@ def test_few_lists_wait_for_clients_that_do_not_read(
         client.connection.unstall()
         scene.run()
         assert client.port.take() == b"f\t0\t0\t0\n.\n"
+
+
+def test_no_list_is_made_at_once_by_compiled_nodes() -> None:
+    """Mypyc makes a list of a generator expression."""
+    nodes = ast.walk(ast.parse(LISTINGS.read_text()))
+    assert not [node.lineno for node in nodes if isinstance(node, ast.GeneratorExp)]
 
 
 @pytest.mark.constants

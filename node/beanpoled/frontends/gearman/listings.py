@@ -1,7 +1,7 @@
 """The lists of Gearman's text commands, in pieces: a long list must not stop the node.
 
 Names are those of one moment; numbers are read when their piece is made. `admin` assigns the lists
-to commands.
+to commands. A compiled generator expression is a list, made at once: there are only functions here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -64,9 +64,12 @@ def functions(machine: Machine) -> Iterator[list[tuple[bytes, Tube]]]:
 
 def status(machine: Machine) -> Iterator[bytes]:
     """List FUNCTION, jobs, running jobs, workers."""
-    return _listed(
-        b"".join([_status_row(name, tube) for name, tube in piece]) for piece in functions(machine)
-    )
+    return _listed(_status_rows(machine))
+
+
+def _status_rows(machine: Machine) -> Iterator[bytes]:
+    for piece in functions(machine):
+        yield b"".join([_status_row(name, tube) for name, tube in piece])
 
 
 def _status_row(name: bytes, tube: Tube) -> bytes:
@@ -77,10 +80,12 @@ def _status_row(name: bytes, tube: Tube) -> bytes:
 
 def priority_status(machine: Machine) -> Iterator[bytes]:
     """List FUNCTION, queued jobs of high, normal and low priority, workers."""
-    return _listed(
-        b"".join([_priority_row(name, tube) for name, tube in piece])
-        for piece in functions(machine)
-    )
+    return _listed(_priority_rows(machine))
+
+
+def _priority_rows(machine: Machine) -> Iterator[bytes]:
+    for piece in functions(machine):
+        yield b"".join([_priority_row(name, tube) for name, tube in piece])
 
 
 def _priority_row(name: bytes, tube: Tube) -> bytes:
@@ -133,7 +138,12 @@ def _jobs(machine: Machine) -> Iterator[list[Job]]:
 
 def show_jobs(machine: Machine, shared: Shared) -> Iterator[bytes]:
     """List the handle, number of retries, abandoned flag and background flag of each job."""
-    return _listed(b"".join([_job_row(job, shared) for job in piece]) for piece in _jobs(machine))
+    return _listed(_job_rows(machine, shared))
+
+
+def _job_rows(machine: Machine, shared: Shared) -> Iterator[bytes]:
+    for piece in _jobs(machine):
+        yield b"".join([_job_row(job, shared) for job in piece])
 
 
 def _job_row(job: Job, shared: Shared) -> bytes:
@@ -146,10 +156,12 @@ def _job_row(job: Job, shared: Shared) -> bytes:
 
 def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
     """List the unique id of each job; an empty line for a job without one."""
-    return _listed(
-        b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
-        for piece in _jobs(machine)
-    )
+    return _listed(_unique_rows(machine))
+
+
+def _unique_rows(machine: Machine) -> Iterator[bytes]:
+    for piece in _jobs(machine):
+        yield b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
 
 
 def status_of_unique(machine: Machine, unique: bytes) -> Iterator[bytes]:
