@@ -375,8 +375,8 @@ RECURRING_MAX: Final = 100_000
 THROTTLES_ALL_MAX: Final = 100_000
 TRACKED_MAX: Final = 10_000
 QUEUES_MAX: Final = 10_000
-# Bytes of data and histories in one answer with several jobs, which is converted to JSON in one
-# step.
+# Bytes of data, histories and names (of tags, jobs, throttles) in one answer with several jobs,
+# which is converted to JSON in one step.
 ANSWER_MAX_BYTES: Final = 16 * 1024 * 1024
 # Jobs that FLUSH removes: some 200 ms of every node. FLUSH is for tests of clients.
 FLUSH_JOBS_MAX: Final = 25_000

@@ -8,8 +8,10 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.host.log import LogLines
 from beanpoled.host.seam import WARNING
 
-# Descriptors beside clients' connections: files, peers, gRPC, HTTP.
-SPARE: Final = 256
+# Descriptors beside clients' connections: 256 for files, members and handshakes, CALLERS_MAX of
+# gRPC (256), STRANGERS_MAX at the port for nodes (128), CONNECTIONS_MAX of HTTP (64). A node that
+# has none left cannot write its log, and ends.
+SPARE: Final = 256 + 256 + 128 + 64
 
 
 def fitting(config: NodeConfig, lines: LogLines) -> NodeConfig:

@@ -186,7 +186,7 @@ def handles_of_nodes() -> list[Patch]:
 
     def wrong(frontend: Any, clients: Any, name: str) -> None:
         begin(frontend, clients, name)
-        frontend._shared = Shared(clients.config.node_id)
+        frontend._shared = Shared(clients.config.node_id, clients.host.call_soon)
 
     begin = GearmanFrontend.__init__
     return [(GearmanFrontend, "__init__", wrong)]

@@ -50,6 +50,9 @@ class ToyConnection(RequestConnection):
     def _buffered_bytes(self) -> int:
         return self._parser.buffered_bytes
 
+    def _unfinished_bytes(self) -> int:
+        return 0  # a line is short
+
     def _act(self) -> bool:
         match self._parser.next():
             case None:

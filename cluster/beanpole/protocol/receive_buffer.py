@@ -28,6 +28,11 @@ class ReceiveBuffer:
         """The number of received bytes that are not parsed yet."""
         return len(self._data) - self._offset + len(self._fed)
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """The number of received bytes of a request whose end has not arrived."""
+        return len(self._body)
+
     def feed(self, data: bytes) -> None:
         """Add bytes received from the client."""
         if self._fed or self._offset < len(self._data):

@@ -21,6 +21,7 @@ from beanpoled.frontends.client_rates import ClientRates
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
+from beanpoled.frontends.unfinished import Unfinished
 from beanpoled.frontends.user_changes import UserChanges
 from beanpoled.host.seam import Timer
 from beanpoled.origin.batches import Client
@@ -75,6 +76,7 @@ class Clients:
         self.outbox_bytes_max = config.outbox_bytes_max
         self.input_bytes_max = INPUT_BYTES_MAX + config.max_job_size
         self.client_output_bytes_max = config.client_output_bytes_max
+        self.unfinished = Unfinished()
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leaving = False  # the node is about to stop
@@ -232,6 +234,7 @@ class Clients:
             self._impatient -= connection.protocol != PATIENT
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
+        self.unfinished.forget(connection)
         self.rates.forget(connection)
         self.hosts.forget(connection, self.now_us)
         self.listeners.forget(connection)

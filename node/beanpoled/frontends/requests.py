@@ -14,6 +14,7 @@ from beanpoled.frontends.clients import UNKNOWN_TOKEN, Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.flow import FlowControl
 from beanpoled.frontends.replies import EMPTY, WAIT, ReplyQueue
+from beanpoled.frontends.unfinished import COUNTED_BYTES
 from beanpoled.host.seam import ClientPort, Timer
 
 # A client that has sent this many wrong tokens is closed, and each costs it this delay: guessing
@@ -33,6 +34,7 @@ class RequestConnection(Connection):
     __slots__ = (
         "_clients",
         "_flow",
+        "_is_counted",
         "_is_resting",
         "_port",
         "_replies",
@@ -51,6 +53,7 @@ class RequestConnection(Connection):
         self._flow = FlowControl(clients, port)
         self._timer: Timer | None = None
         self._wrong_tokens = 0
+        self._is_counted = False  # whether `Unfinished` has its request
         self._is_resting = False  # others have a turn of the loop before its next request
         self.blocked = False  # later input must wait for the present request
         self.ended = False  # the client will send nothing more
@@ -66,6 +69,10 @@ class RequestConnection(Connection):
     @abstractmethod
     def _buffered_bytes(self) -> int:
         """The number of received bytes that are not parsed yet."""
+
+    @abstractmethod
+    def _unfinished_bytes(self) -> int:
+        """The number of received bytes of a request whose end has not arrived."""
 
     @abstractmethod
     def _act(self) -> bool:
@@ -193,6 +200,9 @@ class RequestConnection(Connection):
         if not self.closed:
             has_enough = self._is_resting or self._replies.is_full
             self._flow.update(self, has_enough, self._buffered_bytes)
+            unfinished_bytes = self._unfinished_bytes()
+            if unfinished_bytes >= COUNTED_BYTES or self._is_counted:
+                self._is_counted = self._clients.unfinished.update(self, unfinished_bytes)
 
     def _answer(self, reply: bytes) -> None:
         """Answer the oldest pending request."""

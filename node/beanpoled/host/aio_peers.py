@@ -42,6 +42,9 @@ COMPLAINT_PERIOD_S: Final = 30.0
 COMPLAINTS_MAX: Final = 100
 # No member's introduction takes longer than this.
 HELLO_TIMEOUT_S: Final = 5.0
+# Connections to this node without a complete introduction, which takes a member milliseconds. One
+# more ends the oldest: strangers must neither take all file descriptors nor keep members out.
+STRANGERS_MAX: Final = 128
 
 
 class PeerProtocol:
@@ -52,6 +55,7 @@ class PeerProtocol:
 
     def __init__(self, links: "PeerLinks", expected: str | None) -> None:
         self._links = links
+        self._answers = expected is None
         self._reader = link.FrameReader()
         self._handshake = links.handshake(expected)
         self._transport: asyncio.Transport | None = None
@@ -68,6 +72,8 @@ class PeerProtocol:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
+        if self._answers:
+            self._links.came(self)
         self._write(self._handshake.start())
         self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self.close)
 
@@ -119,6 +125,7 @@ class PeerProtocol:
         hello = self._handshake.done
         if hello is None or self._transport is None:
             return
+        self._links.met(self)
         if self._links.trust.of_peers is not None and hello.node not in names_in(
             transport.get_extra_info("peercert") or {}
         ):
@@ -153,6 +160,7 @@ class PeerProtocol:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._links.met(self)
         if self._timer is not None:
             self._timer.cancel()
         if not self.closed.done():
@@ -237,6 +245,7 @@ class PeerLinks:
         self.introductions: Introductions
         self._config = config
         self._links: dict[str, PeerProtocol] = {}
+        self._strangers: dict[PeerProtocol, None] = {}  # not introduced; the oldest first
         self._waiting: dict[PeerProtocol, None] = {}  # answered with WAIT
         self._server: asyncio.Server | SafeAcceptor | None = None
         self._socket: socket.socket | None = None  # of the listener for nodes, with TLS
@@ -326,6 +335,18 @@ class PeerLinks:
         """Write the pending frames of all links now."""
         for protocol in self._links.values():
             protocol.flush()
+
+    def came(self, protocol: PeerProtocol) -> None:
+        """Register a connection of somebody who is not known yet."""
+        if len(self._strangers) >= STRANGERS_MAX:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.close()
+        self._strangers[protocol] = None
+
+    def met(self, protocol: PeerProtocol) -> None:
+        """Note that the other side has proved itself, or is gone."""
+        self._strangers.pop(protocol, None)
 
     def established(self, protocol: PeerProtocol) -> None:
         """Register the link of a member that proved itself, in place of the previous link."""

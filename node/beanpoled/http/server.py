@@ -88,7 +88,7 @@ class HttpServer:
             pass  # The client is gone or too slow, or the server stops: there is nothing to report.
         finally:
             self._tasks.pop(task, None)
-            writer.close()
+            _end(writer)
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; return whether the connection may be used again."""
@@ -96,13 +96,10 @@ class HttpServer:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            writer.write(_response((431, _TEXT, "request too large\n"), "GET", False))
-            await writer.drain()
+            await _send(writer, _response((431, _TEXT, "request too large\n"), "GET", False))
             return False
         method, answer, again = await self._answer(head)
-        writer.write(_response(answer, method, again))
-        async with asyncio.timeout(REQUEST_TIMEOUT_S):
-            await writer.drain()
+        await _send(writer, _response(answer, method, again))
         # Requests that have arrived together would be answered without a pause otherwise, and
         # block all other clients of the node.
         await asyncio.sleep(0)
@@ -166,6 +163,35 @@ class HttpServer:
         ended_s = loop.time()
         self._rest_until_s = ended_s + METRICS_REST * (ended_s - begun_s)
         return page
+
+
+async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Send a response.
+
+    Raises:
+        ConnectionError: the client is gone. uvloop has a RuntimeError for a write to a socket that
+            was reset while the answer was made, and an unexpected exception stops the node.
+        TimeoutError: the client does not read.
+    """
+    if writer.transport.is_closing():
+        raise ConnectionAbortedError("the client is gone")
+    writer.write(data)
+    async with asyncio.timeout(REQUEST_TIMEOUT_S):
+        await writer.drain()
+
+
+def _end(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, once the rest of its responses is sent or after REQUEST_TIMEOUT_S.
+
+    A client that does not read would keep the connection and the rest for ever otherwise, after
+    which CONNECTIONS_MAX no longer counts it.
+    """
+    transport = writer.transport
+    if transport.is_closing():
+        return
+    if transport.get_write_buffer_size():
+        asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, transport.abort)
+    transport.close()
 
 
 def _checks(checks: list[Check]) -> _Answer:

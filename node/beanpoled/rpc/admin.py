@@ -43,6 +43,13 @@ FINALIZE_PATIENCE_S: Final = 1.0
 # (32), WAITS_MAX calls that wait for their request and as many whose answer is not taken (128). The
 # rest is for health checks and operators, so that no long-lived call keeps them out.
 CALLS_MAX: Final = 384
+# Connections, each of which takes a file descriptor before anything is known of its caller: a node
+# without descriptors cannot write its log. More are closed at once.
+CALLERS_MAX: Final = 256
+# A connection without a call for this long is closed, so that those of strangers make room. Clients
+# of gRPC connect again by themselves. A handshake of any honest caller is shorter than the other.
+IDLE_MAX_MS: Final = 300_000
+HANDSHAKE_MAX_MS: Final = 10_000
 # The bit of "identity". 5 MiB of equal bytes have 5 KB as gzip: anybody could make the node expand
 # as many as its network takes. A compressed call is refused (UNIMPLEMENTED) before it is expanded.
 _UNCOMPRESSED_ONLY: Final = 1
@@ -269,6 +276,9 @@ class RpcServer:
         options = (
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+            ("grpc.max_allowed_incoming_connections", CALLERS_MAX),
+            ("grpc.max_connection_idle_ms", IDLE_MAX_MS),
+            ("grpc.server_handshake_timeout_ms", HANDSHAKE_MAX_MS),
             ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED_ONLY),
         )
         server = grpc.aio.server(

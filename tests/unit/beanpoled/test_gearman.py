@@ -472,7 +472,7 @@ def test_what_connections_did_is_counted(scene: Scene) -> None:
 
 
 def test_handles_fit_their_bound() -> None:
-    shared = Shared("c" * 63)
+    shared = Shared("c" * 63, lambda callback: None)
     longest = shared.handle(2**53)
     assert longest == b"H:" + b"c" * 44 + b":9007199254740992"
     assert len(longest) == 63, "and a NUL behind it"

@@ -1,5 +1,8 @@
 """Gearman's text commands at one node: lists in pieces, changes of functions, errors."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from beanpole import commands as c
@@ -9,9 +12,12 @@ from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman.client import request
 from beanpoled.audit.entry import Entry
-from beanpoled.frontends.gearman import listings
+from beanpoled.frontends.gearman import list_line, listings
 from tests.unit.beanpoled.auth_scene import TOKEN, change_rights, gearman
 from tests.unit.beanpoled.gearman_scene import Client, Scene, grab, handle, worker
+
+# The source, also of a module that is compiled here.
+LISTINGS = Path(__file__).parents[3] / "node/beanpoled/frontends/gearman/listings.py"
 
 
 @pytest.fixture
@@ -181,6 +187,63 @@ def test_connections_with_many_functions_come_in_pieces(
     assert max(map(len, pieces)) < listings.PIECE_BYTES + 100 * 510, "not 250 KB"
     rows = [b"%d 10.0.0.1 - : %b\n" % (place, b" ".join(reversed(names))) for place in range(2, 7)]
     assert b"".join(pieces) == b"1 10.0.0.1 - :\n" + b"".join(rows) + b".\n"
+
+
+@pytest.mark.constants
+def test_all_lists_together_have_one_piece_in_a_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred clients that ask for a list of 100,000 functions stopped a node for seconds."""
+    monkeypatch.setattr(listings, "PIECE_ROWS", 1)
+    monkeypatch.setattr(listings, "WRITE_BYTES", 1)
+    for number in range(5):
+        scene.connect().text(b"create function f%d\n" % number)
+    clients = [scene.connect() for _ in range(8)]
+    gone = scene.connect()
+    for client in (*clients, gone):
+        client.connection.received(b"status\nversion\n")
+    gone.connection.lost()
+    scene.node.context.turn()
+    ((number, batch),) = scene.node.origin._numbered.items()
+    scene.apply(c.encode_entry(0, 0, 0, [(0, 1, number, batch.payload)]))
+    received = [b""] * len(clients)
+    while True:
+        pieces = [client.port.take() for client in clients]
+        assert sum(piece.count(b"\t0\t0\t0\n") for piece in pieces) <= 1
+        received = [before + piece for before, piece in zip(received, pieces, strict=True)]
+        if not scene.host.soon:
+            break
+        soon, scene.host.soon = scene.host.soon, []
+        for callback in soon:
+            callback()
+    rows = b"".join(b"f%d\t0\t0\t0\n" % number for number in range(5))
+    assert received == [rows + b".\nOK 1.1.20\n"] * len(clients)
+
+
+@pytest.mark.constants
+def test_few_lists_wait_for_clients_that_do_not_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listings, "PIECE_ROWS", 1)
+    monkeypatch.setattr(listings, "WRITE_BYTES", 1)
+    monkeypatch.setattr(list_line, "UNREAD_MAX", 2)
+    scene.connect().text(b"create function f\n")
+    clients = [scene.connect() for _ in range(4)]
+    for client in clients:
+        client.connection.received(b"status\n")
+        client.connection.stall()
+    scene.commit_own()
+    assert [client.port.closed for client in clients] == [True, True, False, False]
+    for client in clients[2:]:
+        client.connection.unstall()
+        scene.run()
+        assert client.port.take() == b"f\t0\t0\t0\n.\n"
+
+
+def test_no_list_is_made_at_once_by_compiled_nodes() -> None:
+    """Mypyc makes a list of a generator expression."""
+    nodes = ast.walk(ast.parse(LISTINGS.read_text()))
+    assert not [node.lineno for node in nodes if isinstance(node, ast.GeneratorExp)]
 
 
 @pytest.mark.constants

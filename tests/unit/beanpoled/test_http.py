@@ -1,12 +1,18 @@
 """The HTTP port over real sockets: replies to probes, and to bad requests."""
 
 import asyncio
+import os
+import socket
+import struct
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import uvloop
 
 from beanpoled.http import metrics
+from beanpoled.http import server as http_server
 from beanpoled.http.server import (
     CONNECTIONS_MAX,
     METRICS_REST,
@@ -377,3 +383,59 @@ def test_idle_connections_keep_no_probe_away() -> None:
         await server.stop()
 
     asyncio.run(run())
+
+
+def test_a_client_that_resets_its_connection_while_its_page_is_made() -> None:
+    """uvloop, which nodes use, raises an error of its own for a write to such a connection."""
+    wrong: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: wrong.append(context))
+        server = HttpServer(FakeView())
+        port = await server.start("127.0.0.1:0")
+        readers = []
+        for _ in range(10):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            raw = writer.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            readers.append(reader)
+            writer.close()
+        # It is made after the pages that the others waited for.
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await server.stop()
+
+    uvloop.run(run())
+    assert not wrong
+
+
+def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "REQUEST_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(metrics, "render", lambda _view: "x" * 16_000_000)
+
+    kept: list[int] = []
+
+    async def until_open(count: int) -> None:
+        until_s = time.monotonic() + 10
+        while len(os.listdir("/proc/self/fd")) != count and time.monotonic() < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        server = HttpServer(FakeView())
+        port = await server.start("127.0.0.1:0")
+        before = len(os.listdir("/proc/self/fd"))
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", port))
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            await until_open(before + 2)
+            await until_open(before + 1)  # the client's own socket
+            kept.append(len(os.listdir("/proc/self/fd")) - before - 1)
+        await server.stop()
+
+    uvloop.run(run())
+    assert kept == [0], "the connection and its page"

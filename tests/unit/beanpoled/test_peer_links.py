@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from beanpoled.host.aio_peers import PeerLinks, PeerProtocol
+from beanpoled.host.aio_peers import STRANGERS_MAX, PeerLinks, PeerProtocol
 from beanpoled.links.link import FrameReader
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import config
@@ -138,6 +138,52 @@ def test_a_write_to_a_closed_socket_is_a_lost_link_and_no_end_of_the_node(links:
     links.take_turn(lambda: None)
     step()
     assert links.lost == ["n1"], "once only"
+
+
+class Stranger:
+    """A connection of somebody who sends nothing."""
+
+    def __init__(self, links: PeerLinks) -> None:
+        self.is_closed = False
+        self.protocol = PeerProtocol(links, None)
+        self.protocol.connection_made(cast(Any, self))
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Accept any limit."""
+
+    def write(self, data: bytes) -> None:
+        """Ignore this node's hello."""
+
+    def abort(self) -> None:
+        self.is_closed = True
+        self.protocol.connection_lost(None)
+
+
+class Answering(PeerLinks):
+    """Links of n0, to which strangers connect."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(config(), loop, lambda line, level=0: None, trust_of())
+
+    def handshake(self, expected: str | None) -> Any:
+        return SimpleNamespace(start=lambda: b"hello")
+
+
+def test_strangers_take_a_bounded_number_of_connections() -> None:
+    async def main() -> None:
+        links = Answering()
+        strangers = [Stranger(links) for _ in range(STRANGERS_MAX)]
+        assert not any(stranger.is_closed for stranger in strangers)
+        strangers[1].abort()
+        strangers.append(Stranger(links))
+        assert not strangers[0].is_closed, "there is room again"
+        links.met(strangers[0].protocol)  # a member
+        strangers += [Stranger(links), Stranger(links)]
+        closed = [place for place, stranger in enumerate(strangers) if stranger.is_closed]
+        assert closed == [1, 2], "the oldest makes room"
+
+    asyncio.run(main())
 
 
 class Dialing(PeerLinks):

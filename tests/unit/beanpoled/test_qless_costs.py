@@ -35,6 +35,22 @@ def test_a_pop_costs_what_there_is() -> None:
     assert pop(world.t, LIGHT_MAX + 1) > LIGHT_MAX
 
 
+def test_data_in_a_reply_costs() -> None:
+    world = Qless()
+    for number in range(4):
+        world.put(0, b"%d" % number, data=b'"%b"' % (b"x" * 100_000))
+    assert cost_of(world.t, q.GET, 9.0, (b"nobody",)) == 1
+    one = cost_of(world.t, q.GET, 9.0, (b"0",))
+    assert 90 < one < 110
+    assert cost_of(world.t, q.MULTIGET, 9.0, ((b"0", b"1"),)) == 2 * one + 1
+    assert cost_of(world.t, q.MULTIGET, 9.0, ((b"0", b"1", b"2"),)) > LIGHT_MAX
+    assert pop(world.t, 1) < LIGHT_MAX < pop(world.t, 3)
+    assert cost_of(world.t, q.PEEK, 9.0, (b"q", 0, 3)) > LIGHT_MAX
+    world.pop(0, 4)
+    assert pop(world.t, 3, now=5.0) < 10, "the locks hold"
+    assert pop(world.t, 3, now=1e6) > LIGHT_MAX, "they have ended"
+
+
 def test_jobs_that_a_pop_may_pass_over_cost_as_well() -> None:
     world = Qless()
     world.give(config.config_set, 0, b"max-pop-retry", b"1000000")

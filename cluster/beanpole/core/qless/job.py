@@ -112,6 +112,20 @@ def history_bytes(items: list[HistoryItem]) -> int:
     return size
 
 
+def shown_bytes(job: QlessJob) -> int:
+    """Return the size of a job in an answer: its data, and all texts and names that it has."""
+    size = len(job.data) + history_bytes(job.history)
+    for tag in job.tags:
+        size += len(tag)
+    for jid in job.dependencies:
+        size += len(jid)
+    for jid in job.dependents:
+        size += len(jid)
+    for name in job.throttles:
+        size += len(name)
+    return size
+
+
 class Recurring:
     """A template of jobs: one for every `interval` seconds, created by the next pop or peek.
 

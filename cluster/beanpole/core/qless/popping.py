@@ -20,7 +20,7 @@ from beanpole.core.qless import (
     views,
     workers,
 )
-from beanpole.core.qless.job import LOCKS, QlessJob, history_bytes
+from beanpole.core.qless.job import LOCKS, QlessJob, shown_bytes
 from beanpole.core.qless.tables import QlessQueue, Tables
 
 # The number of times that a pop looks for further jobs, if throttles held back some.
@@ -178,4 +178,4 @@ def _pop_job(
 
 def _size(job: QlessJob) -> int:
     """Return the approximate size of a job in a reply, in bytes."""
-    return len(job.data) + ITEM_BYTES * len(job.history) + history_bytes(job.history)
+    return shown_bytes(job) + ITEM_BYTES * len(job.history)

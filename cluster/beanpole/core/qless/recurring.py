@@ -11,8 +11,9 @@ from beanpole.core.qless.tables import QlessQueue, Tables
 
 # The jid of a job is that of its template with a number appended, and must be legal itself.
 JID_MAX_BYTES: Final = q.NAME_MAX_BYTES - len(b"-%d" % q.NUMBER_MAX)
-# Tags that one call gives to the jobs that it creates; later calls create further jobs.
-SPAWNED_TAGS_MAX: Final = 10 * q.TAGS_MAX
+# Tags that one call gives to the jobs that it creates; later calls create further jobs. An entry
+# may have such a call of each node: 20 ms each for nodes from the sources.
+SPAWNED_TAGS_MAX: Final = 3 * q.TAGS_MAX
 # The flavours in which each queue has a throttle.
 THROTTLED: Final = (q.THROTTLES, q.DOTTED)
 

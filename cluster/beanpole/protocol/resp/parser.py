@@ -19,6 +19,8 @@ BULK_MAX_BYTES: Final = 2 * 1024 * 1024
 REQUEST_MAX_BYTES: Final = 3 * 1024 * 1024
 # A call names at most a thousand jobs, or items of a job.
 ARGUMENTS_MAX: Final = 10_000
+# What an argument takes beside its bytes.
+ARGUMENT_BYTES: Final = 48
 # The line with the number of arguments or bytes that follow: 20 digits are above every limit.
 COUNT_MAX_BYTES: Final = 64
 # An inline request, as typed into a terminal; Redis has the same limit.
@@ -104,6 +106,14 @@ class Parser(ReceiveBuffer):
     def buffered_bytes(self) -> int:
         """The number of received bytes after the incomplete argument, which has its own limit."""
         return self.unparsed_bytes
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """See `ReceiveBuffer`; includes the arguments that have arrived, with their objects."""
+        if not self._left:
+            return 0
+        missing_bytes = max(0, self._missing_bytes - 2)
+        return self._bytes - missing_bytes + len(self._arguments) * ARGUMENT_BYTES
 
     def next(self) -> Request | None:
         """Return the next request, or None if it is incomplete; an empty list is no request."""

@@ -41,6 +41,11 @@ class Parser:
         """The number of received bytes not parsed yet; 0 if they are one incomplete command."""
         return 0 if self._is_unfinished else len(self._data) - self._offset
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """The number of received bytes of a command whose end has not arrived."""
+        return len(self._data) - self._offset if self._is_unfinished else 0
+
     def feed(self, data: bytes) -> None:
         """Add bytes received from the client; then call `next` until it returns None."""
         if self._closed:

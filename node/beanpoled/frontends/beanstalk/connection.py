@@ -73,6 +73,9 @@ class BeanstalkConnection(TubesConnection):
     def _buffered_bytes(self) -> int:
         return self._parser.buffered_bytes
 
+    def _unfinished_bytes(self) -> int:
+        return self._parser.unfinished_bytes
+
     def _act(self) -> bool:
         request = self._again.pop() if self._again else self._parser.next()
         if request is None:
@@ -92,7 +95,7 @@ class BeanstalkConnection(TubesConnection):
     # --- requests -------------------------------------------------------------------------------
 
     def _put(self, request: r.Request) -> None:
-        priority, delay_s, ttr_s, body = request[1:5]
+        kind, priority, delay_s, ttr_s, body = request[:5]
         self.is_producer = True
         session = self._session()
         if self._clients.draining:
@@ -107,7 +110,6 @@ class BeanstalkConnection(TubesConnection):
             known = self._clients.origin.knows(c.SET_POLICY)
             ttr_s = -r.TTR_MIN_S if known else r.TTR_MIN_S
         job = (session, self._used, priority, delay_s, ttr_s, body)
-        kind = request[0]
         self._replies.expect(kind)
         command = (c.PUT_KEYED, *job, request[5]) if kind == r.PUT_UNIQUE else (c.PUT, *job)
         self._clients.origin.submit_put(self, kind, command)

@@ -5,6 +5,7 @@ was answered on any node before the request. The lists themselves are in `listin
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from beanpole import commands as c
@@ -14,9 +15,9 @@ from beanpole.protocol.gearman.parser import TEXT, Request
 from beanpoled.frontends.clients import NO_RIGHT, Clients
 from beanpoled.frontends.gearman import listings
 from beanpoled.frontends.gearman.client import ClientSide
+from beanpoled.frontends.gearman.list_line import Listing
 from beanpoled.frontends.gearman.session import Asked
 from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
-from beanpoled.frontends.gearman.worker import WorkerSide
 from beanpoled.host.seam import ClientPort
 
 # Commands that are recorded in the audit log.
@@ -38,7 +39,7 @@ class AdminSide(ClientSide):
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
-        self._listing: Iterator[bytes] | None = None  # the rest of a list in progress
+        self._listing: Listing | None = None  # the list in progress
         # For the audit log, once it is answered: the command, the line and the time it came.
         self._change: tuple[str, bytes, int] | None = None
 
@@ -186,9 +187,7 @@ class AdminSide(ClientSide):
             return listings.show_jobs(machine, self._shared)
         if what == admin.SHOW_UNIQUE_JOBS:
             return listings.show_unique_jobs(machine)
-        return listings.workers(
-            [item for item in clients.connections if isinstance(item, WorkerSide)]
-        )
+        return listings.workers(clients.connections)
 
     def _answer_unique(self, kind: int, result: Any, asked: Asked) -> None:
         if self._sees_all:
@@ -197,30 +196,37 @@ class AdminSide(ClientSide):
             self._clients.refused_client(NO_RIGHT)
             self._answer_alone(replies.DENIED)
 
-    def _begin_list(self, listing: Iterator[bytes]) -> None:
-        self._listing = listing
-        self._list_on()
+    def _begin_list(self, pieces: Iterator[bytes]) -> None:
+        end_unread = partial(self._clients.abort_slow, self)
+        self._listing = Listing(pieces, self._list_on, end_unread)
+        self._shared.lists.join(self._listing)
 
-    def _list_on(self) -> None:
-        """Write the next piece while the client reads; an empty reply ends the request."""
+    def _list_on(self) -> bool:
+        """Write the next piece; an empty reply ends the request."""
         listing = self._listing
-        if listing is None or self.closed or self._flow.stalled:
-            return
-        piece = next(listing, None)
+        if listing is None or self.closed:
+            return False
+        if self._flow.stalled:
+            self._shared.lists.pause(listing)
+            return False
+        piece = next(listing.pieces, None)
         if piece is None:
             self._listing = None
             self._answer_alone(b"")
-            return
+            return False
         if piece:
             self._replies.push(piece)
-        self._clients.host.call_soon(self._list_on)
+        return True
 
     def unstall(self) -> None:
         """See `Connection`."""
         super().unstall()
-        self._list_on()
+        if self._listing is not None:
+            self._shared.lists.join(self._listing)
 
     def _end(self, lost: bool) -> None:
         super()._end(lost)
-        self._listing = None
+        if self._listing is not None:
+            self._shared.lists.leave(self._listing)
+            self._listing = None
         self._tell(_UNANSWERED)

@@ -23,7 +23,7 @@ class GearmanFrontend(Frontend):
 
     def __init__(self, clients: Clients, name: str) -> None:
         super().__init__(clients, name, PROTOCOL_SINCE[GEARMAN], replies.ERRORS)
-        self._shared = Shared(clients.config.cluster)
+        self._shared = Shared(clients.config.cluster, clients.host.call_soon)
 
     def connect(self, port: ClientPort) -> Connection:
         """See `Frontend`."""

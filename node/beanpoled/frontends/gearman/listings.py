@@ -1,7 +1,7 @@
 """The lists of Gearman's text commands, in pieces: a long list must not stop the node.
 
 Names are those of one moment; numbers are read when their piece is made. `admin` assigns the lists
-to commands.
+to commands. A compiled generator expression is a list, made at once: there are only functions here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,7 @@ from beanpole.core.machine import Machine
 from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.admin import END
+from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 
@@ -63,9 +64,12 @@ def functions(machine: Machine) -> Iterator[list[tuple[bytes, Tube]]]:
 
 def status(machine: Machine) -> Iterator[bytes]:
     """List FUNCTION, jobs, running jobs, workers."""
-    return _listed(
-        b"".join([_status_row(name, tube) for name, tube in piece]) for piece in functions(machine)
-    )
+    return _listed(_status_rows(machine))
+
+
+def _status_rows(machine: Machine) -> Iterator[bytes]:
+    for piece in functions(machine):
+        yield b"".join([_status_row(name, tube) for name, tube in piece])
 
 
 def _status_row(name: bytes, tube: Tube) -> bytes:
@@ -76,10 +80,12 @@ def _status_row(name: bytes, tube: Tube) -> bytes:
 
 def priority_status(machine: Machine) -> Iterator[bytes]:
     """List FUNCTION, queued jobs of high, normal and low priority, workers."""
-    return _listed(
-        b"".join([_priority_row(name, tube) for name, tube in piece])
-        for piece in functions(machine)
-    )
+    return _listed(_priority_rows(machine))
+
+
+def _priority_rows(machine: Machine) -> Iterator[bytes]:
+    for piece in functions(machine):
+        yield b"".join([_priority_row(name, tube) for name, tube in piece])
 
 
 def _priority_row(name: bytes, tube: Tube) -> bytes:
@@ -91,13 +97,14 @@ def _priority_row(name: bytes, tube: Tube) -> bytes:
     return b"%b\t%d\t%d\t%d\t%d\n" % row
 
 
-def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
+def workers(connections: Iterable[Connection]) -> Iterator[bytes]:
     """List the connections of this node: number, host, client id, functions."""
     return _listed(_worker_rows(connections))
 
 
-def _worker_rows(connections: list[WorkerSide]) -> Iterator[bytes]:
-    """Yield the rows of connections in pieces."""
+def _worker_rows(all_connections: Iterable[Connection]) -> Iterator[bytes]:
+    """Yield the rows of connections in pieces; which they are is seen with the first piece."""
+    connections = [item for item in all_connections if isinstance(item, WorkerSide)]
     rows: list[bytes] = []
     size = 0
     for connection in connections:
@@ -131,7 +138,12 @@ def _jobs(machine: Machine) -> Iterator[list[Job]]:
 
 def show_jobs(machine: Machine, shared: Shared) -> Iterator[bytes]:
     """List the handle, number of retries, abandoned flag and background flag of each job."""
-    return _listed(b"".join([_job_row(job, shared) for job in piece]) for piece in _jobs(machine))
+    return _listed(_job_rows(machine, shared))
+
+
+def _job_rows(machine: Machine, shared: Shared) -> Iterator[bytes]:
+    for piece in _jobs(machine):
+        yield b"".join([_job_row(job, shared) for job in piece])
 
 
 def _job_row(job: Job, shared: Shared) -> bytes:
@@ -144,10 +156,12 @@ def _job_row(job: Job, shared: Shared) -> bytes:
 
 def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
     """List the unique id of each job; an empty line for a job without one."""
-    return _listed(
-        b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
-        for piece in _jobs(machine)
-    )
+    return _listed(_unique_rows(machine))
+
+
+def _unique_rows(machine: Machine) -> Iterator[bytes]:
+    for piece in _jobs(machine):
+        yield b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
 
 
 def status_of_unique(machine: Machine, unique: bytes) -> Iterator[bytes]:

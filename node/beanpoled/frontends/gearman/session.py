@@ -47,6 +47,9 @@ class GearmanSession(RequestConnection):
     def _buffered_bytes(self) -> int:
         return self._parser.buffered_bytes
 
+    def _unfinished_bytes(self) -> int:
+        return self._parser.unfinished_bytes
+
     def _session(self) -> int:
         """Return the session's number; the first command that needs a session opens it."""
         if not self.number:

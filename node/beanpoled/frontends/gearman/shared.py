@@ -1,6 +1,7 @@
 """State shared by the Gearman connections of one node: counters, handles, names of functions."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from beanpole.core.jobs.job import Job, Tube
@@ -9,6 +10,7 @@ from beanpole.core.jobs.spaces import SPACES
 from beanpole.events import GEARMAN
 from beanpole.protocol.gearman.parser import KINDS
 from beanpole.protocol.gearman.replies import reply
+from beanpoled.frontends.gearman.list_line import ListLine
 
 # The prefix of names of functions in the machine.
 PREFIX: Final = SPACES[GEARMAN].prefix
@@ -42,9 +44,11 @@ class Shared:
         counts: the number of packets received, by type.
         errors: the number of malformed requests, by the code of the reply.
         connections: the number of connections so far, which is the number of the newest.
+        lists: the lists that clients asked for.
     """
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, call_soon: Callable[[Callable[[], None]], None]) -> None:
+        self.lists = ListLine(call_soon)
         self.counts = [0] * KINDS
         self.errors: Counter[str] = Counter()
         self.connections = 0

@@ -32,6 +32,10 @@ LINKS_A_UNIT: Final = 8  # dependencies that are only added or removed
 COUNTED_A_UNIT: Final = 3  # queues and workers whose jobs are counted
 NAMES_A_UNIT: Final = 100  # jids of a list
 OPTIONS_A_UNIT: Final = 5
+# Of a reply: 1 MiB of data takes a node from the sources 10 ms or more to write as JSON.
+BYTES_A_UNIT: Final = 1024
+# Jobs up to this size cost no more than other jobs: their bytes are not counted.
+SMALL_BYTES: Final = 4096
 # A completed job that is deleted costs more than one that is canceled at once.
 PURGED_UNITS: Final = 3
 # A complete search for a cycle.
@@ -74,12 +78,24 @@ def _taken(t: Tables, queue: QlessQueue | None, now: float, count: int) -> int:
             looked = q.CALL_JOBS_MAX
     waiting = len(queue.work)
     units = 1 + min(looked, waiting + len(queue.locks) + len(queue.scheduled))
-    if len(t.throttles) > len(t.queues):  # there are more throttles than those of queues
-        for jid in queue.work.highest(0, min(count, waiting)):
-            units += len(t.jobs[jid].throttles) // THROTTLES_A_UNIT
+    has_throttles = len(t.throttles) > len(t.queues)  # there are more than those of queues
+    for jid in queue.work.highest(0, min(count, waiting)):
+        job = t.jobs[jid]
+        units += _shown(job.size)
+        if has_throttles:
+            units += len(job.throttles) // THROTTLES_A_UNIT
+    for late in (queue.locks, queue.scheduled):  # those that the call finds ended or due
+        if len(late):
+            for jid in late.upto(now, 0, count):
+                units += _shown(t.jobs[jid].size)
     if len(queue.recurring):
         units += _spawned(t, queue, now, count)
     return units
+
+
+def _shown(size: int) -> int:
+    """Return the cost of a job in a reply, by its size in memory, beside that of any job."""
+    return size // BYTES_A_UNIT if size > SMALL_BYTES else 0
 
 
 def _spawned(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
@@ -216,6 +232,25 @@ def _unfail(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
     return 1 + count if 0 < count <= LIGHT_MAX else DEAR
 
 
+def _get(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    job = t.jobs.get(arguments[0])
+    return 1 if job is None else 1 + _shown(job.size)
+
+
+def _get_many(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    units = 1 + len(arguments[0])
+    for jid in arguments[0]:
+        job = t.jobs.get(jid)
+        if job is not None:
+            units += _shown(job.size)
+    return units
+
+
+def _get_template(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    template = t.recurring.get(arguments[0])
+    return 1 if template is None else 1 + _shown(template.size)
+
+
 def _many(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
     return 1 + len(arguments[0])
 
@@ -240,8 +275,18 @@ def _workers(t: Tables, now: float, _arguments: tuple[Any, ...]) -> int:
     return 1 + len(t.workers) // COUNTED_A_UNIT
 
 
-def _tracked(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
-    return 1 + len(t.tracked)
+def _tracked(t: Tables, now: float, _arguments: tuple[Any, ...]) -> int:
+    units = 1 + len(t.tracked)
+    return units if units > LIGHT_MAX else _get_many(t, now, (t.tracked,))
+
+
+def _failed_jobs(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
+    group, start, count = arguments
+    units = _list(start, count)
+    failed = t.groups.get(group)
+    if units > LIGHT_MAX or failed is None:
+        return units
+    return _get_many(t, now, (failed.highest(start, count),))  # the seed shows the jobs
 
 
 def _failed_groups(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
@@ -288,14 +333,16 @@ _ESTIMATES: Final[dict[int, Estimate]] = {
     q.CANCEL: _cancel,
     q.DEPENDS_ON: _depends_on,
     q.DEPENDS_OFF: _depends_off,
-    q.MULTIGET: _many,
+    q.GET: _get,
+    q.MULTIGET: _get_many,
+    q.RECUR_GET: _get_template,
     q.TRACKED: _tracked,
     q.TAG_ADD: _tags,
     q.TAG_REMOVE: _tags,
     q.TAGGED: _page,
     q.TOP_TAGS: _top_tags,
     q.FAILED_GROUPS: _failed_groups,
-    q.FAILED_JOBS: _page,
+    q.FAILED_JOBS: _failed_jobs,
     q.JOBS: _jobs,
     q.PAUSE: _many,
     q.UNPAUSE: _many,

@@ -79,6 +79,9 @@ class WorkqConnection(RequestConnection):
     def _buffered_bytes(self) -> int:
         return self._parser.buffered_bytes
 
+    def _unfinished_bytes(self) -> int:
+        return self._parser.unfinished_bytes
+
     def _act(self) -> bool:
         request = self._parser.next()
         if request is None:

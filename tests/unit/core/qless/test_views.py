@@ -37,6 +37,17 @@ def test_too_large_an_answer_is_refused() -> None:
     assert len(views.multiget(t, AS, 0.0, ((b"b",),))[1]) == 1
 
 
+def test_the_names_that_a_job_has_count_in_an_answer() -> None:
+    """A call may name one job a thousand times, and 1,000 tags may have 2 MB."""
+    t = empty_tables()
+    for jid in (b"tags", b"dependencies", b"dependents", b"throttles"):
+        names = tuple(b"%d" % number + bytes(4000) for number in range(100))
+        setattr(waiting_job(t, jid), jid.decode(), names)
+        times = q.ANSWER_MAX_BYTES // 400_000
+        assert views.multiget(t, AS, 0.0, ((jid,) * (times + 1),))[0] == q.TOO_MUCH
+        assert len(views.multiget(t, AS, 0.0, ((jid,) * (times - 1),))[1]) == times - 1
+
+
 def test_jobs_are_tracked_by_the_time_since_when() -> None:
     t = empty_tables()
     waiting_job(t, b"a")

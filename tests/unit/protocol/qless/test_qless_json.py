@@ -196,3 +196,14 @@ def test_both_readers_agree(text: bytes) -> None:
     else:
         assert fast == slow
         assert normalised(cjson.encode(fast)) == cjson.encode(fast)
+
+
+def test_each_character_is_escaped_once_whatever_is_beside_it() -> None:
+    special = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+    special |= {character: "\\" + character for character in '"\\/'}
+    for control in map(chr, (*range(0x20), 0x7F)):
+        special.setdefault(control, f"\\u{ord(control):04x}")
+    text = "".join(map(chr, range(0x100))) * 2
+    expected = "".join(special.get(character, character) for character in text)
+    assert cjson.encode(text) == f'"{expected}"'.encode()
+    assert cjson.encode('\\"') == b'"\\\\\\""'
