@@ -52,6 +52,7 @@ CODES: Final = {
     "create function": c.CREATE_QUEUE,
     "drop function": c.DROP_QUEUE,
     "limit": c.LIMIT_QUEUE,
+    "cancel job": c.DELETE,
 }
 # Commands that the node answers before they are applied.
 _TOLD_BEFORE: Final = (c.USE, c.WATCH)
