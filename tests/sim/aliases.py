@@ -6,6 +6,7 @@ Gearman workers do them. The judging is in `verdicts_aliases`.
 
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from beanpole import commands as c
@@ -67,6 +68,8 @@ class Producer(Guest):
     """A beanstalk client that puts jobs, looks at them, and kicks those that failed."""
 
     protocol = "beanstalk"
+    tube = NAME
+    mark = MARK
 
     def __init__(self, world: World, number: int, puts: list[Put], looks: list[Look]) -> None:
         super().__init__(world, number)
@@ -80,7 +83,7 @@ class Producer(Guest):
     def began(self) -> None:
         """See `Guest`."""
         self._parser = ReplyParser()
-        self.send(encode(b"use", NAME))
+        self.send(encode(b"use", self.tube))
 
     def left(self) -> None:
         """See `Guest`."""
@@ -110,7 +113,7 @@ class Producer(Guest):
         else:
             for _ in range(dice.choice((1, 1, 3))):
                 self.bodies += 1
-                put = Put(visit, b"%b%d-%d" % (MARK, self.number, self.bodies), now_s)
+                put = Put(visit, b"%b%d-%d" % (self.mark, self.number, self.bodies), now_s)
                 self.puts.append(put)
                 self._wait(put)
                 self.send(encode_put(put.body, dice.choice((0, 1024, 2**32 - 1)), 0, TTR_S))
@@ -153,68 +156,92 @@ class Producer(Guest):
             self.world.counts["puts by an alias"] += 1
 
 
-class Bridge:
-    """The alias of one life, and the clients that use it; most lives have none."""
+class AliasSetter:
+    """Sets one alias by calls, again and again until it is done."""
 
-    def __init__(self, world: World, numbers: tuple[int, ...]) -> None:
-        self.world = world
-        self.numbers = numbers
-        self.dice = random.Random(f"alias {world.seed}")
-        self.wanted = self.dice.random() < SHARE
-        # The queue is a tube of beanstalk or a function of Gearman; the alias is the other name.
-        self.queue, self.alias = self.dice.choice(((NAME, FUNCTION), (FUNCTION, NAME)))
-        self.is_set = False
+    def __init__(
+        self,
+        world: World,
+        dice: random.Random,
+        alias: bytes,
+        queue: bytes,
+        done: Callable[[], None],
+    ) -> None:
+        """Begin soon; `done` is called once the alias is set."""
         self.active = True
-        self.records = Records()
-        self.puts: list[Put] = []
-        self.looks: list[Look] = []
-        self.producers: list[Producer] = []
-        self.workers: list[Worker] = []
+        self._world = world
+        self._dice = dice
+        self._names = (alias, queue)
+        self._done = done
+        self._is_set = False
         self._attempt = 0
-        if self.wanted:
-            world.counts["lives with an alias"] += 1
-            world.clock.after(self.dice.random(), self._try)
+        world.clock.after(dice.random(), self._try)
 
     def _try(self) -> None:
-        if self.is_set or not self.active:
+        if self._is_set or not self.active:
             return
         self._attempt += 1
         attempt = self._attempt
-        hosts = [host for host in self.world.serving() if host.node.serving]
+        hosts = [host for host in self._world.serving() if host.node.serving]
         hosts = [host for host in hosts if not host.node.clients.outbox_is_full]
         if hosts:
-            host = self.dice.choice(hosts)
+            host = self._dice.choice(hosts)
             host.guard(lambda: self._call(host, attempt))
-        self.world.clock.after(PATIENCE_S if hosts else RETRY_S, lambda: self._again(attempt))
+        self._world.clock.after(PATIENCE_S if hosts else RETRY_S, lambda: self._again(attempt))
 
     def _call(self, host: SimHost, attempt: int) -> None:
         call = Call(host.node.clients, host_of(0), lambda: self._ended(call, attempt))
-        call.submit(c.SET_ALIAS, self.alias, self.queue)
+        call.submit(c.SET_ALIAS, *self._names)
 
     def _again(self, attempt: int) -> None:
         if attempt == self._attempt:
             self._try()
 
     def _ended(self, call: Call, attempt: int) -> None:
-        if attempt != self._attempt or self.is_set:
+        if attempt != self._attempt or self._is_set:
             return
         if call.failure or call.results != [c.OK]:
             # There is no majority, or the machine's version has no aliases.
-            self.world.clock.after(RETRY_S, lambda: self._again(attempt))
+            self._world.clock.after(RETRY_S, lambda: self._again(attempt))
             return
-        self.is_set = True
-        self.world.counts["aliases set"] += 1
+        self._is_set = True
+        self._world.counts["aliases set"] += 1
+        self._done()
+
+
+class Bridge:
+    """The alias of one life, and the clients that use it; most lives have none."""
+
+    def __init__(self, world: World, numbers: tuple[int, ...]) -> None:
+        self.world = world
+        self.numbers = numbers
+        dice = random.Random(f"alias {world.seed}")
+        self.wanted = dice.random() < SHARE
+        # The queue is a tube of beanstalk or a function of Gearman; the alias is the other name.
+        self.queue, alias = dice.choice(((NAME, FUNCTION), (FUNCTION, NAME)))
+        self.records = Records()
+        self.puts: list[Put] = []
+        self.looks: list[Look] = []
+        self.producers: list[Producer] = []
+        self.workers: list[Worker] = []
+        self._setters: list[AliasSetter] = []
+        if self.wanted:
+            world.counts["lives with an alias"] += 1
+            self._setters.append(AliasSetter(world, dice, alias, self.queue, self._begin))
+
+    def _begin(self) -> None:
         first, *others = self.numbers
         self.producers.append(Producer(self.world, first, self.puts, self.looks))
         self.workers += [
             Worker(self.world, number, self.records, True, (NAME,)) for number in others
         ]
         for worker in self.workers:
-            worker.calm = not self.active
+            worker.calm = not self._setters[0].active
 
     def calm(self) -> None:
         """End all puts; workers finish the jobs there are."""
-        self.active = False
+        for setter in self._setters:
+            setter.active = False
         for producer in self.producers:
             producer.active = False
         for worker in self.workers:

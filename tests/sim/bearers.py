@@ -69,7 +69,7 @@ class Ask:
     """One request, and its answer."""
 
     __slots__ = (
-        *("args", "at_s", "body", "certificate", "done_s", "job", "kind", "known_s"),
+        *("args", "at_s", "body", "certificate", "done_s", "job", "kind", "knew_s", "known_s"),
         *("visit", "word"),
     )
 
@@ -82,6 +82,7 @@ class Ask:
         self.job = 0  # the job that a put made or a reserve got
         self.at_s = at_s
         self.known_s = 0.0  # when its node's newest entry at `at_s` was first applied
+        self.knew_s = 0.0  # the same, at `done_s`
         self.done_s = float("inf")
         self.word = b""  # stays empty if the connection ended first
 
@@ -266,6 +267,7 @@ class Bearer(Guest):
                 return
             raise Violation(f"a wrong reply: {reply!r} to {ask!r}")
         ask.word, ask.done_s = word, self.world.clock.now_s
+        ask.knew_s = known_s(self.world, ask.visit.node)
         self.world.counts[f"bearer {ask.kind} {word.decode()}"] += 1
         if word == b"INSERTED":
             ask.job = numbers[0]

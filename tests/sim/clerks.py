@@ -1,13 +1,15 @@
 """Clients of Gearman's text commands and of Workq with tokens: valid, revoked or wrong ones.
 
-They have queues of their own without jobs, in which `stewards` change the rights of users. Requests
-and answers are recorded as those of `bearers` are; the judging is in `verdicts_user_answers`.
+They have queues of their own without jobs, in which `stewards` change the rights of users; those of
+Gearman also change the functions of `senders` and cancel their jobs. Requests and answers are
+recorded as those of `bearers` are; the judging is in `verdicts_user_answers`.
 """
 
 import random
 from abc import abstractmethod
 from typing import Any, Final
 
+from tests.sim import senders
 from tests.sim.bearers import Ask, Keyring, known_s
 from tests.sim.cluster import Violation
 from tests.sim.guests import SingleGuest
@@ -21,6 +23,9 @@ NAMES: Final = (b"desk", b"desk", b"desk-a")
 PATTERNS: Final = ("gearman:desk", "gearman:desk*", "gearman:desk-a", "workq:desk", "workq:desk*")
 PACE: Final = 5.0
 WAITS_MS: Final = (0, 100, 1500)
+# The share of requests that cancel one of the newest jobs, if there are jobs.
+CANCELS: Final = 0.3
+RECENT: Final = 4
 # Answers of the node alone say nothing about rights.
 NO_VERDICT: Final = b"INTERNAL_ERROR"
 
@@ -97,14 +102,29 @@ class Clerk(SingleGuest[Ask]):
 
 
 class GearmanClerk(Clerk):
-    """A client that changes functions by text commands."""
+    """A client that changes functions by text commands; `handles` are those of jobs."""
 
     protocol = "gearman"
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        asks: list[Ask],
+        keyring: Keyring,
+        handles: dict[bytes, None],
+    ) -> None:
+        super().__init__(world, number, asks, keyring)
+        self._handles = handles
 
     def choose(self) -> tuple[str, tuple[Any, ...], bytes]:
         """See `Clerk`."""
         dice = self.dice
-        name, kind = dice.choice(NAMES), dice.choice(("create function", "drop function", "limit"))
+        if self._handles and dice.random() < CANCELS:
+            handle = dice.choice(list(self._handles)[-RECENT:])
+            return "cancel job", (int(handle.rpartition(b":")[2]),), b"cancel job %b\n" % handle
+        name = dice.choice((*NAMES, *senders.NAMES) if self._handles else NAMES)
+        kind = dice.choice(("create function", "drop function", "limit"))
         words = b"maxqueue %b 5" % name if kind == "limit" else b"%b %b" % (kind.encode(), name)
         return kind, (GEARMAN_PREFIX + name,), words + b"\n"
 
@@ -112,6 +132,8 @@ class GearmanClerk(Clerk):
         """See `Clerk`."""
         if line.rstrip() == b"OK":
             return b"ACCEPTED" if ask.kind == "auth" else b"OK"
+        if ask.kind == "cancel job":
+            return NO_VERDICT  # of a missing job, the node knows by itself whether it may be told
         return b"DENIED" if line.startswith(b"ERR ACCESS_DENIED") else NO_VERDICT
 
 

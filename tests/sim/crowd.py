@@ -1,13 +1,14 @@
 """All clients of other protocols in one life: their creation, when they are quiet, their judges.
 
 The behaviour of each is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers`, `retriers`,
-`rulers` and `stewards`, the judging in the files `verdicts_*` (`keepers` judge what they see).
+`rulers`, `stewards` and `senders`, the judging in the files `verdicts_*` (`keepers` judge what they
+see).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.sim import clerks, tenants
+from tests.sim import clerks, senders, tenants
 from tests.sim.admin_log import Deed
 from tests.sim.aliases import WORKERS as ALIAS_WORKERS
 from tests.sim.aliases import Bridge
@@ -24,6 +25,7 @@ from tests.sim.qless import NO_JOBS, Laborer, Notes, Subscriber
 from tests.sim.recount import Recount
 from tests.sim.rulers import CLIENTS as RULED_CLIENTS
 from tests.sim.rulers import GEARMAN_QUEUE, Ruler
+from tests.sim.senders import Senders
 from tests.sim.stewards import BEARERS, Steward
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.tenants import TENANTS, Tenant
@@ -37,6 +39,7 @@ from tests.sim.verdicts_rates import RateJudge
 from tests.sim.verdicts_ruled import RuledJudge
 from tests.sim.verdicts_rules import RuleJudge
 from tests.sim.verdicts_user_answers import AnswerJudge
+from tests.sim.verdicts_user_puts import PutJudge
 from tests.sim.verdicts_user_rates import UserRateJudge
 from tests.sim.verdicts_users import UserJudge
 from tests.sim.verdicts_workq import WorkqJudge
@@ -75,6 +78,7 @@ class Crowd:
         self.overseers: list[Overseer] = []
         self.stewards: list[Steward] = []
         self.clerks: list[Clerk] = []
+        self.senders: list[Senders] = []
         self.rulers: list[Ruler] = []
         # By worker number: its naps, the pauses of its node and the first ready job, and the index
         # that its node had applied when `look` first found these.
@@ -111,21 +115,39 @@ class Crowd:
         if Overseer.is_in(world.seed):
             self.overseers.append(Overseer(world, [next(numbers) for _ in range(RETRIERS)]))
         if Steward.is_in(world.seed):
-            is_whole = bool(self.overseers or self.rulers)
-            is_whole |= any(bridge.wanted for bridge in self.bridges)
-            bearers = [next(numbers) for _ in range(BEARERS)]
-            has_tenants = "qless" in SPOKEN and Tenant.is_in(world.seed)
-            has_clerks = {"gearman", "workq"} <= set(SPOKEN) and Clerk.is_in(world.seed)
-            patterns = [tenants.PATTERNS] * has_tenants + [clerks.PATTERNS] * has_clerks
-            steward = Steward(world, bearers, is_whole, patterns)
-            self.stewards.append(steward)
-            if has_tenants:
-                notes = self.notes.apart()
-                self.laborers += [
-                    Tenant(world, next(numbers), notes, steward.keyring) for _ in range(TENANTS)
-                ]
-            for kind in (GearmanClerk, GearmanClerk, WorkqClerk) if has_clerks else ():
-                self.clerks.append(kind(world, next(numbers), steward.asks, steward.keyring))
+            self._begin_users(numbers)
+
+    def _begin_users(self, numbers: Iterator[int]) -> None:
+        """Create an administrator of users, and clients with tokens."""
+        world = self.world
+        has_tenants = "qless" in SPOKEN and Tenant.is_in(world.seed)
+        has_both = {"gearman", "workq"} <= set(SPOKEN)
+        has_clerks = has_both and Clerk.is_in(world.seed)
+        has_senders = has_both and Senders.is_in(world.seed)
+        has_alias = has_senders and Senders.will_have_alias(world.seed)
+        is_whole = has_alias or bool(self.overseers or self.rulers)
+        is_whole |= any(bridge.wanted for bridge in self.bridges)
+        bearers = [next(numbers) for _ in range(BEARERS)]
+        patterns: list[Sequence[str]] = [tenants.PATTERNS] * has_tenants
+        patterns += [clerks.PATTERNS] * has_clerks + [*senders.PATTERNS] * has_senders
+        opened = [f"{senders.TUBE.decode()}*"] * has_alias
+        steward = Steward(world, bearers, is_whole, patterns, opened)
+        self.stewards.append(steward)
+        asks, keyring = steward.asks, steward.keyring
+        if has_tenants:
+            notes = self.notes.apart()
+            self.laborers += [Tenant(world, next(numbers), notes, keyring) for _ in range(TENANTS)]
+        records = Records()
+        if has_clerks:
+            handles = records.handles
+            self.clerks += [
+                GearmanClerk(world, next(numbers), asks, keyring, handles),
+                GearmanClerk(world, next(numbers), asks, keyring, handles),
+                WorkqClerk(world, next(numbers), asks, keyring),
+            ]
+        if has_senders:
+            some = [next(numbers) for _ in range(senders.CLIENTS)]
+            self.senders.append(Senders(world, some, keyring, records))
 
     def look(self) -> None:
         """Check that no worker sleeps for long beside a job that its own node knows to be ready.
@@ -140,7 +162,8 @@ class Crowd:
         """
         before, self._beside = self._beside, {}
         bridged = [worker for bridge in self.bridges for worker in bridge.workers]
-        for worker in (*self.workers, *bridged):
+        sent = [worker for one in self.senders for worker in one.workers]
+        for worker in (*self.workers, *bridged, *sent):
             wire = worker.wire
             if wire is None or wire.cut_s is not None or not worker.asleep:
                 continue
@@ -177,6 +200,8 @@ class Crowd:
             overseer.calm()
         for steward in self.stewards:
             steward.calm()
+        for one in self.senders:
+            one.calm()
 
     @property
     def restless(self) -> str:
@@ -190,6 +215,7 @@ class Crowd:
                 return f"{guest.protocol} client {guest.number} waits for something"
         restless = [one.restless for one in (*self.overseers, *self.rulers)]
         restless += [one.restless for one in self.stewards]
+        restless += [one.restless for one in self.senders]
         for words in restless:
             if words:
                 return words
@@ -231,16 +257,18 @@ class Crowd:
             ruled.all()
             world.counts.update(ruled.counts)
         for steward in self.stewards:
-            _judge_users(steward)
+            _judge_users(steward, self.senders)
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]
 
     def _given(self) -> Iterator[tuple[Connected, float, object]]:
         """Yield each job that was given out: its client, the time of the request, the record."""
-        for request in self.ledger.requests:
+        ledgers = [self.ledger, *(one.ledger for one in self.senders)]
+        for request in (request for ledger in ledgers for request in ledger.requests):
             if request.kind == "lease" and request.ok:
                 yield request.visit, request.at_s, request
-        for records in (self.records, *(bridge.records for bridge in self.bridges)):
+        shared = [bridge.records for bridge in self.bridges]
+        for records in (self.records, *shared, *(one.records for one in self.senders)):
             for grant in records.grants:
                 yield grant.visit, grant.asked_s, grant
         for call in self.notes.requests:
@@ -275,7 +303,7 @@ def _judge_policies(overseer: Overseer, undisturbed: bool) -> None:
     counts["jobs that a policy took out"] += policies.taken
 
 
-def _judge_users(steward: Steward) -> None:
+def _judge_users(steward: Steward, sent: list[Senders]) -> None:
     """Replay the log, with a model of rights beside each command."""
     hosts = steward.world.hosts
     machines = {name: host.node.context.machine for name, host in hosts.items()}
@@ -290,3 +318,8 @@ def _judge_users(steward: Steward) -> None:
     counts["commands without the right"] += judge.refused
     counts["puts beyond a user's quota"] += judge.quotas.refused
     counts["users at their rate"] += rates.reached
+    for one in sent:
+        puts = PutJudge(judge, one)
+        puts.all()
+        counts["jobs of senders"] += puts.made
+        counts["jobs of senders that found no room"] += puts.full

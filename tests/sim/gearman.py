@@ -170,6 +170,7 @@ class Submitter(Guest):
     protocol = "gearman"
     functions: tuple[bytes, ...] = FUNCTIONS
     uniques: tuple[bytes, ...] = UNIQUES
+    mark: bytes = b""  # the beginning of its jobs' data
 
     def __init__(self, world: World, number: int, records: Records) -> None:
         super().__init__(world, number)
@@ -225,10 +226,10 @@ class Submitter(Guest):
         function = dice.choice(self.functions)
         luck = dice.random()
         self.bodies += 1
-        data = b"%d-%d" % (self.number, self.bodies)
+        data = b"%b%d-%d" % (self.mark, self.number, self.bodies)
         unique = b"" if luck < 0.5 else b"-" if luck < 0.65 else dice.choice(self.uniques)
         if unique == b"-":
-            data = dice.choice(SHARED)
+            data = self.mark + dice.choice(SHARED)
         kind = dice.choice(FOREGROUND + BACKGROUND)
         arguments = [function, unique, data]
         # The epoch is a time of the node's clock; the node turns it into a delay.

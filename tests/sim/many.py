@@ -74,6 +74,9 @@ FAULTS: Final = (
     "changes of users",
     "commands without the right",
     "puts beyond a user's quota",
+    "lives with senders",
+    "jobs of senders",
+    "jobs of senders that found no room",
 )
 # Replies that acknowledge a change.
 CHANGES: Final = frozenset(

@@ -26,6 +26,7 @@ from tests.sim.mutations_policies import POLICIES
 from tests.sim.mutations_qless import QLESS
 from tests.sim.mutations_ruled import RULED
 from tests.sim.mutations_rules import POLICY_RULES
+from tests.sim.mutations_senders import SENDERS
 from tests.sim.mutations_sick import SICK
 from tests.sim.mutations_stops import STOPS
 from tests.sim.mutations_users import USERS
@@ -482,6 +483,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         *CHANGES,
         *STOPS,
         *USERS,
+        *SENDERS,
     ),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

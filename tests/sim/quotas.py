@@ -16,8 +16,6 @@ from tests.sim.rights import ANONYMOUS, Who
 
 # Commands that make a job, with the index of its body.
 BODIES: Final = {c.PUT: 6, c.PUT_KEYED: 6, c.ADD: -1, c.SUBMIT: -1}
-# Beside a quota, only a policy may refuse these commands; others have more reasons for FULL.
-PLAIN: Final = (c.PUT, c.PUT_KEYED)
 
 
 class Room(NamedTuple):
@@ -81,14 +79,13 @@ class QuotaJudge:
         has_room = self._has_room(name, Room(1, size))
         job, is_known = result if isinstance(result, tuple) else (result, 0)
         if job > 0 and not is_known:
-            # An ADD may replace another job.
-            if not has_room and command[0] != c.ADD:
+            if not has_room:
                 raise Violation(f"{name!r} has {used} of {limit}, and put one more: {command}")
             if any(limit):
                 self._jobs[job] = Counted(name, size)
         elif result == c.FULL:
             self.refused += not has_room
-            if has_room and command[0] in PLAIN and not self._has_policy(command[2]):
+            if has_room and not self._has_policy(command[2]) and not self._is_full(command):
                 raise Violation(f"{name!r} has {used} of {limit}, and was refused: {command}")
 
     def called(self, who: Who, command: c.Command, result: Any) -> None:
@@ -150,6 +147,11 @@ class QuotaJudge:
     def _has_policy(self, name: bytes) -> bool:
         queue = self._trial.queue
         return queue.policies.of(queue.aliases.queue_of(name)) is not None
+
+    def _is_full(self, command: c.Command) -> bool:
+        """Whether a function of Gearman is at its own limit, as it was before a refusal."""
+        tube = self._trial.queue.find(command[2])
+        return command[0] == c.SUBMIT and tube is not None and tube.is_full(command[3])
 
     def _used(self, name: bytes) -> Room:
         t = self._trial.qless

@@ -55,4 +55,5 @@ SEEDS: Final = {
     3133: "a refusal of a tube came behind another command: the judge took it for that one's",
     5634: "a node had no leader while a right ended under a wait: the judge asked for a word",
     1838: "a wait whose time was up had no leader for two seconds: the judge asked for a refusal",
+    1739: "a node with a full disk did not know that a right had ended: the judge asked for a word",
 }

@@ -81,7 +81,12 @@ class Steward(AdminCalls):
     GUESTS = "bearers"
 
     def __init__(
-        self, world: World, numbers: list[int], is_whole: bool, patterns: Sequence[Sequence[str]]
+        self,
+        world: World,
+        numbers: list[int],
+        is_whole: bool,
+        patterns: Sequence[Sequence[str]],
+        opened: Sequence[str],
     ) -> None:
         """Create the administrator and its clients.
 
@@ -90,13 +95,15 @@ class Steward(AdminCalls):
             numbers: the numbers of its clients.
             is_whole: other clients need the right `admin` where no queue is concerned.
             patterns: of the queues of each other kind of clients in which its users may have
-                rights: `tenants`, `clerks`.
+                rights: `tenants`, `clerks`, `senders`.
+            opened: more patterns of queues that need rights whatever users there are.
         """
         super().__init__(world, random.Random(f"steward {world.seed}"), PATIENCE_S)
         self._quota_dice = random.Random(f"quotas {world.seed}")
         self._rate_dice = random.Random(f"rates {world.seed}")
         self._guest_dice = random.Random(f"rights of guests {world.seed}")
         self._patterns = patterns
+        self._opened = (*OPEN_PATTERNS, *opened)
         self.is_whole = is_whole
         self.orders: list[Order] = []
         self.asks: list[Ask] = []
@@ -239,7 +246,7 @@ class Steward(AdminCalls):
 
     def _open_rights(self) -> list[users_pb2.Rights]:
         """Return rights of clients without a token: enough to go on, rarely in these queues."""
-        found = [_rights(pattern, RIGHTS) for pattern in sorted(OPEN_PATTERNS)]
+        found = [_rights(pattern, RIGHTS) for pattern in sorted(self._opened)]
         if self.is_whole or self.dice.random() < 0.1:
             found.append(_rights(EVERYWHERE, RIGHTS[2:3]))
         mine = [pattern for pattern in PATTERNS if pattern != "*" and self.dice.random() < 0.15]

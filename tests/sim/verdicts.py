@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from beanpole.core.jobs import transitions as q
 from beanpoled.shared.clock import TURN_MAX_US
-from tests.sim import aliases, bearers, keepers, retriers
+from tests.sim import aliases, bearers, keepers, retriers, senders
 from tests.sim.callers import MARK
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op, host_of
@@ -18,7 +18,9 @@ from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
 
 PROBE: Final = b"probe"
 # The beginnings of bodies of jobs that other judges check.
-OTHERS: Final = (MARK, aliases.MARK, bearers.MARK, keepers.MARK, retriers.MARK)
+OTHERS: Final = (*(MARK, aliases.MARK, bearers.MARK, keepers.MARK, retriers.MARK, senders.MARK),)
+# Some of these are deleted by other clients than those that this file judges.
+DELETERS: Final = (bearers.MARK, keepers.MARK, retriers.MARK, senders.MARK)
 # A pause of a node counts as this much, and requests during the pause count from before it.
 TURN_MAX_S: Final = TURN_MAX_US / 1e6
 RESERVES: Final = frozenset({"reserve", "reserve-with-timeout"})
@@ -214,7 +216,7 @@ class Judge:
             if done:
                 _require(done[0], [e for e in self.events(job) if e.kind == q.DELETE])
         for job, events in self.witness.jobs.items():
-            if self.witness.bodies[job].startswith((bearers.MARK, keepers.MARK, retriers.MARK)):
+            if self.witness.bodies[job].startswith(DELETERS):
                 continue
             for event in events:
                 if event.kind == q.DELETE and not any(

@@ -15,6 +15,7 @@ from tests.sim.cluster import Violation
 from tests.sim.gearman import End, Grant, Heard, Records, Submission
 from tests.sim.history import Connected
 from tests.sim.rulers import GEARMAN_QUEUE
+from tests.sim.senders import FUNCTIONS as SENT
 from tests.sim.stories import FOREVER_S, GEARMAN_PREFIX, Story, Told
 from tests.sim.verdicts_admins import removed
 from tests.sim.witness import RATE_MAX, STAMP_S, Event, Witness
@@ -32,10 +33,10 @@ class GearmanJudge:
         self.witness = witness
         # Nodes that loaded a snapshot: NOTIFYs that it skipped did not reach their clients.
         self.lost_events = lost_events
-        # Without the jobs of a function shared with beanstalk: see `verdicts_aliases`; and of one
-        # with policies: see `verdicts_ruled`.
+        # Without the jobs of a function shared with beanstalk: see `verdicts_aliases`; of one with
+        # policies: see `verdicts_ruled`; and of clients with tokens: see `verdicts_user_puts`.
         stories = witness.stories.of(GEARMAN_PREFIX)
-        apart = (ALIASED, GEARMAN_QUEUE)
+        apart = (ALIASED, GEARMAN_QUEUE, *SENT)
         self.stories = {story.job: story for story in stories if story.queue not in apart}
         self.downs: dict[tuple[int, int], float] = {}
         for place, incarnation, at_s in witness.downs:

@@ -52,6 +52,7 @@ CODES: Final = {
     "create function": c.CREATE_QUEUE,
     "drop function": c.DROP_QUEUE,
     "limit": c.LIMIT_QUEUE,
+    "cancel job": c.DELETE,
 }
 # Commands that the node answers before they are applied.
 _TOLD_BEFORE: Final = (c.USE, c.WATCH)
@@ -253,13 +254,15 @@ class AnswerJudge:
                 if ask.word != b"TIMED_OUT" or ask.done_s >= leaves_s:
                     continue
                 # A node asks the leader to end a wait when its time is up. If the end came late,
-                # the node had no leader, and may not have known that the right had ended.
+                # the node had no leader, and may not have known that the right had ended. Nor does
+                # a node know it whose full disk takes no entries (life 1739).
                 until_s = min(ask.done_s, ask.at_s + ask.args[0])
                 is_prompt = ask.done_s - until_s < PROMPT_S
                 if (
                     is_prompt
                     and until_s - ask.at_s > TOLD_S
                     and all(self._kept_out(ask, Span(until_s - TOLD_S, until_s)))
+                    and all(self._kept_out(ask, Span(ask.knew_s, ask.knew_s)))
                 ):
                     raise Violation(f"it waited on without a right: {ask}")
                 self._waited_for_nothing(ask, stays)

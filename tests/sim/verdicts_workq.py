@@ -13,6 +13,7 @@ from beanpole.core.jobs import effects
 from beanpole.core.jobs import transitions as q
 from tests.sim.cluster import Violation
 from tests.sim.rulers import WORKQ_QUEUE
+from tests.sim.senders import QUEUES
 from tests.sim.stories import FOREVER_S, WORKQ_PREFIX, Story, Told
 from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
 from tests.sim.workq import Request
@@ -42,9 +43,11 @@ class WorkqJudge:
         self.estimated = estimated  # cluster time advanced by an estimate of a downtime
         # By place and incarnation: the time from which a stopping node hands out no job.
         self.leaves = leaves
-        # Without the jobs of a queue with policies: see `verdicts_ruled`.
+        # Without the jobs of a queue with policies: see `verdicts_ruled`; and of clients with
+        # tokens: see `verdicts_user_puts`.
         stories = witness.stories.of(WORKQ_PREFIX)
-        self.stories = [story for story in stories if story.queue != WORKQ_QUEUE]
+        apart = (WORKQ_QUEUE, *QUEUES)
+        self.stories = [story for story in stories if story.queue not in apart]
         self.of_key: dict[bytes, list[Story]] = defaultdict(list)
         for story in self.stories:
             self.of_key[story.external_id].append(story)

@@ -72,6 +72,7 @@ class Patron(SingleGuest[Request]):
 
     protocol = "workq"
     names: tuple[bytes, ...] = NAMES
+    ttls_ms: tuple[int, ...] = TTLS_MS
 
     def __init__(self, world: World, number: int, ledger: Ledger) -> None:
         super().__init__(world, number)
@@ -145,7 +146,7 @@ class Patron(SingleGuest[Request]):
     def _add(self) -> None:
         dice, luck = self.dice, self.dice.random()
         key, name = self._key(), dice.choice(self.names)
-        ttr_ms, ttl_ms = dice.choice(TTRS_MS), dice.choice(TTLS_MS)
+        ttr_ms, ttl_ms = dice.choice(TTRS_MS), dice.choice(self.ttls_ms)
         flag = dice.choice((b"-priority=1", b"-priority=-3", b"-priority=0"))
         if luck < 0.2:
             wait_ms = dice.choice(WAITS_MS)
