@@ -22,7 +22,7 @@ STATS_KEYS: Final = (
     "binlog-records-written", "binlog-max-size",
     "draining", "id", "hostname", "os", "platform",
 )
-STATS_JOB_KEYS: Final = (
+STATS_JOB_KEYS: Final[tuple[str, ...]] = (
     "id", "tube", "state", "pri", "age", "delay", "ttr", "time-left", "file",
     "reserves", "timeouts", "releases", "buries", "kicks",
 )
