@@ -38,6 +38,7 @@ class ReplyQueue:
 
     __slots__ = (
         "_clients",
+        "_copies_bytes",
         "_errors",
         "_large_bytes",
         "_out",
@@ -58,6 +59,7 @@ class ReplyQueue:
         self.queued_bytes = 0
         # The size of the large replies that are owed or not flushed; see `owe`.
         self._large_bytes = 0
+        self._copies_bytes = 0  # see `owe_copy`
 
     @property
     def pending(self) -> int:
@@ -77,6 +79,7 @@ class ReplyQueue:
         return (
             len(self._pending) >= PENDING_MAX
             or self._large_bytes >= self._clients.client_output_bytes_max
+            or (self._copies_bytes > 0 and self._clients.unread.is_full)
         )
 
     def room(self, size_max: int) -> int:
@@ -97,6 +100,17 @@ class ReplyQueue:
         sets the pace (`FlowControl.stall`). A negative size takes back an amount that is not owed.
         """
         self._large_bytes += size_max
+
+    def owe_copy(self, size_max: int) -> None:
+        """Account for a reply of up to this size that any number of clients may ask for at once.
+
+        While all of them together are owed too much, or read too little, each gets one at a time.
+        Jobs that are taken need no such limit: each is in the memory of the queue, and only one
+        client gets it.
+        """
+        self.owe(size_max)
+        self._copies_bytes += size_max
+        self._clients.unread.owed_bytes += size_max
 
     def retract(self, count: int) -> None:
         """Remove the newest requests, which are no longer in progress; they will be made again."""
@@ -170,11 +184,18 @@ class ReplyQueue:
         if not self._large_bytes or self.head == HELD:
             return False
         self._large_bytes = 0
+        self._clear_copies()
         return True
+
+    def _clear_copies(self) -> None:
+        if self._copies_bytes:
+            self._clients.unread.owed_bytes -= self._copies_bytes
+            self._copies_bytes = 0
 
     def end(self) -> None:
         """End the queue with its connection: nothing is written any more."""
         self._pending.clear()
         self._out.clear()
+        self._clear_copies()
         self.queued_bytes = 0
         self._owner = None  # the owner refers to this queue: a cycle
