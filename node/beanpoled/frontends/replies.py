@@ -15,6 +15,9 @@ from beanpoled.origin.batches import KIND_WAIT
 # Replies that a client may have outstanding; a pipeline longer than this is read in pieces.
 PENDING_MAX: Final = 1024
 
+# A reply that waits for those before it counts as owed from this size on: an echo has megabytes.
+LARGE_BYTES: Final = 128
+
 # A longer reply is not an error, and is not looked up among the errors.
 ERROR_MAX_BYTES: Final = 128
 
@@ -123,6 +126,8 @@ class ReplyQueue:
         """Answer the newest request: now, or after the pending ones."""
         if self._pending:
             self._pending.append(reply)
+            if len(reply) >= LARGE_BYTES:
+                self.owe_copy(len(reply))
         else:
             self.push(reply)
 

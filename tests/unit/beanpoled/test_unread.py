@@ -4,12 +4,14 @@ from typing import Any, cast
 
 import pytest
 
+from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman.client import request
 from beanpoled.frontends import unread
 from beanpoled.frontends.clients import REFUSED_MAX, STALL_MAX_US
 from beanpoled.frontends.unread import PACE_BYTES, PATIENCE_US, WRITE_BYTES
 from beanpoled.host.aio_clients import ClientProtocol
 from tests.unit.beanpoled.follower_scene import FollowerScene
-from tests.unit.node.stage import SECOND, Stage
+from tests.unit.node.stage import SECOND, Port, Stage
 
 LIMIT = 1_000_000
 CLIENT_LIMIT = 200_000
@@ -276,3 +278,33 @@ def test_all_clients_are_owed_a_bounded_size_of_bodies(
     for _ in range(3):
         scene.commit_own()
     assert one.room < 10**9 - 3 * SIZE, "it gets all, one after the other"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "first", "echo"),
+    [
+        (
+            "gearman",
+            request(p.SUBMIT_JOB_BG, b"f", b"", b""),
+            request(p.ECHO_REQ, bytes(SIZE)),
+        ),
+        ("qless", b"DBSIZE\r\n", b"*2\r\n$4\r\nECHO\r\n$%d\r\n%b\r\n" % (SIZE, bytes(SIZE))),
+    ],
+)
+def test_replies_that_wait_for_one_before_them_are_bounded(
+    protocol: str, first: bytes, echo: bytes
+) -> None:
+    """A thousand of two megabytes each could wait while there is no majority."""
+    scene = FollowerScene(client_output_bytes_max=CLIENT_LIMIT)
+    port = Port()
+    connection = scene.node.frontends[protocol].connected(port)
+    assert connection is not None
+    connection.received(first)
+    sent = 0
+    while port.reading:
+        connection.received(echo)
+        sent += 1
+        assert sent * SIZE < 2 * CLIENT_LIMIT
+    scene.commit_own()
+    assert len(port.output) > sent * SIZE and port.reading
+    assert scene.node.clients.unread.owed_bytes == 0
