@@ -69,6 +69,11 @@ class Wire:
         if self.connection is None:
             self._cut()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """See `ClientPort`."""
+        return sum(map(len, self._unread))
+
     def write(self, data: bytes) -> None:
         """See `ClientPort`."""
         if self.cut_s is None:

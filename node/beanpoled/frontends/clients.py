@@ -22,6 +22,7 @@ from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
 from beanpoled.frontends.unfinished import Unfinished
+from beanpoled.frontends.unread import Unread
 from beanpoled.frontends.user_changes import UserChanges
 from beanpoled.host.seam import Timer
 from beanpoled.origin.batches import Client
@@ -77,6 +78,8 @@ class Clients:
         self.input_bytes_max = INPUT_BYTES_MAX + config.max_job_size
         self.client_output_bytes_max = config.client_output_bytes_max
         self.unfinished = Unfinished()
+        self.unread = Unread(context, self.abort_slow)
+        self.unread.set_limit(config.client_output_bytes_max)
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leaving = False  # the node is about to stop
@@ -197,6 +200,7 @@ class Clients:
         self.connections_max = config.connections_max
         self.outbox_bytes_max = config.outbox_bytes_max
         self.client_output_bytes_max = config.client_output_bytes_max
+        self.unread.set_limit(config.client_output_bytes_max)
         self.hosts.set_limits(config)
         self.rates.set_host_rate(config.commands_per_second_max)
 
@@ -204,7 +208,7 @@ class Clients:
 
     def is_crowded(self, frontend: str, client_host: bytes) -> bool:
         """Whether one more client must be closed at once."""
-        room = self.connections_max + REFUSED_MAX - len(self.connections)
+        room = self.connections_max + REFUSED_MAX - len(self.connections) - self.unread.lingering
         if room <= 0 or self._context.stopped:
             return True
         is_crowded = not self.hosts.has_room(client_host, client_hosts.REFUSED_MAX)
@@ -295,6 +299,7 @@ class Clients:
         for connection, since_us in list(self.stalled.items()):
             if loop_us - since_us > STALL_MAX_US:
                 self.abort_slow(connection)
+        self.unread.make_room()
         self.rates.run_periodic(self.now_us)
         self.hosts.run_periodic(self.now_us)
         if self.paused and not self.outbox_is_full:

@@ -71,6 +71,12 @@ class Connection:
     def unstall(self) -> None:
         """Handle the end of backpressure: the client has read its replies."""
 
+    # --- from `Unread` --------------------------------------------------------------------------
+
+    @abstractmethod
+    def hold(self) -> None:
+        """Act on no more requests before `unstall`: all clients together are too far behind."""
+
     # --- from `Clients` -------------------------------------------------------------------------
 
     @abstractmethod

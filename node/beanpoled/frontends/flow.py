@@ -17,29 +17,30 @@ class FlowControl:
     Attributes:
         reading: whether the client is read.
         stalled: whether the client does not read its replies.
+        held: whether it must read its replies before it gets more; it may be stalled, too.
     """
 
-    __slots__ = ("_clients", "_port", "reading", "stalled")
+    __slots__ = ("_clients", "_port", "held", "reading", "stalled")
 
     def __init__(self, clients: Clients, port: ClientPort) -> None:
         self._clients = clients
         self._port = port
         self.reading = True
-        self.stalled = False
+        self.stalled = self.held = False
 
     def stall(self, connection: Connection) -> bool:
         """Note that the client does not read its replies; return whether that is new."""
         if self.stalled:
             return False
-        self.stalled = True
+        self.stalled = self.held = True
         self._clients.stalled[connection] = self._clients.loop_us
         return True
 
     def unstall(self, connection: Connection) -> bool:
-        """Note that the client has read its replies; return whether it had been stalled."""
-        if not self.stalled:
+        """Note that the client has read its replies; return whether it had been held."""
+        if not self.held:
             return False
-        self.stalled = False
+        self.stalled = self.held = False
         self._clients.stalled.pop(connection, None)
         return True
 
@@ -54,7 +55,7 @@ class FlowControl:
         """
         clients = self._clients
         full = (
-            self.stalled
+            self.held
             or connection.throttled
             or has_enough
             or clients.outbox_is_full

@@ -15,6 +15,9 @@ from beanpoled.origin.batches import KIND_WAIT
 # Replies that a client may have outstanding; a pipeline longer than this is read in pieces.
 PENDING_MAX: Final = 1024
 
+# A reply that waits for those before it counts as owed from this size on: an echo has megabytes.
+LARGE_BYTES: Final = 128
+
 # A longer reply is not an error, and is not looked up among the errors.
 ERROR_MAX_BYTES: Final = 128
 
@@ -38,6 +41,7 @@ class ReplyQueue:
 
     __slots__ = (
         "_clients",
+        "_copies_bytes",
         "_errors",
         "_large_bytes",
         "_out",
@@ -58,6 +62,7 @@ class ReplyQueue:
         self.queued_bytes = 0
         # The size of the large replies that are owed or not flushed; see `owe`.
         self._large_bytes = 0
+        self._copies_bytes = 0  # see `owe_copy`
 
     @property
     def pending(self) -> int:
@@ -77,6 +82,7 @@ class ReplyQueue:
         return (
             len(self._pending) >= PENDING_MAX
             or self._large_bytes >= self._clients.client_output_bytes_max
+            or (self._copies_bytes > 0 and self._clients.unread.is_full)
         )
 
     def room(self, size_max: int) -> int:
@@ -98,6 +104,17 @@ class ReplyQueue:
         """
         self._large_bytes += size_max
 
+    def owe_copy(self, size_max: int) -> None:
+        """Account for a reply of up to this size that any number of clients may ask for at once.
+
+        While all of them together are owed too much, or read too little, each gets one at a time.
+        Jobs that are taken need no such limit: each is in the memory of the queue, and only one
+        client gets it.
+        """
+        self.owe(size_max)
+        self._copies_bytes += size_max
+        self._clients.unread.owed_bytes += size_max
+
     def retract(self, count: int) -> None:
         """Remove the newest requests, which are no longer in progress; they will be made again."""
         for _ in range(count):
@@ -109,6 +126,8 @@ class ReplyQueue:
         """Answer the newest request: now, or after the pending ones."""
         if self._pending:
             self._pending.append(reply)
+            if len(reply) >= LARGE_BYTES:
+                self.owe_copy(len(reply))
         else:
             self.push(reply)
 
@@ -170,11 +189,18 @@ class ReplyQueue:
         if not self._large_bytes or self.head == HELD:
             return False
         self._large_bytes = 0
+        self._clear_copies()
         return True
+
+    def _clear_copies(self) -> None:
+        if self._copies_bytes:
+            self._clients.unread.owed_bytes -= self._copies_bytes
+            self._copies_bytes = 0
 
     def end(self) -> None:
         """End the queue with its connection: nothing is written any more."""
         self._pending.clear()
         self._out.clear()
+        self._clear_copies()
         self.queued_bytes = 0
         self._owner = None  # the owner refers to this queue: a cycle

@@ -119,6 +119,12 @@ class RequestConnection(Connection):
         if self._flow.unstall(self):
             self._process()
 
+    def hold(self) -> None:
+        """See `Connection`."""
+        if not (self._flow.held or self.closed):
+            self._flow.held = True
+            self._update_flow()
+
     # --- from `Clients` -------------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -178,7 +184,7 @@ class RequestConnection(Connection):
         while (
             left
             and replies.queued_bytes < enough_bytes
-            and not (self.blocked or self._flow.stalled or self.closed or replies.is_full)
+            and not (self.blocked or self._flow.held or self.closed or replies.is_full)
         ):
             if not self._act():
                 if self.ended and not replies.pending:

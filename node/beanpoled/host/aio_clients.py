@@ -36,6 +36,7 @@ class ClientProtocol:
         """Begin; `is_safe`: whether the client uses TLS."""
         self._frontend = frontend
         self._is_safe = is_safe
+        self._is_behind = False  # whether the client has not read all of its output
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
         self.client_host = b""
@@ -43,8 +44,7 @@ class ClientProtocol:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        output_bytes_max = self._frontend.clients.client_output_bytes_max
-        self._transport.set_write_buffer_limits(high=output_bytes_max)
+        self._transport.set_write_buffer_limits(high=0)
         _keep_alive(self._transport)
         self.client_host = _host_of(self._transport)
         if self._is_safe:
@@ -64,32 +64,71 @@ class ClientProtocol:
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._caught_up()
         if self._connection is not None:
             self._connection.lost()
             self._connection = None  # it holds this protocol as its port: breaks a reference cycle
 
     def pause_writing(self) -> None:
-        if self._connection is not None:
-            self._connection.stall()
+        # The socket has not taken all of a write: `write` counts what is left.
+        self._is_behind = True
 
     def resume_writing(self) -> None:
+        assert self._transport is not None
+        if not self.unsent_bytes:
+            self._caught_up()
+        self._transport.set_write_buffer_limits(high=0)
         if self._connection is not None:
             self._connection.unstall()
+
+    def _caught_up(self) -> None:
+        self._is_behind = False
+        self._frontend.clients.unread.forget(self)
 
     def write(self, data: bytes) -> None:
         """See `ClientPort`."""
         assert self._transport is not None
-        if not self._transport.is_closing():
-            self._transport.write(data)
+        if self._transport.is_closing():
+            return
+        before = self.unsent_bytes if self._is_behind else 0
+        self._transport.write(data)
+        if self._is_behind:
+            self._note_behind(len(data), before)
+
+    def _note_behind(self, size: int, before: int) -> None:
+        """Count a write that was not sent at once.
+
+        Args:
+            size: what was written.
+            before: `unsent_bytes` before the write.
+        """
+        transport, connection = self._transport, self._connection
+        if transport is None or connection is None:
+            return
+        clients = self._frontend.clients
+        clients.unread.wrote(connection, self, size, before)
+        if self.unsent_bytes > clients.client_output_bytes_max:
+            # It goes on when it has read most of this, and not only when it has read all.
+            transport.set_write_buffer_limits(high=clients.client_output_bytes_max)
+            connection.stall()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See `ClientPort`."""
+        assert self._transport is not None
+        return self._transport.get_write_buffer_size()
 
     def close(self) -> None:
         """See `ClientPort`."""
         assert self._transport is not None
+        if self._is_behind:
+            self._frontend.clients.unread.ended(self)
         self._transport.close()
 
     def abort(self) -> None:
         """See `ClientPort`."""
         assert self._transport is not None
+        self._caught_up()
         self._transport.abort()
 
     def pause_reading(self) -> None:

@@ -45,6 +45,10 @@ class ClientPort(Protocol):
     client_host: bytes
     client_names: tuple[bytes, ...]
 
+    @property
+    def unsent_bytes(self) -> int:
+        """The size of the buffered output."""
+
     def write(self, data: bytes) -> None:
         """Send; never blocks. Bytes that the client does not read yet are buffered."""
 

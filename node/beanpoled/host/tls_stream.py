@@ -16,7 +16,8 @@ from typing import Any, Final, cast
 # The maximum of plain bytes in a record.
 RECORD_BYTES_MAX: Final = 16 * 1024
 # OpenSSL takes all records that it is given before it returns, so it is given no more at once: a
-# record of 27 bytes that renews keys costs 10 us.
+# record of 27 bytes that renews keys costs 10 us. Output is encrypted in slices of this size, too:
+# OpenSSL keeps a buffer of the largest size that it ever had, until the connection ends.
 SLICE_BYTES: Final = 2 * RECORD_BYTES_MAX
 # Input that may pass without a byte for the protocol above. One record may be incomplete; new keys
 # are due after gigabytes.
@@ -175,11 +176,22 @@ class SafeStream:
         if below is None or below.is_closing():
             return
         try:
-            self._encrypt(data)
+            if len(data) <= SLICE_BYTES:
+                self._encrypt(data)
+                sealed = self._drain()
+            else:
+                sealed = self._encrypt_slices(data)
         except ssl.SSLError:
             self._abort()
             return
-        below.write(self._drain())
+        below.write(sealed)
+
+    def _encrypt_slices(self, data: bytes) -> bytes:
+        pieces: list[bytes] = []
+        for place in range(0, len(data), SLICE_BYTES):
+            self._encrypt(data[place : place + SLICE_BYTES])
+            pieces.append(self._drain())
+        return b"".join(pieces)
 
     def resume(self) -> None:
         """Pass on data that arrived during the pause."""

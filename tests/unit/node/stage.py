@@ -259,6 +259,7 @@ class Port:
         self.client_host = client_host
         self.client_names: tuple[bytes, ...] = ()
         self.output = b""
+        self.unsent_bytes = 0
         self.closed = False
         self.reading = True
 

@@ -264,6 +264,23 @@ def test_a_reply_with_jobs_is_bounded(client: Client) -> None:
     assert client.ask(b"inspect jobs q 4 100\r\n").startswith(b"+OK 2\r\n00000004-")
 
 
+def test_replies_with_large_bodies_are_made_one_at_a_time(scene: Scene, client: Client) -> None:
+    """Else as many as there are clients would be in memory at once."""
+    body = b"b" * (1 << 19)
+    add = b"add %b q 9 60000 %d\r\n%b\r\n" % (JOB, len(body), body)
+    assert client.ask(add) == OK
+    heavy = scene.node.origin.heavy
+    for request in (b"inspect jobs q 0 1\r\n", b"inspect job %b\r\n" % JOB):
+        clients = [Client(scene) for _ in range(3)]
+        for one in clients:
+            assert one.send(request) == b""
+        assert len(heavy) == 2
+        replied = [len(one.ask(b"")) for one in clients]
+        assert min(replied) > len(body)
+    small = b"inspect scheduled-jobs nope 0 1\r\ninspect queue q\r\n"
+    assert client.send(small) == b"" and len(heavy) == 0
+
+
 def test_wall_times_are_steady(scene: Scene, client: Client) -> None:
     assert client.ask(ADD) == OK
     first = client.ask(b"inspect job %b\r\n" % JOB)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from beanpoled.cli.certs import make_ca, make_certificate
-from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SILENT_BYTES_MAX, SafeStream
+from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SILENT_BYTES_MAX, SLICE_BYTES, SafeStream
 from beanpoled.trust.certificates import Certificates, Files
 from beanpoled.trust.handshakes import EXPIRED, reason_of
 
@@ -154,6 +154,23 @@ def test_bytes_go_both_ways_whole_and_in_pieces(pair: Pair) -> None:
     pair.above.transport.write(b"")
     pair.deliver()
     assert pair.read() == BIG
+
+
+def test_a_large_reply_leaves_no_large_buffer(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL would keep a buffer of the size of each client's largest reply."""
+    pair.shake()
+    drain = pair.stream._drain
+    sizes: list[int] = []
+
+    def noted() -> bytes:
+        sizes.append(pair.stream._outgoing.pending)
+        return drain()
+
+    monkeypatch.setattr(pair.stream, "_drain", noted)
+    pair.above.transport.write(BIG)
+    pair.deliver()
+    assert pair.read() == BIG
+    assert len(BIG) > 2 * SLICE_BYTES > max(sizes)
 
 
 def test_what_comes_with_the_end_of_the_handshake_is_not_lost(pair: Pair) -> None:

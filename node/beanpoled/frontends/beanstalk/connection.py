@@ -121,12 +121,12 @@ class BeanstalkConnection(TubesConnection):
     def _about_job(self, request: r.Request) -> None:
         kind = request[0]
         if kind in kinds.WITH_BODY:
-            self._replies.owe(self._clients.config.max_job_size)
+            self._replies.owe_copy(self._clients.config.max_job_size)
         self._submit(kind, (kinds.OPERATIONS[kind], self._session(), *request[1:]))
 
     def _about_used_tube(self, request: r.Request) -> None:
         kind = request[0]
-        self._replies.owe(self._clients.config.max_job_size)
+        self._replies.owe_copy(self._clients.config.max_job_size)
         self._submit(kind, (kinds.OPERATIONS[kind], self._session(), self._used))
 
     def _stats(self, request: r.Request) -> None:

@@ -206,7 +206,7 @@ class AdminSide(ClientSide):
         listing = self._listing
         if listing is None or self.closed:
             return False
-        if self._flow.stalled:
+        if self._flow.held:
             self._shared.lists.pause(listing)
             return False
         piece = next(listing.pieces, None)

@@ -29,8 +29,12 @@ from beanpoled.origin.batches import Client
 BODIES_MAX_BYTES: Final = 4 * 1024 * 1024
 
 
+# What counts as much as visiting a job: a thousand clients may ask for megabytes in one turn.
+BYTES_A_JOB: Final = 1024
+
+
 def weight(request: r.Request, clients: Clients) -> int:
-    """Return how many queues, jobs or connections an inspect visits."""
+    """Return how many queues, jobs or connections an inspect visits; large bodies count more."""
     kind = request[0]
     tubes = clients.machine.queue.tubes
     if kind == r.INSPECT_SERVER:
@@ -39,8 +43,13 @@ def weight(request: r.Request, clients: Clients) -> int:
         return len(tubes)
     if kind in (r.INSPECT_JOBS, r.INSPECT_SCHEDULED):
         tube = clients.machine.queue.find(jobs.PREFIX + request[1])
-        count = 0 if tube is None else tube.ready_count + tube.delayed_count
-        return min(count, int(request[2]) + r.LIMIT_MAX)
+        if tube is None:
+            return 1
+        count = min(tube.ready_count + tube.delayed_count, int(request[2]) + r.LIMIT_MAX)
+        return max(count, min(tube.body_bytes, BODIES_MAX_BYTES) // BYTES_A_JOB)
+    if kind == r.INSPECT_JOB:
+        job = find_named(clients.machine, clients.machine.queue.spaces[WORKQ], request[1])
+        return 1 if job is None else len(job.body) // BYTES_A_JOB
     return 1
 
 
