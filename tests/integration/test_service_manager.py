@@ -108,11 +108,11 @@ def test_a_node_that_still_waits_is_ready_and_says_for_whom(tmp_path: Path) -> N
 
 def test_what_the_system_lowered_is_no_change(cluster: Cluster) -> None:
     node = cluster.nodes[0]
-    limited = ["sh", "-c", 'ulimit -n 400; exec "$@"', "sh", *cluster.command(0)]
+    limited = ["sh", "-c", 'ulimit -n 1000; exec "$@"', "sh", *cluster.command(0)]
     process = Process(limited, node.directory / "output.log")
     try:
         wait_until(lambda: http_get(node.http, "/readyz")[0] == 200, TIMEOUT_S)
-        assert "connections_max = 16000 is lowered to 144" in process.log.read_text()
+        assert "connections_max = 16000 is lowered to 296" in process.log.read_text()
         process.signal(signal.SIGHUP)
         wait_until(lambda: "reloaded: " in process.log.read_text(), TIMEOUT_S)
         assert "not reloaded" not in process.log.read_text()
