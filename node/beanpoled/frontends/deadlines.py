@@ -5,6 +5,7 @@ from typing import Final, final
 
 from beanpole.core.sessions import Session
 from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.newly_reserved import NewlyReserved
 
 # So many jobs are looked at each time, without a heap: most clients hold fewer.
 FEW: Final = 64
@@ -18,20 +19,16 @@ class Deadlines:
 
     A heap has at least one entry for each job with a TTR, which is not later than its deadline:
     deadlines of held jobs only become later, by touches, and are looked up when an entry is the
-    first. Jobs that were reserved since the last look are at the end of the session's: behind the
-    last one of that look, or by their time if it is gone. For some seconds after an election
-    deadlines are later than their jobs say, and a touch may bring them forward: then all jobs are
-    looked at.
+    first. For some seconds after an election deadlines are later than their jobs say, and a touch
+    may bring them forward: then all jobs are looked at.
     """
 
-    __slots__ = ("_heap", "_last", "_last_reserves", "_looked_us", "_session")
+    __slots__ = ("_heap", "_new", "_session")
 
     def __init__(self) -> None:
         self._session: Session | None = None  # whose jobs are in the heap
         self._heap: list[tuple[int, int]] = []
-        self._looked_us = 0
-        self._last = 0  # the last job of the last look, and how often it was reserved
-        self._last_reserves = 0
+        self._new = NewlyReserved()
 
     def first_us(self, clients: Clients, number: int) -> int:
         """Return when the first TTR of a session ends, in cluster time; -1 for none."""
@@ -44,17 +41,11 @@ class Deadlines:
         # The state may be another one, from a snapshot. Entries of jobs that are gone add up, too.
         if self._session is not session or len(self._heap) > 2 * len(session.reserved) + FEW:
             self._make(session)
+            self._new.look(session.reserved, queue.now_us)
         else:
-            for job in reversed(session.reserved.values()):
-                is_last = job.id == self._last and job.reserves == self._last_reserves
-                if is_last or job.reserved_us < self._looked_us:
-                    break
+            for job in self._new.take(session.reserved, queue.now_us):
                 if job.due_us:
                     heappush(self._heap, (job.due_us, job.id))
-        self._looked_us = queue.now_us
-        last = next(reversed(session.reserved.values()))
-        self._last = last.id
-        self._last_reserves = last.reserves
         return self._first_us(session)
 
     def _make(self, session: Session) -> None:

@@ -6,6 +6,7 @@ from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import Session
 from beanpoled.frontends.gearman.shared import name_of
+from beanpoled.frontends.newly_reserved import NewlyReserved
 
 # Jobs that are noted but no longer held, beside as many as are held, until all are noted anew.
 _GONE_MAX: Final = 64
@@ -15,17 +16,13 @@ _GONE_MAX: Final = 64
 class HeldJobs:
     """What a worker holds, as far as it is applied, in the order of reservation.
 
-    Jobs that were reserved since the last look are at the end of the session's: behind the last one
-    of that look, or by their time if it is gone. Whether a noted job is still held shows when its
-    function is given up.
+    Whether a noted job is still held shows when its function is given up.
     """
 
     __slots__ = (
         "_index",
-        "_last",
-        "_last_reserves",
-        "_looked_us",
         "_names",
+        "_new",
         "_noted",
         "_session",
         "_tubes",
@@ -34,9 +31,7 @@ class HeldJobs:
     def __init__(self) -> None:
         self._session: Session | None = None
         self._index = -1
-        self._looked_us = 0
-        self._last = 0
-        self._last_reserves = 0
+        self._new = NewlyReserved()
         self._noted = 0  # since all were noted anew: the place of the next one in the order
         self._tubes: dict[Tube, dict[int, int]] = {}  # the ids with their places
         self._names: dict[bytes, list[Tube]] = {}
@@ -55,29 +50,15 @@ class HeldJobs:
             self._noted = 0
             self._tubes = {}
             fresh = list(held.values())
+            self._new.look(held, machine.queue.now_us)
         else:
-            fresh = self._fresh(held)
+            fresh = self._new.take(held, machine.queue.now_us)
         for job in fresh:
             self._tubes.setdefault(job.tube, {})[job.id] = self._noted
             self._noted += 1
-        self._looked_us = machine.queue.now_us
-        if held:
-            last = next(reversed(held.values()))
-            self._last = last.id
-            self._last_reserves = last.reserves
         self._names = {}  # an alias may have come or gone
         for tube in self._tubes:
             self._names.setdefault(name_of(machine.queue, tube), []).append(tube)
-
-    def _fresh(self, held: dict[int, Job]) -> list[Job]:
-        fresh: list[Job] = []
-        for job in reversed(held.values()):
-            is_last = job.id == self._last and job.reserves == self._last_reserves
-            if is_last or job.reserved_us < self._looked_us:
-                break
-            fresh.append(job)
-        fresh.reverse()
-        return fresh
 
     def pop(self, names: list[bytes]) -> list[Job]:
         """Return the held jobs of functions, and note them no longer."""
