@@ -56,4 +56,6 @@ SEEDS: Final = {
     5634: "a node had no leader while a right ended under a wait: the judge asked for a word",
     1838: "a wait whose time was up had no leader for two seconds: the judge asked for a refusal",
     1739: "a node with a full disk did not know that a right had ended: the judge asked for a word",
+    70955: "a snapshot that began before the disks were mended ended its node after: not restarted",
+    71248: "a paused node gave out what it had lost: the judge took its worker for a holder",
 }

@@ -182,11 +182,9 @@ class Storm:
         for caller in self.callers:
             caller.active = False
         self.crowd.calm()
-        if not world.clock.run_until(self._all_serve, SETTLED_S):
-            raise Stuck(f"not all nodes serve {SETTLED_S} s after healing")
-        asked = [Probe(world, host) for host in world.serving()]
-        if not world.clock.run_until(lambda: all(one.inserted for one in asked), SETTLED_S):
-            raise Stuck(f"not every node answers a put {SETTLED_S} s after it serves")
+        # A snapshot that was being written when the disks were mended may end its node once more.
+        if not self._each_answers() and not self._each_answers():
+            raise Stuck("a node ended again after healing")
         self._serve_waits()
         world.clock.run(2.0)
         self._check_quiet()
@@ -213,6 +211,20 @@ class Storm:
     def _all_serve(self) -> bool:
         self._start_missing()
         return len(self.world.serving()) == len(self.world.names)
+
+    def _each_answers(self) -> bool:
+        """See that every node serves and answers a put; False if one ended meanwhile."""
+        world = self.world
+        if not world.clock.run_until(self._all_serve, SETTLED_S):
+            raise Stuck(f"not all nodes serve {SETTLED_S} s after healing")
+        asked = [Probe(world, host) for host in world.serving()]
+
+        def is_over() -> bool:
+            return len(world.hosts) < len(world.names) or all(one.inserted for one in asked)
+
+        if not world.clock.run_until(is_over, SETTLED_S):
+            raise Stuck(f"not every node answers a put {SETTLED_S} s after it serves")
+        return len(world.hosts) == len(world.names)
 
     def _serve_waits(self) -> None:
         """Put jobs until every client that waits for one has it."""

@@ -160,8 +160,8 @@ class GearmanJudge:
         for grants in self.grants.values():
             grants.sort(key=lambda grant: grant.at_s)
             for place, grant in enumerate(grants):
-                if grant.given_up_s is not None and grant.given_up_s <= grant.at_s:
-                    continue  # given up in flight, so it may arrive after the next grant
+                if self.has_until_s(grant) <= grant.at_s:
+                    continue  # its end was in flight, so it may arrive after the next grant
                 for earlier in grants[:place]:
                     if grant.at_s < self.has_until_s(earlier):
                         raise Violation(f"two have it: {earlier} and {grant}")
