@@ -332,14 +332,14 @@ GUESTS: Final = (
         "workers: the time-out of a function is halved",
         r"two have it",
         short_timeouts,
-        seed=6,
+        seed=3,
     ),
     in_lives(
         "given_up_stays",
         "workers: what one cannot do any more stays with it",
         r"jobs of .* are ready, \d workers sleep",
         given_up_stays,
-        seed=3,
+        seed=20,
     ),
     in_lives(
         "returns_wake_nobody",
