@@ -4,9 +4,10 @@ Names are those of one moment; numbers are read when their piece is made. `admin
 to commands. A compiled generator expression is a list, made at once: there are only functions here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from beanpole.core.jobs.job import ID_BITS, RESERVED, Job, Tube
 from beanpole.core.jobs.spaces import RANK_NORMAL
@@ -17,6 +18,10 @@ from beanpole.protocol.gearman.admin import END
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
+
+# A function by its name.
+Function = tuple[bytes, Tube]
+_Item = TypeVar("_Item")
 
 # Functions or connections in one piece: a millisecond.
 PIECE_ROWS: Final = 1000
@@ -31,6 +36,12 @@ PIECE_JOBS: Final = 5000
 WRITE_BYTES: Final = 256 * 1024
 # Names may contain the separators of rows and columns: a name must not end the list.
 _in_row: Final = bytes.maketrans(b"\t\n\r", b"???")
+
+
+def _rows(pieces: Iterator[list[_Item]], row: Callable[[_Item], bytes]) -> Iterator[bytes]:
+    """Yield the rows of each piece."""
+    for piece in pieces:
+        yield b"".join([row(item) for item in piece])
 
 
 def _listed(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -48,7 +59,7 @@ def _listed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(rows) + END
 
 
-def functions(machine: Machine) -> Iterator[list[tuple[bytes, Tube]]]:
+def functions(machine: Machine) -> Iterator[list[Function]]:
     """Yield the queues of this protocol by name, in the order of their creation, in pieces."""
     queue = machine.queue
     # Of all protocols: copying 100,000 names takes a millisecond, visiting each takes longer.
@@ -64,15 +75,11 @@ def functions(machine: Machine) -> Iterator[list[tuple[bytes, Tube]]]:
 
 def status(machine: Machine) -> Iterator[bytes]:
     """List FUNCTION, jobs, running jobs, workers."""
-    return _listed(_status_rows(machine))
+    return _listed(_rows(functions(machine), _status_row))
 
 
-def _status_rows(machine: Machine) -> Iterator[bytes]:
-    for piece in functions(machine):
-        yield b"".join([_status_row(name, tube) for name, tube in piece])
-
-
-def _status_row(name: bytes, tube: Tube) -> bytes:
+def _status_row(function: Function) -> bytes:
+    name, tube = function
     jobs = tube.ready_count + tube.delayed_count + tube.reserved_count
     row = (name.translate(_in_row), jobs, tube.reserved_count, tube.watchers)
     return b"%b\t%d\t%d\t%d\n" % row
@@ -80,15 +87,11 @@ def _status_row(name: bytes, tube: Tube) -> bytes:
 
 def priority_status(machine: Machine) -> Iterator[bytes]:
     """List FUNCTION, queued jobs of high, normal and low priority, workers."""
-    return _listed(_priority_rows(machine))
+    return _listed(_rows(functions(machine), _priority_row))
 
 
-def _priority_rows(machine: Machine) -> Iterator[bytes]:
-    for piece in functions(machine):
-        yield b"".join([_priority_row(name, tube) for name, tube in piece])
-
-
-def _priority_row(name: bytes, tube: Tube) -> bytes:
+def _priority_row(function: Function) -> bytes:
+    name, tube = function
     high = tube.ready.count_below(RANK_NORMAL << ID_BITS)
     low = tube.ready_count - tube.ready.count_below((RANK_NORMAL + 1) << ID_BITS)
     # Jobs with a start time have no priority of their own.
@@ -138,15 +141,10 @@ def _jobs(machine: Machine) -> Iterator[list[Job]]:
 
 def show_jobs(machine: Machine, shared: Shared) -> Iterator[bytes]:
     """List the handle, number of retries, abandoned flag and background flag of each job."""
-    return _listed(_job_rows(machine, shared))
+    return _listed(_rows(_jobs(machine), partial(_job_row, shared)))
 
 
-def _job_rows(machine: Machine, shared: Shared) -> Iterator[bytes]:
-    for piece in _jobs(machine):
-        yield b"".join([_job_row(job, shared) for job in piece])
-
-
-def _job_row(job: Job, shared: Shared) -> bytes:
+def _job_row(shared: Shared, job: Job) -> bytes:
     retries = job.reserves - 1 if job.state == RESERVED else job.reserves
     ext = job.ext
     abandoned = ext is not None and ext.is_abandoned
@@ -156,12 +154,11 @@ def _job_row(job: Job, shared: Shared) -> bytes:
 
 def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
     """List the unique id of each job; an empty line for a job without one."""
-    return _listed(_unique_rows(machine))
+    return _listed(_rows(_jobs(machine), _unique_row))
 
 
-def _unique_rows(machine: Machine) -> Iterator[bytes]:
-    for piece in _jobs(machine):
-        yield b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
+def _unique_row(job: Job) -> bytes:
+    return unique_of(job).translate(_in_row) + b"\n"
 
 
 def status_of_unique(machine: Machine, unique: bytes) -> Iterator[bytes]:
