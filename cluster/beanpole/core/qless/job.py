@@ -112,17 +112,23 @@ def history_bytes(items: list[HistoryItem]) -> int:
     return size
 
 
-def shown_bytes(job: QlessJob) -> int:
-    """Return the size of a job in an answer: its data, and all texts and names that it has."""
+def texts_bytes(job: QlessJob) -> int:
+    """Return the size of the texts that a job has for itself: data, history, names in its lists."""
     size = len(job.data) + history_bytes(job.history)
     for tag in job.tags:
         size += len(tag)
     for jid in job.dependencies:
         size += len(jid)
-    for jid in job.dependents:
-        size += len(jid)
     for name in job.throttles:
         size += len(name)
+    return size
+
+
+def shown_bytes(job: QlessJob) -> int:
+    """Return the size of a job in an answer, which also names the jobs that wait for it."""
+    size = texts_bytes(job)
+    for jid in job.dependents:
+        size += len(jid)
     return size
 
 

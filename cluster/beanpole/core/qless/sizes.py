@@ -6,7 +6,7 @@ This module holds the sizes of single objects; their sum is `Tables.bytes`. They
 
 from typing import Final
 
-from beanpole.core.qless.job import QlessJob, Recurring, history_bytes
+from beanpole.core.qless.job import QlessJob, Recurring, texts_bytes
 from beanpole.core.qless.tables import QlessQueue, Tables
 
 # A waiting job without its strings, with its entries in indexes: by jid, by number, in one set.
@@ -30,16 +30,9 @@ DAY_BYTES: Final = 4096
 
 def of_job(job: QlessJob) -> int:
     """Return the size of a job."""
-    size = JOB_BYTES + 2 * len(job.jid) + len(job.data) + len(job.klass)
+    size = JOB_BYTES + 2 * len(job.jid) + len(job.klass) + texts_bytes(job)
     names = len(job.locked) + len(job.pending)
-    for tag in job.tags:
-        size += len(tag)
-    for jid in job.dependencies:
-        size += len(jid)
-    for name in job.throttles:
-        size += len(name)
     names += len(job.tags) + len(job.dependencies) + len(job.dependents) + len(job.throttles)
-    size += history_bytes(job.history)
     failure = job.failure
     if failure is not None:
         size += FAILURE_BYTES + len(failure.group) + len(failure.message)
