@@ -7,7 +7,7 @@ from beanpole.core.sessions import Session
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.newly_reserved import NewlyReserved
 
-# So many jobs are looked at each time, without a heap: most clients hold fewer.
+# Up to this many jobs are all looked at each time, without a heap: most clients hold fewer.
 FEW: Final = 64
 # Entries of the heap that are corrected one by one; for more, it is cheaper to make a new one.
 _CORRECTED_MAX: Final = 1000

@@ -337,7 +337,7 @@ class PeerLinks:
             protocol.flush()
 
     def came(self, protocol: PeerProtocol) -> None:
-        """Register a connection of somebody who is not known yet."""
+        """Register a connection whose other side has not proved itself yet."""
         if len(self._strangers) >= STRANGERS_MAX:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]

@@ -85,8 +85,8 @@ class Endings:
 def _cancel(task: asyncio.Task[Any]) -> None:
     """Cancel a call by its task, and gRPC's own task around it.
 
-    That one waits for the client, which may never come, and counts as a call until then. gRPC tells
-    nobody of it; but its coroutine has the inner task.
+    That one waits for the client, which may never come, and counts as a call until then. gRPC has
+    no API for it; but its coroutine has the inner task.
     """
     task.cancel()
     for outer in asyncio.all_tasks():

@@ -141,7 +141,7 @@ def test_a_write_to_a_closed_socket_is_a_lost_link_and_no_end_of_the_node(links:
 
 
 class Stranger:
-    """A connection of somebody who sends nothing."""
+    """A connection whose other side sends nothing."""
 
     def __init__(self, links: PeerLinks) -> None:
         self.is_closed = False

@@ -39,7 +39,7 @@ def test_data_in_a_reply_costs() -> None:
     world = Qless()
     for number in range(4):
         world.put(0, b"%d" % number, data=b'"%b"' % (b"x" * 100_000))
-    assert cost_of(world.t, q.GET, 9.0, (b"nobody",)) == 1
+    assert cost_of(world.t, q.GET, 9.0, (b"missing",)) == 1
     one = cost_of(world.t, q.GET, 9.0, (b"0",))
     assert 90 < one < 110
     assert cost_of(world.t, q.MULTIGET, 9.0, ((b"0", b"1"),)) == 2 * one + 1

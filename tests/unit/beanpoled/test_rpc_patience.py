@@ -1,4 +1,4 @@
-"""Clients that do not send their requests or do not take their answers keep out nobody."""
+"""Clients that do not send their requests or do not take their answers do not keep others out."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -53,7 +53,7 @@ class Holding:
         assert queue.now_us > queue.expiry_floor_us
 
     def send(self, data: bytes, lines: int) -> bytes:
-        """Send requests; return the replies when they have so many lines."""
+        """Send requests; return the replies once they have this many lines."""
         self.connection.received(data)
         got = b""
         while got.count(b"\r\n") < lines:

@@ -27,9 +27,7 @@ from beanpoled.origin.batches import Client
 # The limit of a reply with jobs, which is made in one step of the node. The first job is always
 # included; the client requests those after the last one with the next offset.
 BODIES_MAX_BYTES: Final = 4 * 1024 * 1024
-
-
-# What counts as much as visiting a job: a thousand clients may ask for megabytes in one turn.
+# As costly as a visit to a job: a thousand clients may ask for megabytes in one turn.
 BYTES_A_JOB: Final = 1024
 
 
