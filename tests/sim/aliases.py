@@ -6,7 +6,7 @@ Gearman workers do them. The judging is in `verdicts_aliases`.
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from beanpole import commands as c
@@ -209,6 +209,18 @@ class AliasSetter:
         self._done()
 
 
+def calm_all(
+    setters: Iterable[AliasSetter], guests: Iterable[Guest], workers: Iterable[Worker]
+) -> None:
+    """Make no more jobs; workers do those that are left."""
+    for setter in setters:
+        setter.active = False
+    for guest in guests:
+        guest.active = False
+    for worker in workers:
+        worker.calm = True
+
+
 class Bridge:
     """The alias of one life, and the clients that use it; most lives have none."""
 
@@ -240,12 +252,7 @@ class Bridge:
 
     def calm(self) -> None:
         """End all puts; workers finish the jobs there are."""
-        for setter in self._setters:
-            setter.active = False
-        for producer in self.producers:
-            producer.active = False
-        for worker in self.workers:
-            worker.calm = True
+        calm_all(self._setters, self.producers, self.workers)
 
     @property
     def restless(self) -> str:

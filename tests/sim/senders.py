@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from beanpole.protocol.beanstalk.client import Reply, encode
-from tests.sim.aliases import AliasSetter, Producer, Put
+from tests.sim.aliases import AliasSetter, Producer, Put, calm_all
 from tests.sim.bearers import Keyring
 from tests.sim.gearman import Records, Submitter
 from tests.sim.gearman_workers import Worker
@@ -204,12 +204,7 @@ class Senders:
 
     def calm(self) -> None:
         """Make no more jobs; the worker does those that are left."""
-        for setter in self._setters:
-            setter.active = False
-        for guest in self.guests:
-            guest.active = False
-        for worker in self.workers:
-            worker.calm = True
+        calm_all(self._setters, self.guests, self.workers)
 
     @property
     def restless(self) -> str:
