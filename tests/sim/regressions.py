@@ -58,4 +58,5 @@ SEEDS: Final = {
     1739: "a node with a full disk did not know that a right had ended: the judge asked for a word",
     70955: "a snapshot that began before the disks were mended ended its node after: not restarted",
     71248: "a paused node gave out what it had lost: the judge took its worker for a holder",
+    80036: "a machine of a twentieth of the speed applied its log when a put was to be answered",
 }

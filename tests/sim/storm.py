@@ -35,6 +35,9 @@ LOOK_STEPS: Final = 100
 LULL_SHARE: Final = 0.1
 # After everything is mended, a running node must answer a put within this time.
 PUT_ANSWERED_S: Final = 3.0
+# The processor time at its usual price that a node needs until then, mostly to apply its log. On a
+# slow machine it takes longer, by the factor of the life.
+WORK_S: Final = 0.1
 # Within this time a restarted node serves, all nodes are equal, and every wait has its job.
 SETTLED_S: Final = 15.0
 ROUNDS: Final = 5
@@ -164,10 +167,11 @@ class Storm:
         self.hazards.mend()
         self.troubles.mend()
         probe = Probe(world)
+        answered_s = PUT_ANSWERED_S + WORK_S * world.slowness
         waits_for_room = False
         while (
             not world.clock.run_until(
-                lambda: probe.inserted > 0 or len(world.hosts) < len(world.names), PUT_ANSWERED_S
+                lambda: probe.inserted > 0 or len(world.hosts) < len(world.names), answered_s
             )
             or not probe.inserted
         ):
@@ -176,7 +180,7 @@ class Storm:
             if not waits_for_room and self._waits_for_room():
                 waits_for_room = True
                 continue
-            raise Stuck(f"no put is answered {PUT_ANSWERED_S} s after healing")
+            raise Stuck(f"no put is answered {answered_s} s after healing")
         for client in self.clients:
             client.active = False
         for caller in self.callers:
