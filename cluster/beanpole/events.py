@@ -91,9 +91,15 @@ TTR: Final = 4  # TIMED_OUT, FAILED
 ABANDONED: Final = 5  # DELETED: the last client that wanted its result has disconnected
 ADVANCED: Final = 6  # RELEASED: its worker completed a stage, and it continues in another queue
 ADMIN: Final = 7  # MOVED, DELETED: by an administrator, not by a worker or producer
-ATTEMPTS: Final = 8  # MOVED, BURIED: it came back too often, and a policy removed it
+ATTEMPTS: Final = 8  # MOVED, BURIED: a policy removed it when its last attempt was released
 QUEUE_FULL: Final = 9  # DELETED: a policy made room for a job that was put
 RETENTION: Final = 10  # DELETED: it was buried or delayed for as long as a policy allows
+# MOVED, BURIED: a policy removed it when its last attempt ended for the reason in the name, which
+# has no event of its own.
+ATTEMPTS_CONNECTION_LOST: Final = 11
+ATTEMPTS_NODE_DOWN: Final = 12
+ATTEMPTS_NOBODY_WAITING: Final = 13
+ATTEMPTS_TTR: Final = 14
 REASON_NAMES: Final = {
     CONNECTION_LOST: "connection_lost",
     NODE_DOWN: "node_down",
@@ -105,6 +111,18 @@ REASON_NAMES: Final = {
     ATTEMPTS: "attempts",
     QUEUE_FULL: "queue_full",
     RETENTION: "retention",
+    ATTEMPTS_CONNECTION_LOST: "attempts_connection_lost",
+    ATTEMPTS_NODE_DOWN: "attempts_node_down",
+    ATTEMPTS_NOBODY_WAITING: "attempts_nobody_waiting",
+    ATTEMPTS_TTR: "attempts_ttr",
+}
+# The reason of a policy's event, by the reason for which the job's last attempt ended.
+USED_UP_BY: Final[dict[int, int]] = {
+    NO_REASON: ATTEMPTS,
+    CONNECTION_LOST: ATTEMPTS_CONNECTION_LOST,
+    NODE_DOWN: ATTEMPTS_NODE_DOWN,
+    NOBODY_WAITING: ATTEMPTS_NOBODY_WAITING,
+    TTR: ATTEMPTS_TTR,
 }
 
 # The value of a time that does not apply: a job that is put has not waited.

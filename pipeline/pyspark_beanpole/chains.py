@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from beanpole import events as e
 from beanpole.exports import UNCOUNTED
-from pyspark_beanpole.statistics.chunks import FINISHING, REMOVING
+from pyspark_beanpole.statistics.chunks import FINISHING, REMOVING, USED_UP
 from pyspark_beanpole.statistics.keys import SECOND_US, STATES
 
 _FINISHED: Final = ("done", "failed")
@@ -164,21 +164,19 @@ def _order_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
 def _counter_faults() -> list[tuple[str, Column, Column]]:
     """Return the counter faults: a counter moves by 1 with its event only; it is 0 before a put."""
     faults: list[tuple[str, Column, Column]] = []
-    used_up = _used_up()
-    released = ~F.col("releases").eqNullSafe(F.col("last_releases"))
     for counter, event in _COUNTERS:
         before = F.coalesce(f"last_{counter}", F.when(F.col("event") == "put", 0))
         moved = F.col("event") == event
         if event == "timed_out":  # a job whose last attempt timed out has failed
             moved |= (F.col("event") == "failed") & F.col("reason").eqNullSafe("ttr")
-        # Of a policy's event only the counters tell how the attempt ended: by a release, by the end
-        # of the TTR, or, if neither has moved, with the connection. Burials are a worker's.
+        # A policy's event takes the place of the one that would have ended the last attempt, as its
+        # reason says. Burials are a worker's.
         if event == "buried":
-            moved &= ~used_up
+            moved &= ~_used_up(USED_UP)
         elif event == "released":
-            moved |= used_up & released
+            moved |= _used_up((e.REASON_NAMES[e.ATTEMPTS],))
         elif event == "timed_out":
-            moved |= used_up & ~released & (F.col(counter) != before)
+            moved |= _used_up((e.REASON_NAMES[e.ATTEMPTS_TTR],))
         wanted = before + moved.cast("int")
         words = F.concat(
             F.lit(f"{counter} is "), _shown(F.col(counter)), F.lit(", not "), _shown(wanted)
@@ -188,10 +186,14 @@ def _counter_faults() -> list[tuple[str, Column, Column]]:
     return faults
 
 
-def _used_up() -> Column:
-    """Return the condition that a policy took the job away at the end of its last attempt."""
+def _used_up(reasons: Sequence[str]) -> Column:
+    """Return the condition that a policy took the job away at the end of its last attempt.
+
+    Args:
+        reasons: those of the event (USED_UP) that count.
+    """
     by_policy = F.col("event").isin("moved", "buried") & (F.col("state_before") == "reserved")
-    return by_policy & F.col("reason").eqNullSafe(e.REASON_NAMES[e.ATTEMPTS])
+    return by_policy & F.coalesce(F.col("reason").isin(*reasons), F.lit(False))
 
 
 def _time_faults(from_start: bool) -> list[tuple[str, Column, Column]]:

@@ -20,6 +20,8 @@ HOSTS: Final = {7: "10.0.0.7", 8: "10.0.0.7", 90: "unix", 500: "2001:db8::5", 50
 # Also by session: clients of other protocols that delete jobs.
 OTHERS: Final = (("n0", 1, 600), ("n1", 2, 601))
 PROTOCOLS: Final = {501: "grpc", 600: "workq", 601: "gearman"}
+# The reasons of returned jobs.
+RETURNS: Final = ("connection_lost", "node_down", "nobody_waiting")
 SECOND_US: Final = 1_000_000
 # The steps of time between two events, in microseconds: from nothing to an hour.
 STEPS_US: Final = (0, 1, 900, 40_000, SECOND_US, 7 * SECOND_US, 61 * SECOND_US, 3600 * SECOND_US)
@@ -235,22 +237,28 @@ class History:
                 job.counts["timeouts"] += 1
                 self._move(job, choice, "ready", job.holder, "ttr")
             case "returned":
-                reasons = ("connection_lost", "node_down", "nobody_waiting")
-                self._move(job, choice, "ready", job.holder, self.random.choice(reasons))
+                self._move(job, choice, "ready", job.holder, self.random.choice(RETURNS))
             case _:
                 self._move(job, choice, "reserved", job.holder)
 
     def _use_up(self, job: Job, choice: str) -> None:
         """End the last attempt of a job, which a policy buries or moves to a dead tube."""
-        if counter := {"released": "releases", "timed_out": "timeouts"}.get(choice):
-            job.counts[counter] += 1
+        reason = "attempts"
+        match choice:
+            case "released":
+                job.counts["releases"] += 1
+            case "timed_out":
+                job.counts["timeouts"] += 1
+                reason = "attempts_ttr"
+            case _:
+                reason = f"attempts_{self.random.choice(RETURNS)}"
         job.delay_s = 0
         if self.random.random() < 0.5:
-            self._move(job, "buried", "buried", job.holder, "attempts")
+            self._move(job, "buried", "buried", job.holder, reason)
             return
-        self._move(job, "moved", "moving", job.holder, "attempts")
+        self._move(job, "moved", "moving", job.holder, reason)
         job.tube = self.random.choice([tube for tube in TUBES if tube != job.tube])
-        self._move(job, "moved", "ready", job.holder, "attempts")
+        self._move(job, "moved", "ready", job.holder, reason)
 
     def _client(self) -> tuple[str, int, int]:
         return self.random.choice((("n0", 1, 500), ("n2", 4, 501)))

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_beanpole import chains
 from pyspark_beanpole.audit import BALANCED, NAMED_MAX, UNBALANCED, Audit, audit, gaps, run_audit
 from pyspark_beanpole.schema import EVENTS
+from pyspark_beanpole.statistics.chunks import USED_UP
 from tests.pipeline import naive
 from tests.pipeline.histories import DAYS, Event, History, Pace, rows
 
@@ -81,23 +82,37 @@ def test_a_history_with_an_administrator_adds_up(spark: SparkSession) -> None:
 
 
 def test_the_ends_of_attempts_that_a_policy_used_up_add_up(spark: SparkSession) -> None:
-    """No event of their own tells of the last release, time-out or lost connection."""
+    """The policy's event is the only one of the last release, time-out or lost connection."""
     events = History(29, Pace(administered=True)).run(900).events
     spent = used_up(events)
     assert {event["event"] for event in spent} == {"moved", "buried"}
+    assert {event["reason"] for event in spent} == set(USED_UP)
     result = audit(frame(spark, events), first=0, end=len(events), jobs=states_after(events))
     assert result.findings == ()
 
 
-@pytest.mark.parametrize("wrong", [("timeouts", "releases"), ("buries",)])
-def test_a_policy_moves_no_other_counters(spark: SparkSession, wrong: tuple[str, ...]) -> None:
-    """One end of an attempt counts once, and a burial by a policy is none by a worker."""
+@pytest.mark.parametrize(
+    ("reason", "grown"),
+    [
+        ("attempts", ("releases", "timeouts")),
+        ("attempts_ttr", ("timeouts", "releases")),
+        ("attempts_ttr", ()),
+        ("attempts_node_down", ("timeouts",)),
+        ("attempts_nobody_waiting", ("buries",)),
+    ],
+)
+def test_a_policy_moves_no_other_counters(
+    spark: SparkSession, reason: str, grown: tuple[str, ...]
+) -> None:
+    """The end of an attempt counts as what it was, and a burial by a policy is none by a worker."""
     events = History(29, Pace(administered=True)).run(900).events
     # Without what follows, because the counter would seem wrong again there.
     end = next(event for event in used_up(events) if event["event"] == "buried")["offset"] + 1
     *earlier, last = events[:end]
     before = next(one for one in reversed(earlier) if one["job_id"] == last["job_id"])
-    last = {**last, **{name: before[name] + 1 for name in wrong}}
+    counters = {name: before[name] for name in ("timeouts", "releases", "buries")}
+    counters |= {name: before[name] + 1 for name in grown}
+    last = {**last, **counters, "reason": reason}
     result = audit(frame(spark, [*earlier, last]))
     assert kinds(result) == {chains.WRONG_COUNTER: 1}
 
@@ -107,7 +122,7 @@ def used_up(events: list[Event]) -> list[Event]:
     return [
         event
         for event in events
-        if event["reason"] == "attempts" and event["state_before"] == "reserved"
+        if event["reason"] in USED_UP and event["state_before"] == "reserved"
     ]
 
 

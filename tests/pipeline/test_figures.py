@@ -307,6 +307,17 @@ def test_late_failing_and_timed_out_jobs() -> None:
     )
 
 
+def test_the_ttr_of_the_last_attempts_counts() -> None:
+    """A policy's event is the only one of that end."""
+    events = lives(40, 0.001)
+    for job in range(1, 31):
+        reason = "attempts_ttr" if job <= 3 else "attempts"
+        worked(events, job, 0.1, 60.0, event="buried", state="buried", reason=reason)
+    found = made(table_of(events))
+    assert "lost 3 reservations (10 %) to the TTR, after 1 min" in words(found, "ttr")
+    assert "buried, attempts ttr" in found.html
+
+
 def test_a_release_is_not_the_most_frequent_failure() -> None:
     events = lives(40, 0.001)
     for job in range(1, 31):

@@ -104,12 +104,14 @@ def test_workers_are_known_by_their_host(seed: int) -> None:
     for (worker,), row in found.items():
         own = [event for event in events if naive.worker_of(event) == worker]
         happened = Counter(event["event"] for event in own)
-        lost = [event for event in own if event["reason"] in ("connection_lost", "node_down")]
         ended = [e for e in own if e["state_before"] == "reserved" and e["event"] != "touched"]
         failed = sum(event["event"] in FAILING for event in ended)
         assert row["reservations"] == happened["reserved"]
         assert row["done"] == sum(map(naive.completes, ended))
-        assert row["lost_leases"] == happened["timed_out"] + len(lost)
+        # Also where a job's own limit or a policy ended it after its last attempt.
+        reasons = Counter((event["reason"] or "").removeprefix("attempts_") for event in ended)
+        lost = reasons["ttr"] + reasons["connection_lost"] + reasons["node_down"]
+        assert row["lost_leases"] == lost
         assert row["tubes"] == len({event["tube"] for event in own})
         assert row["failed"] == failed
         assert row["failed_share"] == (pytest.approx(failed / len(ended)) if ended else None)
@@ -122,6 +124,19 @@ def test_workers_are_known_by_their_host(seed: int) -> None:
     for row in found.values():
         share = failed_total / ends_total if ends_total else None
         assert row["fleet_failed_share"] == (pytest.approx(share) if ends_total else None)
+
+
+def test_the_words_of_a_worker_lose_no_lease() -> None:
+    """The reason of a failed job of qless is its group, as its worker names it."""
+    ends = [("failed", "qless", "ttr"), ("failed", "gearman", "ttr"), ("buried", "beanstalk", None)]
+    events = [event for event in history(1, DAYS) if event["event"] == "buried"][: len(ends)]
+    events = [
+        {**one, "node": "n0", "host": None, "state_before": "reserved", "event": event}
+        | {"protocol": protocol, "reason": reason}
+        for one, (event, protocol, reason) in zip(events, ends, strict=True)
+    ]
+    [row] = answers.workers(whole(events)).to_pylist()
+    assert (row["failed"], row["lost_leases"]) == (3, 1)
 
 
 @many

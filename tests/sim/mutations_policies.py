@@ -6,6 +6,7 @@ some of them have policies.
 
 from typing import Any, Final
 
+from beanpole import events
 from beanpole.core.image import parts
 from beanpole.core.image.policies import NOTES, POLICY
 from beanpole.core.jobs.attempts import Attempts
@@ -131,6 +132,11 @@ def reason_is_ttr() -> list[Patch]:
     return [(Policies, "note", wrong)]
 
 
+def event_says_released() -> list[Patch]:
+    """The event of a policy always says that the job was released."""
+    return [(events, "USED_UP_BY", {})]
+
+
 def notes_not_in_image() -> list[Patch]:
     """A node that starts from a snapshot knows no notes."""
     part = parts.PARTS["policies"]
@@ -218,6 +224,13 @@ POLICIES: Final = (
         "policies: the note of a job has another reason",
         r"is to have ended by",
         reason_is_ttr,
+        seed=7,
+    ),
+    in_lives(
+        "event_says_released",
+        "policies: a policy's event does not say how the last attempt ended",
+        r"its last attempt is to have ended by",
+        event_says_released,
         seed=7,
     ),
     in_lives(

@@ -28,6 +28,14 @@ EFFECTS: Final = {
     b"RESERVED": (e.RESERVED,),
 }
 LOST: Final = frozenset({e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING})
+# The end of the last attempt that a policy's event tells of.
+USED_UP: Final = {
+    e.ATTEMPTS: e.NO_REASON,
+    e.ATTEMPTS_TTR: e.TTR,
+    e.ATTEMPTS_CONNECTION_LOST: e.CONNECTION_LOST,
+    e.ATTEMPTS_NODE_DOWN: e.NODE_DOWN,
+    e.ATTEMPTS_NOBODY_WAITING: e.NOBODY_WAITING,
+}
 
 
 class Attempts:
@@ -86,11 +94,12 @@ class PolicyJudge:
         self.changes = 0  # of policies
         self.attempts: dict[int, Attempts] = defaultdict(Attempts)
         self.notes: dict[int, None] = {}  # jobs that were taken out, the latest last
-        self.causes: dict[int, frozenset[int]] = {}
+        self.causes: dict[int, int] = {}
         self.came: dict[int, list[Came]] = defaultdict(list)
         self.deeds: dict[Session, Deed] = {}
         self.taken = 0  # jobs taken out of their queues
-        self._arrives: tuple[int, bytes] | None = None  # the job between two queues, and its target
+        # The job between two queues, its target and the reason.
+        self._arrives: tuple[int, bytes, int] | None = None
         self._downs: dict[tuple[int, int], float] = {}
         for place, incarnation, at_s in recount.witness.downs:
             self._downs.setdefault((place, incarnation), at_s)
@@ -115,7 +124,7 @@ class PolicyJudge:
         known, mine = self.recount.jobs[event.job], self.attempts[event.job]
         if self._arrives is not None:
             self._come_in(known, event)
-        elif event.reason == e.ATTEMPTS:
+        elif event.reason in USED_UP:
             self._take_out(known, mine, event)
         elif event.kind == e.RESERVED:
             self._give_out(known, mine, event)
@@ -152,17 +161,20 @@ class PolicyJudge:
         if dead and dead != known.queue:
             if (event.kind, event.state) != (e.MOVED, e.MOVING):
                 raise Violation(f"it is to come to {dead!r}: {event}")
-            self._arrives = (event.job, dead)
+            self._arrives = (event.job, dead, event.reason)
         elif (event.kind, event.state) != (e.BURIED, BURIED) or event.buries != known.buries:
             raise Violation(f"it is to be buried by its policy: {event}")
         self.taken += 1
-        self.causes[event.job] = self._cause(known, event)
+        cause = self.causes[event.job] = USED_UP[event.reason]
+        causes = self._causes(known, event)
+        if cause not in causes:
+            raise Violation(f"its last attempt is to have ended by {set(causes)}: {event}")
         mine.noted, mine.given = (known.queue, event.reserves), 0
         mine.policies, mine.untouched = self.changes, True
         self.notes.pop(event.job, None)
         self.notes[event.job] = None
 
-    def _cause(self, known: Known, event: Happened) -> frozenset[int]:
+    def _causes(self, known: Known, event: Happened) -> frozenset[int]:
         """Return the possible reasons for which its last attempt ended."""
         if event.timeouts != known.timeouts:
             return frozenset({e.TTR})
@@ -172,8 +184,8 @@ class PolicyJudge:
         return LOST if down_s <= event.at_s else LOST - {e.NODE_DOWN}
 
     def _come_in(self, known: Known, event: Happened) -> None:
-        wanted = (*(self._arrives or ()), e.MOVED, e.ATTEMPTS, READY)
-        if (event.job, event.row.tube, event.kind, event.reason, event.state) != wanted:
+        wanted = (*(self._arrives or ()), e.MOVED, READY)
+        if (event.job, event.row.tube, event.reason, event.kind, event.state) != wanted:
             raise Violation(f"job {wanted[0]} is to be ready in {wanted[1]!r}: {event}")
         self._arrives = None
 
@@ -198,8 +210,8 @@ class PolicyJudge:
         if found != wanted:
             raise Violation(f"the notes are {found}, and are to be {wanted}")
         for job, note in policies.notes.items():
-            if note.reason not in self.causes[job]:
-                raise Violation(f"job {job} is to have ended by {set(self.causes[job])}: {note}")
+            if note.reason != self.causes[job]:
+                raise Violation(f"job {job} is to have ended by {self.causes[job]}: {note}")
         rows = {pattern: tuple(row) for pattern, row in policies.rows.items()}
         if rows != self.policies.rows:
             raise Violation(f"the policies are {rows}, and are to be {self.policies.rows}")

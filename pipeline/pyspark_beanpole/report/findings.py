@@ -6,6 +6,7 @@ Every rule is a function of the figures with its thresholds as constants; nothin
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from beanpole.events import ATTEMPTS_TTR, REASON_NAMES
 from pyspark_beanpole.report.figures import Figures, Queue, clock
 from pyspark_beanpole.report.scales import duration, percent
 from pyspark_beanpole.statistics.keys import RUN, WAIT
@@ -187,13 +188,16 @@ def _buried(figures: Figures, queue: Queue) -> Iterator[Finding]:
 
 
 def _ttr(figures: Figures, queue: Queue) -> Iterator[Finding]:
-    timed_out, reserved = queue.now.counts["timed_out"], queue.now.counts["reserved"]
+    ends = [
+        row
+        for row in queue.failures
+        if row["event"] == "timed_out" or row["reason"] == REASON_NAMES[ATTEMPTS_TTR]
+    ]
+    timed_out, reserved = sum(row["count"] for row in ends), queue.now.counts["reserved"]
     p99_s = queue.now.seconds(RUN, "p99_s")
     if not timed_out or not reserved:
         return
-    ttr_s = next(
-        (row["run_s"] / row["count"] for row in queue.failures if row["event"] == "timed_out"), 0.0
-    )
+    ttr_s = sum(row["run_s"] for row in ends) / timed_out
     share = timed_out / reserved
     near = p99_s is not None and ttr_s > 0 and p99_s > NEAR_TTR * ttr_s
     if not near and share < TIMED_OUT_SHARE:

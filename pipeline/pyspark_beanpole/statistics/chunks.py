@@ -25,10 +25,14 @@ DEPTH_OF: Final = np.array([NONE, 0, 1, 2, 3, DEPTHS.index("kept"), DEPTHS.index
 
 # The ends of an attempt that did not do the job: against the worker's wish, or as it reported.
 FAILING: Final = (e.TIMED_OUT, e.RETURNED, e.BURIED, e.FAILED)
-# The reason of the event with which a policy buries or moves a job at the end of its last attempt.
-USED_UP: Final = e.REASON_NAMES[e.ATTEMPTS]
-# Reasons of events whose worker held the job and is gone.
-LOST: Final = ("connection_lost", "node_down")
+# The reasons of events with which a policy buries or moves a job at the end of its last attempt.
+USED_UP: Final = tuple(e.REASON_NAMES[one] for one in e.USED_UP_BY.values())
+# Reasons of events whose worker held the job, and is gone or did not end the attempt in time.
+LOST: Final = tuple(
+    e.REASON_NAMES[reason]
+    for one in (e.CONNECTION_LOST, e.NODE_DOWN, e.TTR)
+    for reason in (one, e.USED_UP_BY[one])
+)
 # Workers of these protocols report a finished job with an event of its own. If a job is deleted
 # while a worker holds it, another client deleted it.
 FINISHING: Final = tuple(e.PROTOCOL_NAMES[one] for one in (e.WORKQ, e.GEARMAN, e.QLESS))
@@ -220,5 +224,15 @@ def failing(event: Ints, before: Ints, reason: Coded) -> Ints:
     A burial of a job that nobody held is none. A job that went to a dead tube at the end of its
     last attempt has no other event of that end.
     """
-    dead = (event == e.MOVED) & worded(reason, (USED_UP,))
+    dead = (event == e.MOVED) & worded(reason, USED_UP)
     return (before == RESERVED) & (np.isin(event, FAILING) | dead)
+
+
+def losing(chunk: Chunk) -> Ints:
+    """Return which events end a lease against the worker's wish: by the TTR, or with the worker.
+
+    The reason of a failed job of qless is a text of its worker, whatever its words.
+    """
+    said = (chunk.event.codes == e.FAILED) & worded(chunk.protocol, (e.PROTOCOL_NAMES[e.QLESS],))
+    lost = (chunk.event.codes == e.TIMED_OUT) | (worded(chunk.reason, LOST) & ~said)
+    return (chunk.before.codes == RESERVED) & lost

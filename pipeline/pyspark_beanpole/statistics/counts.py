@@ -13,12 +13,11 @@ import pyarrow as pa
 from beanpole import events as e
 from pyspark_beanpole.statistics.bins import bins_of, slots_of
 from pyspark_beanpole.statistics.chunks import (
-    LOST,
     RESERVED,
     Chunk,
     failing,
+    losing,
     outcomes,
-    worded,
     worker_of,
 )
 from pyspark_beanpole.statistics.grouping import (
@@ -213,10 +212,10 @@ def _workers(chunk: Chunk) -> pa.Table:
     names, tubes, time_us = worker.codes[rows], chunk.tube.codes[rows], chunk.time_us[rows]
     groups = grouped(names, tubes)
     run_s, run_us = parted(np.maximum(chunk.run_us[rows], 0))
-    by_reason = worded(chunk.reason, LOST)[rows]
     ended = (before == RESERVED) & (event != e.TOUCHED)
     done = chunk.complete[rows] & (before == RESERVED)
     failed = failing(chunk.event.codes, chunk.before.codes, chunk.reason)[rows]
+    lost = losing(chunk)[rows]
     return made(
         SCHEMAS["workers"],
         {
@@ -230,7 +229,7 @@ def _workers(chunk: Chunk) -> pa.Table:
             "returned": groups.counted(event == e.RETURNED),
             "failed": groups.counted(failed),
             "ends": groups.counted(ended),
-            "lost_leases": groups.counted((event == e.TIMED_OUT) | by_reason),
+            "lost_leases": groups.counted(lost),
             "run_s": groups.summed(run_s),
             "run_us": groups.summed(run_us),
             "first_us": groups.least(time_us),

@@ -170,10 +170,9 @@ def workers(events: Sequence[Event]) -> list[Row]:
 
 def worker_row(name: str, own: Sequence[Event]) -> Row:
     kinds = Counter(event.event for event in own)
-    lost = sum(
-        event.event == "timed_out" or event.reason in ("connection_lost", "node_down")
-        for event in own
-    )
+    # Also where a policy's event (`attempts_ttr`) tells of the end.
+    words = ("ttr", "connection_lost", "node_down")
+    lost = sum((event.reason or "").removeprefix("attempts_") in words for event in own)
     failed, done = sum(kinds[kind] for kind in FAILED), sum(map(is_done, own))
     ended = done + kinds["released"] + failed
     busy_s = sum(event.run_us or 0 for event in own) / SECOND_US

@@ -36,8 +36,8 @@ REASONS = {
     e.TIMED_OUT: {e.TTR},
     e.FAILED: {e.TTR, e.NO_REASON, e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
     e.DELETED: {e.ABANDONED, e.NO_REASON, e.ADMIN, e.QUEUE_FULL, e.RETENTION},
-    e.BURIED: {e.NO_REASON, e.ATTEMPTS},
-    e.MOVED: {e.ADMIN, e.ATTEMPTS},
+    e.BURIED: {e.NO_REASON, *e.USED_UP_BY.values()},
+    e.MOVED: {e.ADMIN, *e.USED_UP_BY.values()},
 }
 # The prefixes of the spaces whose reserved jobs belong to no session.
 NOBODYS = (b"\x01", b"\x12")

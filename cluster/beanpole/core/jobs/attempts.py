@@ -38,6 +38,8 @@ class Attempts(States):
         ):
             return False
         policies.note(job.id, Note(reason, tube.name, job.reserves))
+        # An image may have any byte as the reason of a session.
+        used_up = e.USED_UP_BY.get(reason, e.ATTEMPTS)
         job.delay_us = 0
         dead = policy.dead
         # If the name has become an alias, its queue is of another protocol, where the job cannot
@@ -46,12 +48,12 @@ class Attempts(States):
             buries = job.buries
             self.make_buried(job)
             job.buries = buries  # this counts only burials by workers
-            self.emit(e.BURIED, RESERVED, job, holder, e.ATTEMPTS)
+            self.emit(e.BURIED, RESERVED, job, holder, used_up)
             return True
         # There are at most as many of these queues as policies, so `tubes_max` is not checked.
-        self.come_into(job, RESERVED, self.tube(dead), holder, e.ATTEMPTS)
+        self.come_into(job, RESERVED, self.tube(dead), holder, used_up)
         self.make_ready(job)
-        self.emit(e.MOVED, e.MOVING, job, holder, e.ATTEMPTS)
+        self.emit(e.MOVED, e.MOVING, job, holder, used_up)
         self.drop_if_idle(tube)
         return True
 
