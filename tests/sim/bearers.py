@@ -7,6 +7,7 @@ recorded; the judging is in `verdicts_users`.
 
 import random
 from collections import deque
+from functools import partial
 from typing import Any, Final
 
 from beanpole.constants import DEFAULT_TUBE
@@ -82,7 +83,7 @@ class Ask:
         self.job = 0  # the job that a put made or a reserve got
         self.at_s = at_s
         self.known_s = 0.0  # when its node's newest entry at `at_s` was first applied
-        self.knew_s = 0.0  # the same, at `done_s`
+        self.knew_s = 0.0  # the same, when the time of a wait was up
         self.done_s = float("inf")
         self.word = b""  # stays empty if the connection ended first
 
@@ -231,10 +232,15 @@ class Bearer(Guest):
                 data += encode_put(ask.body, *args)
             else:
                 data += encode(kind.encode(), *args)
+            if kind == "reserve-with-timeout":
+                self.world.clock.after(args[0], partial(self._note_knowledge, ask))
             self.asks.append(ask)
             self.waiting.append(ask)
         self.expect(self.waiting[-1], self.waiting)
         self.send(data)
+
+    def _note_knowledge(self, ask: Ask) -> None:
+        ask.knew_s = known_s(self.world, ask.visit.node)
 
     # --- replies ----------------------------------------------------------------------------------
 
@@ -267,7 +273,6 @@ class Bearer(Guest):
                 return
             raise Violation(f"a wrong reply: {reply!r} to {ask!r}")
         ask.word, ask.done_s = word, self.world.clock.now_s
-        ask.knew_s = known_s(self.world, ask.visit.node)
         self.world.counts[f"bearer {ask.kind} {word.decode()}"] += 1
         if word == b"INSERTED":
             ask.job = numbers[0]

@@ -255,7 +255,8 @@ class AnswerJudge:
                     continue
                 # A node asks the leader to end a wait when its time is up. If the end came late,
                 # the node had no leader, and may not have known that the right had ended. Nor does
-                # a node know it whose full disk takes no entries (life 1739).
+                # a node know it whose full disk takes no entries (life 1739), or that was without a
+                # leader until its time was up (life 80750).
                 until_s = min(ask.done_s, ask.at_s + ask.args[0])
                 is_prompt = ask.done_s - until_s < PROMPT_S
                 if (
