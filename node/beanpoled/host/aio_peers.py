@@ -17,8 +17,8 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.host.dials import DialPauses, why
 from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.host.sockets import bind
-from beanpoled.host.tls import SafeAcceptor
-from beanpoled.host.tls_stream import SafeStream
+from beanpoled.host.tls import TlsAcceptor
+from beanpoled.host.tls_stream import TlsStream
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
 from beanpoled.trust.certificates import Certificates, names_in
@@ -247,7 +247,7 @@ class PeerLinks:
         self._links: dict[str, PeerProtocol] = {}
         self._strangers: dict[PeerProtocol, None] = {}  # not introduced; the oldest first
         self._waiting: dict[PeerProtocol, None] = {}  # answered with WAIT
-        self._server: asyncio.Server | SafeAcceptor | None = None
+        self._server: asyncio.Server | TlsAcceptor | None = None
         self._socket: socket.socket | None = None  # of the listener for nodes, with TLS
         self._tasks: list[asyncio.Task[None]] = []
         self._lookups: dict[str, asyncio.Task[list[str] | OSError]] = {}  # of the members' names
@@ -270,7 +270,7 @@ class PeerLinks:
             self._socket = bind(self._config.peer_listen, listen=True)
             handshakes = self.trust.handshakes
             room = handshakes.of_nodes
-            self._server = SafeAcceptor(
+            self._server = TlsAcceptor(
                 self.loop, self._socket, certificates, handshakes, room, self._answering, "a node"
             )
         for peer in self._config.peers:
@@ -429,13 +429,13 @@ class PeerLinks:
                 if certificates is None:
                     await self.loop.create_connection(factory, address, port)
                 else:
-                    await self._connect_safely(certificates, factory, peer, address, port)
+                    await self._connect_tls(certificates, factory, peer, address, port)
                 return
             except OSError as error:
                 failure = error
         raise failure
 
-    async def _connect_safely(
+    async def _connect_tls(
         self,
         certificates: Certificates,
         factory: Callable[[], asyncio.Protocol],
@@ -443,11 +443,11 @@ class PeerLinks:
         address: str,
         port: int,
     ) -> None:
-        stream = SafeStream(self.loop, certificates.client, factory, peer)
+        stream = TlsStream(self.loop, certificates.client, factory, peer)
         try:
             below = partial(cast, asyncio.Protocol, stream)
             await self.loop.create_connection(below, address, port)
-            await stream.shaken
+            await stream.established
         finally:
             stream.give_up()
 
