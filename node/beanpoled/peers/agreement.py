@@ -103,7 +103,9 @@ class Agreement:
 
     # --- what the others say ----------------------------------------------------------------------
 
-    def told(self, name: str, state_hash: tuple[int, int], image: ImageDigest, now_us: int) -> str:
+    def compare(
+        self, name: str, state_hash: tuple[int, int], image: ImageDigest, now_us: int
+    ) -> str:
         """Compare the state hash (index, state hash) and image digest that a member sent.
 
         Returns:
