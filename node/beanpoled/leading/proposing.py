@@ -86,7 +86,7 @@ class Proposer:
         self.inbox.clear()
         self._batching.forget()
         self.commit_times.forget()
-        self._silence()
+        self._cancel_alarm()
 
     def serve(self) -> None:
         """Begin to serve: the EPOCH of the term is applied."""
@@ -147,14 +147,14 @@ class Proposer:
                     alarm_us = max(left_us, ALARM_MIN_US)
                     self._alarm = context.host.call_later(alarm_us, self._alarmed)
                 return False
-        self._silence()  # a pending alarm would hide the alarm of a shorter wait
+        self._cancel_alarm()  # a pending alarm would hide the alarm of a shorter wait
         return True
 
     def _alarmed(self) -> None:
         self._alarm = None
         self._context.wake()
 
-    def _silence(self) -> None:
+    def _cancel_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -193,8 +193,9 @@ class Proposer:
         inbox, dispatcher = self.inbox, self._dispatcher
         grants: list[c.Command] = []
         while inbox.batches:
-            size += c.SECTION_HEADER_BYTES + len(inbox.batches[0][5])
-            count += c.count_of(inbox.batches[0][5])
+            payload = inbox.batches[0][5]
+            size += c.SECTION_HEADER_BYTES + len(payload)
+            count += c.count_of(payload)
             if sections and (size > ENTRY_JOIN_BYTES or count > ENTRY_COMMANDS_MAX):
                 break
             origin, incarnation, number, asking, hint, payload = inbox.pop()
