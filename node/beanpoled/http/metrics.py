@@ -348,7 +348,7 @@ def _qless_here(now: Metrics) -> list[Family]:
     return [
         counts("qless_calls_total", "Calls of this node's clients.", "call", clients.calls_total),
         _gauge("qless_subscribers", "Clients of this node that subscribed.", its.subscribers),
-        _counter("qless_published", "Messages to this node's subscribers.", its.told_total),
+        _counter("qless_published", "Messages to this node's subscribers.", its.delivered_total),
     ]
 
 
