@@ -22,8 +22,8 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.config.settings import MIB
 from beanpoled.disk.disks import read_own
 from beanpoled.disk.identity import FOUNDING, short
-from beanpoled.examining import ends_s
 from beanpoled.trust.certificates import of_clients, of_peers
+from beanpoled.trust.expiry import expires_s
 
 GOOD: Final = "ok"
 # A start goes on despite it.
@@ -139,7 +139,7 @@ def _certificates(config: NodeConfig) -> Iterator[Finding]:
             if certificates is None:
                 continue
             path = getattr(config, f"{setting}certificate_file")
-            left_s = ends_s(path) - time.time()
+            left_s = expires_s(path) - time.time()
             fault = certificates.fault()
         except (ConfigurationError, ValueError, IndexError) as error:
             yield Finding(MISCONFIGURED, str(error))
