@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.storage.readonly import ReadOnlyFiles
+from beanpoled import descriptors
 from beanpoled.config import memory, memory_budget
 from beanpoled.config.node import NodeConfig
 from beanpoled.config.settings import MIB
@@ -47,13 +48,8 @@ class Finding(NamedTuple):
     words: str
 
 
-def findings(config: NodeConfig, descriptors_spare: int) -> Iterator[Finding]:
-    """Check everything that the configuration names on this machine.
-
-    Args:
-        config: parsed and checked.
-        descriptors_spare: file descriptors that a node needs beside its clients'.
-    """
+def findings(config: NodeConfig) -> Iterator[Finding]:
+    """Check everything that a configuration names on this machine."""
     members = ", ".join(config.members)
     yield Finding(GOOD, f"node {config.node_id} of cluster {config.cluster}: {members}")
     runs = _is_held(config.data_dir)
@@ -67,7 +63,7 @@ def findings(config: NodeConfig, descriptors_spare: int) -> Iterator[Finding]:
     yield from _disk(config)
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     yield Finding(WARNING, too_much) if too_much else Finding(GOOD, "memory: all limits fit in it")
-    wanted = config.connections_max + descriptors_spare
+    wanted = config.connections_max + descriptors.SPARE
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < wanted:
         words = f"{hard} file descriptors (ulimit -Hn) are too few for connections_max: {wanted}"

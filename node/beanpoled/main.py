@@ -119,7 +119,7 @@ def main() -> None:
 def _check(config: NodeConfig) -> int:
     """Print the findings of `checking`, and return the exit status of the worst."""
     weights = set()
-    for weight, words in checking.findings(config, descriptors.SPARE):
+    for weight, words in checking.findings(config):
         weights.add(weight)
         print(f"{weight}: {words}")
     if checking.MISCONFIGURED in weights:
