@@ -274,7 +274,7 @@ class CallSide(QlessSession):
         else:
             # Recorded before it is done, because it cannot be undone.
             now_us = self._clients.host.now_us()
-            self._clients.tell(self, "flushall", b" ".join(arguments), "BEGUN", now_us)
+            self._clients.record(self, "flushall", b" ".join(arguments), "BEGUN", now_us)
             self._ask(q.FLUSH, (), _flushed)
 
     def _ask(
