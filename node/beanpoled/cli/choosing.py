@@ -257,7 +257,7 @@ def confirm(
 # --- formatting of jobs ---------------------------------------------------------------------------
 
 
-def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
+def as_plain(job: jobs_pb2.AdminJob) -> dict[str, Any]:
     """Return a job for programs. Times are in seconds; null where one does not apply."""
     state = STATE_WORDS[job.state]
     found: dict[str, Any] = {
@@ -276,9 +276,8 @@ def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
         "releases": job.releases,
         "buries": job.buries,
         "kicks": job.kicks,
+        **_as_text("body", job.body, job.body_bytes),
     }
-    if body:
-        found |= _as_text("body", job.body, job.body_bytes)
     if state == "reserved":
         found["holder"] = holder_of(job)
     if job.ended_in:
@@ -293,8 +292,7 @@ def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
         found["clients"] = job.clients
         found["ttl_left_s"] = job.ttl_left_us / SECOND_US if job.ttl_left_us else None
         found |= _as_text("progress", job.progress)
-        if body:
-            found |= _as_text("result", job.result, job.result_bytes)
+        found |= _as_text("result", job.result, job.result_bytes)
     return found
 
 
