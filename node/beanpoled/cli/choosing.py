@@ -19,7 +19,7 @@ from beanpole.client.rpc import Nodes
 from beanpole.constants import U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.progress import Progress
 
 SECOND_US: Final = 1_000_000

@@ -19,7 +19,7 @@ from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked
 from beanpoled import checking
 from beanpoled.cli import inspect, status
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import CALL_TIMEOUT_S, first_answer
 from beanpoled.config import node as configuration
 from beanpoled.disk import identity as identities

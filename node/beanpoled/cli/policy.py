@@ -14,7 +14,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import choosing
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
 _WHEN_FULL: Final = {

@@ -16,7 +16,7 @@ from beanpole.pb import jobs_pb2
 from beanpoled.cli import choosing
 from beanpoled.cli.choosing import SECOND_US, STATES
 from beanpoled.cli.columns import Column, table, terminal_chars, visible
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.top import words as duration_words
 
 _COLUMNS: Final = (

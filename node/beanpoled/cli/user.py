@@ -20,7 +20,7 @@ from beanpole.pb import users_pb2, users_pb2_grpc
 from beanpoled.cli import choosing
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
 from beanpoled.cli.columns import visible
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 
 TOKEN_BYTES: Final = 32
 _RIGHTS: Final = {

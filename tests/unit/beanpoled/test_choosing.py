@@ -15,7 +15,7 @@ from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled import cli
-from beanpoled.cli import choosing, progress
+from beanpoled.cli import choosing, exits, progress
 
 
 class FakeAdmin(Admin):
@@ -134,7 +134,7 @@ def test_a_list_has_all_jobs_where_the_encoding_lacks_a_character(
     ],
 )
 def test_a_name_that_is_not_utf_8(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == cli.EXIT_REFUSED
+    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == exits.EXIT_REFUSED
     assert capsys.readouterr().err == "beanpole: '\\udcff' cannot be written as utf-8\n"
 
 
@@ -217,5 +217,5 @@ def test_a_cluster_that_does_not_answer_is_status_3(
         raise ClientError("no node answers")
 
     monkeypatch.setattr(Admin, "_any", any_node)
-    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == cli.EXIT_NO_ANSWER
+    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == exits.EXIT_NO_ANSWER
     assert "no node answers" in capsys.readouterr().err
