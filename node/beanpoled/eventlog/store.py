@@ -131,7 +131,7 @@ class EventLog:
             return handle.size()
         return 0
 
-    # --- what the machine did -------------------------------------------------------------------
+    # --- from the machine -----------------------------------------------------------------------
 
     def attach(self, machine: Machine) -> None:
         """Continue with another machine: the open segment belongs to the old one."""

@@ -105,7 +105,7 @@ class Proposer:
             if not self.inbox.add(batch, first):
                 raise ProtocolError(f"origin {origin} has too many batches in flight")
 
-    # --- when an entry leaves -------------------------------------------------------------------
+    # --- the moment at which an entry leaves ----------------------------------------------------
 
     def must_wait(self) -> bool:
         """Whether this node leads, and its next entry waits for a commit or for more clients."""
@@ -159,7 +159,7 @@ class Proposer:
             self._alarm.cancel()
             self._alarm = None
 
-    # --- what it has in it ----------------------------------------------------------------------
+    # --- the contents of an entry ---------------------------------------------------------------
 
     def propose(self) -> None:
         """Propose entries while there is something to propose and room in flight."""

@@ -174,7 +174,7 @@ class Lifecycle:
         """
         return self._context.replica.room().full and not self.caught_up()
 
-    # --- what time brings -----------------------------------------------------------------------
+    # --- periodic work --------------------------------------------------------------------------
 
     def run_periodic(self) -> None:
         """Advance the life cycle; called every 100 ms of the loop's time."""
