@@ -73,7 +73,7 @@ class PeerProtocol:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
         if self._answers:
-            self._links.came(self)
+            self._links.add_stranger(self)
         self._write(self._handshake.start())
         self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self.close)
 
@@ -125,7 +125,7 @@ class PeerProtocol:
         hello = self._handshake.done
         if hello is None or self._transport is None:
             return
-        self._links.met(self)
+        self._links.forget_stranger(self)
         if self._links.trust.of_peers is not None and hello.node not in names_in(
             transport.get_extra_info("peercert") or {}
         ):
@@ -146,7 +146,7 @@ class PeerProtocol:
             # The timer ends the link, so that a peer that is gone is not considered present for
             # long.
             self.waiting = hello
-            self._links.waits(self)
+            self._links.add_waiting(self)
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -160,7 +160,7 @@ class PeerProtocol:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._links.met(self)
+        self._links.forget_stranger(self)
         if self._timer is not None:
             self._timer.cancel()
         if not self.closed.done():
@@ -336,7 +336,7 @@ class PeerLinks:
         for protocol in self._links.values():
             protocol.flush()
 
-    def came(self, protocol: PeerProtocol) -> None:
+    def add_stranger(self, protocol: PeerProtocol) -> None:
         """Register a connection whose other side has not proved itself yet."""
         if len(self._strangers) >= STRANGERS_MAX:
             oldest = next(iter(self._strangers))
@@ -344,7 +344,7 @@ class PeerLinks:
             oldest.close()
         self._strangers[protocol] = None
 
-    def met(self, protocol: PeerProtocol) -> None:
+    def forget_stranger(self, protocol: PeerProtocol) -> None:
         """Note that the other side has proved itself, or is gone."""
         self._strangers.pop(protocol, None)
 
@@ -359,7 +359,7 @@ class PeerLinks:
         self.router.link_up(protocol.peer)
         self.log(f"link to {protocol.peer} is up", DEBUG)
 
-    def waits(self, protocol: PeerProtocol) -> None:
+    def add_waiting(self, protocol: PeerProtocol) -> None:
         """Register the connection of a member that was answered with WAIT."""
         self._waiting[protocol] = None
 
