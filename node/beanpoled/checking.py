@@ -17,13 +17,14 @@ from typing import Final, NamedTuple
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.storage.readonly import ReadOnlyFiles
+from beanpoled import descriptors
 from beanpoled.config import memory, memory_budget
 from beanpoled.config.node import NodeConfig
 from beanpoled.config.settings import MIB
 from beanpoled.disk.disks import read_own
 from beanpoled.disk.identity import FOUNDING, short
-from beanpoled.examining import ends_s
 from beanpoled.trust.certificates import of_clients, of_peers
+from beanpoled.trust.expiry import expires_s
 
 GOOD: Final = "ok"
 # A start goes on despite it.
@@ -47,17 +48,12 @@ class Finding(NamedTuple):
     words: str
 
 
-def findings(config: NodeConfig, descriptors_spare: int) -> Iterator[Finding]:
-    """Check everything that the configuration names on this machine.
-
-    Args:
-        config: parsed and checked.
-        descriptors_spare: file descriptors that a node needs beside its clients'.
-    """
+def findings(config: NodeConfig) -> Iterator[Finding]:
+    """Check everything that a configuration names on this machine."""
     members = ", ".join(config.members)
     yield Finding(GOOD, f"node {config.node_id} of cluster {config.cluster}: {members}")
     runs = _is_held(config.data_dir)
-    yield from _directory(config)
+    yield _directory(config)
     if runs:
         yield Finding(GOOD, "a node runs on this directory: its addresses are its own")
     else:
@@ -67,7 +63,7 @@ def findings(config: NodeConfig, descriptors_spare: int) -> Iterator[Finding]:
     yield from _disk(config)
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     yield Finding(WARNING, too_much) if too_much else Finding(GOOD, "memory: all limits fit in it")
-    wanted = config.connections_max + descriptors_spare
+    wanted = config.connections_max + descriptors.SPARE
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < wanted:
         words = f"{hard} file descriptors (ulimit -Hn) are too few for connections_max: {wanted}"
@@ -86,48 +82,58 @@ def _is_held(directory: str) -> bool:
     return False
 
 
-def _directory(config: NodeConfig) -> Iterator[Finding]:
+def _directory(config: NodeConfig) -> Finding:
     place = config.data_dir
     if not os.path.exists(place):
-        above = os.path.dirname(os.path.abspath(place))
-        while not os.path.exists(above):
-            above = os.path.dirname(above)
-        if not os.path.isdir(above):
-            words = f"data_dir {place} cannot be made: {above} is no directory"
-            yield Finding(MISCONFIGURED, words)
-        elif not os.access(above, os.W_OK | os.X_OK):
-            yield Finding(WRONG, f"data_dir {place} cannot be made: {above} is not writable")
-        else:
-            yield Finding(GOOD, f"data_dir {place} does not exist yet, a start makes it")
-        return
+        return _parent(place)
     if not os.path.isdir(place):
-        yield Finding(MISCONFIGURED, f"data_dir {place} is no directory")
-        return
+        return Finding(MISCONFIGURED, f"data_dir {place} is no directory")
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         words = f"data_dir {place} is not readable and writable for user {os.geteuid()}"
-        yield Finding(WRONG, words)
-        return
+        return Finding(WRONG, words)
     if closed := _closed_files(place):
         words = f"of data_dir {place}, {', '.join(closed[:CLOSED_NAMED_MAX])}"
         more = f" and {len(closed) - CLOSED_NAMED_MAX} more" * (len(closed) > CLOSED_NAMED_MAX)
         told = f"not readable and writable for user {os.geteuid()}; was it started as another user?"
-        yield Finding(WRONG, f"{words}{more}: {told}")
-        return
+        return Finding(WRONG, f"{words}{more}: {told}")
+    return _identity(config)
+
+
+def _parent(place: str) -> Finding:
+    """Judge the parent of a data directory that does not exist: can a start make it?"""
+    above = _existing(place)
+    if not os.path.isdir(above):
+        words = f"data_dir {place} cannot be made: {above} is no directory"
+        return Finding(MISCONFIGURED, words)
+    if not os.access(above, os.W_OK | os.X_OK):
+        return Finding(WRONG, f"data_dir {place} cannot be made: {above} is not writable")
+    return Finding(GOOD, f"data_dir {place} does not exist yet, a start makes it")
+
+
+def _existing(place: str) -> str:
+    """The path itself if it exists, else the nearest folder above it that does."""
+    place = os.path.abspath(place)
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    return place
+
+
+def _identity(config: NodeConfig) -> Finding:
+    """Judge the identity of the disk as a start does."""
+    place = config.data_dir
     try:
         own = read_own(ReadOnlyFiles(), config)
     except WrongIdentity as error:
-        yield Finding(MISCONFIGURED, str(error))
+        return Finding(MISCONFIGURED, str(error))
     except (BeanpoleError, OSError) as error:
-        yield Finding(WRONG, str(error))
-    else:
-        if own is None:
-            words = "empty: this node waits for all members to found a cluster; if it was a "
-            yield Finding(GOOD, f"data_dir {place} is {words}member of one before, --rejoin it")
-        elif own.standing == FOUNDING:
-            yield Finding(GOOD, f"data_dir {place} waits for all members to found a cluster")
-        else:
-            words = f"is a {own.standing} of the cluster with the birth id {short(own.birth)}"
-            yield Finding(GOOD, f"data_dir {place} {words}, incarnation {own.incarnation}")
+        return Finding(WRONG, str(error))
+    if own is None:
+        words = "empty: this node waits for all members to found a cluster; if it was a "
+        return Finding(GOOD, f"data_dir {place} is {words}member of one before, --rejoin it")
+    if own.standing == FOUNDING:
+        return Finding(GOOD, f"data_dir {place} waits for all members to found a cluster")
+    words = f"is a {own.standing} of the cluster with the birth id {short(own.birth)}"
+    return Finding(GOOD, f"data_dir {place} {words}, incarnation {own.incarnation}")
 
 
 def _certificates(config: NodeConfig) -> Iterator[Finding]:
@@ -139,7 +145,7 @@ def _certificates(config: NodeConfig) -> Iterator[Finding]:
             if certificates is None:
                 continue
             path = getattr(config, f"{setting}certificate_file")
-            left_s = ends_s(path) - time.time()
+            left_s = expires_s(path) - time.time()
             fault = certificates.fault()
         except (ConfigurationError, ValueError, IndexError) as error:
             yield Finding(MISCONFIGURED, str(error))
@@ -269,10 +275,7 @@ def _places(host: str) -> set[str]:
 
 
 def _disk(config: NodeConfig) -> Iterator[Finding]:
-    place = os.path.abspath(config.data_dir)
-    while not os.path.exists(place):
-        place = os.path.dirname(place)
-    found = os.statvfs(place)
+    found = os.statvfs(_existing(config.data_dir))
     free = found.f_bavail * found.f_frsize
     reserve = max(config.disk_reserve_bytes, 3 * config.wal_segment_bytes + DISK_BASE_BYTES)
     words = f"{free // MIB} MiB are free on the disk of data_dir"

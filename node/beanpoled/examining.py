@@ -4,14 +4,12 @@ Problems of a start are in `checking`; problems that only all nodes together can
 the command.
 """
 
-import base64
-import calendar
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback
 from beanpoled.config.node import NodeConfig
+from beanpoled.trust.expiry import expires_s
 from beanpoled.view import Metrics, NodeView
 
 OK: Final = "ok"
@@ -70,7 +68,7 @@ def examine(view: NodeView, config: NodeConfig, users: int, now_s: float) -> Ite
     yield from _jobs(view, now)
     yield from _clients(now, config)
     yield from _certificates(config, now_s)
-    yield from _doors(config, users)
+    yield from _ports(config, users)
 
 
 def _disk(view: NodeView, now: Metrics, config: NodeConfig) -> Iterator[Finding]:
@@ -126,7 +124,7 @@ def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
         if not path:
             continue
         try:
-            left = (ends_s(path) - now_s) / DAY_S
+            left = (expires_s(path) - now_s) / DAY_S
         except (OSError, ValueError, IndexError) as error:
             yield Finding(ERROR, setting, f"{path} cannot be read: {error}", "put it back")
             continue
@@ -139,7 +137,7 @@ def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
             yield Finding(OK, setting, f"{path} ends in {left:.0f} days")
 
 
-def _doors(config: NodeConfig, users: int) -> Iterator[Finding]:
+def _ports(config: NodeConfig, users: int) -> Iterator[Finding]:
     """Ports that other machines can reach, and their authentication."""
     if not is_loopback(config.grpc_listen) and not config.has_peer_tls:
         words = f"grpc_listen = {config.grpc_listen} takes admin calls without a certificate"
@@ -153,55 +151,3 @@ def _doors(config: NodeConfig, users: int) -> Iterator[Finding]:
         yield Finding(WARNING, "client ports", words, remedy)
     else:
         yield Finding(OK, "client ports", f"{len(places)} addresses, {users} users")
-
-
-# --- the end of a certificate ---------------------------------------------------------------------
-
-_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
-_END: Final = "-----END CERTIFICATE-----"
-_VERSION_TAG: Final = 0xA0
-_UTC_TIME_TAG: Final = 0x17
-# Position among the fields of a certificate (RFC 5280, 4.1), after its version.
-_VALIDITY: Final = 3
-
-
-def ends_s(path: str) -> float:
-    """Return when the first certificate of a PEM file expires, in seconds since 1970.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError, IndexError: the file is no certificate.
-    """
-    with open(path, encoding="ascii", errors="replace") as file:
-        text = file.read()
-    if _BEGIN not in text or _END not in text:
-        raise ValueError("it is no certificate in PEM")
-    raw = base64.b64decode(text.partition(_BEGIN)[2].partition(_END)[0])
-    (_, whole), *_ = _fields(raw)
-    (_, signed), *_ = _fields(whole)
-    fields = [one for one in _fields(signed) if one[0] != _VERSION_TAG]
-    tag, told = _fields(fields[_VALIDITY][1])[1]
-    return _seconds(tag, told.decode("ascii"))
-
-
-def _fields(raw: bytes) -> Sequence[tuple[int, bytes]]:
-    """Split DER into its values, with their tags."""
-    found: list[tuple[int, bytes]] = []
-    at = 0
-    while at < len(raw):
-        tag, size = raw[at], raw[at + 1]
-        at += 2
-        if size & 0x80:
-            more = size & 0x7F
-            size = int.from_bytes(raw[at : at + more], "big")
-            at += more
-        found.append((tag, raw[at : at + size]))
-        at += size
-    return found
-
-
-def _seconds(tag: int, told: str) -> float:
-    """Parse a time such as 261231235959Z, or one with a four-digit year."""
-    if tag == _UTC_TIME_TAG:
-        told = ("19" if told[:2] >= "50" else "20") + told
-    return float(calendar.timegm(time.strptime(told, "%Y%m%d%H%M%SZ")))

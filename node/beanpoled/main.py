@@ -9,7 +9,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Final, NoReturn
 
@@ -119,7 +119,7 @@ def main() -> None:
 def _check(config: NodeConfig) -> int:
     """Print the findings of `checking`, and return the exit status of the worst."""
     weights = set()
-    for weight, words in checking.findings(config, descriptors.SPARE):
+    for weight, words in checking.findings(config):
         weights.add(weight)
         print(f"{weight}: {words}")
     if checking.MISCONFIGURED in weights:
@@ -267,8 +267,7 @@ async def run(
         await host.wait_for_exit()
         if node.disk_health.hangs:
             # Closing the files would wait for the disk, perhaps for ever.
-            exit_now: Callable[[int], None] = os._exit
-            exit_now(0)
+            os._exit(0)
 
 
 def _tell(config: NodeConfig, host: AioHost) -> None:
@@ -329,5 +328,4 @@ def _stop_on_bug(loop: asyncio.AbstractEventLoop, context: dict[str, object]) ->
     if isinstance(exception, ConnectionError | TimeoutError):
         return  # a socket that broke while it was being closed
     loop.default_exception_handler(context)
-    exit_now: Callable[[int], None] = os._exit
-    exit_now(1)
+    os._exit(1)

@@ -10,7 +10,7 @@ from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import Space
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled import connections_view, qless_view
-from beanpoled.largest_queues import LargestQueues, figures
+from beanpoled.largest_queues import LargestQueues
 from beanpoled.trust.trust import Trust
 from beanpoled.turn.node import Node
 from beanpoled.view import (
@@ -205,11 +205,11 @@ class LocalNodeView:
             leader_changes_total=node.roles.leader_changes,
             clients=node.frontends.figures(),
             spaces={
-                **{shown.space(space): _figures(space) for space in queue.every_space},
+                **{shown.space(space): _of_space(space) for space in queue.every_space},
                 PROTOCOL_NAMES[QLESS]: qless_view.as_space(qless),
             },
             qless=qless,
-            queues=self._largest.look(queue.tubes, self._ready_s, node.events.latencies.of),
+            queues=[self._of_queue(tube) for tube in self._largest.look(queue.tubes)],
             limits={name: getattr(context.config, name) for name in LIMITS},
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,
@@ -240,14 +240,25 @@ class LocalNodeView:
     def busiest(self) -> list[QueueFigures]:
         """See `NodeView`."""
         tubes = self._context.machine.queue.tubes
-        events = self._node.events
-        found = [
-            tubes[name]
-            for name in events.busiest(QUEUES_MAX)
+        return [
+            self._of_queue(tubes[name])
+            for name in self._node.events.busiest(QUEUES_MAX)
             if name in tubes and len(name) <= QUEUE_NAME_MAX_BYTES
         ]
-        lately = events.latencies.of
-        return [figures(tube, self._ready_s(tube), lately(tube.number)) for tube in found]
+
+    def _of_queue(self, tube: Tube) -> QueueFigures:
+        protocol = shown.space_of(tube.name)
+        return QueueFigures(
+            protocol,
+            shown.queue(tube.name).removeprefix(f"{protocol}{shown.SEPARATOR}"),
+            tube.ready_count,
+            tube.reserved_count,
+            tube.delayed_count,
+            len(tube.buried),
+            tube.finished_count,
+            self._ready_s(tube),
+            self._node.events.latencies.of(tube.number),
+        )
 
     def _ready_s(self, tube: Tube) -> float:
         """For how long the next job of a queue has been ready, as far as this node knows."""
@@ -300,7 +311,7 @@ class LocalNodeView:
         return SnapshotStream(info.index, info.term, chunks, info.bytes)
 
 
-def _figures(space: Space) -> SpaceFigures:
+def _of_space(space: Space) -> SpaceFigures:
     return SpaceFigures(
         space.ready,
         space.reserved,

@@ -30,7 +30,7 @@ def figures(t: Tables, publications: Publications | None = None) -> QlessFigures
         failure_groups=len(t.groups),
         locks_lost_total=t.locks_lost_total,
         subscribers=0 if publications is None else publications.subscribers,
-        told_total=0 if publications is None else publications.told_total,
+        delivered_total=0 if publications is None else publications.delivered_total,
         queues_total=len(t.queues),
         jobs_total=t.jobs_total,
     )

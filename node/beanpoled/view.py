@@ -177,7 +177,7 @@ class QlessFigures(NamedTuple):
     queues_total: int = 0
     jobs_total: int = 0
     subscribers: int = 0
-    told_total: int = 0
+    delivered_total: int = 0
 
 
 @dataclass(slots=True)

@@ -32,22 +32,18 @@ class Stream:
         about: the cluster and the position of the image; set by the constructor.
     """
 
-    def __init__(
-        self, address: str, channel: grpc.Channel, silence_s: float = SILENCE_MAX_S
-    ) -> None:
+    def __init__(self, address: str, channel: grpc.Channel) -> None:
         """Request an image from a node, and wait until it begins.
 
         Args:
             address: the address of the node, for messages.
             channel: the channel to that node.
-            silence_s: how long the node may be silent.
 
         Raises:
             Broken: the node does not answer, or has no image.
             ClientError: the caller lacks the right, at every node.
         """
         self._address = address
-        self._silence_s = silence_s
         self._heard_s = time.monotonic()
         self._ended = threading.Event()
         self._silent = False
@@ -96,7 +92,7 @@ class Stream:
         except StopIteration:
             raise Broken(f"{self._address}: the image ends before its end") from None
         except grpc.RpcError as error:
-            silent = f"it said nothing for {self._silence_s:.0f} s"
+            silent = f"it said nothing for {SILENCE_MAX_S:.0f} s"
             words = silent if self._silent else words_of(error)
             if is_refused(error):
                 raise ClientError(f"{self._address}: {words}") from None
@@ -107,7 +103,7 @@ class Stream:
     def _watch(self) -> None:
         """Cancel the call if the node stops without closing its connection."""
         while not self._ended.wait(_LOOK_S):
-            if time.monotonic() - self._heard_s > self._silence_s:
+            if time.monotonic() - self._heard_s > SILENCE_MAX_S:
                 self._silent = True
                 self._call.cancel()
                 return

@@ -49,7 +49,7 @@ class Source:
         self._redis = redis
         self._now = now
 
-    # --- what there is --------------------------------------------------------------------------
+    # --- contents of the source -----------------------------------------------------------------
 
     def states(self) -> dict[bytes, int]:
         """Return the state of each job by its jid.

@@ -8,7 +8,6 @@ import argparse
 import os
 import socket
 import ssl
-from collections.abc import Mapping
 from typing import Final
 
 from beanpole.addresses import UNIX_PREFIX, split_address
@@ -36,7 +35,7 @@ _ANSWERS: Final = (
 )
 
 
-def hint(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
+def hint(arguments: argparse.Namespace) -> str:
     """Return a one-line hint if the addresses of a command speak another protocol, or TLS.
 
     If no server answers at an address that was only assumed, the hint is how to give one.
@@ -53,7 +52,7 @@ def hint(arguments: argparse.Namespace, environment: Mapping[str, str] = os.envi
                 f"hint: {address} speaks {spoken}, and this command needs the address at which a "
                 f"node speaks {port.speaks}: its setting {port.setting}, {port.number} by default"
             )
-        missing = [name for name in TLS_VARIABLES if not environment.get(name)]
+        missing = [name for name in TLS_VARIABLES if not os.environ.get(name)]
         if not spoken and port is GRPC and missing and speaks_tls(address):
             return (
                 f"hint: {address} speaks TLS, where a node wants a certificate: the files of "

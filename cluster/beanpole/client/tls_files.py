@@ -21,7 +21,7 @@ _CONTENTS: Final = {
 
 
 class TlsFiles(NamedTuple):
-    """What the files have; the certificate and its key are empty where nodes need none."""
+    """The contents of the files; the certificate and its key are empty where nodes need none."""
 
     ca: bytes
     certificate: bytes

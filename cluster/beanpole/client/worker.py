@@ -283,7 +283,7 @@ class _Outcome:
 
 
 def _outcome(line: _Line, task: Task, kicks: int) -> _Outcome:
-    """Run the handler; decide what becomes of the job, which was kicked so many times."""
+    """Run the handler, and decide the fate of its job; `kicks`: how often that was kicked."""
     try:
         try:
             line.handler(task)

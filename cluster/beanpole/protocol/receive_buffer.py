@@ -9,8 +9,8 @@ the bytes belongs into each parser.
 class ReceiveBuffer:
     """The piece being parsed, the bytes fed after it, and one incomplete body.
 
-    The fed bytes are not bounded here: the owner checks `unparsed_bytes` and stops reading. The
-    parser bounds the body before it sets `_missing_bytes`.
+    The fed bytes are not bounded here: the owner checks `buffered_bytes` and stops reading. The
+    parser bounds the body before it sets `_missing_bytes`, and every other incomplete request.
     """
 
     __slots__ = ("_body", "_data", "_fed", "_missing_bytes", "_offset")
@@ -24,8 +24,8 @@ class ReceiveBuffer:
         self._missing_bytes = 0  # of the body
 
     @property
-    def unparsed_bytes(self) -> int:
-        """The number of received bytes that are not parsed yet."""
+    def buffered_bytes(self) -> int:
+        """The number of received bytes that are not parsed yet, without the incomplete body."""
         return len(self._data) - self._offset + len(self._fed)
 
     @property

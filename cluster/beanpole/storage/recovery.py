@@ -29,7 +29,7 @@ from beanpole.storage.segment import (
 
 
 def recover(
-    files: Files, directory: str, identity: Identity, replay: Replay, newest: int = NO_LOG
+    files: Files, directory: str, identity: Identity, replay: Replay, newest: int
 ) -> tuple[list[Segment], int]:
     """Return the segments, at least one, and the position after the last record.
 

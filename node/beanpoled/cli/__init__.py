@@ -1,7 +1,6 @@
 """The command `beanpole`: run a local cluster, inspect a cluster, use the queue by hand.
 
-This file only dispatches to a command. Exit status: 0 done, 1 the answer is no (not found, nothing
-there), 2 the request is wrong, 3 no node answers, it refuses, or the outcome is unknown.
+This file only dispatches to a command. The exit statuses are in `exits`.
 """
 
 import argparse
@@ -42,13 +41,7 @@ from beanpoled.cli import (
     user,
     work,
 )
-
-EXIT_WORDS = (
-    "Exit status: 0 done; 1 the answer is no (not found, nothing there); 2 what was asked for is "
-    "wrong; 3 no node answers, it refuses, or the outcome is unknown; 130 ended by Ctrl-C."
-)
-EXIT_REFUSED = 2
-EXIT_NO_ANSWER = 3
+from beanpoled.cli.exits import EXIT_NO_ANSWER, EXIT_REFUSED, EXIT_WORDS
 
 
 def parser() -> argparse.ArgumentParser:

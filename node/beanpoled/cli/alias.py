@@ -13,7 +13,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
 from beanpoled.cli.columns import visible
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 
 _NAMES: Final = (
     "A tube of beanstalk is its name; a queue of another protocol has that before it: "

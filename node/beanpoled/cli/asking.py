@@ -12,7 +12,7 @@ import grpc
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, detail_of, is_refused, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 
 # Above `command_timeout_ms`, after which a node gives up by itself and reports it.
 CALL_TIMEOUT_S: Final = 15.0

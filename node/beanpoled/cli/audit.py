@@ -11,9 +11,9 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, told
 from beanpole.errors import ClientError
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
-from beanpoled.cli.choosing import duration_s
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import first_answer, members
+from beanpoled.cli.values import duration_s
 
 # Above the time that the node which takes the call gives the named node.
 CALL_TIMEOUT_S: Final = 15.0

@@ -23,8 +23,8 @@ from beanpole.core.image.contents import Contents
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged
 from beanpole.storage.backups import Reader, Sink, Writer
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.inspect import age
-from beanpoled.cli.jobs import EXIT_NO
 from beanpoled.cli.outputs import drop_output, naming
 from beanpoled.cli.progress import Progress, size
 from beanpoled.disk.age_keys import RECIPIENTS_MAX, check_pair, recipients

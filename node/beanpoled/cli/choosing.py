@@ -1,14 +1,14 @@
 """The common part of `job` and `queue`: select jobs, print them, and change them.
 
-The commands themselves are in `job` and `queue`, the calls in `beanpole.client.admin`.
+The commands themselves are in `job` and `queue`, the calls in `beanpole.client.admin`, the parsing
+of numbers, times and sizes in `values`.
 """
 
 import argparse
 import base64
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -16,13 +16,13 @@ import grpc
 from beanpole.client import where
 from beanpole.client.admin import Admin, AdminRefused
 from beanpole.client.rpc import Nodes
-from beanpole.constants import U32_MAX
+from beanpole.constants import SECOND_US
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli import values
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.progress import Progress
 
-SECOND_US: Final = 1_000_000
 STATES: Final[Mapping[str, jobs_pb2.JobState]] = {
     "ready": jobs_pb2.JOB_STATE_READY,
     "reserved": jobs_pb2.JOB_STATE_RESERVED,
@@ -32,7 +32,6 @@ STATES: Final[Mapping[str, jobs_pb2.JobState]] = {
     "failed": jobs_pb2.JOB_STATE_FAILED,
 }
 STATE_WORDS: Final = {state: word for word, state in STATES.items()}
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _OUTCOMES: Final = {
     jobs_pb2.JOB_OUTCOME_NOT_FOUND: "not found",
     jobs_pb2.JOB_OUTCOME_WRONG_STATE: "is not in a state in which this can be done",
@@ -46,75 +45,19 @@ _OUTCOMES: Final = {
 NAMED_MAX: Final = 10
 
 
-def duration_s(text: str) -> int:
-    """Parse a time such as 90, 90s, 15m, 2h or 7d; return seconds."""
-    digits, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
-    if not digits.isdecimal() or len(digits) > 10:
-        words = f"{text!r} is no time: a whole number of seconds, or with s, m, h or d behind it"
-        raise argparse.ArgumentTypeError(words)
-    seconds = int(digits) * _UNITS[unit]
-    if seconds > U32_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is too long: at most {U32_MAX} s, 136 years")
-    return seconds
-
-
-def whole(text: str) -> int:
-    """Parse a whole number of up to 18 digits."""
-    if not text.isdecimal() or len(text) > 18:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def not_zero(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """Return a parser of a limit that refuses 0, which a node takes for no limit at all."""
-
-    def parsed(text: str) -> int:
-        value = parse(text)
-        if not value:
-            words = f"{text!r} is not above 0; without this option there is no limit"
-            raise argparse.ArgumentTypeError(words)
-        return value
-
-    return parsed
-
-
-def queue_name(text: str) -> str:
-    """Return the name of a queue; an empty one would stand for all queues."""
-    if not text:
-        words = "'' is no queue: NAME, gearman:NAME or workq:NAME, with one character at least"
-        raise argparse.ArgumentTypeError(words)
-    return text
-
-
-def _body_text(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError("'' stands in every body; leave the option out for that")
-    return text
-
-
-def size_bytes(text: str) -> int:
-    """Parse a size such as 5000, 10KiB, 64MiB or 1GiB; return bytes."""
-    for unit, its_bytes in (("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3), ("", 1)):
-        if text.endswith(unit):
-            digits = text.removesuffix(unit)
-            if not digits.isdecimal() or len(digits) > 15:
-                break
-            return int(digits) * its_bytes
-    words = f"{text!r} is no size: a whole number of bytes, or with KiB, MiB or GiB behind it"
-    raise argparse.ArgumentTypeError(words)
-
-
 def add_filter(
     parser: argparse.ArgumentParser, queue: str = "--queue", text: str = "--text"
 ) -> None:
     """Add the options that select jobs; `text` is the argument for a part of the body."""
     if not text.startswith("-"):
-        parser.add_argument(text, metavar=text.upper(), type=_body_text, help="a part of the body")
+        parser.add_argument(
+            text, metavar=text.upper(), type=values.body_text, help="a part of the body"
+        )
     which = parser.add_argument_group("which jobs (all that is given must be true of a job)")
     which.add_argument(
         queue,
         dest="queue",
-        type=queue_name,
+        type=values.queue_name,
         metavar="QUEUE",
         help="NAME, gearman:NAME or workq:NAME",
     )
@@ -122,18 +65,22 @@ def add_filter(
         "--state", action="append", choices=list(STATES), help="may be given several times"
     )
     which.add_argument(
-        "--older", type=duration_s, default=0, metavar="TIME", help="put at least so long ago: 2h"
+        "--older",
+        type=values.duration_s,
+        default=0,
+        metavar="TIME",
+        help="put at least so long ago: 2h",
     )
     which.add_argument(
         "--younger",
-        type=not_zero(duration_s),
+        type=values.not_zero(values.duration_s),
         default=0,
         metavar="TIME",
         help="put at most so long ago",
     )
     if text.startswith("-"):
         words = "this stands somewhere in the body"
-        which.add_argument(text, dest="text", type=_body_text, metavar="TEXT", help=words)
+        which.add_argument(text, dest="text", type=values.body_text, metavar="TEXT", help=words)
     which.add_argument("--protocol", metavar="NAME", help="beanstalk, workq or gearman")
 
 
@@ -150,20 +97,13 @@ def filter_of(arguments: argparse.Namespace) -> jobs_pb2.JobFilter:
     )
 
 
-@contextmanager
-def connected(arguments: argparse.Namespace) -> Iterator[Admin]:
-    """Yield the client of the cluster that the arguments name."""
-    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
-        yield Admin(nodes)
-
-
 def run(act: Callable[[Admin, argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
     """Return a command: a missing object is an answer, an invalid request an error."""
 
     def command(arguments: argparse.Namespace) -> int:
         try:
-            with connected(arguments) as admin:
-                return act(admin, arguments)
+            with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
+                return act(Admin(nodes), arguments)
         except AdminRefused as error:
             if error.code == grpc.StatusCode.NOT_FOUND:
                 print(error, file=sys.stderr)
@@ -257,7 +197,7 @@ def confirm(
 # --- formatting of jobs ---------------------------------------------------------------------------
 
 
-def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
+def as_plain(job: jobs_pb2.AdminJob) -> dict[str, Any]:
     """Return a job for programs. Times are in seconds; null where one does not apply."""
     state = STATE_WORDS[job.state]
     found: dict[str, Any] = {
@@ -276,9 +216,8 @@ def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
         "releases": job.releases,
         "buries": job.buries,
         "kicks": job.kicks,
+        **_as_text("body", job.body, job.body_bytes),
     }
-    if body:
-        found |= _as_text("body", job.body, job.body_bytes)
     if state == "reserved":
         found["holder"] = holder_of(job)
     if job.ended_in:
@@ -293,8 +232,7 @@ def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
         found["clients"] = job.clients
         found["ttl_left_s"] = job.ttl_left_us / SECOND_US if job.ttl_left_us else None
         found |= _as_text("progress", job.progress)
-        if body:
-            found |= _as_text("result", job.result, job.result_bytes)
+        found |= _as_text("result", job.result, job.result_bytes)
     return found
 
 
@@ -323,9 +261,3 @@ def _as_text(key: str, value: bytes, whole_bytes: int = 0) -> dict[str, str]:
         if len(value) < whole_bytes and error.reason == "unexpected end of data":
             return {key: value[: error.start].decode()}
         return {f"{key}_base64": base64.b64encode(value).decode()}
-
-
-def name_words(text: str, chars: int) -> str:
-    """Return a client's text in one line of a table, truncated if necessary."""
-    text = "".join(char if char.isprintable() else "." for char in text)
-    return text if len(text) <= chars else f"{text[: chars - 3]}..."

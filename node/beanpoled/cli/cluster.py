@@ -19,7 +19,7 @@ from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import status
 from beanpoled.cli.columns import Column, table, terminal_chars
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.rpc.admin import FINALIZE_TIMEOUT_S, TRANSFER_TIMEOUT_S
 
 # The node that takes the call, and the leader that it asks, give up first and report why.

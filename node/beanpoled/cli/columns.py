@@ -118,3 +118,9 @@ def _line(columns: Sequence[Column], values: Sequence[str]) -> str:
         for column, value in zip(columns, values, strict=True)
     ]
     return " ".join(cells).rstrip()
+
+
+def name_words(text: str, chars: int) -> str:
+    """Return a client's text in one line of a table, truncated if necessary."""
+    text = "".join(char if char.isprintable() else "." for char in text)
+    return text if len(text) <= chars else f"{text[: chars - 3]}..."

@@ -17,9 +17,9 @@ from beanpole.errors import BeanpoleError, ClientError, Damaged
 from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked
-from beanpoled import checking, descriptors
+from beanpoled import checking
 from beanpoled.cli import inspect, status
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import CALL_TIMEOUT_S, first_answer
 from beanpoled.config import node as configuration
 from beanpoled.disk import identity as identities
@@ -243,6 +243,6 @@ def _of_configuration(path: str) -> Iterator[Finding]:
     except BeanpoleError as error:
         yield Finding(ERROR, path, str(error), "mend it; docs/operating.md lists all settings")
         return
-    for weight, words in checking.findings(config, descriptors.SPARE):
+    for weight, words in checking.findings(config):
         level = _OF_CHECKING[weight]
         yield Finding(level, path, words, "" if level == OK else "see `beanpoled --check`")

@@ -16,12 +16,12 @@ from beanpole.client.qless_import import Outcome, bring, look
 from beanpole.client.qless_source import Source
 from beanpole.client.redis import AuthenticationFailed, Redis
 from beanpole.errors import ClientError, ConfigurationError
+from beanpoled.cli.exits import EXIT_NO_ANSWER
 
 SCHEME: Final = "redis://"
 REDIS_PORT: Final = 6379
 # A Redis answers at once, unless it loads a dump.
 PATIENCE_S: Final = 0.0
-EXIT_REFUSED: Final = 3
 
 _ROW: Final = "{:<12} {:>10} {:>10} {:>14} {:>10}"
 
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"refused: {reason}", file=sys.stderr)
     if outcome.refused > len(outcome.reasons):
         print(f"... and {outcome.refused - len(outcome.reasons)} more", file=sys.stderr)
-    return EXIT_REFUSED if outcome.refused else 0
+    return EXIT_NO_ANSWER if outcome.refused else 0
 
 
 def _place(text: str) -> tuple[str, str, int]:

@@ -9,7 +9,7 @@ import time
 from typing import Any, Final
 
 from beanpole.storage.readonly import ReadOnlyFiles
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.disk import identity as identities
 from beanpoled.disk.offline import Holdings, look
 

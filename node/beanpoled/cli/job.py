@@ -12,12 +12,12 @@ from typing import Any, Final
 from beanpole.client import where
 from beanpole.client.admin import Admin
 from beanpole.client.worker import FAILURES_SUFFIX
+from beanpole.constants import SECOND_US
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
-from beanpoled.cli import choosing
-from beanpoled.cli.choosing import SECOND_US
-from beanpoled.cli.columns import Column, table, terminal_chars, visible
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli import choosing, values
+from beanpoled.cli.columns import Column, name_words, table, terminal_chars, visible
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.top import words as duration_words
 
 LIMIT_DEFAULT: Final = 100
@@ -62,7 +62,7 @@ def add_command(commands: Any) -> None:
     way = _add(ways, "search", _list, "list jobs whose body has a text in it")
     _add_listing(way, "text")
     way = _add(ways, "show", _show, "show a job: its body and all that is known of it")
-    way.add_argument("job", type=choosing.whole, metavar="ID")
+    way.add_argument("job", type=values.whole, metavar="ID")
     way = _add_change(ways, "delete", _delete, "delete jobs")
     way.add_argument("--yes", action="store_true", help="do not ask before many are deleted")
     way.add_argument(
@@ -71,13 +71,13 @@ def add_command(commands: Any) -> None:
     _add_change(ways, "kick", _kick, "make buried and delayed jobs ready")
     _add_change(ways, "bury", _bury, "put ready and delayed jobs aside until they are kicked")
     way = _add_change(ways, "change", _change, "give jobs another priority, or another delay")
-    way.add_argument("--priority", type=choosing.whole, metavar="NUMBER", help="lower is sooner")
+    way.add_argument("--priority", type=values.whole, metavar="NUMBER", help="lower is sooner")
     way.add_argument(
-        "--delay", type=choosing.duration_s, metavar="TIME", help="from now on; 0 makes them ready"
+        "--delay", type=values.duration_s, metavar="TIME", help="from now on; 0 makes them ready"
     )
     way = _add_change(ways, "move", _move, "move jobs to another queue", queue="--from")
     words = "of the same protocol"
-    way.add_argument("--to", type=choosing.queue_name, required=True, metavar="QUEUE", help=words)
+    way.add_argument("--to", type=values.queue_name, required=True, metavar="QUEUE", help=words)
     way.add_argument(
         "--as",
         dest="moved",
@@ -98,13 +98,13 @@ def _add_listing(way: argparse.ArgumentParser, text: str = "--text") -> None:
     choosing.add_filter(way, text=text)
     way.add_argument(
         "--limit",
-        type=choosing.whole,
+        type=values.whole,
         default=LIMIT_DEFAULT,
         metavar="NUMBER",
         help=f"at most so many (default {LIMIT_DEFAULT}); 0: all",
     )
     way.add_argument(
-        "--after", type=choosing.whole, default=0, metavar="ID", help="only jobs with higher ids"
+        "--after", type=values.whole, default=0, metavar="ID", help="only jobs with higher ids"
     )
 
 
@@ -112,11 +112,11 @@ def _add_change(
     ways: Any, name: str, act: Any, words: str, queue: str = "--queue"
 ) -> argparse.ArgumentParser:
     way = _add(ways, name, act, words)
-    way.add_argument("job", type=choosing.whole, nargs="*", metavar="ID", help="these jobs, or:")
+    way.add_argument("job", type=values.whole, nargs="*", metavar="ID", help="these jobs, or:")
     choosing.add_filter(way, queue)
     way.add_argument(
         "--limit",
-        type=choosing.not_zero(choosing.whole),
+        type=values.not_zero(values.whole),
         default=0,
         metavar="NUMBER",
         help="the oldest so many of these (default: all)",
@@ -162,14 +162,14 @@ def _row(job: jobs_pb2.AdminJob) -> tuple[object, ...]:
     left = duration_words(job.left_us / SECOND_US) if job.left_us else "-"
     return (
         job.id,
-        choosing.name_words(job.queue, 24),
+        name_words(job.queue, 24),
         choosing.STATE_WORDS[job.state],
         job.priority,
         duration_words(job.age_us / SECOND_US),
         left,
         job.reserves,
         job.body_bytes,
-        " " + choosing.name_words(job.body.decode(errors="backslashreplace"), BODY_CHARS),
+        " " + name_words(job.body.decode(errors="backslashreplace"), BODY_CHARS),
     )
 
 

@@ -20,8 +20,8 @@ from beanpole.protocol.beanstalk.requests import (
     U64_MAX,
     is_tube_name,
 )
+from beanpoled.cli.exits import EXIT_NO
 
-EXIT_NO: Final = 1
 # More than the digits of the protocol's largest number.
 DIGITS_MAX: Final = 40
 

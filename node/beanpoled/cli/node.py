@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, told
+from beanpole.constants import SECOND_US
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.cli import audit, settings
-from beanpoled.cli.choosing import SECOND_US, name_words
-from beanpoled.cli.columns import Column, table, terminal_chars
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.columns import Column, name_words, table, terminal_chars
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import CALL_TIMEOUT_S, Gone, first_answer, members
 from beanpoled.cli.top import words as duration_words
 

@@ -1,4 +1,4 @@
-"""Where commands write: the encoding of standard output, its closed end, and full disks.
+"""The outputs of commands: the encoding of standard output, its closed end, and full disks.
 
 Tables are laid out in `columns`, and live lines in `screen`.
 """

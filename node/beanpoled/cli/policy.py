@@ -12,9 +12,9 @@ from beanpole.client import where
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
-from beanpoled.cli import choosing
+from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
 _WHEN_FULL: Final = {
@@ -67,7 +67,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     rules = way.add_argument_group("rules (those with a * are for tubes of beanstalk only)")
     rules.add_argument(
         "--attempts",
-        type=choosing.not_zero(_number),
+        type=values.not_zero(_number),
         default=0,
         metavar="N",
         help="* a job that was reserved so often, and comes back, is not given out again",
@@ -77,14 +77,14 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     )
     rules.add_argument(
         "--jobs-max",
-        type=choosing.not_zero(choosing.whole),
+        type=values.not_zero(values.whole),
         default=0,
         metavar="N",
         help="jobs of all states",
     )
     rules.add_argument(
         "--bytes-max",
-        type=choosing.not_zero(choosing.size_bytes),
+        type=values.not_zero(values.size_bytes),
         default=0,
         metavar="SIZE",
         help="of all bodies: 64MiB",
@@ -94,14 +94,14 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     )
     rules.add_argument(
         "--default-ttr",
-        type=choosing.not_zero(choosing.duration_s),
+        type=values.not_zero(values.duration_s),
         default=0,
         metavar="TIME",
         help="of jobs that are put without one, such as 5m",
     )
     rules.add_argument(
         "--default-priority",
-        type=choosing.not_zero(_number),
+        type=values.not_zero(_number),
         default=0,
         metavar="N",
         help="* of jobs that are put without one, by gRPC",
@@ -112,21 +112,21 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
 def _add_times(rules: argparse._ArgumentGroup) -> None:
     rules.add_argument(
         "--retain-buried",
-        type=choosing.not_zero(choosing.duration_s),
+        type=values.not_zero(values.duration_s),
         default=0,
         metavar="TIME",
         help="delete jobs that have been buried for so long: 7d",
     )
     rules.add_argument(
         "--retain-delayed",
-        type=choosing.not_zero(choosing.duration_s),
+        type=values.not_zero(values.duration_s),
         default=0,
         metavar="TIME",
         help="delete jobs that have been delayed for so long",
     )
     rules.add_argument(
         "--unique",
-        type=choosing.not_zero(choosing.duration_s),
+        type=values.not_zero(values.duration_s),
         default=0,
         metavar="TIME",
         help="* a put of the same body in this time makes no job: 10m",
@@ -142,7 +142,7 @@ def _add_times(rules: argparse._ArgumentGroup) -> None:
 
 
 def _number(text: str) -> int:
-    number = choosing.whole(text)
+    number = values.whole(text)
     if number > U32_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is above {U32_MAX}")
     return number
@@ -157,7 +157,7 @@ def rate(text: str) -> tuple[int, int]:
         if period in ("s", "m", "h", "d"):
             period = f"1{period}"
         if period[:1].isdecimal():
-            return int(count), choosing.duration_s(period) * SECOND_US
+            return int(count), values.duration_s(period) * SECOND_US
     words = f"{text!r} is no rate: a number, a slash, and a time: 100/s, 5/10m, 1/500ms"
     raise argparse.ArgumentTypeError(words)
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.admin import Admin
-from beanpole.constants import U32_MAX
+from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
-from beanpoled.cli import choosing
-from beanpoled.cli.choosing import SECOND_US, STATES
-from beanpoled.cli.columns import Column, table, terminal_chars, visible
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli import choosing, values
+from beanpoled.cli.choosing import STATES
+from beanpoled.cli.columns import Column, name_words, table, terminal_chars, visible
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.top import words as duration_words
 
 _COLUMNS: Final = (
@@ -59,7 +59,7 @@ def add_command(commands: Any) -> None:
     way = _add_one(_add(ways, "kick", _kick, "make the buried jobs of a queue ready, or some"))
     way.add_argument(
         "count",
-        type=choosing.not_zero(choosing.whole),
+        type=values.not_zero(values.whole),
         nargs="?",
         default=0,
         metavar="COUNT",
@@ -71,7 +71,7 @@ def add_command(commands: Any) -> None:
     way.add_argument(
         "--for",
         dest="seconds",
-        type=choosing.duration_s,
+        type=values.duration_s,
         default=U32_MAX,
         metavar="TIME",
         help="such as 90s, 15m, 2h (default: until it is resumed)",
@@ -89,7 +89,7 @@ def _add(ways: Any, name: str, act: Any, words: str) -> argparse.ArgumentParser:
 
 def _add_one(way: argparse.ArgumentParser) -> argparse.ArgumentParser:
     words = "NAME, gearman:NAME or workq:NAME"
-    way.add_argument("queue", type=choosing.queue_name, metavar="QUEUE", help=words)
+    way.add_argument("queue", type=values.queue_name, metavar="QUEUE", help=words)
     return way
 
 
@@ -164,7 +164,7 @@ def _plain(one: jobs_pb2.AdminQueue) -> dict[str, Any]:
 def _row(one: jobs_pb2.AdminQueue) -> tuple[object, ...]:
     qless = one.protocol == "qless"
     return (
-        choosing.name_words(one.name, 28),
+        name_words(one.name, 28),
         one.ready,
         one.reserved,
         one.delayed,

@@ -10,7 +10,7 @@ from beanpole.client.rpc import Nodes, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.cli.columns import Column, table, terminal_chars
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import CALL_TIMEOUT_S, first_answer, members
 
 _COLUMNS: Final = (

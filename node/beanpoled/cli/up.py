@@ -132,7 +132,7 @@ class _Watched:
         self.process: subprocess.Popen[bytes] | None = None
         self.channel: grpc.aio.Channel | None = None
         self.seen: node_pb2.Node | None = None
-        self.mourned = False
+        self.reported_down = False
 
     @property
     def runs(self) -> bool:
@@ -244,12 +244,12 @@ class Supervisor:
         process = watched.process
         assert process is not None
         name = watched.node.id
-        if not watched.runs and not watched.mourned and watched.seen is None:
-            watched.mourned = True
+        if not watched.runs and not watched.reported_down and watched.seen is None:
+            watched.reported_down = True
             self._screen.say(f"{name} ended {_how(process.returncode, watched.node)}")
             self._screen.say(f"start it again with: sh {watched.node.directory / 'cmdline'}")
-        elif watched.mourned and watched.seen is not None and watched.seen.serving:
-            watched.mourned = False
+        elif watched.reported_down and watched.seen is not None and watched.seen.serving:
+            watched.reported_down = False
             self._screen.say(f"{name} is back (pid {watched.seen.pid})")
 
     def _not_serving(self) -> list[str]:
@@ -335,7 +335,7 @@ def _line(watched: _Watched) -> str:
     node, seen = watched.node, watched.seen
     address = node.addresses["beanstalk"]
     if seen is None:
-        state = "starting" if watched.runs and not watched.mourned else "down"
+        state = "starting" if watched.runs and not watched.reported_down else "down"
         return f"{node.id:<4}{address:<17}{state}"
     counts = {
         "ready": seen.jobs.ready,

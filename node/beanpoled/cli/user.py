@@ -17,10 +17,10 @@ from beanpole.client import where
 from beanpole.core.users import ANONYMOUS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2, users_pb2_grpc
-from beanpoled.cli import choosing
+from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
 from beanpoled.cli.columns import visible
-from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO
 
 TOKEN_BYTES: Final = 32
 _RIGHTS: Final = {
@@ -101,7 +101,7 @@ def _add_set(ways: Any) -> None:
     )
     way.add_argument(
         "--jobs-max",
-        type=choosing.not_zero(choosing.whole),
+        type=values.not_zero(values.whole),
         default=0,
         metavar="N",
         help="refuse a put while this many jobs of its puts exist; those from before this quota "
@@ -109,14 +109,14 @@ def _add_set(ways: Any) -> None:
     )
     way.add_argument(
         "--bytes-max",
-        type=choosing.not_zero(choosing.size_bytes),
+        type=values.not_zero(values.size_bytes),
         default=0,
         metavar="SIZE",
         help="of all their bodies: 64MiB",
     )
     way.add_argument(
         "--commands-per-second-max",
-        type=choosing.not_zero(choosing.whole),
+        type=values.not_zero(values.whole),
         default=0,
         metavar="N",
         help="its connections are read no faster than that, at each node",

@@ -131,7 +131,7 @@ class EventLog:
             return handle.size()
         return 0
 
-    # --- what the machine did -------------------------------------------------------------------
+    # --- from the machine -----------------------------------------------------------------------
 
     def attach(self, machine: Machine) -> None:
         """Continue with another machine: the open segment belongs to the old one."""
@@ -153,7 +153,7 @@ class EventLog:
         """Begin a segment at the machine's present offset."""
         queue = self._queue
         self._first = self._end
-        self._jobs = JobCounts(queue.ready, queue.reserved, queue.delayed, queue.buried)
+        self._jobs = self._job_counts()
         self._since_us = -1
         self._notes = bytearray()
         queue.events = bytearray()
@@ -375,9 +375,10 @@ class EventLog:
 
     def jobs(self) -> JobCounts:
         """The counts after all events before `end`."""
+        return self._job_counts() if self._queue.events_kept else self._jobs
+
+    def _job_counts(self) -> JobCounts:
         queue = self._queue
-        if not queue.events_kept:
-            return self._jobs
         return JobCounts(queue.ready, queue.reserved, queue.delayed, queue.buried)
 
     @property
@@ -395,8 +396,8 @@ class EventLog:
         """The offsets that can be read here: (first, end), ascending; several if there are gaps."""
         if self._spans is None:
             self._spans = _joined([(found.first, found.end) for found in self._segments])
-        memory = [events for events, _ in self._waiting] + [self._open_events()]
-        found = _joined(self._spans + [(events.first, events.end) for events in memory])
+        memory = [(events.first, events.end) for events in self._in_memory()]
+        found = _joined(self._spans + memory)
         limit = self.end
         return [(first, min(end, limit)) for first, end in found if first < min(end, limit)]
 
@@ -407,17 +408,16 @@ class EventLog:
         place = bisect_right(self._segments, offset, key=lambda found: found.first) - 1
         if place >= 0 and offset < self._segments[place].end:
             return self._segments[place]
-        for events in (*(events for events, _ in self._waiting), self._open_events()):
+        for events in self._in_memory():
             if events.first <= offset < events.end:
                 return events.slice(offset, min(offset + SLICE_ROWS, events.end))
         return None
 
     def walls(self) -> tuple[list[EventSegment], list[Events]]:
         """Return the files, and the notes of the events in memory, without their records."""
-        memory = [events for events, _ in self._waiting] + [self._open_events()]
         return list(self._segments), [
             events._replace(records=b"", notes=bytes(events.notes), externals=(), details=())
-            for events in memory
+            for events in self._in_memory()
         ]
 
     def leave_out(self, damaged: EventSegment, reason: str) -> None:
@@ -427,6 +427,10 @@ class EventLog:
             self.bytes -= damaged.size
             self._spans = None
             self._leave_out(damaged.path, damaged.size, reason)
+
+    def _in_memory(self) -> list[Events]:
+        """The events in no file yet, the oldest first: sealed ones, then the open segment."""
+        return [*(events for events, _ in self._waiting), self._open_events()]
 
     def _open_events(self) -> Events:
         machine = self._machine

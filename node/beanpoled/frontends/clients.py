@@ -131,15 +131,15 @@ class Clients:
         """See `Host`."""
         return self.host.call_later(delay_us, callback)
 
-    def tell(
-        self, connection: Connection, method: str, said: bytes, outcome: str, begun_us: int
+    def record(
+        self, connection: Connection, method: str, line: bytes, outcome: str, begun_us: int
     ) -> None:
         """Record a client's administrative command in the audit log.
 
         Args:
             connection: the connection of the client.
             method: the command, without its arguments.
-            said: the command as received; never one with a secret.
+            line: the command as received; never one with a secret.
             outcome: the answer, in the protocol's words.
             begun_us: when the command was received, by the node's monotonic clock.
         """
@@ -151,7 +151,7 @@ class Clients:
                 connection.client_names[0].decode() if connection.client_names else "",
                 connection.user.decode(),
                 f"{connection.protocol}/{method}",
-                {"line": said.decode(errors="replace").strip()},
+                {"line": line.decode(errors="replace").strip()},
                 outcome,
                 duration_us,
             )

@@ -1,4 +1,4 @@
-"""When the first TTR of a client's jobs ends, without a look at all of its jobs."""
+"""The end of the first TTR of a client's jobs, found without a look at all of its jobs."""
 
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, final

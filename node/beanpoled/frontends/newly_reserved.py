@@ -7,7 +7,7 @@ from beanpole.core.jobs.job import Job
 
 @final
 class NewlyReserved:
-    """Where the last look at the jobs of one session ended.
+    """The end of the last look at the jobs of one session.
 
     A session has its jobs in the order of reservation. So new ones are at the end: behind the last
     one of that look or, if that is gone, by the time of their reservation.

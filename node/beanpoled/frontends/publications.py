@@ -54,7 +54,7 @@ class Publications:
         self._patterns: dict[bytes, _Known] = {}
         self._pattern_bytes = 0
         self._of: dict[Connection, _Subscriptions] = {}
-        self.told_total = 0  # messages delivered, counted once for each subscriber
+        self.delivered_total = 0  # messages delivered, counted once for each subscriber
 
     def channels_of(self, connection: Connection) -> list[bytes]:
         """Return the channels that a client has subscribed to."""
@@ -173,13 +173,13 @@ class Publications:
         for message in messages:
             name = CHANNEL_PREFIX + message[0]
             for connection in list(self._channels.get(name, ())):
-                self.told_total += 1
+                self.delivered_total += 1
                 connection.published(b"", name, message)
             if name not in fitting:
                 fitting[name] = self._fitting(name)
             for pattern, known in fitting[name]:
                 for connection in list(known.connections):
-                    self.told_total += 1
+                    self.delivered_total += 1
                     connection.published(pattern, name, message)
 
     def _fitting(self, name: bytes) -> list[tuple[bytes, _Known]]:

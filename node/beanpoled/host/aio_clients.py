@@ -14,7 +14,7 @@ from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.frontend import Frontend, Frontends
 from beanpoled.host.seam import WARNING, Log
 from beanpoled.host.sockets import BACKLOG, bind
-from beanpoled.host.tls import SafeAcceptor
+from beanpoled.host.tls import TlsAcceptor
 from beanpoled.trust.certificates import names_in
 from beanpoled.trust.trust import Trust
 
@@ -32,10 +32,10 @@ class ClientProtocol:
     An `asyncio.Protocol` in all but name: a compiled class cannot inherit from it.
     """
 
-    def __init__(self, frontend: Frontend, is_safe: bool = False) -> None:
-        """Begin; `is_safe`: whether the client uses TLS."""
+    def __init__(self, frontend: Frontend, is_tls: bool = False) -> None:
+        """Begin; `is_tls`: whether the client uses TLS."""
         self._frontend = frontend
-        self._is_safe = is_safe
+        self._is_tls = is_tls
         self._is_behind = False  # whether the client has not read all of its output
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
@@ -47,7 +47,7 @@ class ClientProtocol:
         self._transport.set_write_buffer_limits(high=0)
         _keep_alive(self._transport)
         self.client_host = _host_of(self._transport)
-        if self._is_safe:
+        if self._is_tls:
             self.client_names = _names_of(self._transport)
         self._connection = self._frontend.connected(self)
         if self._connection is None:
@@ -252,15 +252,15 @@ class _Acceptor:
         self._frontend = frontend
         self._addresses = addresses
         self._sockets = sockets
-        self._servers: list[asyncio.AbstractServer | SafeAcceptor] = []
+        self._servers: list[asyncio.AbstractServer | TlsAcceptor] = []
         self._is_open = True
-        self._opening = loop.create_task(self._serve())
+        self._opening = loop.create_task(self._serve())  # the loop keeps a weak reference only
 
     async def _serve(self) -> None:
         for address, raw in zip(self._addresses, list(self._sockets), strict=True):
-            server: asyncio.AbstractServer | SafeAcceptor
+            server: asyncio.AbstractServer | TlsAcceptor
             if address.startswith(TLS_PREFIX):
-                server = self._safely(raw)
+                server = self._tls_acceptor(raw)
             elif raw.family == socket.AF_UNIX:
                 server = await self._loop.create_unix_server(
                     self._protocol, sock=raw, backlog=BACKLOG
@@ -275,18 +275,18 @@ class _Acceptor:
     def _protocol(self) -> asyncio.Protocol:
         return cast(asyncio.Protocol, ClientProtocol(self._frontend))
 
-    def _safely(self, raw: socket.socket) -> SafeAcceptor:
+    def _tls_acceptor(self, raw: socket.socket) -> TlsAcceptor:
         certificates = self._trust.of_clients
         assert certificates is not None, "the configuration was checked"
         whom = f"a client of {self._frontend.name}"
         handshakes = self._trust.handshakes
         room = handshakes.of_clients
-        return SafeAcceptor(
-            self._loop, raw, certificates, handshakes, room, self._safe_protocol, whom
+        return TlsAcceptor(
+            self._loop, raw, certificates, handshakes, room, self._tls_protocol, whom
         )
 
-    def _safe_protocol(self) -> asyncio.Protocol:
-        return cast(asyncio.Protocol, ClientProtocol(self._frontend, is_safe=True))
+    def _tls_protocol(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, ClientProtocol(self._frontend, is_tls=True))
 
     def close(self) -> None:
         """Accept no more clients."""

@@ -17,8 +17,8 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.host.dials import DialPauses, why
 from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.host.sockets import bind
-from beanpoled.host.tls import SafeAcceptor
-from beanpoled.host.tls_stream import SafeStream
+from beanpoled.host.tls import TlsAcceptor
+from beanpoled.host.tls_stream import TlsStream
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
 from beanpoled.trust.certificates import Certificates, names_in
@@ -73,7 +73,7 @@ class PeerProtocol:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
         if self._answers:
-            self._links.came(self)
+            self._links.add_stranger(self)
         self._write(self._handshake.start())
         self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self.close)
 
@@ -125,7 +125,7 @@ class PeerProtocol:
         hello = self._handshake.done
         if hello is None or self._transport is None:
             return
-        self._links.met(self)
+        self._links.forget_stranger(self)
         if self._links.trust.of_peers is not None and hello.node not in names_in(
             transport.get_extra_info("peercert") or {}
         ):
@@ -146,7 +146,7 @@ class PeerProtocol:
             # The timer ends the link, so that a peer that is gone is not considered present for
             # long.
             self.waiting = hello
-            self._links.waits(self)
+            self._links.add_waiting(self)
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -160,7 +160,7 @@ class PeerProtocol:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._links.met(self)
+        self._links.forget_stranger(self)
         if self._timer is not None:
             self._timer.cancel()
         if not self.closed.done():
@@ -247,7 +247,7 @@ class PeerLinks:
         self._links: dict[str, PeerProtocol] = {}
         self._strangers: dict[PeerProtocol, None] = {}  # not introduced; the oldest first
         self._waiting: dict[PeerProtocol, None] = {}  # answered with WAIT
-        self._server: asyncio.Server | SafeAcceptor | None = None
+        self._server: asyncio.Server | TlsAcceptor | None = None
         self._socket: socket.socket | None = None  # of the listener for nodes, with TLS
         self._tasks: list[asyncio.Task[None]] = []
         self._lookups: dict[str, asyncio.Task[list[str] | OSError]] = {}  # of the members' names
@@ -270,7 +270,7 @@ class PeerLinks:
             self._socket = bind(self._config.peer_listen, listen=True)
             handshakes = self.trust.handshakes
             room = handshakes.of_nodes
-            self._server = SafeAcceptor(
+            self._server = TlsAcceptor(
                 self.loop, self._socket, certificates, handshakes, room, self._answering, "a node"
             )
         for peer in self._config.peers:
@@ -336,7 +336,7 @@ class PeerLinks:
         for protocol in self._links.values():
             protocol.flush()
 
-    def came(self, protocol: PeerProtocol) -> None:
+    def add_stranger(self, protocol: PeerProtocol) -> None:
         """Register a connection whose other side has not proved itself yet."""
         if len(self._strangers) >= STRANGERS_MAX:
             oldest = next(iter(self._strangers))
@@ -344,7 +344,7 @@ class PeerLinks:
             oldest.close()
         self._strangers[protocol] = None
 
-    def met(self, protocol: PeerProtocol) -> None:
+    def forget_stranger(self, protocol: PeerProtocol) -> None:
         """Note that the other side has proved itself, or is gone."""
         self._strangers.pop(protocol, None)
 
@@ -359,7 +359,7 @@ class PeerLinks:
         self.router.link_up(protocol.peer)
         self.log(f"link to {protocol.peer} is up", DEBUG)
 
-    def waits(self, protocol: PeerProtocol) -> None:
+    def add_waiting(self, protocol: PeerProtocol) -> None:
         """Register the connection of a member that was answered with WAIT."""
         self._waiting[protocol] = None
 
@@ -429,13 +429,13 @@ class PeerLinks:
                 if certificates is None:
                     await self.loop.create_connection(factory, address, port)
                 else:
-                    await self._connect_safely(certificates, factory, peer, address, port)
+                    await self._connect_tls(certificates, factory, peer, address, port)
                 return
             except OSError as error:
                 failure = error
         raise failure
 
-    async def _connect_safely(
+    async def _connect_tls(
         self,
         certificates: Certificates,
         factory: Callable[[], asyncio.Protocol],
@@ -443,11 +443,11 @@ class PeerLinks:
         address: str,
         port: int,
     ) -> None:
-        stream = SafeStream(self.loop, certificates.client, factory, peer)
+        stream = TlsStream(self.loop, certificates.client, factory, peer)
         try:
             below = partial(cast, asyncio.Protocol, stream)
             await self.loop.create_connection(below, address, port)
-            await stream.shaken
+            await stream.established
         finally:
             stream.give_up()
 

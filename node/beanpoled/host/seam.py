@@ -1,8 +1,8 @@
-"""The one seam between the node's logic and the outside world.
+"""The interface between the node's logic and the outside world. No implementation belongs here.
 
-Everything above it (sessions, outbox, leader, waiters, ticker, replication driver) is synchronous
-callbacks; everything below it is asyncio, threads and gRPC (`aio`), or a deterministic simulator.
-All callbacks run in one loop, one at a time.
+The node's logic (`turn`, `leading`, `origin`, `frontends`, `replication`) is synchronous callbacks,
+which run in one loop, one at a time. The other side of the interface is asyncio, threads and gRPC
+(`aio`), or a deterministic simulator. The disk has an interface of its own, `storage.files.Files`.
 """
 
 from collections.abc import Callable

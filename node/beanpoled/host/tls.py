@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, cast
 
 from beanpole.addresses import host_name
-from beanpoled.host.tls_stream import SafeStream
+from beanpoled.host.tls_stream import TlsStream
 from beanpoled.trust.certificates import Certificates
 from beanpoled.trust.handshakes import (
     HANDSHAKE_TIMEOUT_S,
@@ -24,7 +24,7 @@ from beanpoled.trust.handshakes import (
 ACCEPT_PAUSE_S: Final = 0.05
 
 
-class SafeAcceptor:
+class TlsAcceptor:
     """One listening socket."""
 
     def __init__(
@@ -55,13 +55,13 @@ class SafeAcceptor:
         self._room = room
         self._make = make
         self._whom = whom
-        self._shaking: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._accepting = loop.create_task(self._accept())
 
     def close(self) -> None:
         """Accept no more; handshakes in progress end, finished connections stay."""
         self._accepting.cancel()
-        for task in self._shaking:
+        for task in self._tasks:
             task.cancel()
 
     async def _accept(self) -> None:
@@ -80,21 +80,21 @@ class SafeAcceptor:
                 raw.close()
                 continue
             raw.setblocking(False)
-            task = self._loop.create_task(self._shake(raw, host))
-            self._shaking.add(task)
+            task = self._loop.create_task(self._handshake(raw, host))
+            self._tasks.add(task)
             task.add_done_callback(partial(self._ended, host))
 
     def _ended(self, host: bytes, task: asyncio.Task[None]) -> None:
         self._room.end(host)
-        self._shaking.discard(task)
+        self._tasks.discard(task)
 
-    async def _shake(self, raw: socket.socket, host: bytes) -> None:
-        stream = SafeStream(self._loop, self._certificates.server, self._make)
+    async def _handshake(self, raw: socket.socket, host: bytes) -> None:
+        stream = TlsStream(self._loop, self._certificates.server, self._make)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 below = cast(asyncio.Protocol, stream)
                 await self._loop.connect_accepted_socket(lambda: below, raw)
-                await stream.shaken
+                await stream.established
         except Exception as error:
             # Whatever the other side has sent: an unhandled exception would end the node.
             reason, now_s = reason_of(error), self._loop.time()

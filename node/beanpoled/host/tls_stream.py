@@ -27,10 +27,10 @@ SILENT_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
 _CERTIFICATE_EXPIRED: Final = 10
 
 
-class SafeTransport:
+class TlsTransport:
     """The transport of the protocol above: an `asyncio.Transport` in all but name."""
 
-    def __init__(self, stream: "SafeStream", below: asyncio.Transport) -> None:
+    def __init__(self, stream: "TlsStream", below: asyncio.Transport) -> None:
         self._stream = stream
         self._below = below
 
@@ -80,11 +80,11 @@ class SafeTransport:
         return self._below.get_extra_info(name, default)
 
 
-class SafeStream:
+class TlsStream:
     """The protocol of the socket: an `asyncio.Protocol` in all but name.
 
     Attributes:
-        shaken: done when the handshake is over, with the error if it failed.
+        established: done when the handshake is over, with the error if it failed.
         heard: whether the other side has sent anything.
         paused: whether the protocol above accepts no data now.
     """
@@ -104,7 +104,7 @@ class SafeStream:
             make: makes the protocol behind the handshake.
             name: the name that the other side's certificate must have; None: this is the server.
         """
-        self.shaken: asyncio.Future[None] = loop.create_future()
+        self.established: asyncio.Future[None] = loop.create_future()
         self.heard = False
         self.paused = False
         self._has_ended = False  # the other side sends nothing more
@@ -129,7 +129,7 @@ class SafeStream:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast(asyncio.Transport, transport)
-        self._shake()  # the client speaks first
+        self._handshake()  # the client speaks first
 
     def data_received(self, data: bytes) -> None:
         if len(data) <= SLICE_BYTES:
@@ -143,7 +143,7 @@ class SafeStream:
         self._feed(data)
         if self._above is None:
             self.heard = True
-            self._shake()
+            self._handshake()
         if self._above is not None:
             self._read(self._above)
 
@@ -157,7 +157,7 @@ class SafeStream:
         if self._above is not None:
             self._above.connection_lost(exc)
             self._above = None  # breaks a reference cycle
-        elif not self.shaken.done():
+        elif not self.established.done():
             self._fail(exc or ConnectionResetError("closed in the handshake"))
 
     def pause_writing(self) -> None:
@@ -219,8 +219,8 @@ class SafeStream:
 
     # --- within ---
 
-    def _shake(self) -> None:
-        if self.shaken.done():
+    def _handshake(self) -> None:
+        if self.established.done():
             return
         try:
             self._tls.do_handshake()
@@ -237,13 +237,13 @@ class SafeStream:
             return
         self._flush()
         assert self._below is not None
-        self.shaken.set_result(None)
+        self.established.set_result(None)
         self._above = self._make()
-        self._above.connection_made(cast(asyncio.Transport, SafeTransport(self, self._below)))
+        self._above.connection_made(cast(asyncio.Transport, TlsTransport(self, self._below)))
 
     def _fail(self, error: Exception) -> None:
-        self.shaken.set_exception(error)
-        self.shaken.exception()  # marks the error as handled, even if nothing awaits it any more
+        self.established.set_exception(error)
+        self.established.exception()  # marks the error as handled: nothing may await it any more
 
     def _read_more(self) -> None:
         if self._above is not None:

@@ -4,13 +4,14 @@ Names begin with `beanpole_`, counters end in `_total`, units are seconds and by
 from `view.Metrics`; nothing is counted here.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from beanpole.core.jobs import shown
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled.http import process
-from beanpoled.view import ClientFigures, Lately, Metrics, NodeView, Quantiles
+from beanpoled.view import ClientFigures, Metrics, NodeView, Quantiles, QueueFigures, SpaceFigures
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -184,23 +185,17 @@ def _process() -> list[Family]:
 
 def _clients(now: Metrics) -> list[Family]:
     """The metrics of each protocol."""
-    found = now.clients.items()
     commands = [
         (label(protocol=protocol, command=word), n)
-        for protocol, its in found
+        for protocol, its in now.clients.items()
         for word, n in sorted(its.commands_total.items())
     ]
-
     errors = [
         (label(protocol=protocol, error=word), n)
-        for protocol, its in found
+        for protocol, its in now.clients.items()
         for word, n in sorted(its.errors_total.items())
     ]
-
-    def each(name: str, kind: str, words: str, field: str) -> Family:
-        samples = [(label(protocol=protocol), getattr(its, field)) for protocol, its in found]
-        return (name, kind, words, samples)
-
+    each = partial(_by_protocol, now.clients)
     accepted, above = "Client connections accepted.", "Client connections above the limit."
     return [
         each("connections", "gauge", "Client connections.", "connections"),
@@ -244,25 +239,18 @@ def _queue(view: NodeView, now: Metrics) -> list[Family]:
 
 def _spaces(now: Metrics) -> list[Family]:
     """The queues and jobs of each protocol; no client uses those of another protocol."""
-    found = now.spaces.items()
     jobs = [
         (label(protocol=protocol, state=state), getattr(its, state))
-        for protocol, its in found
+        for protocol, its in now.spaces.items()
         for state in JOB_STATES
     ]
-
-    def each(name: str, kind: str, words: str, field: str) -> Family:
-        samples = [(label(protocol=protocol), getattr(its, field)) for protocol, its in found]
-        return (name, kind, words, samples)
-
+    each = partial(_by_protocol, now.spaces)
     queues = [
         (label(protocol=queue.protocol, queue=queue.name, state=state), getattr(queue, state))
         for queue in now.queues
         for state in JOB_STATES
     ]
-    ages = [
-        (label(protocol=queue.protocol, queue=queue.name), queue.ready_s) for queue in now.queues
-    ]
+    ages = [(_queue_label(queue), queue.ready_s) for queue in now.queues]
     return [
         ("queue_jobs", "gauge", "Jobs by state of the queues with most jobs.", queues),
         ("queue_ready_age_seconds", "gauge", "How long the next job of it has been ready.", ages),
@@ -279,27 +267,18 @@ def _spaces(now: Metrics) -> list[Family]:
 def _lately(now: Metrics) -> list[Family]:
     """Quantiles of the same queues over the last one to two minutes; none for an idle queue."""
 
-    def each(name: str, words: str, values: Callable[[Lately], Quantiles], at: int) -> Family:
-        samples = [
-            (label(protocol=queue.protocol, queue=queue.name), found[at])
-            for queue in now.queues
-            for found in [values(queue.lately)]
-            if found.durations
-        ]
+    def each(name: str, words: str, found: Sequence[tuple[str, Quantiles]], field: str) -> Family:
+        samples = [(labels, getattr(one, field)) for labels, one in found if one.durations]
         return (name, "gauge", words, samples)
 
-    def wait(lately: Lately) -> Quantiles:
-        return lately.wait
-
-    def run(lately: Lately) -> Quantiles:
-        return lately.run
-
+    waits = [(_queue_label(queue), queue.lately.wait) for queue in now.queues]
+    runs = [(_queue_label(queue), queue.lately.run) for queue in now.queues]
     wait_words, run_words = "from ready to reserved", "from reserved to the end of that"
     return [
-        each("queue_wait_p50_seconds", f"Median time {wait_words}, lately.", wait, 0),
-        each("queue_wait_p99_seconds", f"99th percentile {wait_words}, lately.", wait, 2),
-        each("queue_run_p50_seconds", f"Median time {run_words}, lately.", run, 0),
-        each("queue_run_p99_seconds", f"99th percentile {run_words}, lately.", run, 2),
+        each("queue_wait_p50_seconds", f"Median time {wait_words}, lately.", waits, "p50_s"),
+        each("queue_wait_p99_seconds", f"99th percentile {wait_words}, lately.", waits, "p99_s"),
+        each("queue_run_p50_seconds", f"Median time {run_words}, lately.", runs, "p50_s"),
+        each("queue_run_p99_seconds", f"99th percentile {run_words}, lately.", runs, "p99_s"),
     ]
 
 
@@ -348,8 +327,19 @@ def _qless_here(now: Metrics) -> list[Family]:
     return [
         counts("qless_calls_total", "Calls of this node's clients.", "call", clients.calls_total),
         _gauge("qless_subscribers", "Clients of this node that subscribed.", its.subscribers),
-        _counter("qless_published", "Messages to this node's subscribers.", its.told_total),
+        _counter("qless_published", "Messages to this node's subscribers.", its.delivered_total),
     ]
+
+
+def _by_protocol(
+    figures: Mapping[str, ClientFigures | SpaceFigures],
+    name: str,
+    kind: str,
+    words: str,
+    field: str,
+) -> Family:
+    samples = [(label(protocol=protocol), getattr(its, field)) for protocol, its in figures.items()]
+    return (name, kind, words, samples)
 
 
 def _gauge(name: str, words: str, value: float) -> Family:
@@ -364,6 +354,10 @@ def _build(view: NodeView) -> str:
     return label(
         version=view.version, cluster=view.cluster, node=view.node_id, durability=view.durability
     )
+
+
+def _queue_label(queue: QueueFigures) -> str:
+    return label(protocol=queue.protocol, queue=queue.name)
 
 
 def _number(value: float) -> str:

@@ -128,7 +128,7 @@ class Dispatcher:
         self.line.remove(waiter.key)
         self._ends.forget(waiter.key)
 
-    # --- waits get their places -----------------------------------------------------------------
+    # --- places in the line ---------------------------------------------------------------------
 
     def register(self) -> None:
         """Give WAITs whose batch is applied their places in line; called before each entry."""
@@ -213,7 +213,7 @@ class Dispatcher:
             if name is not None:
                 self.match(name)
 
-    # --- jobs meet them -------------------------------------------------------------------------
+    # --- jobs for the waits ---------------------------------------------------------------------
 
     def grant_puts(self, hint: frames.Hint, grants: list[c.Command]) -> None:
         """Add one GRANT for the oldest waiter of its tube for each ready job that a batch puts."""

@@ -86,7 +86,7 @@ class Proposer:
         self.inbox.clear()
         self._batching.forget()
         self.commit_times.forget()
-        self._silence()
+        self._cancel_alarm()
 
     def serve(self) -> None:
         """Begin to serve: the EPOCH of the term is applied."""
@@ -105,7 +105,7 @@ class Proposer:
             if not self.inbox.add(batch, first):
                 raise ProtocolError(f"origin {origin} has too many batches in flight")
 
-    # --- when an entry leaves -------------------------------------------------------------------
+    # --- the moment at which an entry leaves ----------------------------------------------------
 
     def must_wait(self) -> bool:
         """Whether this node leads, and its next entry waits for a commit or for more clients."""
@@ -147,19 +147,19 @@ class Proposer:
                     alarm_us = max(left_us, ALARM_MIN_US)
                     self._alarm = context.host.call_later(alarm_us, self._alarmed)
                 return False
-        self._silence()  # a pending alarm would hide the alarm of a shorter wait
+        self._cancel_alarm()  # a pending alarm would hide the alarm of a shorter wait
         return True
 
     def _alarmed(self) -> None:
         self._alarm = None
         self._context.wake()
 
-    def _silence(self) -> None:
+    def _cancel_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
-    # --- what it has in it ----------------------------------------------------------------------
+    # --- the contents of an entry ---------------------------------------------------------------
 
     def propose(self) -> None:
         """Propose entries while there is something to propose and room in flight."""
@@ -193,8 +193,9 @@ class Proposer:
         inbox, dispatcher = self.inbox, self._dispatcher
         grants: list[c.Command] = []
         while inbox.batches:
-            size += c.SECTION_HEADER_BYTES + len(inbox.batches[0][5])
-            count += c.count_of(inbox.batches[0][5])
+            payload = inbox.batches[0][5]
+            size += c.SECTION_HEADER_BYTES + len(payload)
+            count += c.count_of(payload)
             if sections and (size > ENTRY_JOIN_BYTES or count > ENTRY_COMMANDS_MAX):
                 break
             origin, incarnation, number, asking, hint, payload = inbox.pop()

@@ -1,7 +1,8 @@
 """The link between two nodes, without I/O: hello, authentication, frames with length and CRC.
 
 Peers are identified by their hello, never by their address, so proxies may be used between them.
-Feed received bytes to `receive`; send whatever `receive` and the other methods return.
+`FrameReader` splits the received bytes into frames; the first ones go to `Handshake.receive`, whose
+answers are sent. The layouts of the frames behind them are in `frames`.
 
     frame  = length u32 | crc32c u32 | kind u8 | payload      (length of the payload; CRC over both
                                                                kind and payload; little endian)

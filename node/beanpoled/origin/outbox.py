@@ -69,7 +69,7 @@ class Origin:
         self._resend = False
         self.heavy = HeavyLine(self.submit)
 
-    # --- lives ----------------------------------------------------------------------------------
+    # --- incarnations ---------------------------------------------------------------------------
 
     def start(self, incarnation: int) -> None:
         """Begin an incarnation: the empty batch 1 is its NODE_UP."""
@@ -337,7 +337,7 @@ class Origin:
             self._send_batch(batch)
         self._waits.tell_all()
 
-    # --- what the machine applied ---------------------------------------------------------------
+    # --- applied batches and grants -------------------------------------------------------------
 
     def applied(self, number: int, results: list[Any]) -> None:
         """Answer the clients of one of our batches that was applied."""
@@ -394,7 +394,7 @@ class Origin:
             self.heavy.done(batch, self._context.loop_us)
         self._waits.image_loaded(state.sessions)
 
-    # --- when it takes too long -----------------------------------------------------------------
+    # --- time limits ----------------------------------------------------------------------------
 
     def expire(self, before_us: int) -> None:
         """Fail what was submitted before `before_us`: certainly not done, or outcome unknown."""

@@ -144,7 +144,7 @@ class Waits:
             is_sent &= leader.send(frames.UNWAITS, frame)
         return is_sent
 
-    # --- what came of them ----------------------------------------------------------------------
+    # --- outcomes of waits ----------------------------------------------------------------------
 
     def granted(self, session: int, request: int, job: Job) -> bool:
         """Deliver a job to a waiting session; return False if no client waits for it any more."""
@@ -174,7 +174,7 @@ class Waits:
             if session is not None and session.request_granted >= wait.request:
                 wait.client.drop()
 
-    # --- when it takes too long -----------------------------------------------------------------
+    # --- time limits ----------------------------------------------------------------------------
 
     def expire(self, before_us: int) -> None:
         """Fail the waits whose end was requested before `before_us`."""

@@ -80,7 +80,7 @@ class Agreement:
         """Whether the image of a member is known to differ: the next digest may decide."""
         return any(member.differs[IMAGE] for member in self._members.values())
 
-    # --- what this replica has --------------------------------------------------------------------
+    # --- of this replica --------------------------------------------------------------------------
 
     def applied(self, index: int, state_hash: int) -> None:
         """Remember the state hash after an entry."""
@@ -101,9 +101,11 @@ class Agreement:
         self._members = {name: _Member() for name in self._members}
         self.disputed = False
 
-    # --- what the others say ----------------------------------------------------------------------
+    # --- from the other members -------------------------------------------------------------------
 
-    def told(self, name: str, state_hash: tuple[int, int], image: ImageDigest, now_us: int) -> str:
+    def compare(
+        self, name: str, state_hash: tuple[int, int], image: ImageDigest, now_us: int
+    ) -> str:
         """Compare the state hash (index, state hash) and image digest that a member sent.
 
         Returns:
@@ -133,7 +135,7 @@ class Agreement:
             self._since_us[kind] = now_us
         return f"at index {index} ({_NAMES[kind]})"
 
-    # --- the judgement ----------------------------------------------------------------------------
+    # --- the decision -----------------------------------------------------------------------------
 
     def judge(self, linked: Collection[str], now_us: int) -> str | None:
         """Decide whether this replica may go on.

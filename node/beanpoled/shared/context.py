@@ -7,7 +7,6 @@ part stays in that part.
 
 from collections.abc import Callable
 
-from beanpole import commands as c
 from beanpole.core.machine import Machine
 from beanpole.replication.consensus import Replica
 from beanpole.replication.dormant import DormantReplica
@@ -39,9 +38,7 @@ class Context:
         stopped: whether it has ceased to act.
     """
 
-    def __init__(
-        self, config: NodeConfig, host: Host, disks: Disks, knows: int = c.MACHINE_VERSION
-    ) -> None:
+    def __init__(self, config: NodeConfig, host: Host, disks: Disks, knows: int) -> None:
         self.config = config
         self.host = host
         self.disks = disks

@@ -55,7 +55,7 @@ class ReplicaCallbacks:
         self._listeners = listeners
         self._publications = publications
 
-    # --- the world ------------------------------------------------------------------------------
+    # --- the outside world ----------------------------------------------------------------------
 
     def now_s(self) -> float:
         """See `Callbacks`."""

@@ -148,7 +148,7 @@ class Heartbeats:
     def _compare(self, name: str, heartbeat: Heartbeat) -> None:
         state_hash = (heartbeat.applied_index, heartbeat.state_hash)
         image = (heartbeat.digest_index, heartbeat.digest, heartbeat.digest_version)
-        differs = self._agreement.told(name, state_hash, image, self._context.loop_us)
+        differs = self._agreement.compare(name, state_hash, image, self._context.loop_us)
         if differs:
             words = f"the state of {name} differs from ours {differs}"
             self._context.host.log(words, WARNING)

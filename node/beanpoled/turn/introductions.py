@@ -44,7 +44,7 @@ class Introductions:
         self._reasons: dict[str, str] = {}
         self._causes: dict[str, int] = {}  # the causes of the refusals that count
         self._kept: dict[str, int] = {}  # the log index that each peer's present disk reported
-        self._told: dict[str, str] = {}  # the last refusal of each peer that was logged
+        self._logged: dict[str, str] = {}  # the last refusal of each peer that was logged
 
     def hello(self, nonce: bytes) -> Hello:
         """Build the hello of this node."""
@@ -115,8 +115,8 @@ class Introductions:
         self._refusals[name] += 1
         if self._refusals[name] < REFUSALS_MIN:
             return
-        if self._told.get(name) != reason:
-            self._told[name] = reason
+        if self._logged.get(name) != reason:
+            self._logged[name] = reason
             context.host.log(f"no link to {name}: {reason}{self._here(cause)}", WARNING)
         if cause == VERSIONS or not is_mutual:
             return
@@ -169,7 +169,7 @@ class Introductions:
         if name in self._refusals:
             del self._refusals[name]
             self._causes.pop(name, None)
-            self._told.pop(name, None)
+            self._logged.pop(name, None)
 
     def _settle(self) -> None:
         """Become part of a cluster, if the members met so far determine which one."""

@@ -52,7 +52,7 @@ class Lifecycle:
         self._disk_health = disk_health
         self.fenced = False
         self._known_limit = 0
-        self._reborn = True  # whether the incarnation after the abandoned one has begun
+        self._next_is_due = False  # declared down: the next incarnation has yet to begin
         self._awaits_room = False  # the disk is full: the new incarnation is put off
         self._with_room_us = 0  # when a full disk last did not hold this node back
 
@@ -122,16 +122,16 @@ class Lifecycle:
             self._origin.abandon()
             self._clients.drop_all()
             self._origin.abandon()  # the CLOSEs of sessions that no longer exist
-            self._reborn = False
-            self._be_born_again()
+            self._next_is_due = True
+            self._begin_next_incarnation()
             if self._origin.incarnation == incarnation:
                 # The disk cannot be waited for now: send clients elsewhere.
                 self._frontends.close()
 
-    def _be_born_again(self) -> None:
-        """Begin a new incarnation once the disk does not hang; clients are closed before."""
-        if not self._reborn and not self._disk_health.hangs:
-            self._reborn = True
+    def _begin_next_incarnation(self) -> None:
+        """Begin the incarnation after one that was declared down, once the disk does not hang."""
+        if self._next_is_due and not self._disk_health.hangs:
+            self._next_is_due = False
             self._begin_incarnation()
 
     def image_loaded(self) -> None:
@@ -174,7 +174,7 @@ class Lifecycle:
         """
         return self._context.replica.room().full and not self.caught_up()
 
-    # --- what time brings -----------------------------------------------------------------------
+    # --- periodic work --------------------------------------------------------------------------
 
     def run_periodic(self) -> None:
         """Advance the life cycle; called every 100 ms of the loop's time."""
@@ -184,7 +184,7 @@ class Lifecycle:
             if self.caught_up():
                 self._begin_incarnation()
         else:
-            self._be_born_again()
+            self._begin_next_incarnation()
             self._watch_fence()
         self._saved_clock.run_periodic()
         self._look_at_memory()

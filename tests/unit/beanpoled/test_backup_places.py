@@ -10,6 +10,7 @@ import pytest
 
 from beanpoled import cli
 from beanpoled.cli import backup as command
+from beanpoled.cli import exits
 from tests.unit.beanpoled.backup_scene import Image
 
 TIMEOUT_S: Final = 60.0
@@ -54,7 +55,7 @@ def test_a_reader_that_goes_away_makes_a_backup_fail() -> None:
         assert len(program.stdout.read(1000)) == 1000
         program.stdout.close()
         said = program.stderr.read().decode()
-        assert program.wait(TIMEOUT_S) == cli.EXIT_NO_ANSWER, said
+        assert program.wait(TIMEOUT_S) == exits.EXIT_NO_ANSWER, said
     assert said.splitlines()[0] == (
         "beanpole: --to -: the reader closed the pipe; the backup is not complete"
     )
@@ -70,7 +71,7 @@ def test_what_is_no_regular_file_is_refused(
     os.mkfifo(tmp_path / "fifo")
     before = sorted(os.listdir(tmp_path))
     for name, what in (("folder", "a folder"), ("link", "a folder"), ("fifo", "no regular file")):
-        assert backup(tmp_path / name, *words) == cli.EXIT_REFUSED
+        assert backup(tmp_path / name, *words) == exits.EXIT_REFUSED
         told = capsys.readouterr().err
         assert told == f"beanpole: --to {tmp_path / name}: it is {what}; name a file\n"
     assert sorted(os.listdir(tmp_path)) == before
@@ -79,7 +80,7 @@ def test_what_is_no_regular_file_is_refused(
 def test_a_link_to_a_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("before")
     (tmp_path / "link").symlink_to("file")
-    assert backup(tmp_path / "link") == cli.EXIT_REFUSED
+    assert backup(tmp_path / "link") == exits.EXIT_REFUSED
     assert backup(tmp_path / "link", "--replace") == 0
     assert not (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_text() == "before"
@@ -88,10 +89,10 @@ def test_a_link_to_a_file_is_replaced(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert backup(tmp_path / "a" / "file") == cli.EXIT_REFUSED
+    assert backup(tmp_path / "a" / "file") == exits.EXIT_REFUSED
     assert f"the folder {tmp_path / 'a'} does not exist\n" in capsys.readouterr().err
     (tmp_path / "a").touch()
-    assert backup(tmp_path / "a" / "file") == cli.EXIT_REFUSED
+    assert backup(tmp_path / "a" / "file") == exits.EXIT_REFUSED
     assert f"the folder {tmp_path / 'a'} is no folder\n" in capsys.readouterr().err
 
 
@@ -102,7 +103,7 @@ def test_a_full_disk_is_named_and_nothing_stays(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert backup(tmp_path / "file") == cli.EXIT_NO_ANSWER
+    assert backup(tmp_path / "file") == exits.EXIT_NO_ANSWER
     assert capfd.readouterr().err == f"beanpole: {tmp_path / 'file'}.partial: the disk is full\n"
     assert os.listdir(tmp_path) == []
 
@@ -114,5 +115,5 @@ def test_nothing_stays_where_the_file_cannot_get_its_name(
         raise OSError(21, "Is a directory", source, None, target)
 
     monkeypatch.setattr(os, "rename", refuse)
-    assert backup(tmp_path / "file") == cli.EXIT_NO_ANSWER
+    assert backup(tmp_path / "file") == exits.EXIT_NO_ANSWER
     assert os.listdir(tmp_path) == []

@@ -15,7 +15,7 @@ from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled import cli
-from beanpoled.cli import choosing, progress
+from beanpoled.cli import choosing, columns, exits, progress, values
 
 
 class FakeAdmin(Admin):
@@ -45,18 +45,18 @@ def result(number: int, outcome: int) -> jobs_pb2.JobResult:
     [("0", 0), ("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("7d", 604_800)],
 )
 def test_times_have_units(text: str, seconds: int) -> None:
-    assert choosing.duration_s(text) == seconds
+    assert values.duration_s(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "1.5h", "2w", "1 h", "9" * 11, "9999999999d"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"is no time|too long"):
-        choosing.duration_s(text)
+        values.duration_s(text)
 
 
 def test_names_of_clients_stay_on_their_line() -> None:
-    assert choosing.name_words("a\nb\x1b[2J", 20) == "a.b.[2J"
-    assert choosing.name_words("x" * 30, 10) == "xxxxxxx..."
+    assert columns.name_words("a\nb\x1b[2J", 20) == "a.b.[2J"
+    assert columns.name_words("x" * 30, 10) == "xxxxxxx..."
 
 
 def test_bodies_that_are_no_text_are_base64() -> None:
@@ -134,7 +134,7 @@ def test_a_list_has_all_jobs_where_the_encoding_lacks_a_character(
     ],
 )
 def test_a_name_that_is_not_utf_8(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == cli.EXIT_REFUSED
+    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == exits.EXIT_REFUSED
     assert capsys.readouterr().err == "beanpole: '\\udcff' cannot be written as utf-8\n"
 
 
@@ -217,5 +217,5 @@ def test_a_cluster_that_does_not_answer_is_status_3(
         raise ClientError("no node answers")
 
     monkeypatch.setattr(Admin, "_any", any_node)
-    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == cli.EXIT_NO_ANSWER
+    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == exits.EXIT_NO_ANSWER
     assert "no node answers" in capsys.readouterr().err

@@ -13,10 +13,11 @@ import pytest
 from beanpole.pb import admin_pb2, node_pb2
 from beanpoled.cli import main
 from beanpoled.cli.doctor import replicas
-from beanpoled.examining import ERROR, OK, WARNING, Finding, ends_s, examine
+from beanpoled.examining import ERROR, OK, WARNING, Finding, examine
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
+from beanpoled.trust.expiry import expires_s
 from beanpoled.view import ClientFigures, Digests, Metrics, QueueFigures
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
 from tests.unit.node.stage import config
@@ -109,7 +110,7 @@ def test_the_end_of_a_certificate(tmp_path: Path, days: int, level: str) -> None
     command += ["-nodes", "-subj", "/CN=a", "-days", str(days), "-out", str(path)]
     command += ["-keyout", str(tmp_path / "c.key")]
     subprocess.run(command, check=True, capture_output=True, timeout=20)
-    assert abs(ends_s(str(path)) - time.time() - days * 86_400) < 60
+    assert abs(expires_s(str(path)) - time.time() - days * 86_400) < 60
     expected = {} if level == OK else {"tls_certificate_file": level}
     assert wrong(well(), tls_certificate_file=str(path)) == expected
     later = examine(well(), config(tls_certificate_file=str(path)), 0, time.time() + 86_400 * days)

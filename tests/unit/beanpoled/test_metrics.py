@@ -10,7 +10,10 @@ from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpoled.http import process
 from beanpoled.largest_queues import LargestQueues
-from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX, Lately
+from beanpoled.node_view import LocalNodeView
+from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX
+from tests.unit.beanpoled.fakes import trust_of
+from tests.unit.node.stage import Stage
 
 RESIZE = shown.parsed("gearman:resize")
 SPACE = Space(min(SPACES), SPACES[min(SPACES)])
@@ -24,14 +27,6 @@ def tubes(counts: dict[bytes, int]) -> dict[bytes, Tube]:
     return found
 
 
-def no_age(_: Tube) -> float:
-    return 0.0
-
-
-def at_rest(_: int) -> Lately:
-    return Lately()
-
-
 def test_the_largest_are_found_a_piece_at_a_time() -> None:
     seed = random.SystemRandom().randrange(2**32)
     sys.stdout.write(f"seed {seed}\n")
@@ -42,25 +37,25 @@ def test_the_largest_are_found_a_piece_at_a_time() -> None:
     all_of_them = tubes(counts)
     largest = LargestQueues(look_max=100)
     for _ in range(10):
-        found = largest.look(all_of_them, no_age, at_rest)
+        found = largest.look(all_of_them)
         assert len(found) == QUEUES_MAX
     wanted = sorted(counts.values(), reverse=True)[:QUEUES_MAX]
-    assert [queue.ready for queue in found] == wanted
+    assert [tube.ready_count for tube in found] == wanted
     # A queue that has grown is found in the next round; a deleted queue is left out at once.
     smallest = min(counts, key=counts.__getitem__)
     all_of_them[smallest].reserved_count = 100_000
-    del all_of_them[found[0].name.encode()]
-    assert found[0].name not in {queue.name for queue in largest.look(all_of_them, no_age, at_rest)}
+    del all_of_them[found[0].name]
+    assert found[0] not in largest.look(all_of_them)
     for _ in range(10):
-        found = largest.look(all_of_them, no_age, at_rest)
-    assert (found[0].name, found[0].reserved) == (smallest.decode(), 100_000)
+        found = largest.look(all_of_them)
+    assert found[0] is all_of_them[smallest]
 
 
 def test_queues_without_jobs_and_with_long_names_have_no_figures() -> None:
     long = b"x" * (QUEUE_NAME_MAX_BYTES + 1)
-    found = LargestQueues().look(
-        tubes({b"empty": 0, long: 5, RESIZE: 3, b"mail": 1}), no_age, at_rest
-    )
+    node = Stage().node
+    node.context.machine.queue.tubes.update(tubes({b"empty": 0, long: 5, RESIZE: 3, b"mail": 1}))
+    found = LocalNodeView(node, trust_of()).metrics().queues
     assert [(queue.protocol, queue.name, queue.ready) for queue in found] == [
         ("gearman", "resize", 3),
         ("beanstalk", "mail", 1),

@@ -178,7 +178,7 @@ def test_strangers_take_a_bounded_number_of_connections() -> None:
         strangers[1].abort()
         strangers.append(Stranger(links))
         assert not strangers[0].is_closed, "there is room again"
-        links.met(strangers[0].protocol)  # a member
+        links.forget_stranger(strangers[0].protocol)  # a member
         strangers += [Stranger(links), Stranger(links)]
         closed = [place for place, stranger in enumerate(strangers) if stranger.is_closed]
         assert closed == [1, 2], "the oldest makes room"

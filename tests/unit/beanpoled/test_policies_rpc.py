@@ -10,8 +10,8 @@ from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.core.jobs.policies import DROP_OLDEST, Policy
 from beanpole.pb import policies_pb2, queue_pb2
-from beanpoled.cli.choosing import size_bytes
 from beanpoled.cli.policy import rate, rules_of, time_words
+from beanpoled.cli.values import size_bytes
 from beanpoled.rpc.policies import _policy, read_pattern, read_policy
 from beanpoled.rpc.server import CallRefused
 from tests.unit.beanpoled.test_queue_rpc import Service, run

@@ -172,9 +172,9 @@ def test_a_check_names_files_of_another_user(
         (tmp_path / name).write_text("")
     closed = {str(tmp_path / name) for name in ("a", "b", "log", "log/c", "log/d")}
     monkeypatch.setattr("os.access", lambda path, mode: str(path) not in closed)
-    wrong = [item for item in checking.findings(config(tmp_path), 0) if "data_dir" in item.words]
+    wrong = [item for item in checking.findings(config(tmp_path)) if "data_dir" in item.words]
     assert wrong[0].weight == checking.WRONG
     told = f"of data_dir {tmp_path}, a, b, log and 2 more: not readable and writable for user "
     assert wrong[0].words.startswith(told) and "another user" in wrong[0].words
     closed.clear()
-    assert not any("user" in item.words for item in checking.findings(config(tmp_path), 0))
+    assert not any("user" in item.words for item in checking.findings(config(tmp_path)))

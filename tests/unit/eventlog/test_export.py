@@ -18,6 +18,7 @@ from beanpole.exporting import directory as directories
 from beanpole.exporting import files
 from beanpole.exports import BadExport
 from beanpoled import cli
+from beanpoled.cli import exits
 from beanpoled.eventlog import columns
 from beanpoled.eventlog.events import EventBatch
 from beanpoled.eventlog.export import Export, begin_export, open_export
@@ -317,7 +318,7 @@ def test_the_command_compacts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         export_some_more.write(batch(first, 10))
         export_some_more.flush()
     compact = ["events", "compact", str(tmp_path / "out")]
-    assert cli.main(compact) == cli.EXIT_REFUSED
+    assert cli.main(compact) == exits.EXIT_REFUSED
     assert "another export runs in" in capsys.readouterr().err
     export_some_more.close()
     assert cli.main([*compact, "--older-than", "30000"]) == 0
@@ -325,9 +326,9 @@ def test_the_command_compacts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.main([*compact, "--older-than", "0"]) == 0
     assert capsys.readouterr().out == "3 files before, 2 now\n"
     assert offsets(tmp_path / "out") == list(range(170))
-    assert cli.main([*compact, "--older-than", "-1"]) == cli.EXIT_REFUSED
+    assert cli.main([*compact, "--older-than", "-1"]) == exits.EXIT_REFUSED
     assert "--older-than = -1 is not allowed: it must be from 0 to" in capsys.readouterr().err
-    assert cli.main(["events", "compact", str(tmp_path / "none")]) == cli.EXIT_REFUSED
+    assert cli.main(["events", "compact", str(tmp_path / "none")]) == exits.EXIT_REFUSED
     assert "none has no events: `beanpole events export` writes them" in capsys.readouterr().err
 
 
@@ -353,9 +354,9 @@ def test_an_empty_cluster_is_an_empty_export(tmp_path: Path) -> None:
 def test_a_start_in_the_middle_counts_the_jobs_before_it(tmp_path: Path) -> None:
     with serving(Server(life_of(history()))) as addresses:
         assert command(addresses, tmp_path / "out", "--start", "77") == 0
-        assert command(addresses, tmp_path / "no", "--start", "361") == cli.EXIT_REFUSED
-        assert command(addresses, tmp_path / "no", "--start", "soon") == cli.EXIT_REFUSED
-        assert command(addresses, tmp_path / "no", "--every", "0") == cli.EXIT_REFUSED
+        assert command(addresses, tmp_path / "no", "--start", "361") == exits.EXIT_REFUSED
+        assert command(addresses, tmp_path / "no", "--start", "soon") == exits.EXIT_REFUSED
+        assert command(addresses, tmp_path / "no", "--every", "0") == exits.EXIT_REFUSED
     assert offsets(tmp_path / "out") == list(range(77, 360))
     assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 77
 
@@ -388,11 +389,11 @@ def test_events_that_are_gone_stop_it_until_it_is_told_to_go_on(
     with serving(Server(life_of(entries[:4]))) as addresses:
         assert command(addresses, tmp_path / "out") == 0
     with serving(Server(life_from(entries, 7))) as addresses:
-        assert command(addresses, tmp_path / "out") == cli.EXIT_NO_ANSWER
+        assert command(addresses, tmp_path / "out") == exits.EXIT_NO_ANSWER
         assert "from offset 90 on are gone" in (words := capsys.readouterr().err)
         assert "--start 180" in words
         # The same with --follow, because every node was asked.
-        assert command(addresses, tmp_path / "out", "--follow") == cli.EXIT_NO_ANSWER
+        assert command(addresses, tmp_path / "out", "--follow") == exits.EXIT_NO_ANSWER
         assert command(addresses, tmp_path / "out", "--start", "earliest") == 0
     assert manifest(tmp_path / "out")["spans"] == [[0, 90], [180, 360]]
     assert offsets(tmp_path / "out") == [*range(90), *range(180, 360)]
@@ -404,8 +405,8 @@ def test_a_cluster_that_begins_anew_is_noticed(
     with serving(Server(life_of(history()))) as addresses:
         assert command(addresses, tmp_path / "out") == 0
     with serving(Server(life_of(history(2)))) as addresses:
-        assert command(addresses, tmp_path / "out") == cli.EXIT_REFUSED
+        assert command(addresses, tmp_path / "out") == exits.EXIT_REFUSED
     assert "has events to 360, and the cluster has only 60" in capsys.readouterr().err
-    assert command(["127.0.0.1:1"], tmp_path / "out") == cli.EXIT_NO_ANSWER
-    assert command(["nowhere"], tmp_path / "out") == cli.EXIT_REFUSED
+    assert command(["127.0.0.1:1"], tmp_path / "out") == exits.EXIT_NO_ANSWER
+    assert command(["nowhere"], tmp_path / "out") == exits.EXIT_REFUSED
     assert "it must be HOST:PORT,...; 'nowhere' is not HOST:PORT" in capsys.readouterr().err

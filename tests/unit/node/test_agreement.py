@@ -26,7 +26,7 @@ def applied(agreement: Agreement, last: int = 9) -> Agreement:
 def tell(
     agreement: Agreement, name: str, index: int, state_hash: int, image: ImageDigest = NO_IMAGE
 ) -> str:
-    return agreement.told(name, (index, state_hash), image, 0)
+    return agreement.compare(name, (index, state_hash), image, 0)
 
 
 def test_equal_chains_are_no_dispute(three: Agreement) -> None:

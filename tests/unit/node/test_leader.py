@@ -137,7 +137,7 @@ def test_an_idle_leader_asks_for_digests_while_images_are_disputed(stage: Stage)
     assert stage.proposed() == [], "nothing was written after the last one"
     agreement, index = stage.node.agreement, stage.node.context.machine.index
     agreement.digested((index, 77, 1))
-    agreement.told("n2", (0, 0), (index, 78, 1), stage.node.context.loop_us)
+    agreement.compare("n2", (0, 0), (index, 78, 1), stage.node.context.loop_us)
     stage.pass_us(10_000)
     assert stage.proposed() == [(c.DIGEST,)]
     stage.commit()

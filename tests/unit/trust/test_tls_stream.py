@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from beanpoled.cli.certs import make_ca, make_certificate
-from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SILENT_BYTES_MAX, SLICE_BYTES, SafeStream
+from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SILENT_BYTES_MAX, SLICE_BYTES, TlsStream
 from beanpoled.trust.certificates import Certificates, Files
 from beanpoled.trust.handshakes import EXPIRED, reason_of
 
@@ -87,7 +87,7 @@ class Pair:
         server.load_cert_chain(folder / "a.pem", folder / "a.key")
         self.above = Above()
         self.below = Below()
-        self.stream = SafeStream(loop, server, lambda: self.above)
+        self.stream = TlsStream(loop, server, lambda: self.above)
         self.stream.connection_made(cast(asyncio.Transport, self.below))
         self.into, self.out = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
@@ -98,7 +98,7 @@ class Pair:
             with contextlib.suppress(ssl.SSLWantReadError):
                 self.client.do_handshake()
             self.deliver()
-        assert self.stream.shaken.done()
+        assert self.stream.established.done()
 
     def deliver(self, step: int = 0) -> None:
         """Pass the client's bytes to the stream, `step` at a time, and its bytes to the client."""
@@ -275,7 +275,7 @@ def test_garbage_is_a_failed_handshake(pair: Pair, garbage: bytes) -> None:
     pair.stream.data_received(garbage)
     pair.stream.eof_received()
     pair.stream.connection_lost(None)
-    assert isinstance(pair.stream.shaken.exception(), (ssl.SSLError, ConnectionError))
+    assert isinstance(pair.stream.established.exception(), (ssl.SSLError, ConnectionError))
     assert pair.above.transport is None
 
 
@@ -283,7 +283,7 @@ def test_a_handshake_that_is_given_up_is_aborted_and_others_go_on(pair: Pair) ->
     pair.stream.give_up()
     assert pair.below.aborted
     pair.stream.connection_lost(None)
-    assert isinstance(pair.stream.shaken.exception(), ConnectionResetError)
+    assert isinstance(pair.stream.established.exception(), ConnectionResetError)
 
 
 def test_a_finished_handshake_is_not_given_up(pair: Pair) -> None:
@@ -294,7 +294,7 @@ def test_a_finished_handshake_is_not_given_up(pair: Pair) -> None:
 
 def resumed(
     folder: Path, loop: asyncio.AbstractEventLoop, version: ssl.TLSVersion, later_s: float
-) -> tuple[SafeStream, ssl.SSLObject]:
+) -> tuple[TlsStream, ssl.SSLObject]:
     """Shake hands twice, the second time with the session of the first, `later_s` later."""
     pair = (str(folder / "a.pem"), str(folder / "a.key"))
     certificates = Certificates(Files("tls_", *pair, str(folder / "ca.pem"), ""))
@@ -304,7 +304,7 @@ def resumed(
     session = None
     for wait_s in (0.0, later_s):
         now_s = time.time() + wait_s
-        stream = SafeStream(loop, certificates.server, Above)
+        stream = TlsStream(loop, certificates.server, Above)
         below, into, out = Below(), ssl.MemoryBIO(), ssl.MemoryBIO()
         stream.connection_made(cast(asyncio.Transport, below))
         side = client.wrap_bio(into, out, server_hostname="a", session=session)
@@ -326,11 +326,11 @@ def test_a_session_is_resumed_only_while_its_certificate_is_valid(folder: Path, 
     day_s = 86_400.0
     for later_s in (0.0, 2 * day_s):
         stream, side = resumed(folder, pair.loop, ssl.TLSVersion.TLSv1_3, later_s)
-        assert not side.session_reused and stream.shaken.exception() is None
+        assert not side.session_reused and stream.established.exception() is None
     stream, side = resumed(folder, pair.loop, ssl.TLSVersion.TLSv1_2, 0.0)
-    assert side.session_reused and stream.shaken.exception() is None
+    assert side.session_reused and stream.established.exception() is None
     stream, _ = resumed(folder, pair.loop, ssl.TLSVersion.TLSv1_2, 2 * day_s)
-    error = stream.shaken.exception()
+    error = stream.established.exception()
     assert error is not None and reason_of(error) == EXPIRED
 
 
@@ -340,7 +340,7 @@ def test_a_client_wants_the_name_in_the_certificate(
 ) -> None:
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     above, below = Above(), Below()
-    stream = SafeStream(pair.loop, context, lambda: above, name)
+    stream = TlsStream(pair.loop, context, lambda: above, name)
     stream.connection_made(cast(asyncio.Transport, below))
     for _ in range(3):
         sent, below.written = below.written, b""
@@ -350,12 +350,12 @@ def test_a_client_wants_the_name_in_the_certificate(
         if sent and not below.closing:
             stream.data_received(sent)
     if accepted:
-        assert stream.shaken.exception() is None
+        assert stream.established.exception() is None
         above.transport.write(b"hello")
         pair.stream.data_received(below.written)
         assert pair.above.got == b"hello"
         assert above.transport.get_extra_info("peercert")["subjectAltName"] == (("DNS", "a"),)
         assert above.transport.get_extra_info("peername") == ("127.0.0.1", 1)
     else:
-        assert isinstance(stream.shaken.exception(), ssl.SSLCertVerificationError)
+        assert isinstance(stream.established.exception(), ssl.SSLCertVerificationError)
         assert above.transport is None and below.closing

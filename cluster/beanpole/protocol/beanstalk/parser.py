@@ -186,11 +186,7 @@ def _read_other(line: bytes) -> Request:
 
 
 class Parser(ReceiveBuffer):
-    """Parses the bytes of one connection into requests.
-
-    The buffer of fed bytes is not bounded: the owner checks `buffered_bytes` and stops reading. An
-    incomplete line or body is bounded by its own limit.
-    """
+    """Parses the bytes of one connection into requests."""
 
     __slots__ = ("_job_size_max", "_key", "_put", "_state")
 
@@ -210,8 +206,8 @@ class Parser(ReceiveBuffer):
 
     @property
     def buffered_bytes(self) -> int:
-        """The number of received bytes that are not yet part of a request."""
-        return self.unparsed_bytes + len(self._body)
+        """See `ReceiveBuffer`; includes the incomplete body."""
+        return len(self._data) - self._offset + len(self._fed) + len(self._body)
 
     def next(self) -> Request | None:
         """Return the next request, or None if it is incomplete."""

@@ -94,11 +94,7 @@ def _wrong_size(kind: int, arguments: tuple[bytes, ...]) -> bytes | None:
 
 
 class Parser(ReceiveBuffer):
-    """Parses the bytes of one connection into requests.
-
-    The buffer of fed bytes is not bounded: the owner checks `buffered_bytes` and stops reading. An
-    incomplete packet or line is bounded by its own limit.
-    """
+    """Parses the bytes of one connection into requests."""
 
     __slots__ = ("_kind", "_reply", "_state")
 
@@ -110,11 +106,6 @@ class Parser(ReceiveBuffer):
         # discarded.
         self._kind = 0
         self._reply = b""
-
-    @property
-    def buffered_bytes(self) -> int:
-        """The number of received bytes after the incomplete packet, which has its own limit."""
-        return self.unparsed_bytes
 
     def next(self) -> Request | None:
         """Return the next request, or None if it is incomplete."""

@@ -84,11 +84,7 @@ def _end_of_blank(line: bytes, start: int) -> int:
 
 
 class Parser(ReceiveBuffer):
-    """Parses the bytes of one connection into requests.
-
-    The buffer of fed bytes is not bounded: the owner checks `buffered_bytes` and stops reading. An
-    incomplete request is bounded by its own limit.
-    """
+    """Parses the bytes of one connection into requests."""
 
     __slots__ = ("_arguments", "_broken", "_bytes", "_left")
 
@@ -101,11 +97,6 @@ class Parser(ReceiveBuffer):
         self._bytes = 0  # of all arguments of the request so far
         # Of the incomplete argument, with its CRLF; -1 while its length is unknown.
         self._missing_bytes = -1
-
-    @property
-    def buffered_bytes(self) -> int:
-        """The number of received bytes after the incomplete argument, which has its own limit."""
-        return self.unparsed_bytes
 
     @property
     def unfinished_bytes(self) -> int:

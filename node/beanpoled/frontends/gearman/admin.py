@@ -105,16 +105,16 @@ class AdminSide(ClientSide):
 
     def _changed(self, reply: bytes) -> None:
         """Answer a command that waited for the cluster."""
-        self._tell(reply)
+        self._record(reply)
         self._answer_alone(reply)
 
-    def _tell(self, reply: bytes) -> None:
+    def _record(self, reply: bytes) -> None:
         """Record a change that has ended in the audit log, if there is one."""
         change, self._change = self._change, None
         if change is not None:
             command, line, begun_us = change
             outcome = "OK" if reply == admin.OK else reply.decode(errors="replace").strip()
-            self._clients.tell(self, command, line, outcome, begun_us)
+            self._clients.record(self, command, line, outcome, begun_us)
 
     def _change_function(self, kind: int, arguments: tuple[bytes, ...]) -> None:
         session, name = self._session(), PREFIX + arguments[0]
@@ -144,7 +144,7 @@ class AdminSide(ClientSide):
                 command = (c.STATS, self.number)
             self._ask_alone(TEXT, command, (admin.CANCEL_JOB, handle, b""))
         else:
-            self._tell(admin.NO_JOB)
+            self._record(admin.NO_JOB)
             self._replies.reply(admin.NO_JOB)
 
     def _why_not_cancelled(self, handle: bytes) -> bytes:
@@ -163,15 +163,15 @@ class AdminSide(ClientSide):
         clients = self._clients
         self._session()
         if clients.config.gearman_shutdown == "on" and not clients.may_everywhere(self, ADMIN):
-            self._tell(admin.DENIED)
+            self._record(admin.DENIED)
             self._replies.reply(admin.DENIED)
         elif clients.config.gearman_shutdown == "on":
-            self._tell(admin.OK)
+            self._record(admin.OK)
             self._replies.reply(admin.OK)
             self._clients.host.call_soon(self._clients.stop)
         else:
             reply = admin.unknown(b"shutdown")
-            self._tell(reply)
+            self._record(reply)
             self._replies.reply(reply)
 
     # --- lists ----------------------------------------------------------------------------------
@@ -229,4 +229,4 @@ class AdminSide(ClientSide):
         if self._listing is not None:
             self._shared.lists.leave(self._listing)
             self._listing = None
-        self._tell(_UNANSWERED)
+        self._record(_UNANSWERED)

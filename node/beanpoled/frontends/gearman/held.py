@@ -14,7 +14,7 @@ _GONE_MAX: Final = 64
 
 @final
 class HeldJobs:
-    """What a worker holds, as far as it is applied, in the order of reservation.
+    """The jobs that a worker holds, as far as applied, in the order of reservation.
 
     Whether a noted job is still held shows when its function is given up.
     """

@@ -274,7 +274,7 @@ class CallSide(QlessSession):
         else:
             # Recorded before it is done, because it cannot be undone.
             now_us = self._clients.host.now_us()
-            self._clients.tell(self, "flushall", b" ".join(arguments), "BEGUN", now_us)
+            self._clients.record(self, "flushall", b" ".join(arguments), "BEGUN", now_us)
             self._ask(q.FLUSH, (), _flushed)
 
     def _ask(
@@ -310,14 +310,13 @@ class CallSide(QlessSession):
         if result[0] != q.OK:
             self._shared.errors[q.REFUSALS[result[0]]] += 1
         is_denied = result[0] == q.DENIED
-        reply = encode(self._denied if is_denied else asked.value(result), self.version)
+        reply = encode(self._deny() if is_denied else asked.value(result), self.version)
         if asked.owed_bytes:
             self._replies.owe(len(reply) - asked.owed_bytes)
         self._answer_asked(asked, reply)
 
-    @property
-    def _denied(self) -> Error:
-        """The error for a missing right; reading it counts the refusal."""
+    def _deny(self) -> Error:
+        """Count a refusal for a missing right, and return its error."""
         self._clients.refused_client(NO_RIGHT if self.user else NO_TOKEN)
         return NO_PERMISSION if self.user else NO_AUTH
 

@@ -50,7 +50,7 @@ class SubscriberSide(CallSide):
         """SUBSCRIBE channel..."""
         publications = self._clients.publications
         if not self._may_listen():
-            self.say(self._denied)
+            self.say(self._deny())
             return
         for channel in arguments[1:]:
             if len(channel) > CHANNEL_MAX_BYTES:
@@ -64,7 +64,7 @@ class SubscriberSide(CallSide):
         """PSUBSCRIBE pattern..."""
         publications = self._clients.publications
         if not self._may_listen():
-            self.say(self._denied)
+            self.say(self._deny())
             return
         for pattern in arguments[1:]:
             if len(pattern) > PATTERN_MAX_BYTES:

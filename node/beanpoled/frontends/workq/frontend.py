@@ -4,8 +4,8 @@ The connection itself is in `connection`.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
+from beanpole.events import PROTOCOL_SINCE, WORKQ
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpoled.frontends.clients import Clients
@@ -15,15 +15,12 @@ from beanpoled.frontends.workq.connection import WorkqConnection
 from beanpoled.frontends.workq.shared import Shared
 from beanpoled.host.seam import ClientPort
 
-# The first machine version that has the space of Workq and all its operations.
-SINCE: Final = 4
-
 
 class WorkqFrontend(Frontend):
     """The Workq protocol at a node."""
 
     def __init__(self, clients: Clients, name: str) -> None:
-        super().__init__(clients, name, SINCE, replies.ERRORS)
+        super().__init__(clients, name, PROTOCOL_SINCE[WORKQ], replies.ERRORS)
         self._shared = Shared(clients.host.wall_us())
 
     def connect(self, port: ClientPort) -> Connection:

@@ -1,0 +1,71 @@
+"""The values of options: whole numbers, times, sizes, and texts that must not be empty.
+
+Each function parses one value for argparse. Values that only one command has are parsed there.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Final
+
+from beanpole.constants import U32_MAX
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def duration_s(text: str) -> int:
+    """Parse a time such as 90, 90s, 15m, 2h or 7d; return seconds."""
+    digits, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
+    if not digits.isdecimal() or len(digits) > 10:
+        words = f"{text!r} is no time: a whole number of seconds, or with s, m, h or d behind it"
+        raise argparse.ArgumentTypeError(words)
+    seconds = int(digits) * _UNITS[unit]
+    if seconds > U32_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long: at most {U32_MAX} s, 136 years")
+    return seconds
+
+
+def whole(text: str) -> int:
+    """Parse a whole number of up to 18 digits."""
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def not_zero(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """Return a parser of a limit that refuses 0, which a node takes for no limit at all."""
+
+    def parsed(text: str) -> int:
+        value = parse(text)
+        if not value:
+            words = f"{text!r} is not above 0; without this option there is no limit"
+            raise argparse.ArgumentTypeError(words)
+        return value
+
+    return parsed
+
+
+def queue_name(text: str) -> str:
+    """Return the name of a queue; an empty one would stand for all queues."""
+    if not text:
+        words = "'' is no queue: NAME, gearman:NAME or workq:NAME, with one character at least"
+        raise argparse.ArgumentTypeError(words)
+    return text
+
+
+def body_text(text: str) -> str:
+    """Return a part of a body; an empty one would be in all bodies."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' stands in every body; leave the option out for that")
+    return text
+
+
+def size_bytes(text: str) -> int:
+    """Parse a size such as 5000, 10KiB, 64MiB or 1GiB; return bytes."""
+    for unit, its_bytes in (("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3), ("", 1)):
+        if text.endswith(unit):
+            digits = text.removesuffix(unit)
+            if not digits.isdecimal() or len(digits) > 15:
+                break
+            return int(digits) * its_bytes
+    words = f"{text!r} is no size: a whole number of bytes, or with KiB, MiB or GiB behind it"
+    raise argparse.ArgumentTypeError(words)
