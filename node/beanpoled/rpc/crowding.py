@@ -27,10 +27,15 @@ class Connection:
 
     def __init__(self, name: tuple[bytes, int], address: bytes, used_s: float) -> None:
         self.name = name
-        self.network = address[:_NETWORK_BYTES] if len(address) > _NETWORK_BYTES else address
+        self.network = network_of(address)
         self.used_s = used_s
         self.proved = False
         self.calls = 0
+
+
+def network_of(address: bytes) -> bytes:
+    """Return what counts as one address: an IPv4 address, or a network of IPv6."""
+    return address[:_NETWORK_BYTES] if len(address) > _NETWORK_BYTES else address
 
 
 def surplus(connections: Iterable[Connection], kept: int) -> list[Connection]:
