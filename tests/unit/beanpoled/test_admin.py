@@ -18,10 +18,10 @@ from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.rpc import admin, callers, credentials, jobs
 from beanpoled.rpc.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
-from beanpoled.rpc.edge import STREAMS_MAX
 from beanpoled.rpc.events import READERS_MAX
 from beanpoled.rpc.patience import WAITS_MAX
 from beanpoled.rpc.peer import PeerClient
+from beanpoled.rpc.streams import STREAMS_MAX
 from beanpoled.trust.trust import Trust
 from beanpoled.view import SnapshotStream
 from tests.unit.beanpoled.fakes import FakeSink, FakeView, broken_chunks, trust_of
