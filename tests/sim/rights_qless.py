@@ -47,8 +47,12 @@ def _needs(call: int, args: tuple[Any, ...], t: Tables) -> list[tuple[bytes, int
     if call == q.POP:
         return [(args[0], WORK)]
     if call in OF_JOB:
-        following = [(args[4], PUT)] if call == q.COMPLETE and args[4] is not None else []
-        return _of_jobs(t, args[:1], OF_JOB[call]) + following
+        own = _of_jobs(t, args[:1], OF_JOB[call])
+        if call == q.COMPLETE and args[4] is not None:
+            return [*own, (args[4], PUT)]
+        if call == q.RETRY and own and own[0][0] != args[1]:
+            return [*own, (args[1], PUT)]
+        return own
     if call in OF_JOBS:
         return _of_jobs(t, args[0], OF_JOBS[call])
     if call == q.RECUR:

@@ -189,6 +189,18 @@ def test_a_worker_of_one_queue_of_qless_does_its_work() -> None:
     assert not cluster.denied(q.GET, b"no such job")
 
 
+def test_a_worker_that_retries_a_job_puts_it_into_no_queue_of_others() -> None:
+    cluster = Qless((b"\x03mine", WORK), (b"\x03second", PUT))
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    before = image_of(cluster.machine)[1:]
+    assert cluster.denied(q.RETRY, b"m", b"closed", b"w", 0.0, None, None)
+    assert image_of(cluster.machine)[1:] == before
+    assert cluster.call(q.RETRY, b"m", b"mine", b"w", 0.0, None, None)[0] == q.OK
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    assert cluster.call(q.RETRY, b"m", b"second", b"w", 0.0, None, None)[0] == q.OK
+    assert not cluster.denied(q.RETRY, b"no such job", b"closed", b"w", 0.0, None, None)
+
+
 def test_a_producer_of_one_queue_takes_no_job_from_another() -> None:
     cluster = Qless((b"\x03mine", PUT))
     assert cluster.put_in(b"mine", b"new")[0] == q.OK

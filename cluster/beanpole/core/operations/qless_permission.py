@@ -91,9 +91,10 @@ CALLS: Final[dict[int, tuple[int, int, int]]] = {
     q.QUEUE_NAMES: (ANY_RIGHT, _ALL, 0),
 }
 _PREFIX: Final = SPACES[QLESS].prefix
-# The index of the job's next queue in the arguments of COMPLETE, and of the changes in those of
-# RECUR_UPDATE.
+# The index of the job's next queue in the arguments of COMPLETE and of RETRY, and of the changes in
+# those of RECUR_UPDATE.
 _NEXT_QUEUE: Final = 4
+_RETRY_QUEUE: Final = 1
 _FIELDS: Final = 1
 # The index of the jid in PUT and RECUR, which may be that of a job in another queue.
 _JID: Final = 1
@@ -136,6 +137,8 @@ def _allows_second(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> b
     """Whether a user has the right that some calls need in a second queue."""
     if call == q.COMPLETE and len(args) > _NEXT_QUEUE:
         return _may_in(user, PUT, args[_NEXT_QUEUE])
+    if call == q.RETRY and len(args) > _RETRY_QUEUE:
+        return _may_retry_in(t, user, args[0], args[_RETRY_QUEUE])
     if call == q.PUT and len(args) > _JID:
         return _may_job(t, user, PUT, args[_JID])  # an existing job leaves its queue
     if call == q.RECUR and len(args) > _JID:
@@ -157,6 +160,12 @@ def _may_in(user: User, rights: int, name: Any) -> bool:
 def _may_job(t: Tables, user: User, rights: int, jid: Any) -> bool:
     job = t.jobs.get(jid) if type(jid) is bytes else None
     return job is None or _may_in(user, rights, job.queue or job.completed_in)
+
+
+def _may_retry_in(t: Tables, user: User, jid: Any, name: Any) -> bool:
+    """Whether a job may go on in a queue: in another one than its own it is put there."""
+    job = t.jobs.get(jid) if type(jid) is bytes else None
+    return job is None or name == (job.queue or job.completed_in) or _may_in(user, PUT, name)
 
 
 def _may_template(t: Tables, user: User, rights: int, jid: Any) -> bool:
