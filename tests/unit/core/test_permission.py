@@ -14,7 +14,7 @@ from beanpole.core.operations import qless_permission
 from beanpole.core.operations.operation import ClientOperation
 from beanpole.core.operations.table import OPERATIONS
 from beanpole.core.qless.calls import CALLS
-from beanpole.core.users import ADMIN, ANY_RIGHT, EVERYWHERE, PUT, RIGHT_NAMES, WORK
+from beanpole.core.users import ADMIN, ANY_RIGHT, EVENTS, EVERYWHERE, PUT, RIGHT_NAMES, WORK
 from beanpole.events import QLESS
 from tests.unit.core.cluster import image_of
 from tests.unit.core.guests import TURN, Guests
@@ -161,9 +161,9 @@ class Qless(Guests):
     def call(self, call: int, *args: Any) -> Any:
         return self.do(*calls.command(9, call, q.CORE, 1.0, args))
 
-    def put_in(self, queue: bytes, jid: bytes) -> Any:
+    def put_in(self, queue: bytes, jid: bytes, *depends: bytes) -> Any:
         return self.call(
-            q.PUT, queue, jid, b"klass", b"{}", 0.0, None, None, None, None, (), None, False
+            q.PUT, queue, jid, b"klass", b"{}", 0.0, None, None, None, None, depends, None, False
         )
 
     def recur(self, queue: bytes, jid: bytes) -> Any:
@@ -212,6 +212,19 @@ def test_a_producer_of_one_queue_takes_no_job_from_another() -> None:
     assert cluster.denied(q.RECUR_UPDATE, b"m", ((b"queue", b"closed"),))
     assert cluster.call(q.RECUR_UPDATE, b"m", ((b"queue", b"mine"),))[0] == q.OK
     assert cluster.denied(q.CANCEL, (b"new",)) and cluster.denied(q.POP, b"mine", b"w", 1)
+
+
+def test_a_job_depends_on_no_job_of_a_closed_queue() -> None:
+    """Its dependents would keep others from canceling it."""
+    cluster = Qless((b"\x03mine", PUT | WORK))
+    assert cluster.put_in(b"mine", b"new", b"c") == (q.DENIED, ())
+    assert cluster.put_in(b"mine", b"new", b"m", b"no such job")[0] == q.OK
+    assert cluster.denied(q.DEPENDS_ON, b"new", (b"m", b"c"))
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    assert cluster.denied(q.COMPLETE, b"m", b"w", b"mine", b"{}", b"mine", 0.0, (b"c",))
+    assert not cluster.machine.qless.jobs[b"c"].dependents
+    set_user(cluster, LEE, (b"\x03mine", PUT | WORK), (b"\x03closed", EVENTS))
+    assert cluster.call(q.DEPENDS_ON, b"new", (b"c",))[0] == q.OK
 
 
 def test_a_right_in_every_queue_of_qless_allows_what_names_none() -> None:

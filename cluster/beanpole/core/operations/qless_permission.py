@@ -96,6 +96,8 @@ _PREFIX: Final = SPACES[QLESS].prefix
 _NEXT_QUEUE: Final = 4
 _RETRY_QUEUE: Final = 1
 _FIELDS: Final = 1
+# Calls that make a job wait for others; the index of the jids of those.
+_DEPENDS: Final[dict[int, int]] = {q.PUT: 9, q.COMPLETE: 6, q.DEPENDS_ON: 1}
 # The index of the jid in PUT and RECUR, which may be that of a job in another queue.
 _JID: Final = 1
 
@@ -119,7 +121,11 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
     elif about in (_ALL, _QUEUE):
         return bool(user.on_all_of(_PREFIX) & rights)
     t = machine.qless
-    return _allows_other(t, user, rights, about, value) and _allows_second(t, user, call, args)
+    return (
+        _allows_other(t, user, rights, about, value)
+        and _allows_second(t, user, call, args)
+        and _may_depend(t, user, call, args)
+    )
 
 
 def _allows_other(t: Tables, user: User, rights: int, about: int, value: Any) -> bool:
@@ -147,6 +153,16 @@ def _allows_second(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> b
         queues = [pair[1] for pair in args[_FIELDS] if _names_queue(pair)]
         return all(_may_in(user, PUT, name) for name in queues)
     return True
+
+
+def _may_depend(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
+    """Whether a call may make its job wait for the jobs that it names.
+
+    Those cannot be canceled any more, and say so; they also have a bounded number of dependents.
+    """
+    place = _DEPENDS.get(call, len(args))
+    jids = args[place] if place < len(args) else None
+    return type(jids) is not tuple or all(_may_job(t, user, ANY_RIGHT, jid) for jid in jids)
 
 
 def _names_queue(pair: Any) -> bool:
