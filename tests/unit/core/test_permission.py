@@ -227,6 +227,25 @@ def test_a_job_depends_on_no_job_of_a_closed_queue() -> None:
     assert cluster.call(q.DEPENDS_ON, b"new", (b"c",))[0] == q.OK
 
 
+def test_a_job_has_no_throttle_of_a_closed_queue() -> None:
+    """With its lock, it would keep the jobs of that queue waiting."""
+    cluster = Qless((b"\x03mine", PUT))
+    job = (b"k", b"{}", 0.0, None, None, None, None, ())
+    template = (b"k", b"{}", 60.0, 9.0, 0.0, (), 5, 0.0)
+    for throttles, may in (
+        ((b"ql:q:closed",), False),
+        ((b"shared", b"ql:q:closed"), False),
+        ((b"shared", b"ql:q:mine"), True),
+    ):
+        fields = ((b"throttles", (b"shared",)), (b"throttles", throttles))
+        for call in (
+            (q.PUT, b"mine", b"new", *job, throttles, False),
+            (q.RECUR, b"mine", b"new", *template, throttles),
+            (q.RECUR_UPDATE, b"m", fields),
+        ):
+            assert cluster.denied(*call) != may
+
+
 def test_a_right_in_every_queue_of_qless_allows_what_names_none() -> None:
     cluster = Qless((b"\x03*", ANY_RIGHT))
     assert cluster.call(q.PAUSE, (b"mine", b"closed"))[0] == q.OK

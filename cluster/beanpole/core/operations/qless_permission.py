@@ -98,6 +98,8 @@ _RETRY_QUEUE: Final = 1
 _FIELDS: Final = 1
 # Calls that make a job wait for others; the index of the jids of those.
 _DEPENDS: Final[dict[int, int]] = {q.PUT: 9, q.COMPLETE: 6, q.DEPENDS_ON: 1}
+# The index of the throttles in PUT and in RECUR.
+_THROTTLES: Final = 10
 # The index of the jid in PUT and RECUR, which may be that of a job in another queue.
 _JID: Final = 1
 
@@ -125,6 +127,7 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
         _allows_other(t, user, rights, about, value)
         and _allows_second(t, user, call, args)
         and _may_depend(t, user, call, args)
+        and _may_hold(user, call, args)
     )
 
 
@@ -149,9 +152,8 @@ def _allows_second(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> b
         return _may_job(t, user, PUT, args[_JID])  # an existing job leaves its queue
     if call == q.RECUR and len(args) > _JID:
         return _may_template(t, user, PUT, args[_JID])
-    if call == q.RECUR_UPDATE and len(args) > _FIELDS and type(args[_FIELDS]) is tuple:
-        queues = [pair[1] for pair in args[_FIELDS] if _names_queue(pair)]
-        return all(_may_in(user, PUT, name) for name in queues)
+    if call == q.RECUR_UPDATE:
+        return all(_may_in(user, PUT, name) for name in _updated(args, b"queue"))
     return True
 
 
@@ -165,8 +167,31 @@ def _may_depend(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool
     return type(jids) is not tuple or all(_may_job(t, user, ANY_RIGHT, jid) for jid in jids)
 
 
-def _names_queue(pair: Any) -> bool:
-    return type(pair) is tuple and len(pair) == 2 and pair[0] == b"queue"
+def _may_hold(user: User, call: int, args: tuple[Any, ...]) -> bool:
+    """Whether a call may give its job throttles: a queue's own throttle bounds that queue's jobs.
+
+    A job that has its lock keeps the queue's jobs waiting, so that it needs a right as they do.
+    """
+    lists: list[Any] = []
+    if call in (q.PUT, q.RECUR):
+        lists = [args[_THROTTLES]] if len(args) > _THROTTLES else []
+    elif call == q.RECUR_UPDATE:
+        lists = _updated(args, b"throttles")
+    for names in lists:
+        for name in names if type(names) is tuple else ():
+            if type(name) is not bytes or not name.startswith(q.QUEUE_THROTTLE):
+                continue
+            if not _may_in(user, PUT, name[len(q.QUEUE_THROTTLE) :]):
+                return False
+    return True
+
+
+def _updated(args: tuple[Any, ...], key: bytes) -> list[Any]:
+    """Return the values that a RECUR_UPDATE gives a field."""
+    pairs = args[_FIELDS] if len(args) > _FIELDS else ()
+    if type(pairs) is not tuple:
+        return []
+    return [p[1] for p in pairs if type(p) is tuple and len(p) == 2 and p[0] == key]
 
 
 def _may_in(user: User, rights: int, name: Any) -> bool:
