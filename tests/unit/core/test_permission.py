@@ -158,8 +158,8 @@ class Qless(Guests):
         add_lee(self, *rights)
         assert self.do(c.AS_USER, 9, b"", LEES) == c.OK
 
-    def call(self, call: int, *args: Any) -> Any:
-        return self.do(*calls.command(9, call, q.CORE, 1.0, args))
+    def call(self, call: int, *args: Any, now: float = 1.0) -> Any:
+        return self.do(*calls.command(9, call, q.CORE, now, args))
 
     def put_in(self, queue: bytes, jid: bytes, *depends: bytes) -> Any:
         return self.call(
@@ -244,6 +244,21 @@ def test_a_job_has_no_throttle_of_a_closed_queue() -> None:
             (q.RECUR_UPDATE, b"m", fields),
         ):
             assert cluster.denied(*call) != may
+
+
+@pytest.mark.parametrize("queue", [b"mine", b"*"])
+def test_a_worker_with_a_wrong_clock_deletes_no_complete_jobs_of_others(queue: bytes) -> None:
+    """Complete jobs are deleted by their age, and the time is that of the client."""
+    cluster = Qless((b"\x03*", WORK | PUT))
+    for name, jid in ((b"mine", b"m"), (b"closed", b"c")):
+        cluster.call(q.POP, name, b"w", 1)
+        assert cluster.call(q.COMPLETE, jid, b"w", name, b"{}", None, 0.0, ())[0] == q.OK
+    assert cluster.put_in(b"mine", b"new")[0] == q.OK
+    cluster.call(q.POP, b"mine", b"w", 1)
+    set_user(cluster, LEE, (b"\x03" + queue, WORK))
+    end = (q.COMPLETE, b"new", b"w", b"mine", b"{}", None, 0.0, ())
+    assert cluster.call(*end, now=1e9)[0] == q.OK
+    assert set(cluster.machine.qless.jobs) == ({b"c", b"new"} if queue == b"mine" else {b"new"})
 
 
 def test_a_right_in_every_queue_of_qless_allows_what_names_none() -> None:

@@ -7,6 +7,7 @@ A call about a queue, a job or a template needs a right in its queue, all other 
 every queue of qless. A missing job needs no right: the call itself reports that it is missing.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from beanpole import qless as q
@@ -129,6 +130,14 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
         and _may_depend(t, user, call, args)
         and _may_hold(user, call, args)
     )
+
+
+def may_end(machine: MachineState, session: Session) -> Callable[[bytes], bool] | None:
+    """Return whether the user of a session may end the jobs of a queue; None if of every queue."""
+    user = machine.users.of(session.user, session.token)
+    if user.on_all_of(_PREFIX) & (WORK | ADMIN):
+        return None
+    return lambda name: bool(user.on(_PREFIX + name) & (WORK | ADMIN))
 
 
 def _allows_other(t: Tables, user: User, rights: int, about: int, value: Any) -> bool:
