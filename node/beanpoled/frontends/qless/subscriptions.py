@@ -16,6 +16,7 @@ from beanpoled.frontends.clients import NO_RIGHT
 from beanpoled.frontends.publications import (
     CHANNEL_PREFIX,
     CHANNELS_MAX,
+    NODE_CHANNEL_BYTES_MAX,
     NODE_PATTERN_BYTES_MAX,
     NODE_PATTERNS_MAX,
     PATTERNS_MAX,
@@ -34,6 +35,9 @@ TOO_MANY_PATTERNS: Final = Error(b"ERR a client has %d patterns at most" % PATTE
 NODE_IS_FULL: Final = Error(
     b"ERR a node has %d different patterns, and %d bytes of them, at most"
     % (NODE_PATTERNS_MAX, NODE_PATTERN_BYTES_MAX)
+)
+NO_CHANNEL_ROOM: Final = Error(
+    b"ERR the channels of all clients of a node take %d bytes at most" % NODE_CHANNEL_BYTES_MAX
 )
 NOT_PUBLISHED: Final = Error(b"ERR only the cluster publishes: nobody was told")
 
@@ -57,6 +61,8 @@ class SubscriberSide(CallSide):
         for channel in arguments[1:]:
             if len(channel) > CHANNEL_MAX_BYTES:
                 self.say(LONG_CHANNEL)
+            elif not publications.has_channel_room(self, channel):
+                self.say(NO_CHANNEL_ROOM)
             elif publications.subscribe(self, channel):
                 self._confirm(b"subscribe", channel)
             else:
