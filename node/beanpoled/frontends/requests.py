@@ -163,18 +163,23 @@ class RequestConnection(Connection):
         rates, now_us = self._clients.rates, self._clients.now_us
         allowed = 0 if self.throttled else rates.allowance(self, now_us)
         count = min(allowed, REQUESTS_IN_A_ROW_MAX)
-        left = self._act_on_row(count, has_more=count < allowed)
+        is_new = rates.limits_users and not self.number
+        left = self._act_on_row(count, has_more=count < allowed, until_session=is_new)
         rates.spend(self, count - left, now_us)
+        if is_new and self.number and left and not (self._is_resting or self.blocked):
+            self._process_metered()  # its user's meter allows the rest, or does not
+            return
         if not (left or self._is_resting or self.blocked or self.closed):
             rates.throttle(self, now_us)
         self._update_flow()
 
-    def _act_on_row(self, left: int, has_more: bool) -> int:
+    def _act_on_row(self, left: int, has_more: bool, until_session: bool = False) -> int:
         """Act on one row of requests, and rest if it was a long one.
 
         Args:
             left: the most requests.
             has_more: whether the client may send more than that now.
+            until_session: whether the row ends with the request that opens the session.
 
         Returns:
             How many more it could have been.
@@ -191,6 +196,8 @@ class RequestConnection(Connection):
                     self._close()
                 break
             left -= 1
+            if until_session and self.number:
+                break
         is_long = (has_more and not left) or replies.queued_bytes >= enough_bytes
         if is_long and not (self.blocked or self.closed):
             self._is_resting = True

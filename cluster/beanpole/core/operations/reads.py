@@ -120,21 +120,27 @@ def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tup
 
 def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tuple[bytes, ...]:
     """Return the names of all queues in which the session's user has a right."""
-    names = _all_tubes(machine, origin.sessions[command[1]].space)
-    if not machine.users.rows:
-        return names
     session = origin.sessions[command[1]]
-    user = machine.users.of(session.user, session.token)
-    queue_of = machine.queue.aliases.queue_of
-    return tuple([name for name in names if user.on(queue_of(name))])
+    names, aliases = _own_names(machine, session.space), _alias_names(machine, session.space)
+    if machine.users.rows:
+        user = machine.users.of(session.user, session.token)
+        queue_of = machine.queue.aliases.queue_of
+        names = user.among(names)
+        aliases = [alias for alias in aliases if user.on(queue_of(alias))]  # it gives no right
+    return (*names, *aliases)
 
 
-def _all_tubes(machine: MachineState, space: Space) -> tuple[bytes, ...]:
+def _own_names(machine: MachineState, space: Space) -> list[bytes]:
     tubes = machine.queue.tubes
     if space.tubes == len(tubes):
-        return tuple(tubes)
-    found = [name for name, tube in tubes.items() if tube.space is space]
-    for alias, name in machine.queue.aliases.queues.items():
-        if name in tubes and space.may_name(alias):
-            found.append(alias)
-    return tuple(found)
+        return list(tubes)
+    return [name for name, tube in tubes.items() if tube.space is space]
+
+
+def _alias_names(machine: MachineState, space: Space) -> list[bytes]:
+    """Return the aliases in a space of queues that exist."""
+    tubes = machine.queue.tubes
+    if space.tubes == len(tubes):
+        return []
+    aliases = machine.queue.aliases.queues.items()
+    return [alias for alias, name in aliases if name in tubes and space.may_name(alias)]

@@ -13,7 +13,6 @@ THROTTLES: Final[q.Result] = (q.TOO_MUCH, (b"throttles of a job", q.THROTTLES_MA
 NAME: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a name", q.NAME_MAX_BYTES))
 THROTTLES_ALL: Final[q.Result] = (q.TOO_MUCH, (b"throttles", q.THROTTLES_ALL_MAX))
 QUEUES: Final[q.Result] = (q.TOO_MUCH, (b"queues", q.QUEUES_MAX))
-WORKERS: Final[q.Result] = (q.TOO_MUCH, (b"workers", q.WORKERS_MAX))
 OPTIONS: Final[q.Result] = (q.TOO_MUCH, (b"options", q.OPTIONS_MAX))
 LISTED: Final[q.Result] = (q.TOO_MUCH, (b"jids of one list", q.LISTED_MAX))
 TRACKED: Final[q.Result] = (q.TOO_MUCH, (b"tracked jobs", q.TRACKED_MAX))
