@@ -22,6 +22,7 @@ from tests.sim.history import Connected
 from tests.sim.keepers import Claims, Keeper
 from tests.sim.overseers import RETRIERS, Overseer
 from tests.sim.qless import NO_JOBS, Laborer, Notes, Subscriber
+from tests.sim.qless import Request as QlessRequest
 from tests.sim.recount import Recount
 from tests.sim.rulers import CLIENTS as RULED_CLIENTS
 from tests.sim.rulers import GEARMAN_QUEUE, Ruler
@@ -39,7 +40,7 @@ from tests.sim.verdicts_rates import RateJudge
 from tests.sim.verdicts_ruled import RuledJudge
 from tests.sim.verdicts_rules import RuleJudge
 from tests.sim.verdicts_user_answers import AnswerJudge
-from tests.sim.verdicts_user_puts import PutJudge
+from tests.sim.verdicts_user_puts import PutJudge, judge_qless
 from tests.sim.verdicts_user_rates import UserRateJudge
 from tests.sim.verdicts_users import UserJudge
 from tests.sim.verdicts_workq import WorkqJudge
@@ -248,7 +249,8 @@ class Crowd:
         AdminJudge(self.records, judge).all()
         for bridge in self.bridges:
             AliasJudge(bridge, witness, world.may_miss_events).all()
-        QlessJudge(self.notes, witness, world.loads, leaves).all()
+        qless = QlessJudge(self.notes, witness, world.loads, leaves)
+        qless.all()
         world.stops.judge(self._given())
         for overseer in self.overseers:
             _judge_policies(overseer, undisturbed)
@@ -257,7 +259,7 @@ class Crowd:
             ruled.all()
             world.counts.update(ruled.counts)
         for steward in self.stewards:
-            _judge_users(steward, self.senders)
+            _judge_users(steward, self.senders, qless.refused)
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]
 
@@ -303,7 +305,7 @@ def _judge_policies(overseer: Overseer, undisturbed: bool) -> None:
     counts["jobs that a policy took out"] += policies.taken
 
 
-def _judge_users(steward: Steward, sent: list[Senders]) -> None:
+def _judge_users(steward: Steward, sent: list[Senders], refused: list[QlessRequest]) -> None:
     """Replay the log, with a model of rights beside each command."""
     hosts = steward.world.hosts
     machines = {name: host.node.context.machine for name, host in hosts.items()}
@@ -318,8 +320,11 @@ def _judge_users(steward: Steward, sent: list[Senders]) -> None:
     counts["commands without the right"] += judge.refused
     counts["puts beyond a user's quota"] += judge.quotas.refused
     counts["users at their rate"] += rates.reached
+    judge_qless(judge, refused)
+    counts["puts of qless that nodes refused"] += len(refused)
     for one in sent:
         puts = PutJudge(judge, one)
         puts.all()
         counts["jobs of senders"] += puts.made
         counts["jobs of senders that found no room"] += puts.full
+        counts["jobs of senders that nodes refused"] += puts.refused

@@ -20,12 +20,14 @@ from beanpole.core.qless.job import QlessJob, Recurring
 from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
-from beanpole.core.users import User, Users
+from beanpole.core.users import PUT, WORK, User, Users
 from beanpole.protocol.gearman import admin as gearman_admin
 from beanpoled.frontends.client_rates import ClientRates, Meter
+from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.frontends.user_changes import UserChanges
+from beanpoled.origin.batches import Client
 from tests.sim.mutant import in_lives
 from tests.sim.mutations import Patch, nothing
 
@@ -230,6 +232,16 @@ def everybody_may_pop() -> list[Patch]:
     return [(qless, "allows_call", wrong)]
 
 
+def puts_need_the_right_to_work() -> list[Patch]:
+    """A node refuses puts of users who may put, but not work."""
+    may = vars(Clients)["may"]
+
+    def wrong(self: Clients, client: Client, rights: int, queue: bytes) -> bool:
+        return bool(may(self, client, WORK if rights == PUT else rights, queue))
+
+    return [(Clients, "may", wrong)]
+
+
 def users_have_twice_their_rate() -> list[Patch]:
     """A command costs half of its time."""
     spend = vars(Meter)["spend"]
@@ -399,6 +411,13 @@ USERS: Final = (
         r"done without a right",
         everybody_may_pop,
         seed=26,
+    ),
+    in_lives(
+        "puts_need_the_right_to_work",
+        "users: a node refuses a put that is allowed",
+        r"nothing of it was refused|and its node refused it",
+        puts_need_the_right_to_work,
+        seed=52,
     ),
     in_lives(
         "users_have_twice_their_rate",

@@ -26,12 +26,19 @@ _BITS: Final = Struct("<Q")
 NOT_CALLED: Final = (b"no majority of the nodes", b"this node is draining")
 # May come from the client's node, like these, or from the machine.
 NO_ROOM: Final = b"a limit of the cluster is reached"
+# `verdicts_user_puts` judges those that come from the node.
+NO_RIGHT: Final = (b"NOPERM ", b"NOAUTH ")
+PUTS: Final = frozenset({b"put", b"recur"})
 READS: Final = frozenset({b"get"})
 PREFIX: Final = b"ql:"
 
 
 class QlessJudge:
-    """The checks of one run."""
+    """The checks of one run.
+
+    Attributes:
+        refused: the puts that a node refused by itself, for a right that its client has not.
+    """
 
     def __init__(
         self,
@@ -47,6 +54,7 @@ class QlessJudge:
         self.leaves = leaves
         self.made: dict[tuple[Session, int], Made] = {}
         self.following = Following()
+        self.refused: list[Request] = []
 
     def all(self) -> None:
         """Check everything; raises Violation."""
@@ -86,6 +94,9 @@ class QlessJudge:
                         raise Violation(f"refused and done: {request!r} {made}")
                     continue
                 if NO_ROOM in text and made is None:
+                    continue
+                if text.startswith(NO_RIGHT) and made is None and request.name in PUTS:
+                    self.refused.append(request)
                     continue
             leaves_s = self.leaves.get((visit.place, visit.incarnation), FOREVER_S)
             if made is None and request.reply in NO_JOBS and request.done_s >= leaves_s:

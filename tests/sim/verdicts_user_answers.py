@@ -15,7 +15,7 @@ from beanpole.events import BEANSTALK
 from tests.sim.bearers import MARK, Ask
 from tests.sim.cluster import Violation
 from tests.sim.recount import Recount, Stay
-from tests.sim.rights import ADMIN, EVERYWHERE, NO_NAME, WORK, Table, Who, rights, rule_of
+from tests.sim.rights import ADMIN, EVERYWHERE, NO_NAME, PUT, WORK, Table, Who, rights, rule_of
 from tests.sim.stewards import Order
 from tests.sim.stories import FOREVER_S
 from tests.sim.verdicts_users import Deed, Session, State, UserJudge
@@ -168,7 +168,7 @@ class AnswerJudge:
             self._lease_is_true(ask)
             return
         if ask.word == b"DENIED":
-            if not self._was_refused(ask, deeds):
+            if not self._was_refused(ask, deeds) and not self._may_not_put(ask):
                 raise Violation(f"nothing of it was refused: {ask}")
             return
         code = CODES.get(ask.kind)
@@ -192,6 +192,14 @@ class AnswerJudge:
         return self._last[id(ask.visit)] is ask and any(
             deed.command[0] in _TOLD_BEFORE and deed.result == c.DENIED and deed.at_s <= ask.at_s
             for deed in self.log.deeds[ask.session]
+        )
+
+    def _may_not_put(self, ask: Ask) -> bool:
+        """Whether a put was refused by its node alone, whose knowledge is of the put's time."""
+        return ask.kind == "put" and any(
+            not rights(table, state.who, state.used) & PUT
+            for table in within(self.log.tables, ask)
+            for state in self._states(ask)
         )
 
     def _reserve_is_true(self, ask: Ask, deeds: list[Deed]) -> None:

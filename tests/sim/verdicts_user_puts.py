@@ -1,5 +1,7 @@
 """Judge answers to clients with tokens that make jobs: each is that of its command in the log.
 
+A node refuses by itself what the machine would deny. The right must be missing during the request.
+
 `verdicts_users` judges the log itself, quotas included, and has gone through it before.
 """
 
@@ -7,15 +9,23 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from beanpole import commands as c
+from beanpole.core.jobs.spaces import SPACES
+from beanpole.events import GEARMAN, QLESS, WORKQ
 from tests.sim.cluster import Violation
 from tests.sim.gearman import SHARED, Submission
 from tests.sim.history import Connected
+from tests.sim.qless import Request as QlessRequest
 from tests.sim.quotas import BODIES
-from tests.sim.senders import Senders
+from tests.sim.rights import NO_NAME, PUT, rights
+from tests.sim.senders import NAMES, Senders
+from tests.sim.tenants import QUEUES as TENANTS_QUEUES
+from tests.sim.verdicts_user_answers import Span, within
 from tests.sim.verdicts_users import UserJudge
 from tests.sim.workq import Request
 
 MADE, NO_ROOM = b"made", b"no room"
+# The request of a Workq client does not say which it was.
+QUEUES: Final = tuple(SPACES[WORKQ].prefix + name for name in NAMES)
 MAKES: Final = frozenset({"add", "schedule", "run"})
 # The answers to each result that is a refusal, by the command.
 REFUSALS: Final = {
@@ -48,6 +58,7 @@ class Told(NamedTuple):
     done_s: float
     said: bytes
     job: int
+    queues: tuple[bytes, ...] = ()  # one of them; empty if it is not known
     is_run: bool = False
 
 
@@ -66,16 +77,18 @@ def told(senders: Senders) -> Iterator[Told]:
 
 def _to_submission(one: Submission) -> Iterator[Told]:
     asked = one.visit, c.SUBMIT, one.data, one.at_s
+    queues = (SPACES[GEARMAN].prefix + one.function,)
     if one.created_s is not None:
-        yield Told(*asked, one.created_s, MADE, one.number)
+        yield Told(*asked, one.created_s, MADE, one.number, queues)
     elif one.refused_s is not None:
-        yield Told(*asked, one.refused_s, _common(one.refusal[1]), 0)
+        yield Told(*asked, one.refused_s, _common(one.refusal[1]), 0, queues)
 
 
 def _to_add(request: Request, done_s: float) -> Told:
     said = MADE if request.ok else _common(request.line)
     is_run = request.kind == "run"
-    return Told(request.visit, c.ADD, request.body, request.at_s, done_s, said, 0, is_run)
+    asked = request.visit, c.ADD, request.body, request.at_s, done_s
+    return Told(*asked, said, 0, QUEUES, is_run)
 
 
 def _common(words: bytes) -> bytes:
@@ -88,10 +101,11 @@ class PutJudge:
     Attributes:
         made: the number of answers that a job was made, or that it was there.
         full: the number of refusals for lack of room.
+        refused: the number of those that a node refused for a missing right.
     """
 
     def __init__(self, log: UserJudge, senders: Senders) -> None:
-        self.made = self.full = 0
+        self.made = self.full = self.refused = 0
         self._log = log
         self._senders = senders
 
@@ -119,8 +133,33 @@ class PutJudge:
         if not is_so and (is_done or one.said == MADE):
             asked = f"client {visit.client} at {visit.node} {one[1:]}"
             raise Violation(f"it is told otherwise than the log has it, {results}: {asked}")
+        if not results and one.queues and one.said == REFUSALS[one.code][c.DENIED]:
+            _lacked_right(self._log, one)
+            self.refused += 1
         self.made += one.said == MADE
         self.full += is_so and one.said == NO_ROOM
+
+
+def judge_qless(log: UserJudge, refused: list[QlessRequest]) -> None:
+    """Check the puts of qless that nodes refused by themselves; raises Violation."""
+    for one in refused:
+        assert one.done_s is not None
+        # A job that exists is in another queue, perhaps.
+        queues = tuple(SPACES[QLESS].prefix + name for name in (one.args[0], *TENANTS_QUEUES))
+        _lacked_right(log, Told(one.visit, c.QLESS, b"", one.at_s, one.done_s, b"", 0, queues))
+
+
+def _lacked_right(log: UserJudge, one: Told) -> None:
+    """Check that a client that its node refused had not the right at some time of its request."""
+    visit = one.visit
+    states = log.states[visit.place, visit.incarnation, visit.number]
+    time = Span(one.at_s, one.done_s)
+    whos = within([(state.at_s, state.who) for state in states], time) or [NO_NAME]
+    queues = {*one.queues, *(queue for name in one.queues for queue in log.targets[name])}
+    for table in within(log.tables, time):
+        if any(not rights(table, who, queue) & PUT for who in whos for queue in queues):
+            return
+    raise Violation(f"it had the right, and its node refused it: {one}")
 
 
 def _is_answer(one: Told, result: Any) -> bool:

@@ -21,7 +21,7 @@ from tests.sim.rights import CHANGES, NO_NAME, WORK, Model, Rules, Table, Who, r
 from tests.sim.witness import Witness
 
 Session = tuple[int, int, int]  # origin, incarnation, number
-_NOTED: Final = frozenset({c.OPEN, c.OPEN_FROM, c.AS_USER, c.RESUME, c.WATCH, c.IGNORE})
+_NOTED: Final = frozenset({c.OPEN, c.OPEN_FROM, c.AS_USER, c.RESUME, c.USE, c.WATCH, c.IGNORE})
 
 
 class Deed(NamedTuple):
@@ -38,6 +38,7 @@ class State(NamedTuple):
     at_s: float
     who: Who
     watched: frozenset[bytes]
+    used: bytes  # empty for a session that uses no tube
 
 
 class Given(NamedTuple):
@@ -120,6 +121,8 @@ class UserJudge:
         self.tables: list[tuple[float, Table]] = [(0.0, {})]
         self.rules: list[tuple[float, Rules]] = [(0.0, ())]
         self.refused = 0
+        # The queues that each alias has been a name of.
+        self.targets: dict[bytes, set[bytes]] = defaultdict(set)
         self.changes: list[Deed] = []
 
     def all(self) -> None:
@@ -128,6 +131,8 @@ class UserJudge:
         for index, (_, entry) in witness.log.items():
             self.now_s = witness.applied_s[index]
             self.trial.apply(index, *c.decode_entry(entry))
+            for alias, queue in self.trial.queue.aliases.queues.items():
+                self.targets[alias].add(queue)
         for name, machine in self.machines.items():
             self._ends_alike(name, machine)
 
@@ -237,7 +242,8 @@ class UserJudge:
         if session is not None:
             who = self.sessions[at].who
             watched = frozenset(tube.name for tube in session.watched.values())
-            self.states[at].append(State(self.now_s, who, watched))
+            used = b"" if session.used is None else session.used.name
+            self.states[at].append(State(self.now_s, who, watched, used))
 
     # --- reservations -----------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from beanpoled.frontends import client_hosts
 from beanpoled.frontends.client_hosts import ClientHosts
 from beanpoled.frontends.client_rates import ClientRates
 from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.held_puts import HeldPuts
 from beanpoled.frontends.large_output import LargeOutput
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
@@ -82,6 +83,7 @@ class Clients:
         self.unread = Unread(context, self.abort_slow)
         self.unread.set_limit(config.client_output_bytes_max)
         self.large = LargeOutput(context.host.call_soon, self.unread)
+        self.held_puts = HeldPuts(origin, context.host.call_soon)
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leaving = False  # the node is about to stop
@@ -242,6 +244,7 @@ class Clients:
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
         self.unfinished.forget(connection)
+        self.held_puts.forget(connection)
         self.large.forget(connection)
         self.rates.forget(connection)
         self.hosts.forget(connection, self.now_us)

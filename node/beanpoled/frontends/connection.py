@@ -129,6 +129,17 @@ class Connection:
         """
         return 0
 
+    # --- from `HeldPuts` ------------------------------------------------------------------------
+
+    def put_checked(self, is_known: bool) -> None:
+        """Go on with the put that is held, if there still is one.
+
+        Args:
+            is_known: whether this node knows all rights as of a moment after the put; if not, no
+                majority answers.
+        """
+        raise AssertionError(f"clients of {self.protocol} hold no put")
+
     # --- from `Listeners` -----------------------------------------------------------------------
 
     def job_told(self, job_id: int, kind: int, data: bytes) -> None:

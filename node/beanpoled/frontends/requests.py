@@ -5,6 +5,7 @@ control in `flow`, and commands go to `origin`.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from typing import Final
@@ -17,6 +18,7 @@ from beanpoled.frontends.large_output import LARGE_BYTES
 from beanpoled.frontends.replies import EMPTY, WAIT, Parts, ReplyQueue
 from beanpoled.frontends.unfinished import COUNTED_BYTES
 from beanpoled.host.seam import ClientPort, Timer
+from beanpoled.origin.batches import KIND_HELD
 
 # A client that has sent this many wrong tokens is closed, and each costs it this delay: guessing
 # 256 bits finds nothing, but guesses should not fill the log.
@@ -38,6 +40,9 @@ class RequestConnection(Connection):
     __slots__ = (
         "_clients",
         "_flow",
+        "_held_bytes",
+        "_held_put",
+        "_is_checked",
         "_is_counted",
         "_is_resting",
         "_port",
@@ -58,6 +63,9 @@ class RequestConnection(Connection):
         self._timer: Timer | None = None
         self._wrong_tokens = 0
         self._is_counted = False  # whether `Unfinished` has its request
+        self._held_put: Callable[[], None] | None = None  # makes the request again that is held
+        self._held_bytes = 0  # of its body
+        self._is_checked = False  # the request that is made again was held
         self._is_resting = False  # others have a turn of the loop before its next request
         self.blocked = False  # later input must wait for the present request
         self.ended = False  # the client will send nothing more
@@ -89,6 +97,10 @@ class RequestConnection(Connection):
     @abstractmethod
     def _arm(self) -> None:
         """Set the timer of the present wait: every request before it is answered."""
+
+    def _refuse_put(self, is_denied: bool) -> None:
+        """Answer a put that was held: the client has no right, or no majority answers."""
+        raise AssertionError(f"clients of {self.protocol} hold no put")
 
     # --- from the host --------------------------------------------------------------------------
 
@@ -234,7 +246,7 @@ class RequestConnection(Connection):
         if not self.closed:
             has_enough = self._is_resting or self._replies.is_full
             self._flow.update(self, has_enough, self._buffered_bytes)
-            unfinished_bytes = self._unfinished_bytes()
+            unfinished_bytes = self._unfinished_bytes() + self._held_bytes
             if unfinished_bytes >= COUNTED_BYTES or self._is_counted:
                 self._is_counted = self._clients.unfinished.update(self, unfinished_bytes)
 
@@ -282,6 +294,47 @@ class RequestConnection(Connection):
             self._close(lost=False)  # the client asked to quit
         else:
             self._process()
+
+    # --- puts that may have to be denied --------------------------------------------------------
+
+    def _hold_put(self, is_allowed: bool, size: int, again: Callable[[], None]) -> bool:
+        """Keep a put that the machine would deny out of the log: see `held_puts`.
+
+        Args:
+            is_allowed: whether the client has the right, as far as this node knows.
+            size: of the body.
+            again: makes the request again. The requests behind it wait until then.
+
+        Returns:
+            Whether the put is held, or answered already.
+        """
+        is_checked, self._is_checked = self._is_checked, False
+        if is_allowed:
+            return False
+        if is_checked:
+            self._refuse_put(is_denied=True)
+            return True
+        self.blocked = True
+        self._replies.expect(KIND_HELD)
+        self._held_put, self._held_bytes = again, size
+        self._clients.held_puts.hold(self)
+        return True
+
+    def put_checked(self, is_known: bool) -> None:
+        """See `Connection`."""
+        again = self._held_put
+        if again is None:
+            return
+        self._held_put, self._held_bytes = None, 0
+        self._replies.retract(1)
+        self.blocked = False
+        if is_known:
+            self._is_checked = True
+            again()
+            self._is_checked = False
+        else:
+            self._refuse_put(is_denied=False)
+        self._process()
 
     # --- authentication -------------------------------------------------------------------------
 
@@ -358,6 +411,7 @@ class RequestConnection(Connection):
             return
         self.closed = True
         self._stop_timer()
+        self._held_put = None
         self._clients.origin.close(self, lost)
         self._replies.end()
         self.batch = None  # it refers to this connection as an owner: a cycle

@@ -110,8 +110,13 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
 
     A call that is unknown, or has invalid arguments, may pass: the call itself is refused.
     """
-    row = CALLS.get(call)
     user = machine.users.of(session.user, session.token)
+    return user_may(machine.qless, user, call, args)
+
+
+def user_may(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
+    """Whether a user may make a call: see `allows_call`."""
+    row = CALLS.get(call)
     if row is None or user.everywhere & row[0]:
         return True
     rights, about, place = row
@@ -123,7 +128,6 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
             return False
     elif about in (_ALL, _QUEUE):
         return bool(user.on_all_of(_PREFIX) & rights)
-    t = machine.qless
     return (
         _allows_other(t, user, rights, about, value)
         and _allows_second(t, user, call, args)

@@ -4,6 +4,7 @@ The codec is `beanpole.protocol.beanstalk`; the life cycle of a connection is in
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, final
 
 from beanpole import commands as c
@@ -98,12 +99,7 @@ class BeanstalkConnection(TubesConnection):
         kind, priority, delay_s, ttr_s, body = request[:5]
         self.is_producer = True
         session = self._session()
-        if self._clients.draining:
-            self._replies.reply(replies.DRAINING)
-            return
-        if self._clients.machine.puts_refused:
-            # Refuse it at once: its body would be logged on a disk that has no room for it.
-            self._replies.reply(replies.OUT_OF_MEMORY)
+        if not self._may_put(len(body), partial(self._put, request)):
             return
         if not ttr_s:
             # The tube's policy may set a TTR.

@@ -1,13 +1,14 @@
-"""The tubes of a beanstalk client: those it uses and watches, and the binding of its session.
+"""The tubes of a beanstalk client: those it uses and watches, and whether it may put or wait.
 
 Other requests are in `connection`; the life cycle of a connection is in `requests`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import DEFAULT_TUBE, WATCHED_TUBES_MAX
-from beanpole.core.users import ANY_RIGHT, WORK
+from beanpole.core.users import ANY_RIGHT, PUT, WORK
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpoled.frontends.clients import Clients
@@ -58,6 +59,24 @@ class TubesConnection(RequestConnection):
         if not self.number:
             self._clients.origin.open_session(self)
         return self.number
+
+    def _may_put(self, size: int, again: Callable[[], None]) -> bool:
+        """Whether a job may be put into the used tube now.
+
+        If not, the client is sent the reason, or the request is made `again` later.
+        """
+        clients = self._clients
+        if clients.draining:
+            self._replies.reply(replies.DRAINING)
+            return False
+        if clients.machine.puts_refused:
+            # Refuse it at once: its body would be logged on a disk that has no room for it.
+            self._replies.reply(replies.OUT_OF_MEMORY)
+            return False
+        return not self._hold_put(clients.may(self, PUT, self._used), size, again)
+
+    def _refuse_put(self, is_denied: bool) -> None:
+        self._replies.reply(replies.DENIED if is_denied else replies.DRAINING)
 
     def _use(self, request: r.Request) -> None:
         tube = request[1]

@@ -6,6 +6,7 @@ notified by its own node. It gets each notification as often as it has submitted
 
 import hashlib
 import re
+from functools import partial
 from typing import Any, Final
 
 from beanpole import commands as c
@@ -13,6 +14,7 @@ from beanpole.constants import SECOND_US, SUBMITS_OF_JOB_MAX, U32_MAX
 from beanpole.core.jobs import effects
 from beanpole.core.jobs import job as jobs
 from beanpole.core.jobs.spaces import RANK_NORMAL
+from beanpole.core.users import PUT
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.parser import Request
@@ -85,16 +87,23 @@ class ClientSide(WorkerSide):
             # Refuse it at once: its body would be logged on a disk that has no room for it.
             self._replies.reply(replies.NO_ROOM)
             return
+        session = self._session()
+        again = partial(self._submit, kind, function, unique, body, delay_us, reducer)
+        if self._hold_put(clients.may(self, PUT, PREFIX + function), len(body), again):
+            return
         rank, foreground = _SUBMITS[kind]
         name = external_id(function, unique, body)
         command = (
-            *(c.SUBMIT, self._session(), PREFIX + function, rank, delay_us),
+            *(c.SUBMIT, session, PREFIX + function, rank, delay_us),
             *(name, 0, foreground, reducer, body),
         )
         self._making += 1
         self._replies.expect(kind)
         self._asked.append((foreground, b"", b""))
         clients.origin.submit_put(self, kind, command)
+
+    def _refuse_put(self, is_denied: bool) -> None:
+        self._replies.reply(replies.DENIED if is_denied else replies.NO_MAJORITY)
 
     def _submitted(self, kind: int, result: Any, asked: Asked) -> None:
         self._making -= 1

@@ -8,10 +8,12 @@ command that was answered on any node before.
 import re
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, final
 
 from beanpole import qless as q
 from beanpole.core.operations import qless as operations
+from beanpole.core.operations.qless_permission import user_may
 from beanpole.core.qless.calls import CALLS
 from beanpole.core.qless.shapes import is_number
 from beanpole.core.users import may_be_name
@@ -38,6 +40,9 @@ _NO_JOBS: Final = (q.OK, ())
 # Calls whose replies may contain the data of jobs.
 _LARGE: Final = (q.GET, q.MULTIGET, q.POP, q.PEEK, q.TRACKED, q.FAILED_JOBS, q.RECUR_GET)
 _MAKING: Final = (q.PUT, q.RECUR)
+# Of a call that makes no job: with more than this it is kept out of the log, too, where its client
+# has no right to it. Others cost the log as much as the barrier that they would wait for.
+HELD_BYTES_MIN: Final = 1024
 
 NOSCRIPT: Final = Error(b"NOSCRIPT No matching script. Please use EVAL.")
 UNSUPPORTED: Final = Error(b"ERR unsupported script: it is of no dialect of qless that is known")
@@ -292,6 +297,11 @@ class CallSide(QlessSession):
         if not operations.fits(command):
             self.refuse(q.REFUSALS[q.TOO_MUCH], TOO_LARGE)
             return
+        again = partial(self._submit, asked, code, flavour, now, arguments)
+        size = len(command[-1])
+        may_go = code not in _MAKING and size < HELD_BYTES_MIN
+        if self._hold_put(may_go or self._may_call(code, arguments), size, again):
+            return
         self._shared.calls[code] += 1
         self._replies.expect(KIND_CALL)
         if asked.owed_bytes:
@@ -303,6 +313,20 @@ class CallSide(QlessSession):
             clients.origin.heavy.submit(self, KIND_CALL, command, clients.loop_us)
         else:
             clients.origin.charge(clients.origin.submit(self, KIND_CALL, command), cost)
+
+    def _may_call(self, code: int, arguments: tuple[Any, ...]) -> bool:
+        """Whether the client may make a call, as far as this node knows."""
+        machine = self._clients.machine
+        users = machine.users
+        return not users.rows or user_may(
+            machine.qless, users.of(self.user, self.token), code, arguments
+        )
+
+    def _refuse_put(self, is_denied: bool) -> None:
+        if is_denied:
+            self.refuse(q.REFUSALS[q.DENIED], self._deny())
+        else:
+            self.refuse(kinds.NO_MAJORITY, NO_MAJORITY)
 
     def _called(self, result: Any) -> None:
         """Answer the oldest call with its result."""

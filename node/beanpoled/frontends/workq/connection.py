@@ -8,6 +8,7 @@ blocks those behind it; all others are pipelined and answered in order.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, final
 
 from beanpole import commands as c
@@ -15,16 +16,15 @@ from beanpole.constants import TTL_MAX_US
 from beanpole.core.jobs import effects
 from beanpole.core.jobs.job import DONE, FAILED, Job
 from beanpole.core.users import WORK
-from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpole.protocol.workq.parser import Parser
 from beanpoled.frontends.clients import NO_RIGHT, Clients
 from beanpoled.frontends.replies import HELD, Parts
-from beanpoled.frontends.requests import RequestConnection
 from beanpoled.frontends.workq import inspection, jobs
 from beanpoled.frontends.workq.awaited import TIMER_MIN_US, Awaited
 from beanpoled.frontends.workq.jobs import MS_US
+from beanpoled.frontends.workq.putting import PuttingConnection
 from beanpoled.frontends.workq.results import FORMATTERS, added, refusal
 from beanpoled.frontends.workq.shared import Shared
 from beanpoled.host.seam import ClientPort
@@ -41,7 +41,7 @@ RUN_GRACE_US: Final = 60_000_000
 
 
 @final
-class WorkqConnection(RequestConnection):
+class WorkqConnection(PuttingConnection):
     """A Workq client."""
 
     __slots__ = (
@@ -98,33 +98,15 @@ class WorkqConnection(RequestConnection):
         self._replies.push(replies.TOO_MANY_CLIENTS)
         return True
 
-    def _session(self) -> int:
-        if not self.number:
-            self._clients.origin.open_session(self, WORKQ)
-        return self.number
-
     def _submit(self, kind: int, command: c.Command) -> None:
         self._replies.expect(kind)
         self._clients.origin.submit(self, kind, command)
 
     # --- jobs -----------------------------------------------------------------------------------
 
-    def _may_put(self) -> bool:
-        """Whether a job may be made at this node; if not, the client is sent the reason."""
-        self.is_producer = True
-        clients = self._clients
-        if clients.draining:
-            self._replies.reply(replies.DRAINING)
-            return False
-        if clients.machine.puts_refused:
-            # Refuse it at once: its payload would be logged on a disk that has no room for it.
-            self._replies.reply(replies.OUT_OF_MEMORY)
-            return False
-        return True
-
     def _add(self, request: r.Request) -> None:
         _, job, name, ttr_ms, ttl_ms, priority, attempts_max, fails_max, payload = request
-        if self._may_put():
+        if self._may_put(name, payload, partial(self._add, request)):
             limits = (priority, attempts_max, fails_max, payload)
             self._put(r.ADD, job, name, 0, ttr_ms, ttl_ms * MS_US, *limits)
 
@@ -135,7 +117,7 @@ class WorkqConnection(RequestConnection):
         ttl_us = left_us + ttl_ms * MS_US
         if not 0 < ttl_us <= TTL_MAX_US:
             self._replies.reply(replies.INVALID_TIME)
-        elif self._may_put():
+        elif self._may_put(name, payload, partial(self._schedule, request)):
             limits = (priority, attempts_max, fails_max, payload)
             self._put(r.SCHEDULE, job, name, max(0, left_us), ttr_ms, ttl_us, *limits)
 
@@ -293,7 +275,7 @@ class WorkqConnection(RequestConnection):
 
     def _run(self, request: r.Request) -> None:
         _, job, name, ttr_ms, wait_ms, priority, payload = request
-        if not self._may_put():
+        if not self._may_put(name, payload, partial(self._run, request)):
             return
         self._await(job, True, wait_ms)
         ttl_us = (wait_ms + ttr_ms) * MS_US + RUN_GRACE_US

@@ -1,0 +1,138 @@
+"""Puts without the right to them, as far as their node knows: held until it knows more.
+
+The machine decides about rights, but only on a command that is in the log with its body, at every
+node: anybody could fill the log with jobs that nobody may put. So such a put waits for a barrier, a
+command without a body behind which the node knows every right that was granted before. Only where
+the right is there then does the put become a command. `requests` holds the put itself.
+
+One barrier serves all puts that wait when it is submitted, and one is in flight at a time: any
+number of denied puts costs the log one small command in each of its round trips.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from beanpole import commands as c
+from beanpole.core.jobs.job import Job
+from beanpoled.frontends.connection import Connection
+from beanpoled.origin.batches import Batch, Wait
+from beanpoled.origin.outbox import Origin
+
+# Clients that go on in one turn of the loop: the refusals of 256 take 5 ms.
+CLIENTS_IN_A_ROW_MAX: Final = 256
+# A job that never exists.
+_NO_JOB: Final = 0
+_KIND_BARRIER: Final = 0
+
+
+@final
+class HeldPuts:
+    """The connections of a node that hold a put; each has one at most."""
+
+    def __init__(self, origin: Origin, call_soon: Callable[[Callable[[], None]], None]) -> None:
+        self._origin = origin
+        self._call_soon = call_soon
+        self._barrier: _Barrier | None = None  # the one in flight
+        # Dicts and not sets: the order is the same in every run.
+        self._next: dict[Connection, None] = {}  # those that came after it was submitted
+        # Those whose barrier has ended, with whether this node knows more since.
+        self._checked: deque[tuple[Connection, bool]] = deque()
+        self._is_going_on = False
+
+    def hold(self, connection: Connection) -> None:
+        """Call the connection's `put_checked` when this node knows what is committed now."""
+        self._next[connection] = None
+        barrier = self._barrier
+        # An incarnation that ends answers nothing; the connections in it end, too.
+        if barrier is None or barrier.incarnation != self._origin.incarnation:
+            self._begin()
+
+    def forget(self, connection: Connection) -> None:
+        """Forget a connection that ended."""
+        self._next.pop(connection, None)
+        if self._barrier is not None:
+            self._barrier.waiting.pop(connection, None)
+
+    def ended(self, barrier: "_Barrier", is_applied: bool) -> None:
+        """Go on with those that waited for a barrier.
+
+        Args:
+            barrier: the barrier, which ends once.
+            is_applied: whether this node has applied what was committed before it. If not, no
+                majority answers, and those behind the barrier do not wait as long again.
+        """
+        if barrier is not self._barrier:
+            return
+        self._barrier = None
+        self._checked.extend((connection, is_applied) for connection in barrier.waiting)
+        if not is_applied:
+            self._checked.extend((connection, False) for connection in self._next)
+            self._next = {}
+        if self._next:
+            self._begin()
+        if not self._is_going_on:
+            self._go_on()
+
+    def _begin(self) -> None:
+        waiting, self._next = self._next, {}
+        number = next(iter(waiting)).number
+        self._barrier = barrier = _Barrier(self, waiting, self._origin.incarnation)
+        # If that session ends first, the command is refused in its place of the log: that will do.
+        self._origin.submit(barrier, _KIND_BARRIER, (c.PEEK, number, _NO_JOB))
+
+    def _go_on(self) -> None:
+        checked = self._checked
+        for _ in range(min(CLIENTS_IN_A_ROW_MAX, len(checked))):
+            connection, is_known = checked.popleft()
+            connection.put_checked(is_known)
+        self._is_going_on = bool(checked)
+        if checked:
+            self._call_soon(self._go_on)
+
+
+@final
+class _Barrier:
+    """A command whose answer says that this node knows all before it; an `origin.Client`."""
+
+    __slots__ = (
+        "_held",
+        "batch",
+        "client_host",
+        "client_names",
+        "incarnation",
+        "number",
+        "token",
+        "user",
+        "wait",
+        "waiting",
+    )
+
+    def __init__(self, held: HeldPuts, waiting: dict[Connection, None], incarnation: int) -> None:
+        self._held = held
+        self.waiting = waiting
+        self.incarnation = incarnation
+        self.client_host = self.user = self.token = b""
+        self.client_names: tuple[bytes, ...] = ()
+        self.number = 0  # it has no session of its own
+        self.batch: Batch | None = None
+        self.wait: Wait | None = None
+
+    def answered(self, kind: int, result: Any) -> None:
+        """See `origin.Client`."""
+        self._end(True)
+
+    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
+        """See `origin.Client`; a barrier never waits for a job."""
+
+    def failed(self, kind: int, why: int) -> None:
+        """See `origin.Client`. What it waited for is certainly not done."""
+        self._end(False)
+
+    def drop(self) -> None:
+        """See `origin.Client`. This node has loaded a state that has the barrier."""
+        self._end(True)
+
+    def _end(self, is_applied: bool) -> None:
+        self.batch = None  # it refers to this barrier as an owner: a cycle
+        self._held.ended(self, is_applied)
