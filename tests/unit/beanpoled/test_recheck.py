@@ -10,6 +10,7 @@ import pytest
 from beanpole import commands as c
 from beanpole.pb import users_pb2
 from beanpoled.frontends.client_rates import BURST_US
+from beanpoled.rpc import recheck
 from beanpoled.rpc.call import Call
 from beanpoled.rpc.caller import Caller
 from beanpoled.rpc.callers import CALLS_MAX, Callers
@@ -81,13 +82,12 @@ class Scene(Guarded):
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     """The barriers that have begun."""
     found: list[Call] = []
-    barrier = Call.barrier
 
-    def noted(call: Call) -> None:
-        found.append(call)
-        barrier(call)
+    def noted(*about: Any) -> Call:
+        found.append(Call(*about))
+        return found[-1]
 
-    monkeypatch.setattr(Call, "barrier", noted)
+    monkeypatch.setattr(recheck, "Call", noted)
     return found
 
 
