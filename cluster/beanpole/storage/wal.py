@@ -22,9 +22,9 @@ from beanpole.storage.format import (
     POSITION_MASK,
     PREFIX,
     RECORD_HEADER_BYTES,
+    Identity,
     record_size,
 )
-from beanpole.storage.format import Identity as Identity
 from beanpole.storage.recovery import recover
 from beanpole.storage.segment import NO_LOG, Note, Replay, Segment, damaged, forget_base
 from beanpole.storage.writer import Part, WriteBatch, Writer

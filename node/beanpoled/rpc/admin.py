@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 from beanpole.client.rpc import MESSAGE_BYTES_MAX
 from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
+from beanpoled.readiness import liveness, readiness
 from beanpoled.rpc import credentials
 from beanpoled.rpc.bringing import Bringer, fail_as, fail_unknown
 from beanpoled.rpc.door import CALLERS_MAX, Door
@@ -24,7 +25,7 @@ from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
 from beanpoled.rpc.snapshots import snapshot_up_to
 from beanpoled.trust.trust import Trust
-from beanpoled.view import ConnectionFigures, NodeView, liveness, readiness
+from beanpoled.view import ConnectionFigures, NodeView
 
 # A dead member must not make a status call slow: this bounds the wait for each member.
 PEER_STATUS_TIMEOUT_S: Final = 1.0

@@ -16,7 +16,7 @@ from beanpole.replication.pysyncobj.journal import (
 )
 from beanpole.replication.pysyncobj.messages import NO_OP, OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.storage.wal import Identity
+from beanpole.storage.format import Identity
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk
 

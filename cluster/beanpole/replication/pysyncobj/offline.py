@@ -13,9 +13,9 @@ from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.replication.pysyncobj.snapshots import SnapshotHeader, read_header
 from beanpole.storage.files import Files
+from beanpole.storage.format import Identity
 from beanpole.storage.segment import NO_LOG
 from beanpole.storage.snapshots import SnapshotInfo, SnapshotStore
-from beanpole.storage.wal import Identity
 
 # The number of entries that are read back at once.
 SLICE_ENTRIES: Final = 256
