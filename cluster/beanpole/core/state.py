@@ -14,7 +14,7 @@ from beanpole.constants import (
 )
 from beanpole.core.equal_puts import EqualPuts
 from beanpole.core.hosts import UNKNOWN, Hosts
-from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import Space
@@ -70,10 +70,6 @@ class MachineState:
     def activate(self, version: int) -> None:
         """Switch to a machine version. Only RAISE and the loading of an image call this."""
         self.version = version
-
-    def effect(self, job: Job, kind: int, data: bytes) -> None:
-        """Tell the clients of this node that listen to a job; see `core.jobs.effects`."""
-        self.queue.effects.tell(job.id, kind, data)
 
     # --- sessions -------------------------------------------------------------------------------
 

@@ -120,11 +120,6 @@ class Core:
         return self._library._SyncObj__raftState == LEADING
 
     @property
-    def is_candidate(self) -> bool:
-        """Whether this member is a candidate."""
-        return self._library._SyncObj__raftState == pinned.CANDIDATE
-
-    @property
     def leader(self) -> str | None:
         """The leader of the current term, as far as known."""
         leader = self._library._SyncObj__raftLeader
