@@ -252,10 +252,7 @@ def kick(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
         state = BURIED if tube.buried else DELAYED
     kicked = 0
     while kicked < share:
-        if state == BURIED:
-            job = next(iter(tube.buried.values())) if tube.buried else None
-        else:
-            job = queue.jobs.get(tube.first_delayed())
+        job = tube.first_buried() if state == BURIED else queue.jobs.get(tube.first_delayed())
         if job is None:
             return kicked, state, 0
         queue.kick(job, session)

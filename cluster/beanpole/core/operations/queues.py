@@ -64,7 +64,7 @@ def _any_job(machine: MachineState, tube: Tube) -> Job | None:
         return queue.ready_job(tube.first_ready())
     if tube.delayed_count:
         return queue.jobs[tube.first_delayed()]
-    return next(iter(tube.buried.values())) if tube.buried else None
+    return tube.first_buried()
 
 
 def limit(machine: MachineState, origin: Origin, command: c.Command) -> int:

@@ -5,7 +5,8 @@ from typing import Any
 from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.core.jobs.emitter import seconds
-from beanpole.core.jobs.job import DELAYED, ID_MASK, RESERVED, STATE_NAMES, Job
+from beanpole.core.jobs.job import DELAYED, RESERVED, STATE_NAMES, Job
+from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import Space
 from beanpole.core.operations.checks import find_job, find_tube
 from beanpole.core.sessions import Origin
@@ -29,8 +30,8 @@ def peek(machine: MachineState, origin: Origin, command: c.Command) -> Found:
 
 def peek_ready(machine: MachineState, origin: Origin, command: c.Command) -> Found:
     tube = find_tube(machine, origin.sessions[command[1]], command[2])
-    sequence = 0 if tube is None else tube.first_ready() & ID_MASK
-    return _found(machine.queue.jobs.get(machine.queue.moved.get(sequence, sequence)))
+    key = 0 if tube is None else tube.first_ready()
+    return _found(machine.queue.ready_job(key) if key else None)
 
 
 def peek_delayed(machine: MachineState, origin: Origin, command: c.Command) -> Found:
@@ -41,9 +42,7 @@ def peek_delayed(machine: MachineState, origin: Origin, command: c.Command) -> F
 
 def peek_buried(machine: MachineState, origin: Origin, command: c.Command) -> Found:
     tube = find_tube(machine, origin.sessions[command[1]], command[2])
-    if tube is None or not tube.buried:
-        return c.NOT_FOUND
-    return _found(next(iter(tube.buried.values())))
+    return _found(None if tube is None else tube.first_buried())
 
 
 def stats(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, ...]:
@@ -120,21 +119,16 @@ def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tup
 
 def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tuple[bytes, ...]:
     """Return the names of all queues in which the session's user has a right."""
-    names = _all_tubes(machine, origin.sessions[command[1]].space)
+    session = origin.sessions[command[1]]
+    names = _all_tubes(machine.queue, session.space)
     if not machine.users.rows:
         return names
-    session = origin.sessions[command[1]]
     user = machine.users.of(session.user, session.token)
     queue_of = machine.queue.aliases.queue_of
     return tuple([name for name in names if user.on(queue_of(name))])
 
 
-def _all_tubes(machine: MachineState, space: Space) -> tuple[bytes, ...]:
-    tubes = machine.queue.tubes
-    if space.tubes == len(tubes):
-        return tuple(tubes)
-    found = [name for name, tube in tubes.items() if tube.space is space]
-    for alias, name in machine.queue.aliases.queues.items():
-        if name in tubes and space.may_name(alias):
-            found.append(alias)
-    return tuple(found)
+def _all_tubes(queue: Queue, space: Space) -> tuple[bytes, ...]:
+    if space.tubes == len(queue.tubes):  # as in a cluster with one protocol: no name is compared
+        return tuple(queue.tubes)
+    return tuple([name for name, _ in queue.named_in(space)])
