@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from beanpole.constants import (
     CLIENTS_OF_JOB_MAX,
+    DURATION_MAX_US,
     EXTERNAL_ID_MAX_BYTES,
     EXTRA_MAX_BYTES,
     PROGRESS_MAX_BYTES,
     RESULT_MAX_BYTES,
-    SECOND_US,
     U32_MAX,
     URGENT_BELOW,
 )
@@ -98,10 +98,9 @@ def _check(job: Job, version: int) -> None:
     counters = (job.reserves, job.timeouts, job.releases, job.buries, job.kicks)
     # An event has 32 bits for each of these; a larger number would corrupt the next field.
     narrow = (job.rank, *counters)
-    longest_us = U32_MAX * SECOND_US
     if min(narrow) < 0 or max(narrow) > U32_MAX:
         raise Damaged(f"job {job.id} has a number beyond 32 bits")
-    if not (0 <= job.delay_us <= longest_us and 0 <= job.ttr_us <= longest_us):
+    if not (0 <= job.delay_us <= DURATION_MAX_US and 0 <= job.ttr_us <= DURATION_MAX_US):
         raise Damaged(f"job {job.id} has times beyond 32 bits of seconds")
     if version < POLICIES_SINCE and (job.order < 0 or (job.state == BURIED and job.due_us)):
         raise Damaged(f"job {job.id} is deleted by a policy before there were any")

@@ -5,7 +5,7 @@ from typing import Final
 from crc32c import crc32c
 
 from beanpole import commands as c
-from beanpole.constants import DEDUP_WINDOW_US, SECOND_US, TUBE_NAME_MAX_BYTES, U32_MAX
+from beanpole.constants import DEDUP_WINDOW_US, DURATION_MAX_US, TUBE_NAME_MAX_BYTES, U32_MAX
 from beanpole.core.jobs.policies import ANY, DROP_OLDEST, POLICIES_MAX, REFUSE, Policy
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
 from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, PREFIX_END, Space
@@ -18,7 +18,7 @@ POLICIES_SINCE: Final[int] = 4
 # More bytes than any cluster has, and still a signed number of 64 bits.
 BYTES_MAX: Final[int] = 2**62
 # The same as the longest delay.
-RETAIN_MAX_US: Final[int] = U32_MAX * SECOND_US
+RETAIN_MAX_US: Final[int] = DURATION_MAX_US
 # Equal puts are remembered for as long as clients' keys.
 UNIQUE_WINDOW_MAX_US: Final[int] = DEDUP_WINDOW_US
 
