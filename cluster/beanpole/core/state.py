@@ -5,6 +5,8 @@ Operations change this state. Their scheduling, timers and budgets are in `core.
 
 from collections import deque
 
+from crc32c import crc32c
+
 from beanpole import commands as c
 from beanpole.constants import (
     JOBS_MAX_DEFAULT,
@@ -79,6 +81,10 @@ class MachineState:
         transitions.append(session.number << TRANSITION_BITS | SESSION)
         if session.host != UNKNOWN:
             transitions.append(session.host << TRANSITION_BITS | SESSION)
+
+    def note_values(self, code: int, *values: bytes) -> None:
+        """Record values in the state hash, under a code of `core.jobs.transitions`."""
+        self.queue.transitions.append(crc32c(b"\0".join(values)) << TRANSITION_BITS | code)
 
     def open_session(self, origin: Origin, number: int, host: int) -> None:
         """Begin a session of an origin, from a host; the number must be free."""

@@ -2,14 +2,12 @@
 
 from typing import Final
 
-from crc32c import crc32c
-
 from beanpole import commands as c
 from beanpole.constants import DEDUP_WINDOW_US, DURATION_MAX_US, TUBE_NAME_MAX_BYTES, U32_MAX
 from beanpole.core.jobs.policies import ANY, DROP_OLDEST, POLICIES_MAX, REFUSE, Policy
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
 from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, PREFIX_END, Space
-from beanpole.core.jobs.transitions import TRANSITION_BITS, TUBE
+from beanpole.core.jobs.transitions import TUBE
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 
@@ -123,5 +121,4 @@ def _note(machine: MachineState, pattern: bytes, policy: Policy) -> None:
     """Record a policy in the state hash."""
     attempts_max, dead, *numbers = policy
     words = b" ".join([b"%d" % number for number in (attempts_max, *numbers)])
-    check = crc32c(words, crc32c(b"\0", crc32c(dead, crc32c(b"\0", crc32c(pattern)))))
-    machine.queue.transitions.append(check << TRANSITION_BITS | TUBE)
+    machine.note_values(TUBE, pattern, dead, words)

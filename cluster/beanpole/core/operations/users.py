@@ -6,10 +6,9 @@ Like those of `core.operations.changes`, every handler is total, and has no effe
 from typing import Any
 
 import msgpack
-from crc32c import crc32c
 
 from beanpole import commands as c
-from beanpole.core.jobs.transitions import SESSION, TRANSITION_BITS
+from beanpole.core.jobs.transitions import SESSION
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 from beanpole.core.users import (
@@ -48,7 +47,7 @@ def as_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     # The user's own bytes object, which thousands of sessions may share.
     session.token = user.tokens[user.tokens.index(token)] if token else b""
     machine.note_session(session)
-    _note(machine, b"as", session.user, session.token)
+    machine.note_values(SESSION, b"as", session.user, session.token)
     return c.OK
 
 
@@ -142,7 +141,7 @@ def set_rules(machine: MachineState, origin: Origin, command: c.Command) -> int:
     if not all(rule.user in users.rows or rule.user == ANONYMOUS for rule in rules):
         return c.NOT_FOUND
     users.set_rules(rules)
-    _note(machine, b"rules", b"", packed)
+    machine.note_values(SESSION, b"rules", b"", packed)
     return c.OK
 
 
@@ -152,14 +151,8 @@ def _change(
     if locks_out(rows):
         return c.LOCKED_OUT
     machine.users.change(rows)
-    _note(machine, what, name, value)
+    machine.note_values(SESSION, what, name, value)
     return c.OK
-
-
-def _note(machine: MachineState, what: bytes, name: bytes, value: bytes) -> None:
-    """Record a change in the state hash."""
-    check = crc32c(value, crc32c(b"\0", crc32c(name, crc32c(b"\0", crc32c(what)))))
-    machine.queue.transitions.append(check << TRANSITION_BITS | SESSION)
 
 
 def _unpacked(packed: bytes) -> Any:
