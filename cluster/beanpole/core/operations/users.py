@@ -3,10 +3,6 @@
 Like those of `core.operations.changes`, every handler is total, and has no effect when it refuses.
 """
 
-from typing import Any
-
-import msgpack
-
 from beanpole import commands as c
 from beanpole.core.jobs.transitions import SESSION
 from beanpole.core.sessions import Origin
@@ -61,7 +57,7 @@ def set_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
         more; BAD_COMMAND if the name, the rights or the limits are invalid.
     """
     _, _, name, packed, *numbers = command
-    rights = rights_of(_unpacked(packed))
+    rights = rights_of(c.unpack_tuple(packed))
     limits = limits_of(tuple(numbers))
     if rights is None or limits is None or not may_be_name(name):
         return c.BAD_COMMAND
@@ -134,7 +130,7 @@ def set_rules(machine: MachineState, origin: Origin, command: c.Command) -> int:
         OK; NOT_FOUND if a rule names an unknown user; BAD_COMMAND if a rule is invalid.
     """
     _, _, packed = command
-    rules = rules_of(_unpacked(packed), PROTOCOL_NAMES)
+    rules = rules_of(c.unpack_tuple(packed), PROTOCOL_NAMES)
     if rules is None:
         return c.BAD_COMMAND
     users = machine.users
@@ -153,11 +149,3 @@ def _change(
     machine.users.change(rows)
     machine.note_values(SESSION, what, name, value)
     return c.OK
-
-
-def _unpacked(packed: bytes) -> Any:
-    """Return an unpacked value, not validated; None if it cannot be unpacked."""
-    try:
-        return msgpack.unpackb(packed, use_list=False, strict_map_key=False)
-    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):
-        return None
