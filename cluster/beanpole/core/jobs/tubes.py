@@ -149,10 +149,8 @@ class Tubes(Emitter):
 
         A closed tube may give out jobs again then, unless it has another reason to be closed.
         """
-        pause, bucket = self.pauses.first(), self.rates.first()
-        if pause is None:
-            return None if bucket is None else bucket[0]
-        return pause[0] if bucket is None or pause[0] < bucket[0] else bucket[0]
+        firsts = (self.pauses.first(), self.rates.first())
+        return min([first[0] for first in firsts if first is not None], default=None)
 
     def end_pauses(self, budget: int) -> int:
         """End the pauses that are due, then refill buckets; returns the rest of the budget."""
