@@ -98,12 +98,7 @@ def end(machine: MachineState) -> None:
     """Check that the rate of each bucket is that of its queue's policy."""
     queue = machine.queue
     for name, bucket in queue.rates.buckets.items():
-        policy = queue.policies.of(name)
-        if (
-            policy is None
-            or policy.rate != bucket.rate
-            or policy.rate_period_us != bucket.period_us
-        ):
+        if not queue.has_rate(name, bucket):
             raise ValueError(f"the rate of {name!r} is {bucket.rate}")
 
 
