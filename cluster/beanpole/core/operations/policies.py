@@ -3,10 +3,10 @@
 from typing import Final
 
 from beanpole import commands as c
-from beanpole.constants import DEDUP_WINDOW_US, DURATION_MAX_US, TUBE_NAME_MAX_BYTES, U32_MAX
+from beanpole.constants import DEDUP_WINDOW_US, DURATION_MAX_US, U32_MAX
 from beanpole.core.jobs.policies import ANY, DROP_OLDEST, POLICIES_MAX, REFUSE, Policy
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
-from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, PREFIX_END, Space
+from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, Space
 from beanpole.core.jobs.transitions import TUBE
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
@@ -98,7 +98,8 @@ def fits(policy: Policy, space: Space) -> bool:
         and RATE_PERIOD_MIN_US <= policy.rate_period_us <= RATE_PERIOD_MAX_US
     )
     return (
-        (not policy.dead or (policy.attempts_max > 0 and _may_be_dead(policy.dead)))
+        (not policy.dead or (policy.attempts_max > 0 and space.may_name(policy.dead)))
+        and ANY not in policy.dead
         and 0 <= policy.attempts_max <= U32_MAX
         and 0 <= policy.jobs_max <= U32_MAX
         and 0 <= policy.bytes_max <= BYTES_MAX
@@ -110,11 +111,6 @@ def fits(policy: Policy, space: Space) -> bool:
         and 0 <= policy.unique_window_us <= UNIQUE_WINDOW_MAX_US
         and (has_rate or policy.rate == policy.rate_period_us == 0)
     )
-
-
-def _may_be_dead(name: bytes) -> bool:
-    """Whether this is a name of beanstalk; names of other spaces begin with a prefix."""
-    return 0 < len(name) <= TUBE_NAME_MAX_BYTES and name[0] >= PREFIX_END and ANY not in name
 
 
 def _note(machine: MachineState, pattern: bytes, policy: Policy) -> None:
