@@ -9,7 +9,6 @@ Raft paper.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from pysyncobj.node import Node
 
@@ -17,11 +16,9 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj import seam
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
 from beanpole.replication.pysyncobj.library import Library, Member
-from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.messages import OURS_NUMBER
 from beanpole.replication.pysyncobj.pinned import FOLLOWING, LEADING
 from beanpole.replication.pysyncobj.transport_base import TransportBase
-
-_OURS_NUMBER: Final = OURS[0]
 
 
 class CommitPath:
@@ -131,7 +128,7 @@ class CommitPath:
         if commit > applied:
             # `LogJournal.end_slice` may empty this list during the iteration, which ends it.
             for entry in journal.entries(applied + 1, commit):
-                if entry[0][0] == _OURS_NUMBER:
+                if entry[0][0] == OURS_NUMBER:
                     self._apply(entry[0])
                 applied += 1
                 library._SyncObj__raftLastApplied = applied
