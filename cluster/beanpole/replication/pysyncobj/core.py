@@ -167,7 +167,7 @@ class Core:
 
     @property
     def transferring(self) -> bool:
-        """Whether the leader told this member to campaign now."""
+        """Whether the leader has asked this member to campaign now."""
         return self._library._SyncObj__transferInProgress
 
     @property
@@ -254,7 +254,7 @@ class Core:
         self.commit = index
 
     def transfer_to(self, peer: Node) -> bool:
-        """Tell a member with the whole log to campaign; return False if the library refuses."""
+        """Ask a member with the whole log to campaign; return False if the library refuses."""
         outcomes: list[int] = []
         self._library.transferLeadership(peer, lambda _, reason: outcomes.append(reason))
         return outcomes == [0]
