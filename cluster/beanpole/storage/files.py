@@ -30,6 +30,10 @@ LANES: Final = 2
 REMOVE_STEP_BYTES: Final = 8 * 1024 * 1024
 REMOVE_PAUSE_S: Final = 0.002
 
+# The end of the name of a file that is being written or removed: under its final name a file is
+# complete.
+TEMPORARY: Final = ".tmp"
+
 # With fewer free inodes a disk is full. A node makes a few files between two looks at the space: a
 # segment of the log, a snapshot, a file of events, and temporary ones of its records.
 INODES_MIN: Final = 16
