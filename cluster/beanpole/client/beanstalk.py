@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from beanpole.client.stream import PATIENCE_S, REPLY_TIMEOUT_S, StreamClient
+from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S
+from beanpole.client.stream import StreamClient
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put

@@ -4,13 +4,13 @@ Belongs here: the search for a node, the state that is restored on each new conn
 reservations that are lost with one. The commands and their replies are in `commands`.
 """
 
-import random
 import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Final
 
+from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, jitter
 from beanpole.client.sansio.faults import (
     ClosedError,
     DeniedError,
@@ -35,15 +35,8 @@ from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, USER_TOKEN_PATTERN
 
-# Longer than one node needs to report that there is no majority (its command_timeout).
-REPLY_TIMEOUT_S: Final = 15.0
-CONNECT_TIMEOUT_S: Final = 2.0
-# Covers an election, and the restart of a cluster that lost its power.
-PATIENCE_S: Final = 10.0
 # Attempts at a command, in case that every node answers it by closing the connection.
 TRIES_MAX: Final = 6
-PAUSE_MIN_S: Final = 0.05
-PAUSE_MAX_S: Final = 1.0
 
 # The random bytes of a session's token, which must not be guessed; it has 32 characters.
 TOKEN_BYTES: Final = 24
@@ -397,8 +390,3 @@ def _missing(needs: bytes, place: Endpoint | None, sent: int) -> Exception:
     if sent:
         return MayBeDoneError(f"it may have been done, and {words}")
     return NotAvailableError(words)
-
-
-def jitter(longest_s: float) -> float:
-    # Clients that lost the same node do not come back all at once.
-    return longest_s * (0.5 + random.random() / 2)
