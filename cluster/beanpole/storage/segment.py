@@ -28,7 +28,7 @@ from beanpole.storage.format import (
 
 SUFFIX: Final = ".wal"
 
-# The base that the owner of a log remembers before the first segment exists.
+# The base that the owner of a log has on record before the first segment exists.
 NO_LOG: Final = -1
 
 # at, kind, index, term, payload

@@ -37,7 +37,7 @@ _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
 # The limit is above ENTRY_MAX_BYTES, so that this never happens.
 APPEND_BYTES_MAX: Final = 8 * MIB
 assert APPEND_BYTES_MAX > ENTRY_MAX_BYTES + MIB, "an entry travels in one piece"
-# D1: check-quorum. With the library's default, a leader that is cut off believes that it leads for
+# D1: check-quorum. With the library's default, a leader that is cut off continues to lead for
 # 30 s. Two of the longest election timeouts, so that a short pause deposes no leader.
 FALLBACK_RAFT_MAX: Final = 2
 _STOCK_FALLBACK_S: Final = 30.0
