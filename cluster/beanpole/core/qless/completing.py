@@ -75,14 +75,14 @@ def _end_run(t: Tables, flavour: int, job: QlessJob, now: float, data: bytes) ->
     job.expires = 0.0
     job.remaining = job.retries
     if tracking.is_tracked(t, job.jid):
-        t.say(b"completed", job.jid)
+        t.publish(b"completed", job.jid)
 
 
 def _go_on(
     t: Tables, job: QlessJob, now: float, following: bytes, delay: float, depends: tuple[bytes, ...]
 ) -> int:
     """Put a job into the next queue; returns its state there."""
-    t.say(
+    t.publish(
         b"log",
         (
             (b"jid", job.jid),
@@ -110,7 +110,7 @@ def _go_on(
 
 
 def _finish(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
-    t.say(
+    t.publish(
         b"log",
         ((b"jid", job.jid), (b"event", b"completed"), (b"queue", job.queue)),
     )

@@ -29,7 +29,7 @@ def fail(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
         return q.NOT_RUNNING, (jid, job.state)
     if job.worker != worker and flavour in STRICT:
         return q.OTHER_WORKER, (jid, job.worker)
-    t.say(
+    t.publish(
         b"log",
         (
             (b"jid", jid),
@@ -40,7 +40,7 @@ def fail(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
         ),
     )
     if tracking.is_tracked(t, jid):
-        t.say(b"failed", jid)
+        t.publish(b"failed", jid)
     t.keep(job)
     history.append(t, job, now, q.HAS_FAILED, group, worker)
     statistics.bump(t, t.queue(job.queue), now, failed=1, failures=1)

@@ -8,6 +8,7 @@ from beanpole.core.qless import (
     failing,
     history,
     limits,
+    locks,
     queues,
     statistics,
     tags,
@@ -29,7 +30,7 @@ def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     refused = _refusal(t, job, args)
     if refused is not None:
         return refused
-    t.say(b"log", ((b"jid", jid), (b"event", b"put"), (b"queue", queue)))
+    t.publish(b"log", ((b"jid", jid), (b"event", b"put"), (b"queue", queue)))
     before = b""
     if job is None:
         job = QlessJob(t.new_id(), jid)
@@ -63,7 +64,7 @@ def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     queues.know(t, now, queue)
     _place(t, job, now, delay)
     if tracking.is_tracked(t, jid):
-        t.say(b"put", jid)
+        t.publish(b"put", jid)
     return q.OK, jid
 
 
@@ -89,10 +90,7 @@ def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: by
         t.let_go(job)
         job.worker = b""
         if owner != worker:
-            t.locks_lost_total += 1
-            pairs = ((b"jid", job.jid), (b"event", b"lock_lost"), (b"worker", owner))
-            t.say(b"w:" + owner, pairs)
-            t.say(b"log", pairs)
+            locks.publish_lost(t, job.jid, owner)
     if job.state == q.FAILED and job.failure is not None:
         failing.leave_group(t, job)
         # Counted in the queue that the job is put into, as in the original.
