@@ -20,7 +20,7 @@ from beanpole.core.qless import (
     throttles,
     tracking,
 )
-from beanpole.core.qless.job import COMPLETED, DEPENDING, SCHEDULED_AT, WORK, QlessJob
+from beanpole.core.qless.job import COMPLETED, DEPENDING, SCHEDULED_AT, QlessJob
 from beanpole.core.qless.tables import Tables
 
 # Complete jobs that one completion deletes: about 10 us each. More than one, so that few
@@ -104,8 +104,7 @@ def _go_on(
         job.state = q.DEPENDS
         job.due = now + delay if delay > 0 else None
     else:  # at once, even with a delay: as in the original
-        t.place(job, WORK, queues.work_score(now, job.priority))
-        job.state = q.WAITING
+        queues.make_waiting(t, job, now)
     return job.state
 
 

@@ -15,7 +15,7 @@ from beanpole.core.qless import (
     throttles,
     tracking,
 )
-from beanpole.core.qless.job import DEPENDING, SCHEDULED_AT, WORK, QlessJob
+from beanpole.core.qless.job import DEPENDING, SCHEDULED_AT, QlessJob
 from beanpole.core.qless.tables import Tables
 
 RETRIES_DEFAULT: Final = 5
@@ -113,9 +113,8 @@ def _place(t: Tables, job: QlessJob, now: float, delay: float) -> None:
     elif delay > 0:
         t.place(job, SCHEDULED_AT, now + delay)
         job.state = q.SCHEDULED
+    elif throttles.all_available(t, job):
+        queues.make_waiting(t, job, now)
     else:
-        job.state = q.WAITING
-        if throttles.all_available(t, job):
-            t.place(job, WORK, queues.work_score(now, job.priority))
-        else:
-            throttles.hold_back(t, job, now)
+        job.state = q.WAITING  # so that the history gets another item of a job that was held back
+        throttles.hold_back(t, job, now)
