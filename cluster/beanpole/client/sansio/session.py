@@ -32,7 +32,7 @@ from beanpole.client.sansio.steps import (
 )
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ProtocolError
-from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_tubes
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, USER_TOKEN_PATTERN
 
 # Attempts at a command, in case that every node answers it by closing the connection.
@@ -302,10 +302,7 @@ class Session:
             yield from self._authenticate()
         if self._keep_s:
             yield from self._resume()
-        requests = [encode(b"use", self.used)] if self.used != DEFAULT_TUBE else []
-        requests += [encode(b"watch", tube) for tube in self.watched if tube != DEFAULT_TUBE]
-        if DEFAULT_TUBE not in self.watched:
-            requests.append(encode(b"ignore", DEFAULT_TUBE))
+        requests = encode_tubes(self.used, self.watched)
         for reply in (yield from self.exchange_all(requests)) if requests else ():
             if reply[0] == b"DENIED":
                 raise DeniedError
