@@ -121,10 +121,10 @@ class Machine(MachineState):
             ),
         )
         transitions.clear()
-        self._tell(applied)
+        self._hand_over(applied)
         return applied
 
-    def _tell(self, applied: Applied) -> None:
+    def _hand_over(self, applied: Applied) -> None:
         """Hand effects and messages for listening clients over to the node."""
         effects, qless = self.queue.effects, self.qless
         if effects.happened:

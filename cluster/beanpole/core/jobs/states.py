@@ -239,8 +239,8 @@ class States(Tubes):
         The job is kept with its result until its TTL ends. A job without a TTL is removed at once,
         because its result would stay forever.
         """
-        told = effects.DONE if state == DONE else effects.FAILED
-        self.effects.tell(job.id, told, result)
+        kind = effects.DONE if state == DONE else effects.FAILED
+        self.effects.record(job.id, kind, result)
         ext = job.ext
         if ext is None or not ext.expires_us:
             self.forget(job)

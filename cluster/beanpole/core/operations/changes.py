@@ -305,7 +305,7 @@ def notify(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
-    machine.queue.effects.tell(job.id, kind, data)
+    machine.queue.effects.record(job.id, kind, data)
     return c.OK
 
 
