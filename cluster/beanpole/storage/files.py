@@ -442,19 +442,19 @@ class RealFiles(InlineFiles):
             try:
                 work()
             except OSError as error:
-                self._answer(partial(self._tell, done, error))
+                self._post_result(partial(self._deliver, done, error))
             except BaseException as bug:  # a bug must be raised in the loop, not in this thread
-                self._answer(partial(_raise, bug))
+                self._post_result(partial(_raise, bug))
             else:
-                self._answer(partial(self._tell, done, None))
+                self._post_result(partial(self._deliver, done, None))
 
-    def _tell(self, done: Done, error: OSError | None) -> None:
+    def _deliver(self, done: Done, error: OSError | None) -> None:
         if not self.closed:
             done(error)
 
-    def _answer(self, answer: Callable[[], None]) -> None:
+    def _post_result(self, result: Callable[[], None]) -> None:
         try:
-            self._post(answer)
+            self._post(result)
         except RuntimeError:
             # The loop is closed: nothing is left that could use the result.
             if not self.closed:

@@ -200,7 +200,7 @@ class Core:
         if not self.leads:
             return
         if library._SyncObj__newAppendEntriesTime >= seam.now_s():
-            self._path.tell()
+            self._path.notify()
         elif self._has_path:
             self._path.send_appends()
         else:
