@@ -41,6 +41,7 @@ from beanpoled.rpc.auditing import Auditor
 from beanpoled.rpc.backup import BackupServicer
 from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.door import Door
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.guarding import Guard
 from beanpoled.rpc.jobs import JobAdminServicer
@@ -299,8 +300,10 @@ def _rpc_server(
     )
     services: list[Service] = [servicer.add_to for servicer in servicers]
     # Refused calls are logged, too.
-    interceptors = (Auditor(audit.record, lambda _: CALLER.get().name), Guard(node, callers))
-    return RpcServer(view, host.peer_client, host.trust, services, interceptors)
+    door = Door()
+    auditor = Auditor(audit.record, lambda _: CALLER.get().name)
+    interceptors = (auditor, Guard(node, callers, door))
+    return RpcServer(view, host.peer_client, host.trust, services, interceptors, door)
 
 
 def start_replica(node: Node) -> None:

@@ -22,6 +22,13 @@ CLIENT_LINE_US: Final = 6.0
 IMAGE_BYTE_US: Final = 0.002
 # A loop that is busy for less reads its input anyway, because each wait is an event of the clock.
 GRAIN_S: Final = 0.0005
+# The processor time at these prices that a node may need before it acts, mostly to apply its log.
+WORK_S: Final = 0.1
+
+
+def allowed_s(usual_s: float, slowness: float) -> float:
+    """Return the time within which a node must act, on machines slower by a factor."""
+    return usual_s + WORK_S * slowness
 
 
 class Meter:

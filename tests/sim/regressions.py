@@ -59,5 +59,6 @@ SEEDS: Final = {
     70955: "a snapshot that began before the disks were mended ended its node after: not restarted",
     71248: "a paused node gave out what it had lost: the judge took its worker for a holder",
     80036: "a machine of a twentieth of the speed applied its log when a put was to be answered",
+    81338: "the same when it was to end: the judge allowed half a second",
     80750: "a node learned that a right had ended when a wait was over: the judge asked for a word",
 }

@@ -10,10 +10,11 @@ import msgpack
 from beanpole import commands as c
 from beanpole import qless as q
 from beanpole.core.qless.tables import Tables
-from tests.sim.rights import ADMIN, PUT, WORK, Table, Who, rights
+from tests.sim.rights import ADMIN, EVENTS, PUT, WORK, Table, Who, rights
 
 # The prefix of its queues' names where rights are looked up.
 SPACE: Final = b"\x03"
+ANY: Final = PUT | WORK | ADMIN | EVENTS
 # Calls about one job, the first argument, with the rights that they need in its queue.
 OF_JOB: Final = {
     q.COMPLETE: WORK,
@@ -43,12 +44,17 @@ def allows(table: Table, who: Who, command: c.Command, t: Tables) -> bool | None
 def _needs(call: int, args: tuple[Any, ...], t: Tables) -> list[tuple[bytes, int]] | None:
     """Return the queues in which a call needs rights, with those rights."""
     if call == q.PUT:
-        return [(args[0], PUT), *_of_jobs(t, args[1:2], PUT)]
+        return [(args[0], PUT), *_of_jobs(t, args[1:2], PUT), *_of_jobs(t, args[9], ANY)]
     if call == q.POP:
         return [(args[0], WORK)]
     if call in OF_JOB:
-        following = [(args[4], PUT)] if call == q.COMPLETE and args[4] is not None else []
-        return _of_jobs(t, args[:1], OF_JOB[call]) + following
+        own = _of_jobs(t, args[:1], OF_JOB[call])
+        if call == q.COMPLETE:
+            following = [] if args[4] is None else [(args[4], PUT)]
+            return [*own, *following, *_of_jobs(t, args[6], ANY)]
+        if call == q.RETRY and own and own[0][0] != args[1]:
+            return [*own, (args[1], PUT)]
+        return own
     if call in OF_JOBS:
         return _of_jobs(t, args[0], OF_JOBS[call])
     if call == q.RECUR:

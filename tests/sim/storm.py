@@ -16,6 +16,7 @@ from beanpoled.links import frames
 from tests.sim import callers
 from tests.sim.callers import Caller
 from tests.sim.clients import RETRY_S, Client
+from tests.sim.costs import allowed_s
 from tests.sim.crowd import Crowd
 from tests.sim.hazards import Hazards, draw
 from tests.sim.history import Op
@@ -35,9 +36,6 @@ LOOK_STEPS: Final = 100
 LULL_SHARE: Final = 0.1
 # After everything is mended, a running node must answer a put within this time.
 PUT_ANSWERED_S: Final = 3.0
-# The processor time at its usual price that a node needs until then, mostly to apply its log. On a
-# slow machine it takes longer, by the factor of the life.
-WORK_S: Final = 0.1
 # Within this time a restarted node serves, all nodes are equal, and every wait has its job.
 SETTLED_S: Final = 15.0
 ROUNDS: Final = 5
@@ -167,7 +165,7 @@ class Storm:
         self.hazards.mend()
         self.troubles.mend()
         probe = Probe(world)
-        answered_s = PUT_ANSWERED_S + WORK_S * world.slowness
+        answered_s = allowed_s(PUT_ANSWERED_S, world.slowness)
         waits_for_room = False
         while (
             not world.clock.run_until(

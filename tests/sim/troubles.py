@@ -11,12 +11,13 @@ from typing import Final
 
 from beanpole.replication.pysyncobj.room import BALLAST_ROOM_BYTES
 from tests.sim.cluster import Violation
+from tests.sim.costs import allowed_s
 from tests.sim.damage import flip
 from tests.sim.host import SimHost
 from tests.sim.world import WALL_S, World
 
 LATENCY_S: Final = 0.0005
-# A node whose log cannot be written ends within this time, unless it is paused.
+# A node whose log cannot be written ends within this time, unless it is paused or slow.
 END_S: Final = 0.5
 # A minority of the nodes may run while quorum is lost, for at most this long. Then they are paused,
 # because an idle node costs as much processor time as a busy one.
@@ -69,11 +70,12 @@ class Troubles:
 
     def strike(self, step_s: float) -> None:
         """Let a step pass: nodes with failed disks must have ended, and each fault may happen."""
+        end_s = allowed_s(END_S, self.world.slowness)
         for name, host in sorted(self.world.hosts.items()):
             failed_s = self.world.disks[name].failed_s
             if host.paused or failed_s is None or host.paused_until_s > failed_s:
                 continue
-            if self.world.clock.now_s - failed_s > END_S:
+            if self.world.clock.now_s - failed_s > end_s:
                 raise Violation(f"{name} goes on although its log could not be written")
         for fault, rate in self._rates:
             if self.dice.random() < rate * step_s:

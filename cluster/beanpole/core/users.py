@@ -139,6 +139,22 @@ class User:
             bits |= self._beginnings.get(queue[:length], 0)
         return bits
 
+    def among(self, names: Iterable[bytes]) -> list[bytes]:
+        """Return the queues in which the user has any right, by their own names, in their order.
+
+        There may be 100,000: asking `on` for each would hold the node for a tenth of a second.
+        """
+        if self.everywhere:
+            return list(names)
+        exact, beginnings = self._names, tuple(self._beginnings)
+        if not self._bare:
+            return [name for name in names if name in exact or name.startswith(beginnings)]
+        return [
+            name
+            for name in names
+            if name[0] >= PREFIX_END or name in exact or name.startswith(beginnings)
+        ]
+
     def on_all_of(self, prefix: bytes) -> int:
         """Return the rights in every queue of a space."""
         return self.everywhere | (self._beginnings.get(prefix, 0) if prefix else self._bare)

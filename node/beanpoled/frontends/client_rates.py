@@ -105,6 +105,11 @@ class ClientRates:
             self._wake(meter, connection)
             connection.room_again()
 
+    @property
+    def limits_users(self) -> bool:
+        """Whether any user has a rate."""
+        return bool(self._users)
+
     # --- commands -------------------------------------------------------------------------------
 
     def limits(self, connection: Connection) -> bool:

@@ -19,6 +19,7 @@ from beanpoled.frontends import client_hosts
 from beanpoled.frontends.client_hosts import ClientHosts
 from beanpoled.frontends.client_rates import ClientRates
 from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.large_output import LargeOutput
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
 from beanpoled.frontends.unfinished import Unfinished
@@ -80,6 +81,7 @@ class Clients:
         self.unfinished = Unfinished()
         self.unread = Unread(context, self.abort_slow)
         self.unread.set_limit(config.client_output_bytes_max)
+        self.large = LargeOutput(context.host.call_soon, self.unread)
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leaving = False  # the node is about to stop
@@ -208,7 +210,8 @@ class Clients:
 
     def is_crowded(self, frontend: str, client_host: bytes) -> bool:
         """Whether one more client must be closed at once."""
-        room = self.connections_max + REFUSED_MAX - len(self.connections) - self.unread.lingering
+        ended = self.unread.lingering + self.large.ending
+        room = self.connections_max + REFUSED_MAX - len(self.connections) - ended
         if room <= 0 or self._context.stopped:
             return True
         is_crowded = not self.hosts.has_room(client_host, client_hosts.REFUSED_MAX)
@@ -239,6 +242,7 @@ class Clients:
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
         self.unfinished.forget(connection)
+        self.large.forget(connection)
         self.rates.forget(connection)
         self.hosts.forget(connection, self.now_us)
         self.listeners.forget(connection)
@@ -300,6 +304,7 @@ class Clients:
             if loop_us - since_us > STALL_MAX_US:
                 self.abort_slow(connection)
         self.unread.make_room()
+        self.large.go_on()
         self.rates.run_periodic(self.now_us)
         self.hosts.run_periodic(self.now_us)
         if self.paused and not self.outbox_is_full:

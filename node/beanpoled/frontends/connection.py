@@ -81,7 +81,16 @@ class Connection:
 
     @abstractmethod
     def flush(self) -> None:
-        """Write the replies of this turn at once."""
+        """Write the replies of this turn: now, or behind other large ones (`LargeOutput`)."""
+
+    @abstractmethod
+    def write(self) -> None:
+        """Write the replies that are not written yet at once."""
+
+    @property
+    @abstractmethod
+    def output_bytes(self) -> int:
+        """The size of the replies that are not written yet."""
 
     @abstractmethod
     def room_again(self) -> None:

@@ -21,6 +21,10 @@ LARGE_BYTES: Final = 128
 # A longer reply is not an error, and is not looked up among the errors.
 ERROR_MAX_BYTES: Final = 128
 
+# The parts of a reply whose bytes are in memory in any case: the body of a job, or what many
+# clients are sent. They are joined when they are written.
+Parts = tuple[bytes, ...]
+
 # The state of the head of a queue once the ready replies are written.
 HELD: Final = 0  # a request whose reply comes later
 WAIT: Final = 1  # a wait for a job, with no reply before it
@@ -37,6 +41,7 @@ class ReplyQueue:
 
     Attributes:
         queued_bytes: the size of the output that is not written yet.
+        own_bytes: the part of it that is in memory for this client alone.
     """
 
     __slots__ = (
@@ -48,6 +53,7 @@ class ReplyQueue:
         "_owner",
         "_pending",
         "_port",
+        "own_bytes",
         "queued_bytes",
     )
 
@@ -59,7 +65,7 @@ class ReplyQueue:
         # In order: bytes that are ready, or the kind of a request in progress.
         self._pending: deque[bytes | int] = deque()
         self._out: list[bytes] = []
-        self.queued_bytes = 0
+        self.queued_bytes = self.own_bytes = 0
         # The size of the large replies that are owed or not flushed; see `owe`.
         self._large_bytes = 0
         self._copies_bytes = 0  # see `owe_copy`
@@ -82,6 +88,7 @@ class ReplyQueue:
         return (
             len(self._pending) >= PENDING_MAX
             or self._large_bytes >= self._clients.client_output_bytes_max
+            or self.queued_bytes >= self._clients.client_output_bytes_max
             or (self._copies_bytes > 0 and self._clients.unread.is_full)
         )
 
@@ -141,12 +148,23 @@ class ReplyQueue:
             self._clients.write_soon()
         self._out.append(data)
         self.queued_bytes += len(data)
+        self.own_bytes += len(data)
         if len(data) <= ERROR_MAX_BYTES and data in self._errors:
             self._errors[data] += 1
 
-    def answer(self, reply: bytes) -> int:
+    def push_shared(self, parts: Parts) -> None:
+        """Do the same as `push` with bytes that are kept in any case."""
+        for part in parts:
+            self.push(part)
+            self.own_bytes -= len(part)
+
+    def answer(self, reply: bytes | Parts) -> int:
         """Answer the oldest pending request; return the new head."""
         pending = self._pending
+        if isinstance(reply, tuple):
+            pending.popleft()
+            self.push_shared(reply)
+            return self._settle()
         if len(pending) == 1:
             pending.clear()
             self.push(reply)
@@ -179,18 +197,23 @@ class ReplyQueue:
 
     def flush(self) -> bool:
         """Write the queued output; return whether a client that was owed too much may go on."""
-        out = self._out
+        was_full = self.queued_bytes >= self._clients.client_output_bytes_max
+        out = self.take()
         if not out:
             return False
-        self._out = []
-        self.queued_bytes = 0
         self._port.write(out[0] if len(out) == 1 else b"".join(out))
         # A pending wait owes nothing, and a long pipeline of reserves always contains one.
         if not self._large_bytes or self.head == HELD:
-            return False
+            return was_full
         self._large_bytes = 0
         self._clear_copies()
         return True
+
+    def take(self) -> list[bytes]:
+        """Return the queued output, which the caller writes."""
+        out, self._out = self._out, []
+        self.queued_bytes = self.own_bytes = 0
+        return out
 
     def _clear_copies(self) -> None:
         if self._copies_bytes:
@@ -202,5 +225,5 @@ class ReplyQueue:
         self._pending.clear()
         self._out.clear()
         self._clear_copies()
-        self.queued_bytes = 0
+        self.queued_bytes = self.own_bytes = 0
         self._owner = None  # the owner refers to this queue: a cycle

@@ -13,7 +13,8 @@ from beanpole import commands as c
 from beanpoled.frontends.clients import UNKNOWN_TOKEN, Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.flow import FlowControl
-from beanpoled.frontends.replies import EMPTY, WAIT, ReplyQueue
+from beanpoled.frontends.large_output import LARGE_BYTES
+from beanpoled.frontends.replies import EMPTY, WAIT, Parts, ReplyQueue
 from beanpoled.frontends.unfinished import COUNTED_BYTES
 from beanpoled.host.seam import ClientPort, Timer
 
@@ -25,6 +26,9 @@ WRONG_TOKENS_MAX: Final = 3
 REQUESTS_IN_A_ROW_MAX: Final = 256
 # ... and their replies, whose bytes show what they cost: INFO of RESP takes 65 us for 340.
 BYTES_IN_A_ROW_MAX: Final = 16 * 1024
+# What the messages to a client that is in the line of large outputs may take, in the largest output
+# of one client: they come faster than this node can write them.
+LINE_OUTPUTS_MAX: Final = 4
 WRONG_TOKEN_DELAY_US: Final = 1_000_000
 
 
@@ -111,7 +115,7 @@ class RequestConnection(Connection):
 
     def stall(self) -> None:
         """See `Connection`."""
-        if self._flow.stall(self):
+        if not self.closed and self._flow.stall(self):
             self._update_flow()
 
     def unstall(self) -> None:
@@ -129,8 +133,25 @@ class RequestConnection(Connection):
 
     def flush(self) -> None:
         """See `Connection`."""
-        if not self.closed and self._replies.flush() and not self._flow.reading:
+        if self.closed:
+            return
+        replies, clients = self._replies, self._clients
+        if (
+            replies.queued_bytes <= LARGE_BYTES
+            or clients.leaving  # an end does not wait for the line
+            or clients.large.may_write(self, replies.own_bytes)
+        ):
+            self.write()
+
+    def write(self) -> None:
+        """See `Connection`."""
+        if self._replies.flush() and not self._flow.reading:
             self._clients.host.call_soon(self._process)
+
+    @property
+    def output_bytes(self) -> int:
+        """See `Connection`."""
+        return self._replies.queued_bytes
 
     def room_again(self) -> None:
         """See `Connection`."""
@@ -163,18 +184,23 @@ class RequestConnection(Connection):
         rates, now_us = self._clients.rates, self._clients.now_us
         allowed = 0 if self.throttled else rates.allowance(self, now_us)
         count = min(allowed, REQUESTS_IN_A_ROW_MAX)
-        left = self._act_on_row(count, has_more=count < allowed)
+        is_new = rates.limits_users and not self.number
+        left = self._act_on_row(count, has_more=count < allowed, until_session=is_new)
         rates.spend(self, count - left, now_us)
+        if is_new and self.number and left and not (self._is_resting or self.blocked):
+            self._process_metered()  # its user's meter allows the rest, or does not
+            return
         if not (left or self._is_resting or self.blocked or self.closed):
             rates.throttle(self, now_us)
         self._update_flow()
 
-    def _act_on_row(self, left: int, has_more: bool) -> int:
+    def _act_on_row(self, left: int, has_more: bool, until_session: bool = False) -> int:
         """Act on one row of requests, and rest if it was a long one.
 
         Args:
             left: the most requests.
             has_more: whether the client may send more than that now.
+            until_session: whether the row ends with the request that opens the session.
 
         Returns:
             How many more it could have been.
@@ -191,6 +217,8 @@ class RequestConnection(Connection):
                     self._close()
                 break
             left -= 1
+            if until_session and self.number:
+                break
         is_long = (has_more and not left) or replies.queued_bytes >= enough_bytes
         if is_long and not (self.blocked or self.closed):
             self._is_resting = True
@@ -210,7 +238,7 @@ class RequestConnection(Connection):
             if unfinished_bytes >= COUNTED_BYTES or self._is_counted:
                 self._is_counted = self._clients.unfinished.update(self, unfinished_bytes)
 
-    def _answer(self, reply: bytes) -> None:
+    def _answer(self, reply: bytes | Parts) -> None:
         """Answer the oldest pending request."""
         head = self._replies.answer(reply)
         if head == WAIT:
@@ -218,18 +246,26 @@ class RequestConnection(Connection):
         elif head == EMPTY and (self.ended or not self._flow.reading):
             self._go_on()
 
-    def _push(self, data: bytes) -> None:
-        """Write an unsolicited message; a client that does not read is closed instead."""
+    def _push(self, data: bytes, times: int = 1) -> None:
+        """Write an unsolicited message; a client that does not read is closed instead.
+
+        Args:
+            data: the message, which other clients may receive, too.
+            times: how often it is written.
+        """
         if self._flow.stalled:
             self._clients.abort_slow(self)
         else:
-            self._replies.push(data)
-            if self._replies.queued_bytes >= self._clients.client_output_bytes_max:
+            self._replies.push_shared((data,) * times)
+            queued_max = self._clients.client_output_bytes_max
+            if self._replies.queued_bytes >= queued_max:
                 # The port says in this turn whether the client reads: an entry may have thousands
                 # of messages for it, and all of them would be queued before the turn's end.
                 self.flush()
+            if self._replies.queued_bytes >= LINE_OUTPUTS_MAX * queued_max:
+                self._clients.abort_slow(self)
 
-    def _answer_alone(self, reply: bytes) -> None:
+    def _answer_alone(self, reply: bytes | Parts) -> None:
         """Answer the request that blocked later input; nothing is pending before it."""
         self.blocked = False
         self._settled(self._replies.answer(reply))
@@ -304,7 +340,12 @@ class RequestConnection(Connection):
 
     def _close(self, lost: bool = True) -> None:
         self.flush()
-        self._port.close()
+        large = self._clients.large
+        if large.has(self):
+            large.end_behind(self, self._port, self._replies.take())
+            self._port.pause_reading()
+        else:
+            self._port.close()
         self._end(lost)
 
     def _stop_timer(self) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, cast
 
 from beanpole.addresses import host_name
-from beanpoled.host.tls_stream import TlsStream
+from beanpoled.host.tls_stream import TlsStream, TurnLine
 from beanpoled.trust.certificates import Certificates
 from beanpoled.trust.handshakes import (
     HANDSHAKE_TIMEOUT_S,
@@ -55,6 +55,7 @@ class TlsAcceptor:
         self._room = room
         self._make = make
         self._whom = whom
+        self._line = TurnLine(loop.call_soon)
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting = loop.create_task(self._accept())
 
@@ -89,7 +90,7 @@ class TlsAcceptor:
         self._tasks.discard(task)
 
     async def _handshake(self, raw: socket.socket, host: bytes) -> None:
-        stream = TlsStream(self._loop, self._certificates.server, self._make)
+        stream = TlsStream(self._loop, self._certificates.server, self._make, line=self._line)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 below = cast(asyncio.Protocol, stream)

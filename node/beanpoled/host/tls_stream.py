@@ -9,6 +9,7 @@ take, is decided in `tls` and `trust`.
 import asyncio
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -19,12 +20,46 @@ RECORD_BYTES_MAX: Final = 16 * 1024
 # record of 27 bytes that renews keys costs 10 us. Output is encrypted in slices of this size, too:
 # OpenSSL keeps a buffer of the largest size that it ever had, until the connection ends.
 SLICE_BYTES: Final = 2 * RECORD_BYTES_MAX
+# Input without a byte for the protocol above, after which others have a turn: it is longer than an
+# incomplete record.
+SILENT_ROW_BYTES: Final = RECORD_BYTES_MAX + RECORD_BYTES_MAX // 4
 # Input that may pass without a byte for the protocol above. One record may be incomplete; new keys
 # are due after gigabytes.
 SILENT_BYTES_MAX: Final = 4 * RECORD_BYTES_MAX
 
+# Records of one connection that are taken before others have a turn: each costs some 10 us, however
+# short it is, and a read has 11,000 records of one byte. Those of a large body are full.
+RECORDS_IN_A_ROW_MAX: Final = 64
+# Connections with more than that which have a turn in one step of the loop, for 5 ms or so.
+TURNS_IN_A_STEP: Final = 8
+
 # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL.
 _CERTIFICATE_EXPIRED: Final = 10
+
+
+class TurnLine:
+    """The connections of a listening socket that have sent many records, first come first served.
+
+    A few of them have a turn in each step of the loop, however many there are.
+    """
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """Begin with an empty line."""
+        self._call_soon = call_soon
+        self._line: deque[Callable[[], None]] = deque()
+
+    def join(self, go_on: Callable[[], None]) -> None:
+        """Call this once, when it is its turn; then it may join again."""
+        if not self._line:
+            self._call_soon(self._step)
+        self._line.append(go_on)
+
+    def _step(self) -> None:
+        for _ in range(min(len(self._line), TURNS_IN_A_STEP)):
+            self._line[0]()  # what joins meanwhile need not call for a step
+            self._line.popleft()
+        if self._line:
+            self._call_soon(self._step)
 
 
 class TlsTransport:
@@ -62,7 +97,6 @@ class TlsTransport:
 
     def resume_reading(self) -> None:
         """Pass data on again, beginning with data that has already arrived."""
-        self._below.resume_reading()
         self._stream.resume()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -95,6 +129,7 @@ class TlsStream:
         context: ssl.SSLContext,
         make: Callable[[], asyncio.Protocol],
         name: str | None = None,
+        line: TurnLine | None = None,
     ) -> None:
         """Begin.
 
@@ -103,11 +138,17 @@ class TlsStream:
             context: of a server, or of a client if there is a name.
             make: makes the protocol behind the handshake.
             name: the name that the other side's certificate must have; None: this is the server.
+            line: where the other side waits for its turn when it sends many records; without it,
+                all of them are taken at once.
         """
         self.established: asyncio.Future[None] = loop.create_future()
         self.heard = False
         self.paused = False
         self._has_ended = False  # the other side sends nothing more
+        self._line = line
+        self._is_waiting = False  # in the line
+        self._left = RECORDS_IN_A_ROW_MAX  # records of this turn
+        self._rest = b""  # received bytes that OpenSSL has not been given
         self._silent_bytes = 0  # of input since the last byte for the protocol above
         self._loop = loop
         self._make = make
@@ -132,12 +173,13 @@ class TlsStream:
         self._handshake()  # the client speaks first
 
     def data_received(self, data: bytes) -> None:
-        if len(data) <= SLICE_BYTES:
+        if len(data) <= SLICE_BYTES and not self._is_waiting:
+            self._left = RECORDS_IN_A_ROW_MAX
             self._take(data)
             return
-        for place in range(0, len(data), SLICE_BYTES):
-            if self._below is not None and not self._below.is_closing():
-                self._take(data[place : place + SLICE_BYTES])
+        self._rest += data
+        if not self._is_waiting:
+            self._go_on()
 
     def _take(self, data: bytes) -> None:
         self._feed(data)
@@ -194,9 +236,12 @@ class TlsStream:
         return b"".join(pieces)
 
     def resume(self) -> None:
-        """Pass on data that arrived during the pause."""
+        """Pass on data that arrived during the pause, and read again."""
         self.paused = False
-        self._loop.call_soon(self._read_more)
+        if not self._is_waiting:
+            if self._below is not None:
+                self._below.resume_reading()
+            self._loop.call_soon(self._read_more)
 
     def close(self) -> None:
         """Send the end of the stream, and close when everything is sent."""
@@ -246,8 +291,37 @@ class TlsStream:
         self.established.exception()  # marks the error as handled: nothing may await it any more
 
     def _read_more(self) -> None:
+        if self._above is not None and not self._is_waiting:
+            self._go_on()
+
+    def _wait(self) -> None:
+        """Let others have a turn, if there is more to take."""
+        if self._line is not None and not self._is_waiting and self._below is not None:
+            self._is_waiting = True
+            self._below.pause_reading()
+            self._line.join(self._have_turn)
+
+    def _have_turn(self) -> None:
+        self._is_waiting = False
+        below = self._below
+        if below is None or below.is_closing():
+            return
+        self._go_on()
+        if not (self._is_waiting or self.paused or below.is_closing()):
+            below.resume_reading()
+
+    def _go_on(self) -> None:
+        """Take what has been received, up to a row of records."""
+        self._left = RECORDS_IN_A_ROW_MAX
         if self._above is not None:
             self._read(self._above)
+        while self._rest and not self._is_waiting:
+            if self._below is None or self._below.is_closing():
+                return
+            piece, self._rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
+            self._take(piece)
+            if self._rest and self._left <= 0:
+                self._wait()
 
     def _read(self, above: asyncio.Protocol) -> None:
         """Pass on every complete record; without input, OpenSSL is not called.
@@ -265,6 +339,8 @@ class TlsStream:
                 if self._silent_bytes > SILENT_BYTES_MAX:
                     self._abort()
                     return
+                if self._silent_bytes > SILENT_ROW_BYTES:
+                    self._wait()
                 break
             except ssl.SSLError:
                 self._abort()
@@ -276,6 +352,11 @@ class TlsStream:
             above.data_received(data)
             if below.is_closing():
                 return
+            self._left -= 1
+            if self._left <= 0 and self._line is not None:
+                if self._incoming.pending:
+                    self._wait()
+                break
         if self._outgoing.pending:  # an answer of TLS itself, such as to new keys
             self._flush()
 

@@ -17,6 +17,7 @@ from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc import credentials
 from beanpoled.rpc.bringing import Bringer, fail_as, fail_unknown
+from beanpoled.rpc.door import CALLERS_MAX, Door
 from beanpoled.rpc.edge import Edge
 from beanpoled.rpc.health import HealthServicer
 from beanpoled.rpc.peer import PeerClient, PeerServicer
@@ -39,15 +40,13 @@ CONNECTIONS_MAX: Final = 200
 # Heartbeats carry the machine versions that members know; after an election some are missing.
 FINALIZE_PATIENCE_S: Final = 1.0
 # Above the sum of long-lived calls: READERS_MAX readers of events (32), CALLS_MAX calls of `Queue`
-# (64), a snapshot for each other member (63), STREAMS_MAX streams of Health/Watch and reflection
-# (32), WAITS_MAX calls that wait for their request and as many whose answer is not taken (128). The
-# rest is for health checks and operators, so that no long-lived call keeps them out.
+# (64), RECHECKS_MAX calls without a known right (32), a snapshot for each other member (63),
+# STREAMS_MAX streams of Health/Watch and reflection (32), WAITS_MAX calls that wait for their
+# request and as many whose answer is not taken (128). The rest is for health checks and operators,
+# so that no long-lived call keeps them out.
 CALLS_MAX: Final = 384
-# Connections, each of which takes a file descriptor before anything is known of its caller: a node
-# without descriptors cannot write its log. More are closed at once.
-CALLERS_MAX: Final = 256
-# A connection without a call for this long is closed, so that those of strangers make room. Clients
-# of gRPC connect again by themselves. A handshake of any honest caller is shorter than the other.
+# A connection without a call for this long is closed, also where `door` has places left. Clients of
+# gRPC connect again by themselves. A handshake of any honest caller is shorter than the other.
 IDLE_MAX_MS: Final = 300_000
 HANDSHAKE_MAX_MS: Final = 10_000
 # The bit of "identity". 5 MiB of equal bytes have 5 KB as gzip: anybody could make the node expand
@@ -256,15 +255,18 @@ class RpcServer:
         trust: Trust,
         services: Sequence[Service] = (),
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        door: Door | None = None,
     ) -> None:
         self._view = view
         self._peers = peers
         self._trust = trust
         self._services = services
         self._interceptors = interceptors
+        self._door = door or Door()
         self._health = HealthServicer()
         self._server: grpc.aio.Server | None = None
         self._refresher: asyncio.Task[None] | None = None
+        self._keeper: asyncio.Task[None] | None = None
 
     async def start(self, address: str) -> int:
         """Listen on "host:port" and return the port.
@@ -287,7 +289,8 @@ class RpcServer:
             interceptors=(Edge(), *self._interceptors),
         )
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self._view, self._peers), server)
-        peer_pb2_grpc.add_PeerServicer_to_server(PeerServicer(self._view, self._trust), server)
+        of_peers = PeerServicer(self._view, self._trust, self._door)
+        peer_pb2_grpc.add_PeerServicer_to_server(of_peers, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [ADMIN_SERVICE, PEER_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
         names += [add_to(server) for add_to in self._services]
@@ -306,13 +309,16 @@ class RpcServer:
         await server.start()
         self._server = server
         self._refresher = asyncio.create_task(self._keep_health())
+        self._door.open(port)
+        self._keeper = asyncio.create_task(self._door.keep())
         return port
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Refuse new calls, give running ones `grace_s` to end, close."""
-        if self._server is None or self._refresher is None:
+        if self._server is None or self._refresher is None or self._keeper is None:
             return
         self._refresher.cancel()
+        self._keeper.cancel()
         self._health.stop()
         await self._server.stop(grace_s)
         self._server = None

@@ -17,10 +17,8 @@ import grpc.aio
 from beanpole.constants import BATCH_COMMANDS_MAX
 from beanpoled.rpc.patience import ENDINGS, PATIENCE_S, WAITS_MAX, Patience
 from beanpoled.rpc.server import Behavior, CallRefused, Context, fail, refuse
+from beanpoled.rpc.streams import STREAMS_MAX, Streams
 
-# Of Health/Watch and of reflection, which need no token and never end: far below CALLS_MAX of
-# `admin`, so that they leave room for all other calls.
-STREAMS_MAX: Final = 32
 # Of a request of any method but `Queue/Put`: 4,096 ids of jobs have 45 KB at most. An empty message
 # has 2 bytes on the wire, and up to 90 when it is built.
 REQUEST_BYTES_MAX: Final = 128 * 1024
@@ -46,7 +44,7 @@ class Edge(grpc.aio.ServerInterceptor):
     """Bounds what a call costs before anything is known of its caller."""
 
     def __init__(self) -> None:
-        self._streams = 0
+        self._streams = Streams()
         self._requests = Patience()
 
     async def intercept_service(
@@ -109,14 +107,14 @@ class Edge(grpc.aio.ServerInterceptor):
 
     def _counted(self, behavior: Behavior) -> Behavior:
         async def counted(request: Any, context: Context) -> Any:
-            if self._streams >= STREAMS_MAX:
+            stream = self._streams.begin(context.peer())
+            if stream is None:
                 code = grpc.StatusCode.RESOURCE_EXHAUSTED
                 await fail(context, code, _TOO_MANY, "TOO_MANY_STREAMS")
-            self._streams += 1
             try:
                 return await behavior(request, context)
             finally:
-                self._streams -= 1
+                self._streams.end(stream)
 
         return counted
 
@@ -124,17 +122,17 @@ class Edge(grpc.aio.ServerInterceptor):
         self, behavior: Callable[[Any, Context], AsyncIterator[Any]]
     ) -> Callable[[Any, Context], AsyncIterator[Any]]:
         async def counted(requests: Any, context: Context) -> AsyncIterator[Any]:
-            if self._streams >= STREAMS_MAX:
+            stream = self._streams.begin(context.peer())
+            if stream is None:
                 context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
                 context.set_details(_TOO_MANY)
                 ENDINGS.begin()
                 return
-            self._streams += 1
             try:
                 async for reply in behavior(requests, context):
                     yield reply
             finally:
-                self._streams -= 1
+                self._streams.end(stream)
                 ENDINGS.begin()
 
         return counted

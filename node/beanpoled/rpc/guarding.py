@@ -20,10 +20,13 @@ from beanpole.core.users import ADMIN, ANONYMOUS, ANY_RIGHT, EVENTS, PUT, RIGHT_
 from beanpoled.frontends.clients import NO_RIGHT, NO_TOKEN, UNKNOWN_TOKEN
 from beanpoled.rpc.caller import CALLER, NAMES_KEY, Caller, read
 from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.door import Door
 from beanpoled.rpc.server import Behavior, Context, around, fail
 from beanpoled.turn.node import Node
 
 _PREFIX: Final = "/beanpole.v1."
+# gRPC's key for the certificate of a caller.
+_CERTIFICATE_KEY: Final = "x509_pem_cert"
 
 
 class Row(NamedTuple):
@@ -104,10 +107,11 @@ FREE: Final = {
 class Guard(grpc.aio.ServerInterceptor):
     """Refuses calls whose callers lack the right. Without users, it only identifies callers."""
 
-    def __init__(self, node: Node, callers: Callers) -> None:
-        """Create the guard; an unknown token is looked up again after a barrier of `callers`."""
+    def __init__(self, node: Node, callers: Callers, door: Door | None = None) -> None:
+        """Create the guard; who has no right is looked up again after a `recheck` of `callers`."""
         self._node = node
         self._callers = callers
+        self._door = door or Door()
 
     async def intercept_service(
         self,
@@ -127,15 +131,20 @@ class Guard(grpc.aio.ServerInterceptor):
         row = GUARDED.get(method)
 
         async def guarded(request: Message, context: Context) -> Any:
-            names = context.auth_context().get(NAMES_KEY, ())
+            shown = context.auth_context()
+            names = shown.get(NAMES_KEY, ())
             caller = read(host_of_peer(context.peer()), names, metadata)
             CALLER.set(caller)
+            if shown.get(_CERTIFICATE_KEY):  # TLS has checked that it is of the nodes' CA
+                self._door.prove(context)
             if row is not None:
                 if method not in ALWAYS:
                     await self._check_knows(context)
                 await self._check(row, caller, request, context)
             elif method not in FREE:
                 await fail(context, grpc.StatusCode.PERMISSION_DENIED, "nobody may call this")
+            else:
+                self._prove(caller.user(self._machine.users), context)
             return await behavior(request, context)
 
         return guarded
@@ -157,16 +166,17 @@ class Guard(grpc.aio.ServerInterceptor):
         user = await self._user_of(caller, context)
         name = user.name.decode()
         CALLER.set(caller._replace(name=name))
+        self._prove(user, context)
         where = _closed(row, user, request, self._machine)
         if where is not None and self._node.serving:
             # A right or a job that another node has just changed may not be known here yet.
-            await self._callers.barrier(context)
+            await self._callers.recheck(context)
             user = await self._user_of(caller, context)
             where = _closed(row, user, request, self._machine)
         if where is None:
             return
         words = " or ".join(word for right, word in RIGHT_NAMES.items() if right & row.rights)
-        if user.name not in (b"", ANONYMOUS):
+        if _has_name(user):
             self._node.clients.refused_client(NO_RIGHT)
             message = f"{name} has not the right {words} in {where}"
             await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "NO_RIGHT")
@@ -174,17 +184,26 @@ class Guard(grpc.aio.ServerInterceptor):
         message = f"a token is needed: callers without one have not the right {words} in {where}"
         await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "NO_TOKEN")
 
+    def _prove(self, user: User | None, context: Context) -> None:
+        """Tell the door of a caller with a name; where there are no users, everybody is one."""
+        if user is not None and (_has_name(user) or not self._machine.users.rows):
+            self._door.prove(context)
+
     async def _user_of(self, caller: Caller, context: Context) -> User:
         users = self._machine.users
         user = caller.user(users)
         if user is None and self._node.serving:
-            await self._callers.barrier(context)  # it may have been added at another node
+            await self._callers.recheck(context)  # it may have been added at another node
             user = caller.user(self._machine.users)
         if user is None:
             self._node.clients.refused_client(UNKNOWN_TOKEN)
             message = "no user has this token"
             await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "UNKNOWN_TOKEN")
         return user
+
+
+def _has_name(user: User) -> bool:
+    return user.name not in (b"", ANONYMOUS)
 
 
 def _closed(row: Row, user: User, request: Any, machine: Machine) -> str | None:

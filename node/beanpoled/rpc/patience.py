@@ -75,14 +75,14 @@ class Endings:
         """
         task = asyncio.current_task()
         if task is not None and task not in self._waits:
-            self._waits[task] = self._patience.begin(lambda: _cancel(task))
+            self._waits[task] = self._patience.begin(lambda: cancel_call(task))
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._patience.stop(self._waits.pop(task))
 
 
-def _cancel(task: asyncio.Task[Any]) -> None:
+def cancel_call(task: asyncio.Task[Any]) -> None:
     """Cancel a call by its task, and gRPC's own task around it.
 
     That one waits for the client, which may never come, and counts as a call until then. gRPC has

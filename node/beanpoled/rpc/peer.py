@@ -16,6 +16,7 @@ from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc import credentials
 from beanpoled.rpc.caller import CALLER
+from beanpoled.rpc.door import Door
 from beanpoled.rpc.proofs import ProofChecker, Unproved, answered
 from beanpoled.rpc.server import Context, describe, fail, write
 from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
@@ -32,9 +33,10 @@ SINK_POLL_S: Final = 0.005
 class PeerServicer(peer_pb2_grpc.PeerServicer):
     """Serves one node's information and snapshot to the other members."""
 
-    def __init__(self, view: NodeView, trust: Trust) -> None:
+    def __init__(self, view: NodeView, trust: Trust, door: Door) -> None:
         self._view = view
         self._checker = ProofChecker(view, trust)
+        self._door = door
 
     async def Challenge(
         self, request: peer_pb2.ChallengeRequest, context: Context
@@ -43,10 +45,12 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
 
     async def NodeInfo(self, request: peer_pb2.NodeInfoRequest, context: Context) -> node_pb2.Node:
         await self._checker.check(context)
+        self._door.prove(context)
         return describe(self._view)
 
     async def FetchSnapshot(self, request: peer_pb2.FetchSnapshotRequest, context: Context) -> None:
         await self._checker.check(context)
+        self._door.prove(context)
         source = self._view.snapshot_source()
         if source is None or request.index not in (0, source.index):
             there = f"the newest is at {source.index}" if source else "there is none"

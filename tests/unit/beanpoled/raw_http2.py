@@ -63,9 +63,11 @@ def message(data: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def connected(port: int, window: int = 65535) -> AsyncIterator[RawClient]:
-    """Connect a client that takes `window` bytes of each answer."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def connected(
+    port: int, window: int = 65535, source: str = "127.0.0.1"
+) -> AsyncIterator[RawClient]:
+    """Connect a client that takes `window` bytes of each answer, from the address `source`."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
     setting = _INITIAL_WINDOW_SIZE.to_bytes(2, "big") + window.to_bytes(4, "big")
     writer.write(_PREFACE + _frame(SETTINGS, 0, 0, setting))
     try:

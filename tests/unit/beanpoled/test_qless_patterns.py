@@ -76,6 +76,28 @@ def test_a_wrong_command_ends_a_transaction(client: Client, wrong: bytes, error:
     assert client.ask(b"PING\r\n") == b"+PONG\r\n"
 
 
+def test_a_transaction_has_a_bounded_size(client: Client) -> None:
+    """It is kept for as long as the client likes, which needs no right for that."""
+    edit = array(b"HSET", DYNAMIC, b"a", bytes(500_000))
+    assert client.ask(array(b"MULTI") + edit * 4) == b"+OK\r\n" + b"+QUEUED\r\n" * 4
+    assert client.ask(edit) == b"-ERR a transaction has 2097152 bytes at most\r\n"
+    assert client.ask(b"EXEC\r\n").startswith(b"-EXECABORT ")
+    edit = array(b"RPUSH", PRIORITY, *[b""] * 9000)
+    assert client.ask(array(b"MULTI") + edit * 4) == b"+OK\r\n" + b"+QUEUED\r\n" * 4
+    assert client.ask(edit).startswith(b"-ERR a transaction has "), "of many objects, too"
+
+
+@pytest.mark.parametrize("end", [b"DISCARD\r\n", b"RESET\r\n", b"EXEC\r\n"])
+def test_a_transaction_counts_as_a_request_that_does_not_end(client: Client, end: bytes) -> None:
+    unfinished = client.scene.node.clients.unfinished
+    client.ask(array(b"MULTI") + array(b"HSET", DYNAMIC, b"a", bytes(20_000)))
+    assert 20_000 <= unfinished.bytes < 21_000
+    client.ask(array(b"HSET", DYNAMIC, b"b", bytes(20_000)))
+    assert 40_000 <= unfinished.bytes < 41_000
+    client.ask(end)
+    assert unfinished.bytes == 0
+
+
 def test_discard_and_reset_forget_a_transaction(client: Client) -> None:
     assert client.ask(b"EXEC\r\n").startswith(b"-ERR EXEC without MULTI")
     assert client.ask(b"DISCARD\r\n").startswith(b"-ERR DISCARD without MULTI")

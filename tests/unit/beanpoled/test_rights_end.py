@@ -1,5 +1,7 @@
 """Rights that end while a client waits, listens or holds a job: nothing more is sent to it."""
 
+from typing import Any
+
 import pytest
 
 from beanpole import commands as c
@@ -134,6 +136,37 @@ def test_a_subscriber_without_a_right_loses_its_connection(said: bytes) -> None:
     assert not client.port.closed
     change_rights(scene, QLESS)
     assert client.port.closed
+
+
+@pytest.mark.parametrize(
+    ("what", "hears"),
+    [
+        (((b"jid", b"m"), (b"event", b"put"), (b"queue", b"mail")), True),
+        (((b"jid", b"m"), (b"event", b"put"), (b"queue", b"other")), False),
+        (((b"jid", b"o"), (b"event", b"advanced"), (b"queue", b"other"), (b"to", b"mail")), True),
+        (((b"jid", b"m"), (b"event", b"failed"), (b"message", b"text")), True),
+        (((b"jid", b"o"), (b"event", b"failed"), (b"message", b"text")), False),
+        (((b"jid", b"gone"), (b"event", b"failed"), (b"message", b"text")), False),
+        (((b"event", b"config_set"), (b"option", b"a"), (b"value", b"b")), True),
+        (b"m", True),
+        (b"o", False),
+        (b"gone", True),
+    ],
+)
+def test_a_subscriber_hears_of_the_jobs_of_its_queues(what: Any, hears: bool) -> None:
+    scene, client = qless((b"mail", PUT | WORK), (b"other", PUT | WORK))
+    client.ask(b"AUTH %b\r\n" % TOKEN)
+    for queue, jid in ((b"mail", b"m"), (b"other", b"o")):
+        assert jid in client.call(b"put", b"1", b"w", queue, jid, b"k", b"{}", b"0")
+    assert client.ask(b"PSUBSCRIBE *\r\n").startswith(b"*3\r\n")
+    change_rights(scene, QLESS, (b"mail", PUT))
+    scene.node.clients.publications.published([(b"log", what)])
+    scene.node.clients.flush()
+    assert bool(client.port.take()) == hears
+    change_rights(scene, QLESS, (b"*", PUT))
+    scene.node.clients.publications.published([(b"log", what)])
+    scene.node.clients.flush()
+    assert client.port.take()
 
 
 def test_a_user_of_other_protocols_sees_nothing_of_qless() -> None:

@@ -17,10 +17,11 @@ from beanpole.constants import BATCH_COMMANDS_MAX, JOB_ID_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, jobs_pb2, queue_pb2
 from beanpoled.rpc import edge
 from beanpoled.rpc.admin import RpcServer
-from beanpoled.rpc.edge import PUT_FIELDS_MAX, REQUEST_BYTES_MAX, STREAMS_MAX, has_more_fields
+from beanpoled.rpc.edge import PUT_FIELDS_MAX, REQUEST_BYTES_MAX, has_more_fields
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.rpc.server import Behavior, Context, around
+from beanpoled.rpc.streams import STREAMS_MAX
 from tests.unit.beanpoled.fakes import FakeView, trust_of, until
 from tests.unit.node.stage import Stage
 

@@ -18,6 +18,7 @@ from beanpoled.rpc.admin import CALLS_MAX, LEADER_HEALTH, RpcServer
 from beanpoled.rpc.patience import Patience
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.rpc.server import fail
+from beanpoled.rpc.streams import STREAMS_MAX
 from tests.unit.beanpoled import raw_http2
 from tests.unit.beanpoled.fakes import FakeView, trust_of
 from tests.unit.beanpoled.raw_http2 import RawClient, connected
@@ -82,6 +83,19 @@ def test_calls_that_wait_for_their_clients_keep_out_nobody(request_sent: bytes |
         await scene.answered()
         for client in clients:
             await client.__aexit__(None, None, None)
+
+    run(test)
+
+
+@pytest.mark.parametrize("window", [0, 65535], ids=["not read", "read"])
+def test_watchers_of_one_address_keep_out_none_of_another(window: int) -> None:
+    async def test(scene: Scene) -> None:
+        async with connected(scene.port, window, "127.0.0.2") as strangers:
+            streams = [strangers.call(WATCH, b"") for _ in range(STREAMS_MAX)]
+            await strangers.frame(streams[-1], raw_http2.HEADERS)
+            for first in streams[:2]:
+                assert await scene.channel.unary_stream(WATCH)(b"").read()
+                assert await strangers.frame(first, raw_http2.RESET)
 
     run(test)
 

@@ -7,7 +7,7 @@ import pytest
 from beanpoled import descriptors
 from beanpoled.host import aio_peers
 from beanpoled.http import server as http_server
-from beanpoled.rpc import admin
+from beanpoled.rpc import admin, door
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
 from tests.unit.beanpoled.fakes import FakeView, trust_of
@@ -45,5 +45,5 @@ def test_connections_of_anybody_take_a_bounded_number_of_descriptors(
 
 
 def test_descriptors_are_left_for_the_log() -> None:
-    strangers = admin.CALLERS_MAX + aio_peers.STRANGERS_MAX + http_server.CONNECTIONS_MAX
+    strangers = door.CALLERS_MAX + aio_peers.STRANGERS_MAX + http_server.CONNECTIONS_MAX
     assert strangers + 256 <= descriptors.SPARE

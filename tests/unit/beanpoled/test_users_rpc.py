@@ -26,6 +26,7 @@ from beanpoled.rpc import user_shapes as shapes
 from beanpoled.rpc.auditing import Auditor
 from beanpoled.rpc.caller import CALLER, read
 from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.door import Door
 from beanpoled.rpc.guarding import ALWAYS, FREE, GUARDED, Guard
 from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.queue import QueueServicer
@@ -48,12 +49,23 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
+class CountingDoor(Door):
+    """Counts the calls whose callers have proved themselves."""
+
+    proved = 0
+
+    def prove(self, context: Any) -> None:
+        """See `Door`."""
+        self.proved += 1
+
+
 class Guarded(Admin):
     """A follower with users: root, and lee, who has some rights in `mail`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.told: list[Entry] = []
+        self.door = CountingDoor()
 
     def lock(self, lee: int = 1) -> None:
         root, rights = msgpack.packb([(EVERYWHERE, 15)]), msgpack.packb([(b"mail", lee)])
@@ -71,7 +83,7 @@ class Guarded(Admin):
         node = self.stage.node
         callers = Callers(node)
         auditor = Auditor(self.told.append, lambda _: CALLER.get().name)
-        server = grpc.aio.server(interceptors=(auditor, Guard(node, callers)))
+        server = grpc.aio.server(interceptors=(auditor, Guard(node, callers, self.door)))
         for servicer in (QueueServicer, JobAdminServicer, UsersServicer):
             servicer(node, callers).add_to(server)
         self.port = server.add_insecure_port("127.0.0.1:0")
@@ -127,6 +139,25 @@ def test_every_row_reads_its_requests() -> None:
 
 
 # --- callers --------------------------------------------------------------------------------------
+
+
+def test_tokens_prove_callers_to_the_door() -> None:
+    async def test(it: Guarded) -> None:
+        who = users_pb2.WhoAmIRequest()
+        await it.ask(it.users.WhoAmI(who))
+        assert it.door.proved == 1, "without users everybody has all rights"
+        it.lock()
+        it.door.proved = 0
+        await it.ask(it.users.WhoAmI(who))
+        for token in ("", "a wrong one"):
+            await it.reason(it.put_in("mail", token))
+        assert it.door.proved == 0
+        await it.ask(it.users.WhoAmI(who, metadata=bearer(LEE)))
+        assert await it.reason(it.set_user("eve", LEE)) == "PERMISSION_DENIED NO_RIGHT"
+        await it.ask(it.put_in("mail", LEE))
+        assert it.door.proved == 3
+
+    run(test)
 
 
 def test_without_users_no_call_needs_anything() -> None:

@@ -14,7 +14,7 @@ from beanpole.core.operations import qless_permission
 from beanpole.core.operations.operation import ClientOperation
 from beanpole.core.operations.table import OPERATIONS
 from beanpole.core.qless.calls import CALLS
-from beanpole.core.users import ADMIN, ANY_RIGHT, EVERYWHERE, PUT, RIGHT_NAMES, WORK
+from beanpole.core.users import ADMIN, ANY_RIGHT, EVENTS, EVERYWHERE, PUT, RIGHT_NAMES, WORK
 from beanpole.events import QLESS
 from tests.unit.core.cluster import image_of
 from tests.unit.core.guests import TURN, Guests
@@ -158,12 +158,12 @@ class Qless(Guests):
         add_lee(self, *rights)
         assert self.do(c.AS_USER, 9, b"", LEES) == c.OK
 
-    def call(self, call: int, *args: Any) -> Any:
-        return self.do(*calls.command(9, call, q.CORE, 1.0, args))
+    def call(self, call: int, *args: Any, now: float = 1.0) -> Any:
+        return self.do(*calls.command(9, call, q.CORE, now, args))
 
-    def put_in(self, queue: bytes, jid: bytes) -> Any:
+    def put_in(self, queue: bytes, jid: bytes, *depends: bytes) -> Any:
         return self.call(
-            q.PUT, queue, jid, b"klass", b"{}", 0.0, None, None, None, None, (), None, False
+            q.PUT, queue, jid, b"klass", b"{}", 0.0, None, None, None, None, depends, None, False
         )
 
     def recur(self, queue: bytes, jid: bytes) -> Any:
@@ -189,6 +189,18 @@ def test_a_worker_of_one_queue_of_qless_does_its_work() -> None:
     assert not cluster.denied(q.GET, b"no such job")
 
 
+def test_a_worker_that_retries_a_job_puts_it_into_no_queue_of_others() -> None:
+    cluster = Qless((b"\x03mine", WORK), (b"\x03second", PUT))
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    before = image_of(cluster.machine)[1:]
+    assert cluster.denied(q.RETRY, b"m", b"closed", b"w", 0.0, None, None)
+    assert image_of(cluster.machine)[1:] == before
+    assert cluster.call(q.RETRY, b"m", b"mine", b"w", 0.0, None, None)[0] == q.OK
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    assert cluster.call(q.RETRY, b"m", b"second", b"w", 0.0, None, None)[0] == q.OK
+    assert not cluster.denied(q.RETRY, b"no such job", b"closed", b"w", 0.0, None, None)
+
+
 def test_a_producer_of_one_queue_takes_no_job_from_another() -> None:
     cluster = Qless((b"\x03mine", PUT))
     assert cluster.put_in(b"mine", b"new")[0] == q.OK
@@ -200,6 +212,53 @@ def test_a_producer_of_one_queue_takes_no_job_from_another() -> None:
     assert cluster.denied(q.RECUR_UPDATE, b"m", ((b"queue", b"closed"),))
     assert cluster.call(q.RECUR_UPDATE, b"m", ((b"queue", b"mine"),))[0] == q.OK
     assert cluster.denied(q.CANCEL, (b"new",)) and cluster.denied(q.POP, b"mine", b"w", 1)
+
+
+def test_a_job_depends_on_no_job_of_a_closed_queue() -> None:
+    """Its dependents would keep others from canceling it."""
+    cluster = Qless((b"\x03mine", PUT | WORK))
+    assert cluster.put_in(b"mine", b"new", b"c") == (q.DENIED, ())
+    assert cluster.put_in(b"mine", b"new", b"m", b"no such job")[0] == q.OK
+    assert cluster.denied(q.DEPENDS_ON, b"new", (b"m", b"c"))
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    assert cluster.denied(q.COMPLETE, b"m", b"w", b"mine", b"{}", b"mine", 0.0, (b"c",))
+    assert not cluster.machine.qless.jobs[b"c"].dependents
+    set_user(cluster, LEE, (b"\x03mine", PUT | WORK), (b"\x03closed", EVENTS))
+    assert cluster.call(q.DEPENDS_ON, b"new", (b"c",))[0] == q.OK
+
+
+def test_a_job_has_no_throttle_of_a_closed_queue() -> None:
+    """With its lock, it would keep the jobs of that queue waiting."""
+    cluster = Qless((b"\x03mine", PUT))
+    job = (b"k", b"{}", 0.0, None, None, None, None, ())
+    template = (b"k", b"{}", 60.0, 9.0, 0.0, (), 5, 0.0)
+    for throttles, may in (
+        ((b"ql:q:closed",), False),
+        ((b"shared", b"ql:q:closed"), False),
+        ((b"shared", b"ql:q:mine"), True),
+    ):
+        fields = ((b"throttles", (b"shared",)), (b"throttles", throttles))
+        for call in (
+            (q.PUT, b"mine", b"new", *job, throttles, False),
+            (q.RECUR, b"mine", b"new", *template, throttles),
+            (q.RECUR_UPDATE, b"m", fields),
+        ):
+            assert cluster.denied(*call) != may
+
+
+@pytest.mark.parametrize("queue", [b"mine", b"*"])
+def test_a_worker_with_a_wrong_clock_deletes_no_complete_jobs_of_others(queue: bytes) -> None:
+    """Complete jobs are deleted by their age, and the time is that of the client."""
+    cluster = Qless((b"\x03*", WORK | PUT))
+    for name, jid in ((b"mine", b"m"), (b"closed", b"c")):
+        cluster.call(q.POP, name, b"w", 1)
+        assert cluster.call(q.COMPLETE, jid, b"w", name, b"{}", None, 0.0, ())[0] == q.OK
+    assert cluster.put_in(b"mine", b"new")[0] == q.OK
+    cluster.call(q.POP, b"mine", b"w", 1)
+    set_user(cluster, LEE, (b"\x03" + queue, WORK))
+    end = (q.COMPLETE, b"new", b"w", b"mine", b"{}", None, 0.0, ())
+    assert cluster.call(*end, now=1e9)[0] == q.OK
+    assert set(cluster.machine.qless.jobs) == ({b"c", b"new"} if queue == b"mine" else {b"new"})
 
 
 def test_a_right_in_every_queue_of_qless_allows_what_names_none() -> None:

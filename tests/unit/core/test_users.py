@@ -100,7 +100,9 @@ def test_a_right_is_that_of_every_pattern_looked_at_alone(
             fits = name[0] >= 0x20
         if pattern == EVERYWHERE or fits:
             wanted |= bits
-    assert User(LEE, (), tuple(sorted(rights.items()))).on(name) == wanted
+    user = User(LEE, (), tuple(sorted(rights.items())))
+    assert user.on(name) == wanted
+    assert user.among((name, name)).count(name) == 2 * bool(wanted)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +366,9 @@ def test_a_right_is_that_of_the_queue_whatever_it_is_called(cluster: Guests) -> 
     assert cluster.do(c.SET_ALIAS, 1, b"\x02mail", b"mail") == c.OK
     lock(cluster, (b"\x02*", ANY_RIGHT))
     assert cluster.do(c.WATCH, 4, b"\x02mail") == c.DENIED
+    assert cluster.do(c.LIST_TUBES, 4) == (TURN,)
     set_user(cluster, ANONYMOUS, (b"mail", WORK))
+    assert cluster.do(c.LIST_TUBES, 4) == (b"\x02mail",)
     assert cluster.do(c.WATCH, 4, b"\x02mail") == c.OK
     assert cluster.take(4) == job
 

@@ -111,12 +111,27 @@ def test_those_that_say_nothing_have_the_rate_of_anonymous() -> None:
     scene.limit(10, ANONYMOUS)
     connection, port = scene.connected(b"unix")
     connection.received(ASK * 20)
-    assert scene.answers(port) == 20, "it had not said whose it is"
-    connection.received(ASK * 20)
-    assert scene.answers(port) == 0 and connection.throttled
+    assert scene.answers(port) == 10 and connection.throttled
+    again, port = scene.connected(b"unix")
+    again.received(ASK * 20)
+    assert scene.answers(port) == 1, "only what opens its session does not wait"
+    assert again.throttled
     connection, port = scene.lee()  # authenticates without waiting for the replies
     connection.received(ASK * 90)
     assert scene.answers(port) == 90
+
+
+def test_those_with_a_user_by_rule_have_its_rate_from_their_second_command_on() -> None:
+    """A client could connect again and again, and send a row of commands each time."""
+    scene = Scene(rate=10)
+    scene.do((c.SET_RULES, 1, msgpack.packb(((0, b"", b"", LEE),))))
+    counts = []
+    for _ in range(5):
+        connection, port = scene.connected(b"10.0.0.1")
+        connection.received(ASK * 200)
+        counts.append(scene.answers(port))
+        assert connection.user == LEE
+    assert counts == [10, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("ends", ["rate", "user"])

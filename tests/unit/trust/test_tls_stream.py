@@ -13,7 +13,15 @@ from typing import Any, cast
 import pytest
 
 from beanpoled.cli.certs import make_ca, make_certificate
-from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SILENT_BYTES_MAX, SLICE_BYTES, TlsStream
+from beanpoled.host.tls_stream import (
+    RECORD_BYTES_MAX,
+    RECORDS_IN_A_ROW_MAX,
+    SILENT_BYTES_MAX,
+    SLICE_BYTES,
+    TURNS_IN_A_STEP,
+    TlsStream,
+    TurnLine,
+)
 from beanpoled.trust.certificates import Certificates, Files
 from beanpoled.trust.handshakes import EXPIRED, reason_of
 
@@ -81,13 +89,15 @@ class Above(asyncio.Protocol):
 class Pair:
     """A serving stream, and the client of its handshake, in memory."""
 
-    def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, folder: Path, loop: asyncio.AbstractEventLoop, line: TurnLine | None = None
+    ) -> None:
         self.loop = loop
         server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         server.load_cert_chain(folder / "a.pem", folder / "a.key")
         self.above = Above()
         self.below = Below()
-        self.stream = TlsStream(loop, server, lambda: self.above)
+        self.stream = TlsStream(loop, server, lambda: self.above, line=line)
         self.stream.connection_made(cast(asyncio.Transport, self.below))
         self.into, self.out = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
@@ -246,6 +256,82 @@ def test_new_keys_are_taken_and_a_flood_of_them_is_not(pair: Pair) -> None:
     data = pair.out.read()
     pair.stream.data_received(data)
     assert pair.below.aborted and len(data) > 2 * SILENT_BYTES_MAX
+
+
+@pytest.fixture
+def many(folder: Path) -> Iterator[list[Pair]]:
+    """Clients of one listening socket, more than may have a turn in one step of the loop."""
+    loop = asyncio.new_event_loop()
+    line = TurnLine(loop.call_soon)
+    pairs = [Pair(folder, loop, line) for _ in range(TURNS_IN_A_STEP + 2)]
+    for pair in pairs:
+        pair.shake()
+    yield pairs
+    loop.close()
+
+
+def test_many_short_records_are_taken_in_turns(many: list[Pair]) -> None:
+    *senders, other = many
+    count = 3 * RECORDS_IN_A_ROW_MAX + 1
+    for pair in senders:
+        for place in range(count):
+            pair.client.write(b"%d," % place)
+        pair.deliver()
+        assert pair.above.pieces == RECORDS_IN_A_ROW_MAX and pair.below.paused
+    other.client.write(b"x")
+    other.deliver()
+    assert other.above.got == b"x", "it has no turn to wait for"
+    before = sum(pair.above.pieces for pair in senders)
+    while senders[-1].below.paused:
+        turn(other.loop)
+        now = sum(pair.above.pieces for pair in senders)
+        assert 0 < now - before <= TURNS_IN_A_STEP * RECORDS_IN_A_ROW_MAX
+        before = now
+    for pair in senders:
+        assert pair.above.got == b"".join(b"%d," % place for place in range(count))
+        assert not pair.below.paused and not pair.below.aborted
+
+
+def test_new_keys_are_taken_in_turns(many: list[Pair]) -> None:
+    pair = many[0]
+    for _ in range(3):
+        renewals(pair, 1_500)
+        pair.client.write(b"x")
+    data = pair.out.read()
+    assert len(data) > 3 * SLICE_BYTES
+    pair.stream.data_received(data)
+    turns = 0
+    while pair.below.paused:
+        turn(pair.loop)
+        turns += 1
+    assert turns > 1 and pair.above.got == b"xxx" and not pair.below.aborted
+
+
+def test_a_client_in_the_line_may_be_paused_and_go_on(many: list[Pair]) -> None:
+    pair = many[0]
+    for _ in range(3 * RECORDS_IN_A_ROW_MAX):
+        pair.client.write(b"x")
+    pair.deliver()
+    pair.above.transport.pause_reading()
+    turn(pair.loop)
+    assert len(pair.above.got) == RECORDS_IN_A_ROW_MAX and pair.below.paused
+    pair.client.write(b"y")
+    pair.deliver()  # a read that was on its way
+    pair.above.transport.resume_reading()
+    for _ in range(4):
+        turn(pair.loop)
+    assert pair.above.got == b"x" * 3 * RECORDS_IN_A_ROW_MAX + b"y" and not pair.below.paused
+
+
+def test_a_client_that_goes_in_the_line_is_forgotten(many: list[Pair]) -> None:
+    pair = many[0]
+    for _ in range(3 * RECORDS_IN_A_ROW_MAX):
+        pair.client.write(b"x")
+    pair.deliver()
+    pair.above.transport.abort()
+    pair.stream.connection_lost(None)
+    turn(pair.loop)
+    assert len(pair.above.got) == RECORDS_IN_A_ROW_MAX
 
 
 def test_a_close_says_that_nothing_follows(pair: Pair) -> None:

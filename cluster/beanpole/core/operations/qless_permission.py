@@ -7,6 +7,7 @@ A call about a queue, a job or a template needs a right in its queue, all other 
 every queue of qless. A missing job needs no right: the call itself reports that it is missing.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from beanpole import qless as q
@@ -91,10 +92,15 @@ CALLS: Final[dict[int, tuple[int, int, int]]] = {
     q.QUEUE_NAMES: (ANY_RIGHT, _ALL, 0),
 }
 _PREFIX: Final = SPACES[QLESS].prefix
-# The index of the job's next queue in the arguments of COMPLETE, and of the changes in those of
-# RECUR_UPDATE.
+# The index of the job's next queue in the arguments of COMPLETE and of RETRY, and of the changes in
+# those of RECUR_UPDATE.
 _NEXT_QUEUE: Final = 4
+_RETRY_QUEUE: Final = 1
 _FIELDS: Final = 1
+# Calls that make a job wait for others; the index of the jids of those.
+_DEPENDS: Final[dict[int, int]] = {q.PUT: 9, q.COMPLETE: 6, q.DEPENDS_ON: 1}
+# The index of the throttles in PUT and in RECUR.
+_THROTTLES: Final = 10
 # The index of the jid in PUT and RECUR, which may be that of a job in another queue.
 _JID: Final = 1
 
@@ -118,7 +124,20 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
     elif about in (_ALL, _QUEUE):
         return bool(user.on_all_of(_PREFIX) & rights)
     t = machine.qless
-    return _allows_other(t, user, rights, about, value) and _allows_second(t, user, call, args)
+    return (
+        _allows_other(t, user, rights, about, value)
+        and _allows_second(t, user, call, args)
+        and _may_depend(t, user, call, args)
+        and _may_hold(user, call, args)
+    )
+
+
+def may_end(machine: MachineState, session: Session) -> Callable[[bytes], bool] | None:
+    """Return whether the user of a session may end the jobs of a queue; None if of every queue."""
+    user = machine.users.of(session.user, session.token)
+    if user.on_all_of(_PREFIX) & (WORK | ADMIN):
+        return None
+    return lambda name: bool(user.on(_PREFIX + name) & (WORK | ADMIN))
 
 
 def _allows_other(t: Tables, user: User, rights: int, about: int, value: Any) -> bool:
@@ -136,18 +155,52 @@ def _allows_second(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> b
     """Whether a user has the right that some calls need in a second queue."""
     if call == q.COMPLETE and len(args) > _NEXT_QUEUE:
         return _may_in(user, PUT, args[_NEXT_QUEUE])
+    if call == q.RETRY and len(args) > _RETRY_QUEUE:
+        return _may_retry_in(t, user, args[0], args[_RETRY_QUEUE])
     if call == q.PUT and len(args) > _JID:
         return _may_job(t, user, PUT, args[_JID])  # an existing job leaves its queue
     if call == q.RECUR and len(args) > _JID:
         return _may_template(t, user, PUT, args[_JID])
-    if call == q.RECUR_UPDATE and len(args) > _FIELDS and type(args[_FIELDS]) is tuple:
-        queues = [pair[1] for pair in args[_FIELDS] if _names_queue(pair)]
-        return all(_may_in(user, PUT, name) for name in queues)
+    if call == q.RECUR_UPDATE:
+        return all(_may_in(user, PUT, name) for name in _updated(args, b"queue"))
     return True
 
 
-def _names_queue(pair: Any) -> bool:
-    return type(pair) is tuple and len(pair) == 2 and pair[0] == b"queue"
+def _may_depend(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
+    """Whether a call may make its job wait for the jobs that it names.
+
+    Those cannot be canceled any more, and say so; they also have a bounded number of dependents.
+    """
+    place = _DEPENDS.get(call, len(args))
+    jids = args[place] if place < len(args) else None
+    return type(jids) is not tuple or all(_may_job(t, user, ANY_RIGHT, jid) for jid in jids)
+
+
+def _may_hold(user: User, call: int, args: tuple[Any, ...]) -> bool:
+    """Whether a call may give its job throttles: a queue's own throttle bounds that queue's jobs.
+
+    A job that has its lock keeps the queue's jobs waiting, so that it needs a right as they do.
+    """
+    lists: list[Any] = []
+    if call in (q.PUT, q.RECUR):
+        lists = [args[_THROTTLES]] if len(args) > _THROTTLES else []
+    elif call == q.RECUR_UPDATE:
+        lists = _updated(args, b"throttles")
+    for names in lists:
+        for name in names if type(names) is tuple else ():
+            if type(name) is not bytes or not name.startswith(q.QUEUE_THROTTLE):
+                continue
+            if not _may_in(user, PUT, name[len(q.QUEUE_THROTTLE) :]):
+                return False
+    return True
+
+
+def _updated(args: tuple[Any, ...], key: bytes) -> list[Any]:
+    """Return the values that a RECUR_UPDATE gives a field."""
+    pairs = args[_FIELDS] if len(args) > _FIELDS else ()
+    if type(pairs) is not tuple:
+        return []
+    return [p[1] for p in pairs if type(p) is tuple and len(p) == 2 and p[0] == key]
 
 
 def _may_in(user: User, rights: int, name: Any) -> bool:
@@ -157,6 +210,12 @@ def _may_in(user: User, rights: int, name: Any) -> bool:
 def _may_job(t: Tables, user: User, rights: int, jid: Any) -> bool:
     job = t.jobs.get(jid) if type(jid) is bytes else None
     return job is None or _may_in(user, rights, job.queue or job.completed_in)
+
+
+def _may_retry_in(t: Tables, user: User, jid: Any, name: Any) -> bool:
+    """Whether a job may go on in a queue: in another one than its own it is put there."""
+    job = t.jobs.get(jid) if type(jid) is bytes else None
+    return job is None or name == (job.queue or job.completed_in) or _may_in(user, PUT, name)
 
 
 def _may_template(t: Tables, user: User, rights: int, jid: Any) -> bool:

@@ -6,7 +6,6 @@ from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.core.jobs.emitter import seconds
 from beanpole.core.jobs.job import DELAYED, RESERVED, STATE_NAMES, Job
-from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import Space
 from beanpole.core.operations.checks import find_job, find_tube
 from beanpole.core.sessions import Origin
@@ -120,15 +119,26 @@ def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tup
 def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tuple[bytes, ...]:
     """Return the names of all queues in which the session's user has a right."""
     session = origin.sessions[command[1]]
-    names = _all_tubes(machine.queue, session.space)
-    if not machine.users.rows:
-        return names
-    user = machine.users.of(session.user, session.token)
-    queue_of = machine.queue.aliases.queue_of
-    return tuple([name for name in names if user.on(queue_of(name))])
+    names, aliases = _own_names(machine, session.space), _alias_names(machine, session.space)
+    if machine.users.rows:
+        user = machine.users.of(session.user, session.token)
+        queue_of = machine.queue.aliases.queue_of
+        names = user.among(names)
+        aliases = [alias for alias in aliases if user.on(queue_of(alias))]  # it gives no right
+    return (*names, *aliases)
 
 
-def _all_tubes(queue: Queue, space: Space) -> tuple[bytes, ...]:
-    if space.tubes == len(queue.tubes):  # as in a cluster with one protocol: no name is compared
-        return tuple(queue.tubes)
-    return tuple([name for name, _ in queue.named_in(space)])
+def _own_names(machine: MachineState, space: Space) -> list[bytes]:
+    tubes = machine.queue.tubes
+    if space.tubes == len(tubes):
+        return list(tubes)
+    return [name for name, tube in tubes.items() if tube.space is space]
+
+
+def _alias_names(machine: MachineState, space: Space) -> list[bytes]:
+    """Return the aliases in a space of queues that exist."""
+    tubes = machine.queue.tubes
+    if space.tubes == len(tubes):
+        return []
+    aliases = machine.queue.aliases.queues.items()
+    return [alias for alias, name in aliases if name in tubes and space.may_name(alias)]

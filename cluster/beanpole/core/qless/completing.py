@@ -122,9 +122,15 @@ def _finish(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
 
 
 def _purge(t: Tables, now: float) -> None:
-    """Delete complete jobs beyond the limits of age and number."""
+    """Delete complete jobs beyond the limits of age and number.
+
+    Their age is by the clock of the client, which may be wrong, or a lie.
+    """
     oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
     jids = ranges.between(t.completed, 0.0, oldest, 0, PURGED_MAX) or []
+    may_end = t.may_end
+    if may_end is not None:
+        jids = [jid for jid in jids if may_end(t.jobs[jid].completed_in)]
     removed, tags = _remove(t, jids, now, 0)
     excess = min(len(t.completed) - _kept(t), PURGED_MAX - removed)
     if excess > 0:

@@ -37,8 +37,6 @@ def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     queue = t.queues.get(name)
     if queue is not None and queue.paused:
         return q.OK, ()
-    if not workers.has_room(t, worker):
-        return limits.WORKERS
     if queue is not None and _too_many(queue, now, 0, count):
         return limits.JOBS
     workers.seen(t, now, worker)

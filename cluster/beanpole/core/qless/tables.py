@@ -7,6 +7,7 @@ the change of memory, the events and the state hash.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 from beanpole.core.jobs.job import Holder
@@ -185,6 +186,8 @@ class Tables:
         images: images in progress, which are notified of an object before it changes.
         holder: the session of the present call, for its events.
         usage: the usage of the user of the present call; None if the user has no quota.
+        may_end: whether the user of the present call may end the jobs of a queue; None if it may
+            end those of every queue.
         room: the number of jobs and templates that the present call may create; below 0 if nothing
             may grow.
         touched, ...: the objects that the present call changes, as they were before, or as they
@@ -219,6 +222,7 @@ class Tables:
         self.images: tuple[Keeper, ...] = ()
         self.holder: Holder | None = None
         self.usage: Usage | None = None
+        self.may_end: Callable[[bytes], bool] | None = None
         self.room = NUMBER_MAX
         self.touched: dict[int, Before] = {}
         self.touched_queues: dict[QlessQueue, None] = {}

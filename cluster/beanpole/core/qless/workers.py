@@ -17,13 +17,15 @@ NOBODY: Final = Scores()
 
 
 def seen(t: Tables, now: float, worker: bytes) -> None:
-    """Record that a worker has asked for jobs. Check `has_room` before anything is changed."""
+    """Record that a worker has asked for jobs.
+
+    If there are too many, the one that was not seen for longest is forgotten, as by FORGET_WORKERS:
+    names of workers are free, and need not keep others from working.
+    """
+    if worker not in t.workers and len(t.workers) >= q.WORKERS_MAX:
+        for oldest in t.workers.lowest(0, 1):
+            t.workers.remove(oldest)
     t.workers.add(worker, now)
-
-
-def has_room(t: Tables, worker: bytes) -> bool:
-    """Whether a worker is known, or may be added."""
-    return worker in t.workers or len(t.workers) < q.WORKERS_MAX
 
 
 def worker_counts(t: Tables, _flavour: int, now: float, _args: tuple[Any, ...]) -> q.Result:

@@ -63,7 +63,12 @@ def leased(job: bytes, name: bytes, ttr_ms: int, payload: bytes) -> bytes:
 
 def finished(job: bytes, success: bool, result: bytes) -> bytes:
     """Answer a run or a result with the result of the job."""
-    return b"+OK 1\r\n%b %d %d\r\n%b\r\n" % (format_id(job), success, len(result), result)
+    return b"%b%b\r\n" % (finished_head(job, success, len(result)), result)
+
+
+def finished_head(job: bytes, success: bool, size: int) -> bytes:
+    """Return what is before a result of this size and its line end."""
+    return b"+OK 1\r\n%b %d %d\r\n" % (format_id(job), success, size)
 
 
 def inspected(blocks: Iterable[bytes]) -> bytes:

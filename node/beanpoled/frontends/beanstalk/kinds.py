@@ -33,7 +33,7 @@ class Row(NamedTuple):
     reply: Formatter | None
 
 
-_FOUND: Final = with_body(replies.found)
+_FOUND: Final = with_body(b"FOUND", replies.found)
 
 # About the job or tube that their arguments name.
 _ABOUT_JOB_ROWS: Final = (

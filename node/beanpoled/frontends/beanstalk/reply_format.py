@@ -12,12 +12,14 @@ from beanpole import commands as c
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.spaces import PREFIX_END
 from beanpole.protocol.beanstalk import replies, stats
+from beanpoled.frontends.large_output import LARGE_BYTES
+from beanpoled.frontends.replies import Parts
 
 # A limit of the cluster or of the tube is reached.
 _NO_ROOM: Final = (c.OUT_OF_MEMORY, c.FULL)
 _TUBE: Final = stats.STATS_JOB_KEYS.index("tube")
 
-Formatter = Callable[[Any], bytes]
+Formatter = Callable[[Any], bytes | Parts]
 
 
 def _refusal(result: object) -> bytes:
@@ -55,11 +57,16 @@ def done(reply: bytes) -> Formatter:
     return format_done
 
 
-def with_body(reply: Callable[[int, bytes], bytes]) -> Formatter:
-    def format_with_body(result: tuple[int, bytes] | int) -> bytes:
-        if type(result) is tuple:
-            return reply(*result)
-        return _refusal(result)
+def with_body(word: bytes, reply: Callable[[int, bytes], bytes]) -> Formatter:
+    """Return the formatter of a job with its body, for which any number of clients may ask."""
+
+    def format_with_body(result: tuple[int, bytes] | int) -> bytes | Parts:
+        if isinstance(result, int):
+            return _refusal(result)
+        job, body = result
+        if len(body) > LARGE_BYTES:
+            return (b"%b %d %d\r\n" % (word, job, len(body)), body, b"\r\n")
+        return reply(job, body)
 
     return format_with_body
 
@@ -76,4 +83,4 @@ def job_stats(result: tuple[Any, ...] | int) -> bytes:
 
 
 # For `reserve-job`, where success also makes the client a worker.
-format_reserve_job: Final = with_body(replies.reserved)
+format_reserve_job: Final = with_body(b"RESERVED", replies.reserved)

@@ -209,6 +209,8 @@ class AdminSide(ClientSide):
         if self._flow.held:
             self._shared.lists.pause(listing)
             return False
+        if self._clients.large.has(self):
+            return True  # its last piece is not written yet
         piece = next(listing.pieces, None)
         if piece is None:
             self._listing = None

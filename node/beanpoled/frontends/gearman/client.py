@@ -132,7 +132,7 @@ class ClientSide(WorkerSide):
             self.abort()
             return
         if packet and times and not self.closed:
-            self._push(packet * times)
+            self._push(packet, times)
 
     def rights_changed(self) -> int:
         """See `Connection`. A client loses its connection: no packet ends a job that goes on."""

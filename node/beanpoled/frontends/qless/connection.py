@@ -81,7 +81,7 @@ class QlessConnection(PatternSide):
 
     def reset(self, arguments: list[bytes]) -> None:
         """RESET."""
-        self.queued = None
+        self.take_queued()
         plain.reset(self, arguments)
 
     def command_count(self, arguments: list[bytes]) -> None:

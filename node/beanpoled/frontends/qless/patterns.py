@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from beanpole import qless as q
+from beanpole.protocol.resp.parser import ARGUMENT_BYTES
 from beanpole.protocol.resp.values import OK, Error, Map, Simple, Value
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.qless.calls import NO_NUMBER, number, refused
@@ -33,6 +34,8 @@ _WANTED: Final = {
 }
 # Commands of one transaction: more than clients have patterns.
 QUEUED_MAX: Final = 1024
+# ... and their size with their objects. EXEC makes one call of them, with as many bytes at most.
+QUEUED_MAX_BYTES: Final = q.ARGS_MAX_BYTES
 
 QUEUED: Final = Simple(b"QUEUED")
 OTHER_KEY: Final = Error(b"ERR the only keys are qmore:dynamic and qmore:priority")
@@ -46,6 +49,7 @@ NO_DISCARD: Final = Error(b"ERR DISCARD without MULTI")
 ABORTED: Final = Error(b"EXECABORT Transaction discarded because of previous errors.")
 NOT_IN_TRANSACTION: Final = Error(b"ERR a transaction has DEL, HSET and RPUSH, and changes one key")
 TOO_LONG: Final = Error(b"ERR a transaction has %d commands at most" % QUEUED_MAX)
+TOO_LARGE: Final = Error(b"ERR a transaction has %d bytes at most" % QUEUED_MAX_BYTES)
 
 
 class PatternSide(SubscriberSide):
@@ -56,12 +60,16 @@ class PatternSide(SubscriberSide):
         is_spoiled: whether a command among them was wrong, so that EXEC does nothing.
     """
 
-    __slots__ = ("is_spoiled", "queued")
+    __slots__ = ("_queued_bytes", "is_spoiled", "queued")
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
         self.queued: list[list[bytes]] | None = None
+        self._queued_bytes = 0
         self.is_spoiled = False
+
+    def _unfinished_bytes(self) -> int:
+        return super()._unfinished_bytes() + self._queued_bytes
 
     def hgetall(self, arguments: list[bytes]) -> None:
         """HGETALL qmore:dynamic."""
@@ -100,12 +108,11 @@ class PatternSide(SubscriberSide):
 
     def discard(self, arguments: list[bytes]) -> None:
         """DISCARD."""
-        self.say(NO_DISCARD if self.queued is None else OK)
-        self.queued = None
+        self.say(NO_DISCARD if self.take_queued() is None else OK)
 
     def exec(self, arguments: list[bytes]) -> None:
         """EXEC."""
-        queued, self.queued = self.queued, None
+        queued = self.take_queued()
         if queued is None:
             self.say(NO_EXEC)
         elif self.is_spoiled:
@@ -115,19 +122,29 @@ class PatternSide(SubscriberSide):
         else:
             self._edit(queued, _each)
 
+    def take_queued(self) -> list[list[bytes]] | None:
+        """End the transaction, if there is one, and return its commands."""
+        queued, self.queued = self.queued, None
+        self._queued_bytes = 0
+        return queued
+
     def queue(self, arguments: list[bytes]) -> None:
         """Queue a command that follows MULTI."""
         assert self.queued is not None
+        size = sum([ARGUMENT_BYTES + len(word) for word in arguments])
         wrong = _wrong_edit(arguments) if arguments[0].lower() in EDITS else NOT_IN_TRANSACTION
         if wrong is None and self.queued and self.queued[0][1] != arguments[1]:
             wrong = NOT_IN_TRANSACTION
         if wrong is None and len(self.queued) >= QUEUED_MAX:
             wrong = TOO_LONG
+        if wrong is None and self._queued_bytes + size > QUEUED_MAX_BYTES:
+            wrong = TOO_LARGE
         if wrong is not None:
             self.is_spoiled = True
             self.say(wrong)
         else:
             self.queued.append(arguments)
+            self._queued_bytes += size
             self.say(QUEUED)
 
     def _edit(self, edits: list[list[bytes]], answer: Callable[[list[Value]], Value]) -> None:

@@ -16,6 +16,11 @@ DRAINING: Final = "draining"
 NO_MAJORITY: Final = "no_majority"
 ERRORS: Final = (NO_SCRIPT, UNSUPPORTED_SCRIPT, ARGUMENTS, COMMAND, DRAINING, NO_MAJORITY)
 
+# A text above this size is kept for one pattern at a time, in both versions of RESP: there may be a
+# thousand patterns, and megabytes of text.
+LARGE_BYTES: Final = 16 * 1024
+VERSIONS: Final = 2
+
 
 class Shared:
     """The shared state of one node.
@@ -37,18 +42,20 @@ class Shared:
         self.connections = 0
         self.started_us = started_us
         self._message: Message | None = None
+        self._text = b""  # of that message
         self._encoded: dict[tuple[int, bytes], bytes] = {}
 
     def published(self, version: int, pattern: bytes, channel: bytes, message: Message) -> bytes:
         """Return the bytes of a message, cached, as thousands of clients may be subscribed."""
         if message is not self._message:
             self._message = message
+            self._text = answers.message(message[1])
             self._encoded.clear()
         known = self._encoded.get((version, pattern))
         if known is None:
-            text = answers.message(message[1])
-            items = (
-                [b"pmessage", pattern, channel, text] if pattern else [b"message", channel, text]
-            )
+            items = [b"pmessage", pattern, channel] if pattern else [b"message", channel]
+            items.append(self._text)
+            if len(self._text) > LARGE_BYTES and len(self._encoded) >= VERSIONS:
+                self._encoded.clear()  # of the patterns before: one comes after the other
             known = self._encoded[version, pattern] = encode(Push(items), version)
         return known

@@ -16,6 +16,7 @@ from beanpoled.frontends.clients import NO_RIGHT
 from beanpoled.frontends.publications import (
     CHANNEL_PREFIX,
     CHANNELS_MAX,
+    NODE_CHANNEL_BYTES_MAX,
     NODE_PATTERN_BYTES_MAX,
     NODE_PATTERNS_MAX,
     PATTERNS_MAX,
@@ -23,6 +24,8 @@ from beanpoled.frontends.publications import (
 from beanpoled.frontends.qless.calls import LONG_PATTERN, CallSide
 
 _PREFIX: Final = SPACES[QLESS].prefix
+# The names of queues in a message: that of the job, and the one to which it goes.
+_QUEUES: Final = (b"queue", b"to")
 # `ql:w:` and the name of a worker.
 CHANNEL_MAX_BYTES: Final = len(CHANNEL_PREFIX) + len(b"w:") + NAME_MAX_BYTES
 
@@ -32,6 +35,9 @@ TOO_MANY_PATTERNS: Final = Error(b"ERR a client has %d patterns at most" % PATTE
 NODE_IS_FULL: Final = Error(
     b"ERR a node has %d different patterns, and %d bytes of them, at most"
     % (NODE_PATTERNS_MAX, NODE_PATTERN_BYTES_MAX)
+)
+NO_CHANNEL_ROOM: Final = Error(
+    b"ERR the channels of all clients of a node take %d bytes at most" % NODE_CHANNEL_BYTES_MAX
 )
 NOT_PUBLISHED: Final = Error(b"ERR only the cluster publishes: nobody was told")
 
@@ -55,6 +61,8 @@ class SubscriberSide(CallSide):
         for channel in arguments[1:]:
             if len(channel) > CHANNEL_MAX_BYTES:
                 self.say(LONG_CHANNEL)
+            elif not publications.has_channel_room(self, channel):
+                self.say(NO_CHANNEL_ROOM)
             elif publications.subscribe(self, channel):
                 self._confirm(b"subscribe", channel)
             else:
@@ -77,7 +85,7 @@ class SubscriberSide(CallSide):
                 self.say(TOO_MANY_PATTERNS)
 
     def _may_listen(self) -> bool:
-        """Whether the user has a right in some queue of qless: messages name jobs and queues."""
+        """Whether the user has a right in some queue of qless: there is nothing to hear without."""
         users = self._clients.machine.users
         if not users.rows:
             return True
@@ -117,8 +125,30 @@ class SubscriberSide(CallSide):
 
     def published(self, pattern: bytes, channel: bytes, message: Message) -> None:
         """See `Connection`."""
-        if not self.closed:
+        if not self.closed and self._may_hear_of(message[1]):
             self._push(self._shared.published(self.version, pattern, channel, message))
+
+    def _may_hear_of(self, what: "bytes | tuple[tuple[bytes, bytes | None], ...]") -> bool:
+        """Whether the user has a right in a queue of a message.
+
+        A message that names no queue has that of its job. One about no job, or only with the jid of
+        a job that is gone, is for everybody.
+        """
+        machine = self._clients.machine
+        if not machine.users.rows:
+            return True
+        user = machine.users.of(self.user, self.token)
+        if user.on_all_of(_PREFIX):
+            return True
+        pairs = ((b"jid", what),) if isinstance(what, bytes) else what
+        named = [name for key, name in pairs if name and key in _QUEUES]
+        if not named:
+            jid = dict(pairs).get(b"jid")
+            job = machine.qless.jobs.get(jid) if jid else None
+            if job is None:
+                return not jid or isinstance(what, bytes)
+            named = [job.queue or job.completed_in]
+        return any(user.on(_PREFIX + name) for name in named)
 
     def _confirm(self, what: bytes, name: bytes | None) -> None:
         self.say(Push([what, name, self._clients.publications.count_of(self)]))

@@ -20,7 +20,7 @@ from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpole.protocol.workq.parser import Parser
 from beanpoled.frontends.clients import NO_RIGHT, Clients
-from beanpoled.frontends.replies import HELD
+from beanpoled.frontends.replies import HELD, Parts
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.frontends.workq import inspection, jobs
 from beanpoled.frontends.workq.awaited import TIMER_MIN_US, Awaited
@@ -405,7 +405,7 @@ class WorkqConnection(RequestConnection):
         else:
             self._stop_awaiting(replies.TIMEOUT)
 
-    def _stop_awaiting(self, reply: bytes) -> None:
+    def _stop_awaiting(self, reply: bytes | Parts) -> None:
         """Answer a run or a result."""
         self._awaited = None
         self._stop_timer()

@@ -9,6 +9,8 @@ from beanpole.constants import SECOND_US
 from beanpole.core.machine import Machine
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
+from beanpoled.frontends.large_output import LARGE_BYTES
+from beanpoled.frontends.replies import Parts
 
 # The wall clock and cluster time are read one after the other for each entry, and clocks are
 # slewed: the offset between them is kept until its error exceeds this, so that displayed times do
@@ -31,7 +33,7 @@ class Shared:
         self.counts = [0] * r.COUNTERS
         self.started_us = started_us
         self._offset_us = 0
-        self._reply = b""
+        self._reply: Parts = (b"",)
         self._reply_of: tuple[bytes, bool, bytes] = (b"", False, b"")
 
     def offset_us(self, machine: Machine) -> int:
@@ -41,10 +43,12 @@ class Shared:
             self._offset_us = offset_us
         return self._offset_us
 
-    def finished(self, job: bytes, success: bool, result: bytes) -> bytes:
+    def finished(self, job: bytes, success: bool, result: bytes) -> Parts:
         """Return the reply with a result; it is cached, as thousands of clients may wait for it."""
+        if len(result) > LARGE_BYTES:
+            return (replies.finished_head(job, success, len(result)), result, b"\r\n")
         asked = (job, success, result)
         if asked != self._reply_of:
             self._reply_of = asked
-            self._reply = replies.finished(job, success, result)
+            self._reply = (replies.finished(job, success, result),)
         return self._reply

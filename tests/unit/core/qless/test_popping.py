@@ -153,13 +153,18 @@ def test_large_jobs_come_in_several_pops() -> None:
     assert sum(job.remaining for job in world.t.jobs.values()) == 5 * 20 - len(third)
 
 
-def test_workers_have_a_limit() -> None:
+def test_one_worker_more_than_the_limit_replaces_the_one_not_seen_for_longest() -> None:
     world = Qless()
     world.put(0, b"a")
-    for number in range(q.WORKERS_MAX):
-        world.t.workers.add(b"%d" % number, 0.0)
-    assert world.call(popping.pop, 1, b"q", b"w", 1)[0] == q.TOO_MUCH
-    assert world.pop(1, worker=b"7") == [b"a"]
+    assert world.pop(1, worker=b"first") == [b"a"]
+    for number in range(1, q.WORKERS_MAX):
+        world.t.workers.add(b"%d" % number, 2.0)
+    assert world.pop(3, worker=b"late") == []
+    assert len(world.t.workers) == q.WORKERS_MAX
+    assert b"late" in world.t.workers and b"first" not in world.t.workers
+    assert list(world.t.leases) == [b"first"], "it keeps its job"
+    assert world.pop(4, worker=b"7") == []
+    assert len(world.t.workers) == q.WORKERS_MAX
 
 
 def test_peek_shows_what_a_pop_would_give_without_locks() -> None:
