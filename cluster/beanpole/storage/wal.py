@@ -74,7 +74,7 @@ class Wal:
         segment_bytes: int,
         segments: list[Segment],
         end: int,
-        note: Note = forget_base,
+        note: Note,
     ) -> None:
         """Take over the segments that `open` has recovered; use `open`."""
         self.end = self.durable = end
