@@ -6,34 +6,25 @@ the figures include their start (0.3 s).
 """
 
 import json
-import multiprocessing
 import os
 import shlex
-import statistics
 import subprocess
 import tempfile
-import threading
 import time
 import urllib.request
-from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from bench.bystanders import bystander
 from bench.generator import Generator
 from bench.processes import BenchError, child, wait_for
 from bench.servers import BEANPOLE, SETTLE_S, beanpole, compiled_environment
-from bench.stall import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STEPS: Final = (250_000, 500_000, 1_000_000)
 MEMBERS: Final = ("a", "b", "c")
 CONNECTIONS: Final = 64
 START_MAX_S: Final = 120.0
-# The bystander's pause between two jobs, and its observation time before the backup.
-PAUSE_S: Final = 0.005
+# The bystander's observation time before the backup.
 QUIET_S: Final = 10.0
 MIB: Final = 1 << 20
 
@@ -177,73 +168,6 @@ def _start(directory: Path, folder: Path) -> float:
     with child(command, folder / "alone.log", compiled_environment()):
         wait_for(serves, START_MAX_S, f"the restored node serves (see {folder}/alone.log)")
         return time.monotonic() - begun_s
-
-
-# --- the bystander -------------------------------------------------------------------------------
-
-
-@contextmanager
-def bystander(address: str) -> "Iterator[_Look]":
-    """Run a client that puts and deletes continuously; yield a callable that reports its puts."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_stand_by, args=(address, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield _Look(ours)
-    finally:
-        ours.close()
-        process.join()
-
-
-class _Look:
-    """Queries the bystander."""
-
-    def __init__(self, pipe: "Pipe[None, list[float]]") -> None:
-        self._pipe = pipe
-
-    def __call__(self) -> float:
-        """Return the p99 of its puts since the last call, in ms; 0 without puts."""
-        return p99_ms(self.waits_s())
-
-    def waits_s(self) -> list[float]:
-        """Return the durations of all puts since the last call."""
-        self._pipe.send(None)
-        return self._pipe.recv()
-
-
-def p99_ms(waits_s: list[float]) -> float:
-    """Return the 99th percentile in milliseconds."""
-    return statistics.quantiles(waits_s, n=100)[98] * 1e3 if len(waits_s) > 1 else 0.0
-
-
-def _stand_by(address: str, pipe: "Pipe[list[float], None]") -> None:
-    waits_s: list[float] = []
-    ends = threading.Event()
-
-    def work() -> None:
-        client = Connection(address)
-        while not ends.wait(PAUSE_S):
-            begun_s = time.monotonic()
-            word, number = client.ask(b"put 0 0 60 1\r\nx\r\n").split()
-            waits_s.append(time.monotonic() - begun_s)
-            assert word == b"INSERTED", word
-            client.ask(b"delete %b\r\n" % number)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    with suppress(EOFError):
-        while True:
-            pipe.recv()
-            count = len(waits_s)
-            pipe.send(waits_s[:count])
-            del waits_s[:count]
-    ends.set()
-    thread.join()
-
-
-# --- the table -----------------------------------------------------------------------------------
 
 
 def table(found: list[Step]) -> list[list[str]]:

@@ -15,9 +15,8 @@ import urllib.request
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.backups import bystander, p99_ms
+from bench.bystanders import Connection, bystander, p99_ms
 from bench.servers import beanpole
-from bench.stall import Connection
 
 QUEUES: Final = 1000
 PERIOD_S: Final = 1.0

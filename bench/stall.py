@@ -6,17 +6,14 @@ as before.
 """
 
 import json
-import multiprocessing
 import resource
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from multiprocessing.connection import Connection as MultiprocessingConnection
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +26,7 @@ from beanpole.constants import (
     WATCHED_TUBES_MAX,
 )
 from beanpole.pb import queue_pb2, queue_pb2_grpc
+from bench.bystanders import REPLY_S, Bystanders, Connection
 from bench.processes import BenchError
 from bench.servers import BEANPOLE, beanpole
 
@@ -39,9 +37,7 @@ WATCHERS: Final = 1000
 GIANTS: Final = 64
 # Puts per batch when a queue is filled.
 FILL: Final = 500
-REPLY_S: Final = 120.0
 SETTLE_S: Final = 2.0
-PAUSE_S: Final = 0.01  # of a bystander between two jobs
 # The longest permitted wait for one answer, whatever other clients do.
 WAIT_MAX_MS: Final = 500
 
@@ -55,102 +51,6 @@ class Stall(NamedTuple):
     wait_ms: float  # the longest wait during the attack
     closed: int  # connections of bystanders that were closed
     leader_changed: bool
-
-
-class Bystanders:
-    """One client at each node that puts a job and deletes it, over and over.
-
-    They run in a process of their own, so that waits for the attackers' interpreter do not count.
-    """
-
-    def __init__(self, addresses: list[str]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_stand_by, args=(addresses, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def take(self) -> tuple[float, int]:
-        """Return (longest wait in ms since the last call, number of closed connections)."""
-        self._pipe.send(None)
-        longest_ms, closed = self._pipe.recv()
-        return longest_ms, closed
-
-    def stop(self) -> None:
-        self._pipe.close()
-        self._process.join()
-
-
-def _stand_by(addresses: list[str], pipe: MultiprocessingConnection) -> None:
-    """Run the bystanders, and report at each message from the pipe, until it closes."""
-    bystanders = [Bystander(address) for address in addresses]
-    with suppress(EOFError):
-        while True:
-            pipe.recv()
-            longest_s = max(one.take() for one in bystanders)
-            pipe.send((longest_s * 1e3, sum(one.closed for one in bystanders)))
-
-
-class Bystander:
-    """Puts a job and deletes it at one node, in a thread that ends with its process."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._longest_s = 0.0
-        self.closed = 0
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def take(self) -> float:
-        """Return the longest wait for an answer since the last call, in seconds."""
-        found, self._longest_s = self._longest_s, 0.0
-        return found
-
-    def _run(self) -> None:
-        connection = Connection(self._address)
-        while True:
-            time.sleep(PAUSE_S)
-            try:
-                word, number = self._ask(connection, b"put 0 0 60 1\r\nx\r\n").split()
-                assert word == b"INSERTED", word
-                self._ask(connection, b"delete %b\r\n" % number)
-            except OSError:
-                self.closed += 1
-                connection = Connection(self._address)
-
-    def _ask(self, connection: "Connection", data: bytes) -> bytes:
-        begun_s = time.monotonic()
-        try:
-            return connection.ask(data)
-        finally:
-            self._longest_s = max(self._longest_s, time.monotonic() - begun_s)
-
-
-class Connection:
-    """A plain beanstalk client."""
-
-    def __init__(self, address: str, tube: bytes = b"bystanders") -> None:
-        host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), REPLY_S)
-        self._file = self.socket.makefile("rb")
-        self.ask(b"use %b\r\n" % tube)
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def line(self) -> bytes:
-        """Return the next line from the node."""
-        line = self._file.readline()
-        if not line:
-            raise ConnectionError("closed by the node")
-        return line
-
-    def ask(self, data: bytes) -> bytes:
-        self.send(data)
-        return self.line()
-
-    def close(self) -> None:
-        self._file.close()
-        self.socket.close()
 
 
 def measure(directory: Path) -> list[Stall]:

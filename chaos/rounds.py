@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from chaos import backends, checks, compiled_tree, ending, record, report, scenarios
 from chaos.backends.namespaces import Namespaces, enter_own
+from chaos.clients import Client
 from chaos.ground import TROUBLE
 from chaos.nemesis import NODES, ROOT, Backend
 from chaos.scenarios import Scenario
@@ -86,9 +87,14 @@ class Rounds:
             clients.kill()
             self._ending.set()
             watch.join()
-        door, nodes = self._backend.door(), self._backend.addresses()
-        jobs = ending.empty(door, nodes, COUNT, self._seed, self._history, EMPTY_TIMEOUT_S)
-        return self._judge(jobs - jobs_before, time.monotonic() - began_s)
+        door = self._backend.door()
+        last = Client(COUNT, [door], self._seed, self._history)
+        last.connect(0)
+        ending.empty(last, door, EMPTY_TIMEOUT_S)
+        told: list[ending.Stats | None] = []
+        ending.wait_until_equal(self._backend.addresses(), told)
+        jobs = ending.total_jobs(told) - jobs_before
+        return self._judge(jobs, time.monotonic() - began_s)
 
     def _break(self, began_s: float, minutes: float) -> None:
         """Run rounds of all scenarios, each in a new order, until the time is over."""

@@ -17,36 +17,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from chaos import checks, compiled_tree, memory, plan, power, record
+from chaos import checks, compiled_tree, ending, memory, plan, power, record
 from chaos.clients import Client, command_line
 from chaos.faults import Nemesis
 from chaos.ground import COUNT, PLAIN, TROUBLE, Ground, Kind
 from tests.integration.support.processes import Process
-from tests.integration.support.raw import Raw
-from tests.integration.support.waiting import wait_for_time, wait_until
+from tests.integration.support.waiting import wait_for_time
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 CLIENTS: Final = 12
 MINUTES_DEFAULT: Final = 20.0
 WARM_UP_S: Final = 1.0
 DRAIN_TIMEOUT_S: Final = 60.0
-EQUAL_TIMEOUT_S: Final = 20.0
 FINDINGS_SHOWN_MAX: Final = 20
 FINDINGS_BYTES_MAX: Final = 4000
-# These fields of `stats` cover the whole queue and are the same on all nodes; so are all fields of
-# `stats-tube`, except for the clients that wait.
-SHARED_STATS: Final = (
-    "current-jobs-urgent",
-    "current-jobs-ready",
-    "current-jobs-reserved",
-    "current-jobs-delayed",
-    "current-jobs-buried",
-    "job-timeouts",
-    "total-jobs",
-    "current-tubes",
-)
-STATES: Final = ("ready", "reserved", "delayed", "buried")
-
 Tell = Callable[[str], None]
 
 
@@ -135,34 +119,18 @@ class Soak:
         addresses = [node.beanstalk for node in ground.cluster.nodes]
         last = Client(CLIENTS, addresses, self.seed, self._history)
         last.connect(self.seed % COUNT)
-        with Raw(addresses[0]) as watcher:
-
-            def is_empty() -> bool:
-                last.drain()
-                stats = watcher.dictionary(b"stats")
-                return not any(int(stats[f"current-jobs-{state}"]) for state in STATES)
-
-            wait_until(is_empty, DRAIN_TIMEOUT_S, "an empty queue")
-        last.close()
+        ending.empty(last, addresses[0], DRAIN_TIMEOUT_S)
         self._total_jobs = self._compare("empty")
         ground.look()
 
     def _compare(self, when: str) -> int:
         """Wait until all nodes report the same queue; return its total number of jobs."""
-        told: list[dict[str, str] | None] = []
-
-        def equal() -> bool:
-            told.clear()
-            for node in self._ground.cluster.nodes:
-                with Raw(node.beanstalk) as client:
-                    told.append(shared_stats(client))
-            return told[0] is not None and all(one == told[0] for one in told)
-
+        told: list[ending.Stats | None] = []
         try:
-            wait_until(equal, EQUAL_TIMEOUT_S)
+            ending.wait_until_equal([node.beanstalk for node in self._ground.cluster.nodes], told)
         except AssertionError as error:
             self.findings.append(f"{when}, the nodes differ: {told} ({error})")
-        return int(told[0]["total-jobs"]) if told and told[0] else 0
+        return ending.total_jobs(told)
 
     def _count_writes(self) -> None:
         """Record how the nodes used forgetful disks, before these are unmounted."""
@@ -184,12 +152,7 @@ class Soak:
             # The queue was not emptied, so missing jobs may still be in it.
             found.verdict.lost.clear()
         else:
-            low = found.verdict.acknowledged
-            if not low <= self._total_jobs <= low + found.unknown_puts:
-                self.findings.append(
-                    f"total-jobs is {self._total_jobs}, with {low} acknowledged and "
-                    f"{found.unknown_puts} unknown puts"
-                )
+            self.findings += ending.miscounted(found, self._total_jobs)
         self.findings += found.violations()
         if not self.findings:  # otherwise the run ended early, and a finding says why
             self.findings += plan.shortfalls(self._done, self.minutes, rates)
@@ -202,26 +165,6 @@ class Soak:
         wanted = plan.asked_for(self.minutes, rates)
         asked = ", ".join(f"{words} {n}" for words, n in wanted.items()) or "nothing"
         self.figures.append(f"asked for in {self.minutes:g} minutes: {asked}")
-
-
-def shared_stats(client: Raw) -> dict[str, str] | None:
-    """Return the statistics that all nodes must report alike.
-
-    Returns:
-        Values by name, those of a tube prefixed with the tube; None if a tube vanished between
-        two commands, as an empty tube does when its last client has left.
-    """
-    stats = client.dictionary(b"stats")
-    found = {name: stats[name] for name in SHARED_STATS}
-    for tube in sorted(client.names(b"list-tubes")):
-        tube_stats = client.find(b"stats-tube " + tube.encode())
-        if tube_stats is None:
-            return None
-        for name, value in tube_stats.items():
-            # These commands themselves change the counts of connected clients.
-            if not name.startswith("current-") or name.startswith("current-jobs"):
-                found[f"{tube} {name}"] = value
-    return found
 
 
 def summary(

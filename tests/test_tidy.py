@@ -94,7 +94,7 @@ ORDER = {
         ("beanpoled.turn",),
         (
             *("beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
-            *("beanpoled.largest_queues", "beanpoled.node_view"),
+            *("beanpoled.largest_queues", "beanpoled.node_view", "beanpoled.readiness"),
             *("beanpoled.program", "beanpoled.connections_view", "beanpoled.qless_view"),
             *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
             *("beanpoled.descriptors", "beanpoled.examining"),

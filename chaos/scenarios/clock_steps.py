@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import NODES, StepsClocks
-from chaos.scenarios.common import last
+from chaos.scenarios.common import sustain
 
 STEPS_S = (0.0, 0.05, -0.05, 1.0, -1.0, 30.0, -30.0, 3600.0, -3600.0)
 ALL_SHARE = 0.3
@@ -15,4 +15,4 @@ def act(nodes: StepsClocks, chance: random.Random) -> str:
     for number in stepped:
         nodes.step_clock(number, seconds)
     names = " ".join(nodes.name(number) for number in stepped)
-    return f"{names} to {seconds:+g} s {last(chance)}"
+    return f"{names} to {seconds:+g} s {sustain(chance)}"

@@ -36,7 +36,7 @@ def spread(chance: random.Random, limits_s: tuple[float, float] = DISTURBANCE_S)
     return float(low * (high / low) ** chance.random())
 
 
-def last(chance: random.Random) -> str:
+def sustain(chance: random.Random) -> str:
     """Wait while a fault lasts; return its duration in words."""
     seconds = spread(chance)
     wait_for_time(seconds)

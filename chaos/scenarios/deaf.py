@@ -3,10 +3,10 @@
 import random
 
 from chaos.nemesis import Cuts
-from chaos.scenarios.common import cut_each, last, others, victim
+from chaos.scenarios.common import cut_each, others, sustain, victim
 
 
 def act(nodes: Cuts, chance: random.Random) -> str:
     number = victim(nodes, chance)
     way = cut_each(nodes, chance, ((other, number) for other in others(number)))
-    return f"{nodes.name(number)} hears no node ({way}) {last(chance)}"
+    return f"{nodes.name(number)} hears no node ({way}) {sustain(chance)}"

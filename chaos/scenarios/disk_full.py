@@ -3,8 +3,8 @@
 import random
 
 from chaos.nemesis import FillsDisks
-from chaos.scenarios.common import last
+from chaos.scenarios.common import sustain
 
 
 def act(nodes: FillsDisks, chance: random.Random) -> str:
-    return f"{nodes.fill_disk()} {last(chance)}"
+    return f"{nodes.fill_disk()} {sustain(chance)}"

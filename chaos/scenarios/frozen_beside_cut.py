@@ -4,7 +4,7 @@ import random
 from typing import Protocol, runtime_checkable
 
 from chaos.nemesis import Cuts, Freezes
-from chaos.scenarios.common import cut_each, last, others, victim
+from chaos.scenarios.common import cut_each, others, sustain, victim
 
 
 @runtime_checkable
@@ -16,4 +16,4 @@ def act(nodes: FreezesAndCuts, chance: random.Random) -> str:
     number = victim(nodes, chance)
     way = cut_each(nodes, chance, ((number, other) for other in others(number)))
     nodes.freeze(number)
-    return f"{nodes.name(number)} stood, unheard ({way}) {last(chance)}"
+    return f"{nodes.name(number)} stood, unheard ({way}) {sustain(chance)}"

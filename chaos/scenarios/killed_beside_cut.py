@@ -4,7 +4,7 @@ import random
 from typing import Protocol, runtime_checkable
 
 from chaos.nemesis import Cuts, Ends
-from chaos.scenarios.common import cut_each, last, others
+from chaos.scenarios.common import cut_each, others, sustain
 
 
 @runtime_checkable
@@ -17,7 +17,7 @@ def act(nodes: EndsAndCuts, chance: random.Random) -> str:
     number, other = chance.sample(others(leader), 2)
     way = cut_each(nodes, chance, [(other, leader)])
     nodes.kill(number)
-    words = last(chance)
+    words = sustain(chance)
     nodes.start(number)
     cut = f"{nodes.name(leader)} did not hear {nodes.name(other)} ({way})"
     return f"{nodes.name(number)} died, {cut} {words}"

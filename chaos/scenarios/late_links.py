@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import NODES, Delays
-from chaos.scenarios.common import last
+from chaos.scenarios.common import sustain
 
 LATENCIES_MS = (5, 30, 100, 250)
 
@@ -12,4 +12,4 @@ def act(nodes: Delays, chance: random.Random) -> str:
     latency_ms = chance.choice(LATENCIES_MS)
     for number in NODES:
         nodes.delay(number, latency_ms)
-    return f"all links {latency_ms} ms {last(chance)}"
+    return f"all links {latency_ms} ms {sustain(chance)}"

@@ -4,7 +4,7 @@ import random
 from typing import Protocol, runtime_checkable
 
 from chaos.nemesis import NODES, Delays, Slices, Slows
-from chaos.scenarios.common import last
+from chaos.scenarios.common import sustain
 from chaos.scenarios.late_links import LATENCIES_MS
 from chaos.scenarios.slow_links import RATES_KBIT_S
 
@@ -25,4 +25,4 @@ def act(nodes: Mixes, chance: random.Random) -> str:
         else:
             nodes.slice(number)
         words.append(f"{nodes.name(number)} {kind}")
-    return f"{', '.join(words)} {last(chance)}"
+    return f"{', '.join(words)} {sustain(chance)}"

@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import Moves
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 MOVED_SHARE = 0.7
 
@@ -11,6 +11,6 @@ MOVED_SHARE = 0.7
 def act(nodes: Moves, chance: random.Random) -> str:
     number = victim(nodes, chance)
     nodes.disconnect(number)
-    words = last(chance)
+    words = sustain(chance)
     now = nodes.connect(number, chance.random() < MOVED_SHARE)
     return f"{nodes.name(number)} {words}, now {now}"

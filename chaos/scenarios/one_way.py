@@ -3,10 +3,10 @@
 import random
 
 from chaos.nemesis import Cuts
-from chaos.scenarios.common import cut_each, last, pair
+from chaos.scenarios.common import cut_each, pair, sustain
 
 
 def act(nodes: Cuts, chance: random.Random) -> str:
     one, other = pair(nodes, chance)
     way = cut_each(nodes, chance, [(one, other)])
-    return f"{nodes.name(other)} does not hear {nodes.name(one)} ({way}) {last(chance)}"
+    return f"{nodes.name(other)} does not hear {nodes.name(one)} ({way}) {sustain(chance)}"

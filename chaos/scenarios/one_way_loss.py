@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import Loses
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 PERCENT = (5, 20, 40)
 
@@ -11,4 +11,4 @@ PERCENT = (5, 20, 40)
 def act(nodes: Loses, chance: random.Random) -> str:
     number, percent = victim(nodes, chance), chance.choice(PERCENT)
     nodes.lose(number, percent)
-    return f"{nodes.name(number)} loses {percent} of 100 packets {last(chance)}"
+    return f"{nodes.name(number)} loses {percent} of 100 packets {sustain(chance)}"

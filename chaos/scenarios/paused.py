@@ -3,10 +3,10 @@
 import random
 
 from chaos.nemesis import Freezes
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 
 def act(nodes: Freezes, chance: random.Random) -> str:
     number = victim(nodes, chance)
     nodes.freeze(number)
-    return f"{nodes.name(number)} {last(chance)}"
+    return f"{nodes.name(number)} {sustain(chance)}"

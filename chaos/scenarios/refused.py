@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import Refuses
-from chaos.scenarios.common import last, others, victim
+from chaos.scenarios.common import others, sustain, victim
 
 
 def act(nodes: Refuses, chance: random.Random) -> str:
@@ -12,4 +12,4 @@ def act(nodes: Refuses, chance: random.Random) -> str:
     for other in far:
         nodes.refuse(one, other)
     names = " and ".join(nodes.name(other) for other in far)
-    return f"{nodes.name(one)} and {names} {last(chance)}"
+    return f"{nodes.name(one)} and {names} {sustain(chance)}"

@@ -3,10 +3,10 @@
 import random
 
 from chaos.nemesis import ResetsClients
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 
 def act(nodes: ResetsClients, chance: random.Random) -> str:
     number = victim(nodes, chance)
     nodes.reset_clients(number)
-    return f"clients of {nodes.name(number)} {last(chance)}"
+    return f"clients of {nodes.name(number)} {sustain(chance)}"

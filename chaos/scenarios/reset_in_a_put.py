@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import NODES, LimitsClients
-from chaos.scenarios.common import last
+from chaos.scenarios.common import sustain
 
 LIMITS_BYTES = (1, 20, 70, 500, 5000)
 
@@ -12,4 +12,4 @@ def act(nodes: LimitsClients, chance: random.Random) -> str:
     count_bytes = chance.choice(LIMITS_BYTES)
     for number in NODES:
         nodes.limit_clients(number, count_bytes)
-    return f"all clients after {count_bytes} bytes {last(chance)}"
+    return f"all clients after {count_bytes} bytes {sustain(chance)}"

@@ -3,10 +3,10 @@
 import random
 
 from chaos.nemesis import NODES, Slices
-from chaos.scenarios.common import last
+from chaos.scenarios.common import sustain
 
 
 def act(nodes: Slices, chance: random.Random) -> str:
     for number in NODES:
         nodes.slice(number)
-    return f"all links {last(chance)}"
+    return f"all links {sustain(chance)}"

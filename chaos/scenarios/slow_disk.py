@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import SlowsDisks
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 LATENCIES_MS = (5, 20, 100, 500)
 
@@ -11,4 +11,4 @@ LATENCIES_MS = (5, 20, 100, 500)
 def act(nodes: SlowsDisks, chance: random.Random) -> str:
     number, latency_ms = victim(nodes, chance), chance.choice(LATENCIES_MS)
     nodes.slow_disk(number, latency_ms)
-    return f"{nodes.name(number)} writes {latency_ms} ms {last(chance)}"
+    return f"{nodes.name(number)} writes {latency_ms} ms {sustain(chance)}"

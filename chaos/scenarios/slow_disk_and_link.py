@@ -4,7 +4,7 @@ import random
 from typing import Protocol, runtime_checkable
 
 from chaos.nemesis import Slows, SlowsDisks
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 LATENCIES_MS = (5, 20, 100)
 RATES_KBIT_S = (512, 2000)
@@ -20,4 +20,4 @@ def act(nodes: SlowsBoth, chance: random.Random) -> str:
     latency_ms, rate = chance.choice(LATENCIES_MS), chance.choice(RATES_KBIT_S)
     nodes.slow_disk(number, latency_ms)
     nodes.slow(number, rate)
-    return f"{nodes.name(number)} writes {latency_ms} ms, sends {rate} kbit/s {last(chance)}"
+    return f"{nodes.name(number)} writes {latency_ms} ms, sends {rate} kbit/s {sustain(chance)}"

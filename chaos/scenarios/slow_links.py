@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import NODES, Slows
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 RATES_KBIT_S = (128, 512, 2000, 8000)
 ALL_SHARE = 0.4
@@ -15,4 +15,4 @@ def act(nodes: Slows, chance: random.Random) -> str:
     for number in slowed:
         nodes.slow(number, rate)
     names = " ".join(nodes.name(number) for number in slowed)
-    return f"{names} {rate} kbit/s {last(chance)}"
+    return f"{names} {rate} kbit/s {sustain(chance)}"

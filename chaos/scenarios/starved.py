@@ -3,7 +3,7 @@
 import random
 
 from chaos.nemesis import Starves
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 SHARES = (0.03, 0.1, 0.3)
 
@@ -11,4 +11,4 @@ SHARES = (0.03, 0.1, 0.3)
 def act(nodes: Starves, chance: random.Random) -> str:
     number, share = victim(nodes, chance), chance.choice(SHARES)
     nodes.starve(number, share)
-    return f"{nodes.name(number)} with {share} of a core {last(chance)}"
+    return f"{nodes.name(number)} with {share} of a core {sustain(chance)}"

@@ -3,10 +3,10 @@
 import random
 
 from chaos.nemesis import IgnoresClients
-from chaos.scenarios.common import last, victim
+from chaos.scenarios.common import sustain, victim
 
 
 def act(nodes: IgnoresClients, chance: random.Random) -> str:
     number = victim(nodes, chance)
     nodes.ignore_clients(number)
-    return f"{nodes.name(number)} hears no client {last(chance)}"
+    return f"{nodes.name(number)} hears no client {sustain(chance)}"

@@ -3,10 +3,10 @@
 import random
 
 from chaos.nemesis import NODES, LosesReplies
-from chaos.scenarios.common import last
+from chaos.scenarios.common import sustain
 
 
 def act(nodes: LosesReplies, chance: random.Random) -> str:
     for number in NODES:
         nodes.lose_replies(number)
-    return f"all clients {last(chance)}"
+    return f"all clients {sustain(chance)}"

@@ -148,19 +148,24 @@ def count_of(payload: bytes) -> int:
     return int.from_bytes(payload[1 : 1 + width], "big")
 
 
+def unpack_tuple(packed: bytes | memoryview) -> tuple[Any, ...] | None:
+    """Decode a list, with its items not validated; None if the bytes are not a list."""
+    try:
+        items = msgpack.unpackb(packed, use_list=False, strict_map_key=False)
+    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):
+        return None
+    if type(items) is not tuple:
+        return None
+    return items
+
+
 def unpack_commands(payload: bytes | memoryview) -> tuple[Any, ...]:
     """Decode the commands of one section; bytes that are not a list yield an empty tuple.
 
     The machine validates each command. All nodes decode the same bytes, so even garbage has the
     same (empty) effect on every node.
     """
-    try:
-        commands = msgpack.unpackb(payload, use_list=False, strict_map_key=False)
-    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):
-        return ()
-    if type(commands) is not tuple:
-        return ()
-    return commands
+    return unpack_tuple(payload) or ()
 
 
 def encode_entry(

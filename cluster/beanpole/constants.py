@@ -71,8 +71,10 @@ ATTACHED_MAX: Final = 65_536
 # The TTR of a reservation by a session without leases, for a job whose own protocol leases it until
 # the session ends: without a TTR nothing would return the job.
 NOBODYS_TTR_US: Final = 60 * SECOND_US
-# The longest TTL, equal to the longest delay and TTR.
-TTL_MAX_US: Final = U32_MAX * SECOND_US
+# The longest delay and TTR: clients of beanstalk give both as 32 bits of seconds.
+DURATION_MAX_US: Final = U32_MAX * SECOND_US
+# The longest TTL, the same.
+TTL_MAX_US: Final = DURATION_MAX_US
 
 # A deduplication key: room for a UUID or a digest in hexadecimal digits.
 DEDUP_KEY_MAX_BYTES: Final = 64

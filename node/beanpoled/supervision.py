@@ -31,7 +31,7 @@ class Supervision:
         self._reloader = reloader
         self._notifier = Notifier(os.environ)
         self._reporter = Reporter(node.condition, host.log, self._notifier.status)
-        node.clients.stop = self._stop
+        node.stopping.announce = self._notifier.stopping
 
     def begin(self) -> None:
         """Report readiness and handle signals, after the disk is read and the ports are open.
@@ -39,13 +39,10 @@ class Supervision:
         The node serves clients when it has a majority, which no start waits for: the other members
         may be started one after the other by the same operator.
         """
-        self._host.handle_signals(self._stop, self._node.lifecycle.drain, self.reload)
+        node = self._node
+        self._host.handle_signals(node.stopping.stop, node.lifecycle.drain, self.reload)
         self._host.spawn(self._watch())
         self._notifier.ready()
-
-    def _stop(self) -> None:
-        self._notifier.stopping()
-        self._node.stopping.stop()
 
     def reload(self) -> Outcome:
         """Reload the configuration and the certificates."""

@@ -17,7 +17,8 @@ import pytest
 
 from beanpole.storage import files as files_module
 from beanpole.storage.files import DiskHandle, RealFiles, SyncedWrite
-from beanpole.storage.wal import Identity, Wal
+from beanpole.storage.format import Identity
+from beanpole.storage.wal import Wal
 
 BUILT = Path(__file__).resolve().parents[2] / "build" / "compiled" / "beanpole" / "storage"
 OURS = Identity("dev", "n0")

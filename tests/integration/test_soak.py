@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.soak import Soak, shared_stats
+from chaos.ending import shared_stats
+from chaos.soak import Soak
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until

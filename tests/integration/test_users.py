@@ -4,18 +4,25 @@ The rights are tested in tests/unit/core/test_permission.py, the replies to clie
 tests/unit/node/test_auth.py, of other protocols in tests/unit/beanpoled/test_auth_protocols.py.
 """
 
+import os
+import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import greenstalk
+import grpc
 import pytest
 
 from beanpole.client.blocking import Client, DeniedError
+from beanpole.client.rpc import TOKEN_KEY, detail_of
+from beanpole.pb import queue_pb2, queue_pb2_grpc, users_pb2, users_pb2_grpc
 from beanpole.protocol.gearman import packets as p
+from beanpoled.rpc.callers import CALLS_MAX
 from tests.integration.support.backups import SCRIPT
 from tests.integration.support.commands import Commands
 from tests.integration.support.gearmand import Packets
@@ -25,6 +32,9 @@ from tests.integration.support.resp import Failure, Resp
 from tests.integration.support.waiting import wait_until
 
 PATIENCE_S: Final = 20.0
+# Calls of strangers that come at once, more than may wait, and puts behind them.
+FLOOD: Final = 200
+PUTS: Final = 5
 # A cluster where anonymous clients have no rights, and commands with an administrator's token.
 Locked = tuple[Cluster, Commands]
 
@@ -100,6 +110,51 @@ def test_a_stock_client_is_denied_and_allowed_through_a_follower(
     _, page = http_get(node.http, "/metrics")
     assert 'beanpole_auth_refused_total{reason="unknown_token"}' in page
     assert token not in page and token not in cluster.story()
+
+
+def test_wrong_tokens_keep_nobody_from_putting(locked: Locked) -> None:
+    """Their checks share barriers, and take no place of calls that do something."""
+    cluster, _ = locked
+    node = cluster.nodes[cluster.followers()[0]]
+    request = queue_pb2.PutRequest(jobs=[queue_pb2.PutJob(tube="flooded", body=b"x")])
+    with ExitStack() as stack:
+        strangers, known = (stack.enter_context(grpc.insecure_channel(node.grpc)) for _ in range(2))
+
+        def bearer(token: str) -> dict[str, Any]:
+            return {"metadata": ((TOKEN_KEY, f"Bearer {token}"),), "timeout": PATIENCE_S}
+
+        def put(channel: grpc.Channel, token: str) -> Any:
+            return queue_pb2_grpc.QueueStub(channel).Put.future(request, **bearer(token))
+
+        root = LOCKED[cluster.directory].strip()
+        put(known, root).result()
+        with paused(cluster, [cluster.leader(), cluster.followers()[1]]):
+            wrong = [put(strangers, f"wrong-{number}") for number in range(FLOOD)]
+            wait_until(
+                lambda: sum(call.done() for call in wrong) >= FLOOD - CALLS_MAX,
+                PATIENCE_S,
+                "strangers beyond the limits are refused",
+            )
+            puts = [put(known, root) for _ in range(PUTS)]
+            who = users_pb2_grpc.UsersStub(known).WhoAmI
+            for _ in range(PUTS):  # calls that wait for no barrier, so that the puts have come
+                assert who(users_pb2.WhoAmIRequest(), **bearer(root)).user == "root"
+        assert all(call.result().results[0].job_id for call in puts)
+        told = Counter(detail_of(call.exception()).reason for call in wrong)
+    assert set(told) == {"TOO_MANY_CHECKS", "UNKNOWN_TOKEN"}, told
+
+
+@contextmanager
+def paused(cluster: Cluster, numbers: Sequence[int]) -> Iterator[None]:
+    """Stop nodes for a moment: the other one is without a majority, and answers no barrier."""
+    pids = [cluster.pid(number) for number in numbers]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def agree(nodes: Sequence[Node]) -> bool:

@@ -13,7 +13,7 @@ import msgpack
 from beanpole.replication.consensus import Image, ReplicaConfig, Sink
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
-from beanpole.storage.wal import Identity
+from beanpole.storage.format import Identity
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk
 from tests.sim.network import Network

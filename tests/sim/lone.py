@@ -12,7 +12,7 @@ from beanpole.replication.pysyncobj import messages
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.messages import NO_OP, OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
-from beanpole.storage.wal import Identity
+from beanpole.storage.format import Identity
 from tests.sim.clock import Clock
 from tests.sim.cluster import Applied, ListImage
 from tests.sim.disk import Disk

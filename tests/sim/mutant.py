@@ -71,7 +71,7 @@ class Mutant(NamedTuple):
 
     @property
     def row(self) -> str:
-        """Its row in the table of docs/testing.md."""
+        """Its row in the table of docs/testing/mutants.md."""
         name = self.check.__name__
         way = f"`{name}`, seed {self.seed}" if self.seed else f"schedule `{name}`"
         return f"| `{self.name}` | {self.breaks} | {way} |"

@@ -1,7 +1,7 @@
 """The table of mutants: what each breaks, what catches it, and by which verdict.
 
-`mutants` runs it, `test_mutants` runs a short form, docs/testing.md shows it. Defects that switch a
-repair off have the name of its switch; the others are in `mutations`.
+`mutants` runs it, `test_mutants` runs a short form, docs/testing/mutants.md shows it. Defects that
+switch a repair off have the name of its switch; the others are in `mutations`.
 """
 
 from typing import Final

@@ -17,14 +17,8 @@ from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 CALL_TIMEOUT_S: Final = 30.0
 # A stream that lasts longer, or stalls, is continued by another one.
 STREAM_TIMEOUT_S: Final = 60.0
-# Every node would answer with the same status.
-_REFUSALS: Final = (
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.NOT_FOUND,
-)
+# The state of the cluster forbids the change, as it would at every other node.
+_FORBIDDEN: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
 
 T = TypeVar("T")
 
@@ -83,7 +77,7 @@ class Admin:
     def change(
         self,
         request: jobs_pb2.ChangeRequest,
-        look: Callable[[jobs_pb2.ChangeProgress], None] = lambda told: None,
+        look: Callable[[jobs_pb2.ChangeProgress], None] = lambda _: None,
     ) -> jobs_pb2.ChangeProgress:
         """Change jobs; if a node is lost, continue at another one.
 
@@ -113,15 +107,15 @@ class Admin:
             before.CopyFrom(total)
             begun_at = request.after_id
             try:
-                for told in stub.Change(request, timeout=STREAM_TIMEOUT_S):
-                    _join(total, before, told)
+                for now in stub.Change(request, timeout=STREAM_TIMEOUT_S):
+                    _join(total, before, now)
                     if not request.job_ids:
-                        request.after_id, request.up_to_id = told.after_id, told.up_to_id
+                        request.after_id, request.up_to_id = now.after_id, now.up_to_id
                     look(total)
             except grpc.RpcError as error:
                 if total.complete:
                     return True  # all is done; only the end of the stream is missing
-                if request.after_id == begun_at or (error.code() in _REFUSALS or is_refused(error)):
+                if request.after_id == begun_at or _is_refused(error):
                     raise
                 return False
             return True
@@ -142,7 +136,7 @@ class Admin:
                 try:
                     return act(jobs_pb2_grpc.JobAdminStub(self._nodes.channel(address)))
                 except grpc.RpcError as error:
-                    if error.code() in _REFUSALS or is_refused(error):
+                    if _is_refused(error):
                         raise AdminRefused(error) from None
                     failures[address] = words_of(error)
                     if error.code() == grpc.StatusCode.UNIMPLEMENTED:
@@ -153,14 +147,19 @@ class Admin:
         raise ClientError(f"no node answers: {told(failures)}")
 
 
+def _is_refused(error: grpc.RpcError) -> bool:
+    """Whether every other node would refuse the request, too."""
+    return is_refused(error) or error.code() in _FORBIDDEN
+
+
 def _join(
-    total: jobs_pb2.ChangeProgress, before: jobs_pb2.ChangeProgress, told: jobs_pb2.ChangeProgress
+    total: jobs_pb2.ChangeProgress, before: jobs_pb2.ChangeProgress, now: jobs_pb2.ChangeProgress
 ) -> None:
     """Set a total to the progress of earlier calls plus the progress of this one."""
-    total.CopyFrom(told)
+    total.CopyFrom(now)
     total.scanned += before.scanned
     total.matched += before.matched
     total.changed += before.changed
     del total.results[:]
     total.results.extend(before.results)
-    total.results.extend(told.results)
+    total.results.extend(now.results)

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, overload
 
 from beanpole.client.aio_wire import Wire
+from beanpole.client.patience import CONNECT_TIMEOUT_S, PATIENCE_S, REPLY_TIMEOUT_S
 from beanpole.client.sansio import batches
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.faults import (
@@ -42,12 +43,7 @@ from beanpole.client.sansio.faults import (
     UnknownResponseError,
 )
 from beanpole.client.sansio.nodes import Address, Addresses, Nodes
-from beanpole.client.sansio.session import (
-    CONNECT_TIMEOUT_S,
-    PATIENCE_S,
-    REPLY_TIMEOUT_S,
-    Session,
-)
+from beanpole.client.sansio.session import Session
 from beanpole.client.sansio.shapes import (
     DEFAULT_DELAY,
     DEFAULT_PRIORITY,

@@ -55,7 +55,7 @@ class Backoff:
     def rest_s(self, reserves: int, kicks: int = 0) -> int | None:
         """Return the delay in seconds before the next attempt; None if there is no further one.
 
-        The counters of a job do not tell how often it was reserved since it was kicked. So every
+        The counters of a job do not show how often it was reserved since it was kicked. So every
         `tries` reservations are a round, the last attempt is the end of a round, and each kick
         allows one more round. A kick after a last attempt thus gives exactly `tries` new ones. A
         job that was reserved more often without a failure finishes the round that it is in.

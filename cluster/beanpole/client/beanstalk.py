@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from beanpole.client.stream import PATIENCE_S, REPLY_TIMEOUT_S, StreamClient
+from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S
+from beanpole.client.stream import StreamClient
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ClientError
-from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put, encode_tubes
 
 PRIORITY_DEFAULT: Final = 65536
 TTR_DEFAULT_S: Final = 120
@@ -189,11 +190,7 @@ class Client(StreamClient):
             if reply[0] == b"DENIED":
                 raise ClientError("DENIED: no user has this token")
             self._expect(reply, b"ACCEPTED")
-        requests = [encode(b"use", self._used)] if self._used != DEFAULT_TUBE else []
-        requests += [encode(b"watch", tube) for tube in self._watched if tube != DEFAULT_TUBE]
-        if DEFAULT_TUBE not in self._watched:
-            requests.append(encode(b"ignore", DEFAULT_TUBE))
-        for request in requests:
+        for request in encode_tubes(self._used, self._watched):
             reply = self._exchange(request, self._next_reply, 0)
             self._expect(reply, b"USING", b"WATCHING")
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, overload
 
 from beanpole.client.blocking_wire import Wire
+from beanpole.client.patience import CONNECT_TIMEOUT_S, PATIENCE_S, REPLY_TIMEOUT_S
 from beanpole.client.sansio import batches
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.faults import (
@@ -41,12 +42,7 @@ from beanpole.client.sansio.faults import (
     UnknownResponseError,
 )
 from beanpole.client.sansio.nodes import Address, Addresses, Nodes
-from beanpole.client.sansio.session import (
-    CONNECT_TIMEOUT_S,
-    PATIENCE_S,
-    REPLY_TIMEOUT_S,
-    Session,
-)
+from beanpole.client.sansio.session import Session
 from beanpole.client.sansio.shapes import (
     DEFAULT_DELAY,
     DEFAULT_PRIORITY,

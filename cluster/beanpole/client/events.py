@@ -44,7 +44,7 @@ class EventsLost(ClientError):
             first: the first event that is gone.
             kept: the next offset that exists.
             failures: by address.
-            words: what to say where nobody asked for an offset.
+            words: the message if the caller gave no offset.
         """
         if words is None:
             words = (

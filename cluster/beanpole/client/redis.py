@@ -7,7 +7,8 @@ they must be idempotent. The meaning of requests does not belong here.
 from collections.abc import Sequence
 from typing import Final
 
-from beanpole.client.stream import PATIENCE_S, REPLY_TIMEOUT_S, StreamClient
+from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S
+from beanpole.client.stream import StreamClient
 from beanpole.errors import ClientError
 from beanpole.protocol.resp.client import Reply, ReplyParser, encode
 from beanpole.protocol.resp.values import Error

@@ -4,7 +4,6 @@ Calls of services do not belong here. Servers also use the key of the error deta
 """
 
 import os
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -12,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import grpc
 
 from beanpole.client import tls_files, where
+from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, jitter
 from beanpole.errors import ClientError
 from beanpole.pb import errors_pb2
 
@@ -36,8 +36,6 @@ CHANNEL_OPTIONS: Final = (
 
 # Covers an election, and the restart of a cluster that lost its power.
 PATIENCE_S: Final = 30
-PAUSE_MIN_S: Final = 0.05
-PAUSE_MAX_S: Final = 1.0
 
 # The request itself is wrong, so every other node would refuse it, too.
 _REFUSED: Final = (
@@ -87,8 +85,7 @@ def pauses(patience_s: float) -> Iterator[None]:
     pause_s = PAUSE_MIN_S
     yield
     while True:
-        # Jitter: callers that lost the same node do not reconnect all at once.
-        time.sleep(pause_s * (0.5 + random.random() / 2))
+        time.sleep(jitter(pause_s))
         yield
         if time.monotonic() >= until:
             return

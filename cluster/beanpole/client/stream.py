@@ -4,7 +4,6 @@ Belongs here: addresses, connecting, time-outs, and the repetition of a request 
 ends. The protocols are in `beanstalk`, `workq` and `redis`.
 """
 
-import random
 import socket
 import time
 from abc import abstractmethod
@@ -12,23 +11,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, Self, TypeVar
 
 from beanpole.addresses import UNIX_PREFIX, split_address
+from beanpole.client.patience import (
+    CONNECT_TIMEOUT_S,
+    PATIENCE_S,
+    PAUSE_MAX_S,
+    PAUSE_MIN_S,
+    REPLY_TIMEOUT_S,
+    jitter,
+)
 from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
 
-# Longer than one node needs to report that there is no majority (its command_timeout).
-REPLY_TIMEOUT_S: Final = 15.0
-CONNECT_TIMEOUT_S: Final = 2.0
-# Covers an election, and the restart of a cluster that lost its power.
-PATIENCE_S: Final = 10.0
-PAUSE_MIN_S: Final = 0.05
-PAUSE_MAX_S: Final = 1.0
 _RECEIVE_BYTES: Final = 65536
 
 _Reply = TypeVar("_Reply")
-
-
-def _pause(longest_s: float) -> None:
-    # Jitter: clients that lost the same node do not come back all at once.
-    time.sleep(longest_s * (0.5 + random.random() / 2))
 
 
 class StreamClient:
@@ -116,7 +111,7 @@ class StreamClient:
                     raise OutcomeUnknown(f"{address}: {error or 'the connection ended'}") from error
                 if time.monotonic() > until:
                     raise ClientError(f"{address}: {error or 'the connection ended'}") from error
-                _pause(PAUSE_MIN_S)
+                time.sleep(jitter(PAUSE_MIN_S))
 
     def _exchange(
         self, request: bytes, next_reply: Callable[[], _Reply | None], wait_s: float | None
@@ -153,7 +148,7 @@ class StreamClient:
             if time.monotonic() > until:
                 words = "; ".join(f"{address}: {why}" for address, why in reasons.items())
                 raise ClientError(f"no node answers: {words}")
-            _pause(pause_s)
+            time.sleep(jitter(pause_s))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     def _open(self) -> None:

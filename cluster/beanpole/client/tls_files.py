@@ -76,7 +76,7 @@ def _check_ca(path: str, data: bytes) -> None:
 
 def _check_pair(certificate: str, key: str) -> None:
     if not (Path(certificate).is_file() and Path(key).is_file()):
-        return  # `ssl` wants paths, and a pipe has been read already
+        return  # `ssl` requires paths, and a pipe has been read already
 
     def no_password() -> str:
         """Raise: OpenSSL would prompt for the password, and gRPC takes none."""

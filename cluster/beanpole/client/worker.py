@@ -94,7 +94,7 @@ Handler = Callable[[Task], object]
 
 
 @dataclass(slots=True)
-class _Line:
+class _Consumer:
     """A handler with its queue and its settings."""
 
     queue: str
@@ -130,7 +130,7 @@ class Worker:
         self._keep = keep
         self._patience_s = patience_s
         self._spread = spread
-        self._lines: list[_Line] = []
+        self._consumers: list[_Consumer] = []
         self._stopping = threading.Event()
         self.counts = {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
         self._lock = threading.Lock()
@@ -159,7 +159,7 @@ class Worker:
             raise ValueError(f"concurrency must be at least 1, and is {concurrency}")
 
         def decorate(handler: Handler) -> Handler:
-            self._lines.append(_Line(queue, handler, concurrency, backoff or Backoff()))
+            self._consumers.append(_Consumer(queue, handler, concurrency, backoff or Backoff()))
             return handler
 
         return decorate
@@ -182,9 +182,9 @@ class Worker:
         if handle_signals:
             before = {number: signal.signal(number, self._signalled) for number in STOPPING}
         threads = [
-            threading.Thread(target=self._guard, args=(line,), name=f"{line.queue}-{place}")
-            for line in self._lines
-            for place in range(line.concurrency)
+            threading.Thread(target=self._guard, args=(consumer,), name=f"{consumer.queue}-{place}")
+            for consumer in self._consumers
+            for place in range(consumer.concurrency)
         ]
         try:
             for thread in threads:
@@ -204,54 +204,54 @@ class Worker:
 
     # --- one thread -----------------------------------------------------------------------------
 
-    def _guard(self, line: _Line) -> None:
+    def _guard(self, consumer: _Consumer) -> None:
         """Work; an unexpected error stops the whole worker, so that its supervisor notices."""
         try:
-            self._work(line)
+            self._work(consumer)
         except BaseException as error:
-            log.exception("%s: the worker stops", line.queue)
+            log.exception("%s: the worker stops", consumer.queue)
             self._failure = error
             self._stopping.set()
 
-    def _work(self, line: _Line) -> None:
+    def _work(self, consumer: _Consumer) -> None:
         while not self._stopping.is_set():
             try:
                 with Client(
                     self._addresses,
                     None,
-                    line.queue,
-                    line.queue,
+                    consumer.queue,
+                    consumer.queue,
                     keep=self._keep,
                     patience_s=self._patience_s,
                     spread=self._spread,
                     token=self._token,
                 ) as client:
                     while not self._stopping.is_set():
-                        self._take(line, client)
+                        self._take(consumer, client)
             except (OSError, ClientError) as error:
-                log.warning("%s: %s", line.queue, error)
+                log.warning("%s: %s", consumer.queue, error)
                 self._stopping.wait(AGAIN_S)
 
-    def _take(self, line: _Line, client: Client[bytes]) -> None:
+    def _take(self, consumer: _Consumer, client: Client[bytes]) -> None:
         try:
             job = client.reserve(WAIT_S)
         except (TimedOutError, DeadlineSoonError):
             return
         stats = client.stats_job(job)
-        task = Task(job.id, job.body, line.queue, stats["reserves"])
+        task = Task(job.id, job.body, consumer.queue, stats["reserves"])
         with _Lease(client, task, stats["ttr"]):
-            outcome = _outcome(line, task, stats["kicks"])
+            outcome = _outcome(consumer, task, stats["kicks"])
         if task.lost.is_set():
-            log.warning("%s: job %d was lost while it ran", line.queue, task.id)
+            log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
             self._count("lost")
             return
         try:
             self._count(outcome.apply(client, job, stats["pri"]))
         except NotFoundError:
-            log.warning("%s: job %d was lost when it was done", line.queue, task.id)
+            log.warning("%s: job %d was lost when it was done", consumer.queue, task.id)
             self._count("lost")
         except BeanstalkdError as error:
-            log.warning("%s: job %d: %s", line.queue, task.id, error)
+            log.warning("%s: job %d: %s", consumer.queue, task.id, error)
 
     def _count(self, what: str) -> None:
         with self._lock:
@@ -282,11 +282,11 @@ class _Outcome:
         return "buried"
 
 
-def _outcome(line: _Line, task: Task, kicks: int) -> _Outcome:
+def _outcome(consumer: _Consumer, task: Task, kicks: int) -> _Outcome:
     """Run the handler, and decide the fate of its job; `kicks`: how often that was kicked."""
     try:
         try:
-            line.handler(task)
+            consumer.handler(task)
         except Retry as again:
             # A handler may have changed the delay since it was checked.
             return _Outcome(done=False, rest_s=whole_seconds(again.delay_s, "delay_s"))
@@ -294,10 +294,10 @@ def _outcome(line: _Line, task: Task, kicks: int) -> _Outcome:
         # Signals reach the main thread only: whatever a handler raises is a failure of its job,
         # SystemExit, KeyboardInterrupt and asyncio's CancelledError included.
         words = traceback.format_exc()
-        rest_s = None if isinstance(error, Bury) else line.backoff.rest_s(task.tried, kicks)
+        rest_s = None if isinstance(error, Bury) else consumer.backoff.rest_s(task.tried, kicks)
         then = "is buried" if rest_s is None else f"is tried again in {rest_s} s"
         log.warning(
-            "%s: job %d failed (%d) and %s:\n%s", line.queue, task.id, task.tried, then, words
+            "%s: job %d failed (%d) and %s:\n%s", consumer.queue, task.id, task.tried, then, words
         )
         return _Outcome(done=False, rest_s=rest_s, words=words)
     return _Outcome(done=True)

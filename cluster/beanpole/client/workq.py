@@ -21,7 +21,8 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from beanpole.client.stream import PATIENCE_S, REPLY_TIMEOUT_S, StreamClient
+from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S
+from beanpole.client.stream import StreamClient
 from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
 from beanpole.protocol.workq.client import (
     BLOCKS,

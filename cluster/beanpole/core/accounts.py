@@ -66,29 +66,22 @@ def jobs_count(machine: MachineState) -> int:
 
 def beside_jobs_bytes(machine: MachineState) -> int:
     """Return the memory of everything but jobs."""
-    keys = machine.keys
     return (
         len(machine.queue.tubes) * TUBE_BYTES
         + machine.sessions * SESSION_BYTES
         + machine.watches * WATCH_BYTES
-        + (keys.older.count + keys.younger.count) * KEY_BYTES
+        + machine.keys.count * KEY_BYTES
         + len(machine.hosts.names) * HOST_BYTES
         + len(machine.queue.aliases.queues) * ALIAS_BYTES
         + len(machine.queue.policies.rows) * POLICY_BYTES
         + len(machine.queue.policies.notes) * NOTE_BYTES
-        + _equals_count(machine) * KEY_BYTES
+        + machine.equal_puts.count * KEY_BYTES
         + len(machine.queue.rates.buckets) * BUCKET_BYTES
         + machine.users.bytes
         + machine.queue.quotas.counted * COUNTED_BYTES
         + len(machine.queue.quotas.usages) * USAGE_BYTES
         + sizes.beside_jobs(machine.qless)
     )
-
-
-def _equals_count(machine: MachineState) -> int:
-    """The number of remembered puts that are unique in a window."""
-    equals = machine.equal_puts
-    return equals.older.count + equals.younger.count
 
 
 def memory_bytes(machine: MachineState) -> int:
@@ -98,7 +91,7 @@ def memory_bytes(machine: MachineState) -> int:
 
 def image_bytes(machine: MachineState) -> int:
     """Return an estimate of the size of an image, which errs on the high side."""
-    queue, keys = machine.queue, machine.keys
+    queue = machine.queue
     return (
         queue.body_bytes
         + queue.extension_bytes
@@ -106,12 +99,12 @@ def image_bytes(machine: MachineState) -> int:
         + len(queue.tubes) * TUBE_IMAGE_BYTES
         + machine.sessions * SESSION_IMAGE_BYTES
         + machine.watches * WATCH_IMAGE_BYTES
-        + (keys.older.count + keys.younger.count) * KEY_IMAGE_BYTES
+        + machine.keys.count * KEY_IMAGE_BYTES
         + len(machine.hosts.names) * HOST_IMAGE_BYTES
         + len(queue.aliases.queues) * ALIAS_IMAGE_BYTES
         + len(queue.policies.rows) * POLICY_BYTES
         + len(queue.policies.notes) * NOTE_IMAGE_BYTES
-        + _equals_count(machine) * KEY_IMAGE_BYTES
+        + machine.equal_puts.count * KEY_IMAGE_BYTES
         + len(queue.rates.buckets) * BUCKET_BYTES
         + machine.users.bytes
         + queue.quotas.counted * COUNTED_IMAGE_BYTES

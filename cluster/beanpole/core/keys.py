@@ -16,6 +16,10 @@ GENERATION_KEYS_MAX: Final = DEDUP_KEYS_MAX // 2
 # block the event loop for 30 ms; a shard takes less than 1 ms, and is one slice of an image.
 SHARDS: Final = 64
 
+# A part of a shard: 0 for the older generation or 1, the number of the shard, the shard, and the
+# positions of the first key and behind the last.
+Slice = tuple[int, int, dict[bytes, int], int, int]
+
 
 def shard_of(key: bytes) -> int:
     """Return the shard of a key, the same on every node."""
@@ -54,6 +58,23 @@ class Keys:
         self.older = Generation(0)
         self.younger = Generation(0)
         self._forgotten: list[dict[bytes, int]] = []  # shards that are still to be freed
+
+    @property
+    def count(self) -> int:
+        """The number of remembered keys."""
+        return self.older.count + self.younger.count
+
+    def slices(self, keys_max: int) -> list[Slice]:
+        """Return all keys as slices of at most `keys_max`, in the order of an image.
+
+        Shards only grow, so the slices stay as they are now while keys are added.
+        """
+        return [
+            (age, place, shard, start, min(start + keys_max, len(shard)))
+            for age, generation in enumerate((self.older, self.younger))
+            for place, shard in enumerate(generation.shards)
+            for start in range(0, len(shard), keys_max)
+        ]
 
     def find(self, key: bytes) -> int:
         """Return the id of the job that was put with this key; 0 if the key is not remembered."""

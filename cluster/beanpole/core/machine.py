@@ -121,10 +121,10 @@ class Machine(MachineState):
             ),
         )
         transitions.clear()
-        self._tell(applied)
+        self._hand_over(applied)
         return applied
 
-    def _tell(self, applied: Applied) -> None:
+    def _hand_over(self, applied: Applied) -> None:
         """Hand effects and messages for listening clients over to the node."""
         effects, qless = self.queue.effects, self.qless
         if effects.happened:
@@ -141,17 +141,14 @@ class Machine(MachineState):
     def next_due_us(self, now_us: int) -> int | None:
         """Return the time by which timers need another entry; None if no timer is set."""
         queue = self.queue
-        due_us = queue.timers.next_due_us(now_us)
-        expires_us = queue.expiries.next_due_us(now_us)
-        if expires_us is not None and (due_us is None or expires_us < due_us):
-            due_us = expires_us
-        opening_us = queue.next_opening_us()
-        if opening_us is not None and (due_us is None or opening_us < due_us):
-            due_us = opening_us
         first = self.returning.first()
-        if first is not None and (due_us is None or first[0] < due_us):
-            due_us = first[0]
-        return due_us
+        timers = (
+            queue.timers.next_due_us(now_us),
+            queue.expiries.next_due_us(now_us),
+            queue.next_opening_us(),
+            None if first is None else first[0],
+        )
+        return min([due_us for due_us in timers if due_us is not None], default=None)
 
     # --- batches --------------------------------------------------------------------------------
 

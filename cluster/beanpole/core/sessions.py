@@ -1,6 +1,7 @@
 """The replicated records of clients: sessions, and the origins (nodes) that hold them.
 
-The commands of sessions are in `core.operations`; the end of a session is in `core.machine`.
+The commands of sessions are in `core.operations`; the steps of their start and end are in
+`core.state`.
 """
 
 from typing import Final

@@ -5,6 +5,8 @@ Operations change this state. Their scheduling, timers and budgets are in `core.
 
 from collections import deque
 
+from crc32c import crc32c
+
 from beanpole import commands as c
 from beanpole.constants import (
     JOBS_MAX_DEFAULT,
@@ -14,7 +16,7 @@ from beanpole.constants import (
 )
 from beanpole.core.equal_puts import EqualPuts
 from beanpole.core.hosts import UNKNOWN, Hosts
-from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import Space
@@ -71,10 +73,6 @@ class MachineState:
         """Switch to a machine version. Only RAISE and the loading of an image call this."""
         self.version = version
 
-    def effect(self, job: Job, kind: int, data: bytes) -> None:
-        """Tell the clients of this node that listen to a job; see `core.jobs.effects`."""
-        self.queue.effects.tell(job.id, kind, data)
-
     # --- sessions -------------------------------------------------------------------------------
 
     def note_session(self, session: Session) -> None:
@@ -83,6 +81,10 @@ class MachineState:
         transitions.append(session.number << TRANSITION_BITS | SESSION)
         if session.host != UNKNOWN:
             transitions.append(session.host << TRANSITION_BITS | SESSION)
+
+    def note_values(self, code: int, *values: bytes) -> None:
+        """Record values in the state hash, under a code of `core.jobs.transitions`."""
+        self.queue.transitions.append(crc32c(b"\0".join(values)) << TRANSITION_BITS | code)
 
     def open_session(self, origin: Origin, number: int, host: int) -> None:
         """Begin a session of an origin, from a host; the number must be free."""

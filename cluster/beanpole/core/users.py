@@ -1,7 +1,8 @@
 """Users: their rights in queues, and the tokens and rules by which clients are authenticated.
 
-This module holds the tables and answers "may this user". The right that an operation needs, and the
-queue in which it needs it, are in `core.operations.table`; the check is in `core.machine`.
+This module holds the tables and computes the rights of a user in a queue. The right that an
+operation needs, and the queue in which it needs it, are in `core.operations.table`; the check is in
+`core.operations.permission`.
 
 Tokens are stored as SHA-256 digests only. A token is 256 random bits, so that its digest cannot be
 inverted by guessing, and no slow hash is needed.
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from beanpole.constants import QUEUE_NAME_MAX_BYTES, U32_MAX
-from beanpole.core.jobs.spaces import PREFIX_END, SPACES
+from beanpole.core.jobs.spaces import PREFIX_END, SPACES, prefix_of
 
 # The machine version from which there are users.
 USERS_SINCE: Final = 4
@@ -290,7 +291,7 @@ def may_be_pattern(pattern: bytes) -> bool:
     """Whether this is EVERYWHERE, the name of a queue, or the beginning of a name before ANY."""
     if pattern == EVERYWHERE:
         return True
-    prefix = pattern[:1] if pattern and pattern[0] < PREFIX_END else b""
+    prefix = prefix_of(pattern)
     return (
         prefix in _PREFIXES
         and len(prefix) < len(pattern) <= QUEUE_NAME_MAX_BYTES

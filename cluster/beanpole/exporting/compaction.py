@@ -123,8 +123,7 @@ def _read(directory: Directory, group: Sequence[File]) -> Iterator["pa.RecordBat
         try:
             found.append(pq.read_schema(place.at(file.name), filesystem=place.files))
         except (pa.ArrowException, OSError) as error:
-            words = str(error).partition("\n")[0]
-            raise BadExport(f"{place.name}/{file.name} cannot be read: {words}") from None
+            raise steps.unreadable(place, file, error) from None
     schema = pa.unify_schemas([one.remove_metadata() for one in found])
     for file in group:
         try:

@@ -285,7 +285,7 @@ def read_file(
                 yield batch.slice(low - position, high - low)
             position = after
     except (pa.ArrowException, OSError) as error:
-        raise BadExport(f"{place.name}/{file.name} cannot be read: {_line(error)}") from None
+        raise unreadable(place, file, error) from None
 
 
 def checked(place: Place, file: File, cluster: str, texts: Sequence[str] = ()) -> "pq.ParquetFile":
@@ -304,7 +304,7 @@ def _content(place: Place, file: File) -> "pa.Buffer":
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise BadExport(f"{place.name}/{file.name} cannot be read: {_line(error)}") from None
+        raise unreadable(place, file, error) from None
 
 
 def _checked(
@@ -373,7 +373,7 @@ def changes_of(place: Place, file: File) -> Changes | None:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadExport(f"{place.name}/{file.name} cannot be read: {_line(error)}") from None
+        raise unreadable(place, file, error) from None
     return found
 
 
@@ -387,6 +387,11 @@ def _check_offsets(place: Place, file: File, batch: "pa.RecordBatch", position: 
             f"{place.name}/{file.name} does not have the events {file.first} to {file.end - 1} "
             "in order"
         )
+
+
+def unreadable(place: Place, file: File, error: Exception) -> BadExport:
+    """Return the error for a file that the disk or its contents do not let a program read."""
+    return BadExport(f"{place.name}/{file.name} cannot be read: {_line(error)}")
 
 
 def _line(error: Exception) -> str:

@@ -12,8 +12,8 @@ from beanpole.storage.segment import NO_LOG, forget_base
 from beanpole.weights import ENTRY_MAX_BYTES as ENTRY_MAX_BYTES
 
 if TYPE_CHECKING:
+    from beanpole.storage.format import Identity
     from beanpole.storage.snapshots import SnapshotInfo
-    from beanpole.storage.wal import Identity
 
 Role = Literal["leader", "follower", "candidate"]
 Durability = Literal["sync", "memory"]

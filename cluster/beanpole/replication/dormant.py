@@ -1,4 +1,4 @@
-"""A placeholder replica for a node whose disk does not know its cluster yet.
+"""A placeholder replica for a node whose disk has no record of its cluster yet.
 
 It implements the `Replica` interface but takes no part in consensus: nothing may be proposed to it
 or sent to it.

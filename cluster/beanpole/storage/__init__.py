@@ -1,1 +1,1 @@
-"""Bytes on disk: the write-ahead log, snapshots and small files. Knows neither Raft nor jobs."""
+"""Bytes on disk: the write-ahead log, snapshots and small files. No Raft, no jobs."""

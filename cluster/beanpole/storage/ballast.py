@@ -8,10 +8,9 @@ import errno
 import os
 from typing import Final
 
-from beanpole.storage.files import LANE_BULK, Files
+from beanpole.storage.files import LANE_BULK, TEMPORARY, Files
 
 FILE: Final = "ballast"
-TEMPORARY: Final = ".tmp"
 # Enough for the largest entry, a new segment and a snapshot of a queue that was emptied.
 BALLAST_BYTES: Final = 8 * 1024 * 1024
 # The file is written in steps, each of them synced, because the log shares the disk.

@@ -30,6 +30,10 @@ LANES: Final = 2
 REMOVE_STEP_BYTES: Final = 8 * 1024 * 1024
 REMOVE_PAUSE_S: Final = 0.002
 
+# The end of the name of a file that is being written or removed: under its final name a file is
+# complete.
+TEMPORARY: Final = ".tmp"
+
 # With fewer free inodes a disk is full. A node makes a few files between two looks at the space: a
 # segment of the log, a snapshot, a file of events, and temporary ones of its records.
 INODES_MIN: Final = 16
@@ -438,19 +442,19 @@ class RealFiles(InlineFiles):
             try:
                 work()
             except OSError as error:
-                self._answer(partial(self._tell, done, error))
+                self._post_result(partial(self._deliver, done, error))
             except BaseException as bug:  # a bug must be raised in the loop, not in this thread
-                self._answer(partial(_raise, bug))
+                self._post_result(partial(_raise, bug))
             else:
-                self._answer(partial(self._tell, done, None))
+                self._post_result(partial(self._deliver, done, None))
 
-    def _tell(self, done: Done, error: OSError | None) -> None:
+    def _deliver(self, done: Done, error: OSError | None) -> None:
         if not self.closed:
             done(error)
 
-    def _answer(self, answer: Callable[[], None]) -> None:
+    def _post_result(self, result: Callable[[], None]) -> None:
         try:
-            self._post(answer)
+            self._post(result)
         except RuntimeError:
             # The loop is closed: nothing is left that could use the result.
             if not self.closed:

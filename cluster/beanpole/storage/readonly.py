@@ -6,16 +6,13 @@ clean up (cut a torn tail, remove unfinished files). This module knows no file f
 
 import os
 
-from beanpole.storage.files import Handle, InlineFiles
+from beanpole.storage.files import DiskHandle, Handle, InlineFiles
 
 
-class ReadOnlyHandle:
+class ReadOnlyHandle(DiskHandle):
     """An open file whose writes are dropped."""
 
-    __slots__ = ("_descriptor",)
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    __slots__ = ()
 
     def write(self, offset: int, data: bytes) -> None:
         """Drop the data."""
@@ -23,30 +20,11 @@ class ReadOnlyHandle:
     def write_synced(self, offset: int, data: bytes) -> None:
         """Drop the data."""
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Read `size` bytes; fewer only at the end of the file."""
-        pieces = []
-        while size and (data := os.pread(self._descriptor, size, offset)):
-            pieces.append(data)
-            offset += len(data)
-            size -= len(data)
-        return b"".join(pieces)
-
     def sync(self) -> None:
         """Do nothing: nothing was written."""
 
-    def size(self) -> int:
-        """Return the size in bytes."""
-        return os.fstat(self._descriptor).st_size
-
     def truncate(self, size: int) -> None:
         """Leave the file as it is."""
-
-    def close(self) -> None:
-        """Close the descriptor once."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
 
 
 class ReadOnlyFiles(InlineFiles):

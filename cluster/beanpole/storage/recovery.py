@@ -3,7 +3,7 @@
 import os
 
 from beanpole.errors import Damaged
-from beanpole.storage.files import Files
+from beanpole.storage.files import TEMPORARY, Files
 from beanpole.storage.format import (
     FILE_HEADER_BYTES,
     MAGIC_SEGMENT,
@@ -14,7 +14,6 @@ from beanpole.storage.format import (
 from beanpole.storage.segment import (
     CLEAN,
     NO_LOG,
-    TEMPORARY,
     TORN,
     Replay,
     Scan,

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from beanpole.errors import Damaged
-from beanpole.storage.files import Files, Handle
+from beanpole.storage.files import TEMPORARY, Files, Handle
 from beanpole.storage.format import (
     FILE_HEADER_BYTES,
     HEAD,
@@ -27,9 +27,8 @@ from beanpole.storage.format import (
 )
 
 SUFFIX: Final = ".wal"
-TEMPORARY: Final = ".tmp"
 
-# The base that the owner of a log remembers before the first segment exists.
+# The base that the owner of a log has on record before the first segment exists.
 NO_LOG: Final = -1
 
 # at, kind, index, term, payload

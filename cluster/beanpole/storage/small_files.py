@@ -10,7 +10,7 @@ from typing import Final
 from crc32c import crc32c
 
 from beanpole.errors import Damaged
-from beanpole.storage.files import Files
+from beanpole.storage.files import TEMPORARY, Files
 from beanpole.storage.format import (
     FILE_HEADER_BYTES,
     MAGIC_RECORD,
@@ -20,7 +20,6 @@ from beanpole.storage.format import (
     encode_file_header,
 )
 
-TEMPORARY: Final = ".tmp"
 # Small, because these files are read and written in the loop.
 PAYLOAD_BYTES_MAX: Final = 64 * 1024
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from beanpole.errors import Damaged
-from beanpole.storage.files import LANE_BULK, Done, Files, Handle
+from beanpole.storage.files import LANE_BULK, TEMPORARY, Done, Files, Handle
 from beanpole.storage.format import (
     FILE_HEADER_BYTES,
     MAGIC_SNAPSHOT,
@@ -24,7 +24,6 @@ from beanpole.storage.format import (
 )
 
 SUFFIX: Final = ".snapshot"
-TEMPORARY: Final = ".tmp"
 
 # The largest write to the disk, which a reader holds in memory at once.
 CHUNK_BYTES_MAX: Final = 4 * 1024 * 1024

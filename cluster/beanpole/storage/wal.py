@@ -22,9 +22,9 @@ from beanpole.storage.format import (
     POSITION_MASK,
     PREFIX,
     RECORD_HEADER_BYTES,
+    Identity,
     record_size,
 )
-from beanpole.storage.format import Identity as Identity
 from beanpole.storage.recovery import recover
 from beanpole.storage.segment import NO_LOG, Note, Replay, Segment, damaged, forget_base
 from beanpole.storage.writer import Part, WriteBatch, Writer
@@ -74,7 +74,7 @@ class Wal:
         segment_bytes: int,
         segments: list[Segment],
         end: int,
-        note: Note = forget_base,
+        note: Note,
     ) -> None:
         """Take over the segments that `open` has recovered; use `open`."""
         self.end = self.durable = end

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from beanpole.storage.ballast import is_full
 from beanpole.storage.files import Files, SyncedWrite, Work
 from beanpole.storage.format import FILE_HEADER_BYTES
-from beanpole.storage.segment import Note, Segment, forget_base
+from beanpole.storage.segment import Note, Segment
 
 # Zeros are written ahead of the records, so that a sync in the steady state writes no metadata. A
 # step must not delay the batch behind it: 1 MiB and its sync took 0.6 ms, 4 MiB took 12 ms.
@@ -54,8 +54,8 @@ class Writer:
         segment: Segment,
         end: int,
         segment_bytes: int,
-        note: Note = forget_base,
-        on_full: Callable[[], bool] = lambda: False,
+        note: Note,
+        on_full: Callable[[], bool],
     ) -> None:
         self.syncs = 0
         self.sync_us_total = 0

@@ -15,7 +15,7 @@ from beanpoled.cli import status_qless
 from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.disk.identity import BIRTH_DIGITS
 from beanpoled.http.metrics import JOB_STATES
-from beanpoled.view import waiting_words
+from beanpoled.readiness import waiting_words
 
 STATUS_TIMEOUT_S: Final = 2.0
 ROLES: Final = {

@@ -12,9 +12,8 @@ import msgpack
 
 from beanpole.errors import StorageError, WrongIdentity
 from beanpole.storage.files import Files
-from beanpole.storage.format import check_identity
+from beanpole.storage.format import Identity, check_identity
 from beanpole.storage.small_files import PAYLOAD_BYTES_MAX, read_checked, write_atomic
-from beanpole.storage.wal import Identity
 from beanpoled.config.node import NodeConfig
 from beanpoled.disk import identity as record
 from beanpoled.disk.identity import DISK_ID_BYTES, FOUNDING, REJOINING, VOTER, DiskIdentity

@@ -13,9 +13,9 @@ import msgpack
 
 from beanpole.errors import Damaged, StorageError, UnknownVersion
 from beanpole.storage.files import Files
+from beanpole.storage.format import Identity
 from beanpole.storage.segment import NO_LOG as NO_LOG
 from beanpole.storage.small_files import read_record, write_atomic
-from beanpole.storage.wal import Identity
 
 IDENTITY_FILE: Final = "identity"
 FORMAT: Final = 1

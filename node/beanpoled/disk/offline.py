@@ -15,7 +15,7 @@ from beanpole.errors import BeanpoleError, UnknownVersion
 from beanpole.replication.pysyncobj.offline import StoppedReplica, begin_replica
 from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.files import Files, InlineFiles
-from beanpole.storage.wal import Identity
+from beanpole.storage.format import Identity
 from beanpoled.disk.identity import NO_LOG, DiskIdentity
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.store import DIRECTORY as EVENTS_DIRECTORY

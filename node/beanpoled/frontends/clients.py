@@ -90,7 +90,7 @@ class Clients:
         self.listeners = Listeners(context)
         self.publications = Publications(context)
         self.user_changes = UserChanges(context, self.rates)
-        # Stops the node in order; set by the node.
+        # Stops the node gracefully; set by the node.
         self.stop: Callable[[], None]
         # Records the administrative commands of clients in the audit log; set by the program.
         self.audit: Callable[[Entry], None] = lambda _: None

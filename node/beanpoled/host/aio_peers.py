@@ -1,4 +1,4 @@
-"""Peer links on asyncio: dialing, reconnecting, and the sockets under `link`.
+"""Peer links on asyncio: the sockets under `link`, and when members are dialed.
 
 Of two members the one with the smaller id dials, so there is one connection for each pair. A link
 on which nothing arrives for too long, or no complete frame, is closed and dialed again.
@@ -7,21 +7,20 @@ on which nothing arrives for too long, or no complete frame, is closed and diale
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
 from beanpole.addresses import split_address
 from beanpole.errors import ProtocolError
 from beanpoled.config.node import NodeConfig
-from beanpoled.host.dials import DialPauses, why
+from beanpoled.host.dials import Dialer, DialPauses, why
 from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.host.sockets import bind
 from beanpoled.host.tls import TlsAcceptor
-from beanpoled.host.tls_stream import TlsStream
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
-from beanpoled.trust.certificates import Certificates, names_in
+from beanpoled.trust.certificates import names_in
 from beanpoled.trust.handshakes import OF_ANOTHER, WORDS
 from beanpoled.trust.proofs import NONCE_BYTES
 from beanpoled.trust.trust import Trust
@@ -250,7 +249,7 @@ class PeerLinks:
         self._server: asyncio.Server | TlsAcceptor | None = None
         self._socket: socket.socket | None = None  # of the listener for nodes, with TLS
         self._tasks: list[asyncio.Task[None]] = []
-        self._lookups: dict[str, asyncio.Task[list[str] | OSError]] = {}  # of the members' names
+        self._dialer = Dialer(loop, trust)
         self._complained: dict[str, float] = {}  # line -> when it was logged
         self._failures: dict[str, str] = {}  # why the last attempt to reach a member failed
 
@@ -283,8 +282,7 @@ class PeerLinks:
 
     async def stop(self) -> None:
         """Close all links and the listener."""
-        for lookup in self._lookups.values():
-            lookup.cancel()
+        self._dialer.stop()
         for task in self._tasks:
             task.cancel()
         if self._server is not None:
@@ -402,7 +400,7 @@ class PeerLinks:
             factory = partial(cast, asyncio.Protocol, protocol)
             try:
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
-                    await self._connect(factory, peer, await self._find(peer, host, port), port)
+                    await self._dialer.connect(factory, peer, host, port)
                 await protocol.closed
                 self._failures[peer] = protocol.failure
             except OSError as error:
@@ -410,71 +408,6 @@ class PeerLinks:
             finally:
                 protocol.give_up()
             await asyncio.sleep(pauses.after(self.loop.time() - begun_s))
-
-    async def _connect(
-        self,
-        factory: Callable[[], asyncio.Protocol],
-        peer: str,
-        addresses: Sequence[str],
-        port: int,
-    ) -> None:
-        """Connect to the first address that answers; raise OSError if none does.
-
-        With TLS, the certificate must belong to this very member, whatever its address.
-        """
-        failure = OSError("has no address")
-        certificates = self.trust.of_peers
-        for address in addresses:
-            try:
-                if certificates is None:
-                    await self.loop.create_connection(factory, address, port)
-                else:
-                    await self._connect_tls(certificates, factory, peer, address, port)
-                return
-            except OSError as error:
-                failure = error
-        raise failure
-
-    async def _connect_tls(
-        self,
-        certificates: Certificates,
-        factory: Callable[[], asyncio.Protocol],
-        peer: str,
-        address: str,
-        port: int,
-    ) -> None:
-        stream = TlsStream(self.loop, certificates.client, factory, peer)
-        try:
-            below = partial(cast, asyncio.Protocol, stream)
-            await self.loop.create_connection(below, address, port)
-            await stream.established
-        finally:
-            stream.give_up()
-
-    async def _find(self, peer: str, host: str, port: int) -> Sequence[str]:
-        """Return the present addresses of a member's name; raise OSError if it is not found.
-
-        The system's look-up cannot be interrupted, takes longer than a dial may if no name server
-        answers, and occupies one of a few threads. So no second look-up begins while one is
-        running, and its error is consumed even if the dial that began it is over: an unconsumed
-        error would end the node.
-        """
-        lookup = self._lookups.get(peer)
-        if lookup is None or lookup.done():
-            lookup = self.loop.create_task(self._look_up(host, port))
-            self._lookups[peer] = lookup
-        await asyncio.wait([lookup])
-        found = lookup.result()
-        if isinstance(found, OSError):
-            raise found
-        return found
-
-    async def _look_up(self, host: str, port: int) -> list[str] | OSError:
-        try:
-            found = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            return error
-        return [str(entry[4][0]) for entry in found]
 
     async def _watch(self) -> None:
         """Close links on which nothing arrives; this detects half-open connections."""

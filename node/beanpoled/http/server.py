@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from beanpole.addresses import split_address
 from beanpoled.http import metrics
-from beanpoled.view import Check, NodeView, liveness, readiness
+from beanpoled.readiness import Check, liveness, readiness
+from beanpoled.view import NodeView
 
 # No probe or browser sends more than this before the empty line.
 REQUEST_BYTES_MAX: Final = 8192

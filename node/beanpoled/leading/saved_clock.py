@@ -10,8 +10,8 @@ from typing import Final
 from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.errors import Damaged
+from beanpole.storage.format import Identity
 from beanpole.storage.small_files import read_checked, write_atomic
-from beanpole.storage.wal import Identity
 from beanpoled.host.seam import WARNING
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.clock import downtime_us, is_trusted

@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 from beanpole.client.rpc import MESSAGE_BYTES_MAX
 from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
+from beanpoled.readiness import liveness, readiness
 from beanpoled.rpc import credentials
 from beanpoled.rpc.bringing import Bringer, fail_as, fail_unknown
 from beanpoled.rpc.door import CALLERS_MAX, Door
@@ -24,7 +25,7 @@ from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
 from beanpoled.rpc.snapshots import snapshot_up_to
 from beanpoled.trust.trust import Trust
-from beanpoled.view import ConnectionFigures, NodeView, liveness, readiness
+from beanpoled.view import ConnectionFigures, NodeView
 
 # A dead member must not make a status call slow: this bounds the wait for each member.
 PEER_STATUS_TIMEOUT_S: Final = 1.0
@@ -40,9 +41,10 @@ CONNECTIONS_MAX: Final = 200
 # Heartbeats carry the machine versions that members know; after an election some are missing.
 FINALIZE_PATIENCE_S: Final = 1.0
 # Above the sum of long-lived calls: READERS_MAX readers of events (32), CALLS_MAX calls of `Queue`
-# (64), a snapshot for each other member (63), STREAMS_MAX streams of Health/Watch and reflection
-# (32), WAITS_MAX calls that wait for their request and as many whose answer is not taken (128). The
-# rest is for health checks and operators, so that no long-lived call keeps them out.
+# (64), RECHECKS_MAX calls without a known right (32), a snapshot for each other member (63),
+# STREAMS_MAX streams of Health/Watch and reflection (32), WAITS_MAX calls that wait for their
+# request and as many whose answer is not taken (128). The rest is for health checks and operators,
+# so that no long-lived call keeps them out.
 CALLS_MAX: Final = 384
 # A connection without a call for this long is closed, also where `door` has places left. Clients of
 # gRPC connect again by themselves. A handshake of any honest caller is shorter than the other.

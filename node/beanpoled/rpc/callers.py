@@ -13,6 +13,7 @@ from beanpole import commands as c
 from beanpole.addresses import host_of_peer
 from beanpoled.rpc.call import NO_SESSION, NO_USER, Call
 from beanpoled.rpc.caller import CALLER
+from beanpoled.rpc.recheck import Rechecks
 from beanpoled.rpc.server import Context, fail
 from beanpoled.turn.node import Node
 
@@ -26,9 +27,18 @@ class Callers:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._waiting = 0
+        self._rechecks = Rechecks(node)
 
     async def check_serving(self, context: Context) -> None:
         """Refuse a call that cannot be executed now: none of it takes effect."""
+        await self._check_reaching(context)
+        if self._waiting >= CALLS_MAX:
+            message = f"{CALLS_MAX} calls are under way at {self._node.context.name}"
+            message += "; ask another node, or later"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
+
+    async def _check_reaching(self, context: Context) -> None:
+        """Refuse a call if this node can send no command to the cluster now."""
         node = self._node
         name = node.context.name
         if not node.serving:
@@ -37,10 +47,6 @@ class Callers:
         if node.clients.outbox_is_full:
             message = f"the outbox of {name} is full; try again in a moment"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "OUTBOX_FULL")
-        if self._waiting >= CALLS_MAX:
-            message = f"{CALLS_MAX} calls are under way at {name}"
-            message += "; ask another node, or later"
-            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
 
     async def check_known(self, operation: int, what: str, context: Context) -> None:
         """Also refuse an operation that the cluster supports only after its upgrade.
@@ -81,16 +87,7 @@ class Callers:
         finally:
             self._waiting -= 1
             call.end()  # also if the caller has gone
-        if call.failure == NO_SESSION:
-            message = "the cluster has as many sessions as sessions_max allows; nothing was done"
-            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
-        if call.failure == NO_USER:
-            message = "no user has this token any more; the outcome is unknown"
-            await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "UNKNOWN_TOKEN")
-        if call.failure:
-            message = f"no answer of a majority, or {self._node.context.name} was cut off"
-            message += "; the outcome is unknown"
-            await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)
+        await self._check_done(context, call.failure)
         if self._node.context.machine.users.rows and c.DENIED in call.results:
             message = "a right ended a moment ago; what was done before that stays done"
             await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "NO_RIGHT")
@@ -100,3 +97,24 @@ class Callers:
         """Wait until all that was acknowledged before the call is applied here."""
         await self.check_serving(context)
         await self._do(context, Call.barrier)
+
+    async def recheck(self, context: Context) -> None:
+        """As `barrier`, for a caller without a known right: it shares one with others like it.
+
+        It takes no place of the calls that do something, and may wait for its barrier to begin.
+        """
+        failure = await self._rechecks.wait(context, self._check_reaching)
+        await self._check_done(context, failure)
+
+    async def _check_done(self, context: Context, failure: int) -> None:
+        """End a call whose commands failed, with the reason of their `Call`."""
+        if failure == NO_SESSION:
+            message = "the cluster has as many sessions as sessions_max allows; nothing was done"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
+        if failure == NO_USER:
+            message = "no user has this token any more; the outcome is unknown"
+            await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "UNKNOWN_TOKEN")
+        if failure:
+            message = f"no answer of a majority, or {self._node.context.name} was cut off"
+            message += "; the outcome is unknown"
+            await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)

@@ -108,7 +108,7 @@ class Guard(grpc.aio.ServerInterceptor):
     """Refuses calls whose callers lack the right. Without users, it only identifies callers."""
 
     def __init__(self, node: Node, callers: Callers, door: Door | None = None) -> None:
-        """Create the guard; an unknown token is looked up again after a barrier of `callers`."""
+        """Create the guard; who has no right is looked up again after a `recheck` of `callers`."""
         self._node = node
         self._callers = callers
         self._door = door or Door()
@@ -170,7 +170,7 @@ class Guard(grpc.aio.ServerInterceptor):
         where = _closed(row, user, request, self._machine)
         if where is not None and self._node.serving:
             # A right or a job that another node has just changed may not be known here yet.
-            await self._callers.barrier(context)
+            await self._callers.recheck(context)
             user = await self._user_of(caller, context)
             where = _closed(row, user, request, self._machine)
         if where is None:
@@ -193,7 +193,7 @@ class Guard(grpc.aio.ServerInterceptor):
         users = self._machine.users
         user = caller.user(users)
         if user is None and self._node.serving:
-            await self._callers.barrier(context)  # it may have been added at another node
+            await self._callers.recheck(context)  # it may have been added at another node
             user = caller.user(self._machine.users)
         if user is None:
             self._node.clients.refused_client(UNKNOWN_TOKEN)

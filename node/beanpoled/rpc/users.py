@@ -167,7 +167,7 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
     ) -> users_pb2.WhoAmIReply:
         user = CALLER.get().user(self._node.context.machine.users)
         if user is None and self._node.serving:
-            await self._callers.barrier(context)
+            await self._callers.recheck(context)
             user = CALLER.get().user(self._node.context.machine.users)
         if user is None:
             words = "no user has this token"

@@ -6,6 +6,7 @@ still held then return to their queues when their connections end, as if the nod
 Incarnations and fencing are in `lifecycle`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from beanpole.constants import SECOND_US
@@ -52,9 +53,12 @@ class Stopping:
         self._step_since_us = 0
         self._contact_us = 0  # loop time at which a majority was last in contact
         self.holders = 0  # clients that the stop waits for
+        # Tells the service manager that the node stops; set by the program.
+        self.announce: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
         """Begin the stop (SIGTERM). A second call ends the wait for clients."""
+        self.announce()
         context = self._context
         if not context.started:
             context.stopped = True

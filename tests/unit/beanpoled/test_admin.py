@@ -21,6 +21,7 @@ from beanpoled.rpc.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
 from beanpoled.rpc.events import READERS_MAX
 from beanpoled.rpc.patience import WAITS_MAX
 from beanpoled.rpc.peer import PeerClient
+from beanpoled.rpc.recheck import RECHECKS_MAX
 from beanpoled.rpc.streams import STREAMS_MAX
 from beanpoled.trust.trust import Trust
 from beanpoled.view import SnapshotStream
@@ -491,5 +492,5 @@ def test_a_taken_port_is_an_error_and_not_shared() -> None:
 
 def test_no_service_can_take_all_calls() -> None:
     long_lived = READERS_MAX + STREAMS_MAX + callers.CALLS_MAX + jobs.SCANS_MAX + ORIGINS_MAX
-    long_lived += 2 * WAITS_MAX
+    long_lived += RECHECKS_MAX + 2 * WAITS_MAX
     assert long_lived < admin.CALLS_MAX

@@ -18,9 +18,9 @@ from beanpole.replication.pysyncobj.offline import StoppedReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.files import InlineFiles
+from beanpole.storage.format import Identity
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.snapshots import SnapshotStore
-from beanpole.storage.wal import Identity
 from beanpoled import cli
 from beanpoled.cli import main
 from beanpoled.disk import identity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import backups, scrape, tls
+from bench import backups, bystanders, scrape, tls
 from bench.backups import MIB, Ran, Step
 
 
@@ -27,8 +27,8 @@ def test_a_slope_is_that_of_a_hundred_thousand_jobs() -> None:
 
 
 def test_percentiles_are_of_all_puts() -> None:
-    assert backups.p99_ms([]) == 0.0
-    assert backups.p99_ms([n / 1e3 for n in range(1, 1001)]) == pytest.approx(991, abs=1)
+    assert bystanders.p99_ms([]) == 0.0
+    assert bystanders.p99_ms([n / 1e3 for n in range(1, 1001)]) == pytest.approx(991, abs=1)
     found = scrape.Scraped(1000, 5, "nothing", [1.0, 3.0], [1.0] * 200, [1.0] * 150 + [9.0] * 50)
     by_words = {row[0]: row[1] for row in scrape.table(found)}
     assert by_words["p99 of a put without pages"] == "1.0 ms"

@@ -12,7 +12,7 @@ from typing import Any, Final
 from beanpole.replication.consensus import Image, ReplicaConfig, Sink
 from beanpole.replication.pysyncobj import messages as m
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
-from beanpole.storage.wal import Identity
+from beanpole.storage.format import Identity
 from tests.sim.clock import Clock
 from tests.sim.cluster import Applied, ListImage
 from tests.sim.disk import Disk

@@ -7,8 +7,8 @@ import msgpack
 import pytest
 
 from beanpole.errors import Damaged, StorageError, UnknownVersion
+from beanpole.storage.format import Identity
 from beanpole.storage.small_files import write_atomic
-from beanpole.storage.wal import Identity
 from beanpoled.disk import identity
 from beanpoled.disk.identity import FOUNDING, REJOINING, VOTER, DiskIdentity
 from tests.sim.clock import Clock

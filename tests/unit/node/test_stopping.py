@@ -113,6 +113,16 @@ def test_the_second_signal_ends_it(stage: Stage) -> None:
     assert worker.closed and stage.host.lines[-1] == "exit"
 
 
+def test_each_order_to_stop_is_announced(stage: Stage) -> None:
+    announced: list[str] = []
+    stage.node.stopping.announce = lambda: announced.append("stop")
+    served(stage, TAKE)
+    stage.node.clients.stop()  # the order of a client: gearmand's `shutdown`
+    pass_quietly(stage, 300_000)
+    stage.node.stopping.stop()
+    assert announced == ["stop", "stop"]
+
+
 def test_a_kept_session_goes_on_elsewhere(stage: Stage) -> None:
     worker = served(stage, KEEP, TAKE)
     assert worker.take() == b"KEPT\r\nINSERTED 1\r\nRESERVED 1 1\r\nx\r\n"

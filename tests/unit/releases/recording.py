@@ -18,7 +18,7 @@ from beanpole import commands as c
 from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
-from beanpole.storage.wal import Identity
+from beanpole.storage.format import Identity
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import NOTE, Events

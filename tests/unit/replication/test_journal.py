@@ -16,7 +16,7 @@ from beanpole.replication.pysyncobj.journal import (
 )
 from beanpole.replication.pysyncobj.messages import NO_OP, OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.storage.wal import Identity
+from beanpole.storage.format import Identity
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk
 
@@ -115,7 +115,7 @@ def test_a_reset_stands_for_a_snapshot(disk: Disk) -> None:
     for log in (journal, opened(disk)):
         assert (log.first, log.last, len(log)) == (99, 101, 3)
         assert [log.term_of(index) for index in (98, 99, 100, 101)] == [None, 6, 7, 7]
-        assert log.is_placeholder(99) and log.is_placeholder(100) and not log.is_placeholder(101)
+        assert [entry[0] for entry in log[0:3]] == [PLACEHOLDER, PLACEHOLDER, b"next"]
 
 
 def test_trimmed_segments_go_and_term_and_vote_stay(disk: Disk) -> None:
@@ -166,7 +166,7 @@ def test_alignment_puts_a_stand_in_before_the_first_entry(disk: Disk) -> None:
     journal.trim(20)
     journal.align(20, 3, 2)
     assert [entry[1:] for entry in journal[0:2]] == [(19, 2), (20, 3)]
-    assert journal.is_placeholder(19) and not journal.is_placeholder(20)
+    assert [entry[0] == PLACEHOLDER for entry in journal[0:2]] == [True, False]
 
 
 @pytest.mark.parametrize(("index", "term"), [(80, 9), (50, 99)])

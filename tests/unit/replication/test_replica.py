@@ -6,7 +6,7 @@ import pytest
 
 from beanpole.replication.consensus import ENTRY_MAX_BYTES, Replica, ReplicaConfig
 from beanpole.replication.pysyncobj import messages
-from beanpole.storage.wal import Identity
+from beanpole.storage.format import Identity
 from tests.sim.cluster import Cluster
 from tests.sim.lone import Lone
 

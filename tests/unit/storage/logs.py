@@ -1,6 +1,7 @@
 """Small logs for tests: opened, filled, read back."""
 
-from beanpole.storage.wal import Identity, Wal
+from beanpole.storage.format import Identity
+from beanpole.storage.wal import Wal
 from tests.unit.storage.disk import Disk
 
 OURS = Identity("dev", "n0")

@@ -7,7 +7,8 @@ import pytest
 
 from beanpole.storage.ballast import START_BYTES, Ballast, is_full, make_room_to_start
 from beanpole.storage.files import LANE_BULK
-from beanpole.storage.wal import Identity, Wal
+from beanpole.storage.format import Identity
+from beanpole.storage.wal import Wal
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk as SimDisk
 from tests.unit.storage.disk import Disk

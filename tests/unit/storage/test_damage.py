@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from beanpole.errors import BeanpoleError, Damaged
 from beanpole.storage.dump import describe
-from beanpole.storage.format import FILE_HEADER_BYTES, RECORD_HEADER_BYTES, SECTOR_BYTES
-from beanpole.storage.wal import Identity, Wal
+from beanpole.storage.format import FILE_HEADER_BYTES, RECORD_HEADER_BYTES, SECTOR_BYTES, Identity
+from beanpole.storage.wal import Wal
 from tests.unit.storage.disk import Disk, Node, broken_sync
 
 OURS = Identity("dev", "n0")

@@ -18,7 +18,8 @@ from beanpole.storage.files import (
     InlineFiles,
     RealFiles,
 )
-from beanpole.storage.wal import Identity, Wal
+from beanpole.storage.format import Identity
+from beanpole.storage.wal import Wal
 
 WAIT_S = 30
 

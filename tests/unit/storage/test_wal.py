@@ -9,8 +9,13 @@ import pytest
 
 from beanpole.errors import Damaged, LogFailed, UnknownVersion, WrongIdentity
 from beanpole.storage.files import LANE_BULK, InlineFiles
-from beanpole.storage.format import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES
-from beanpole.storage.wal import Identity, Wal
+from beanpole.storage.format import (
+    FILE_HEADER_BYTES,
+    PAYLOAD_BYTES_MAX,
+    RECORD_HEADER_BYTES,
+    Identity,
+)
+from beanpole.storage.wal import Wal
 from beanpole.storage.writer import FILL_AHEAD_BYTES, FILL_STEP_BYTES
 from tests.unit.storage.disk import Disk, broken_sync, full
 from tests.unit.storage.logs import OURS, Record, fill, opened, replayed

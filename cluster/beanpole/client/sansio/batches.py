@@ -7,9 +7,10 @@ rules of repetition are those of the single commands.
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
+from beanpole.client.patience import PAUSE_MIN_S, jitter
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.commands import Commands, expected, job_id
-from beanpole.client.sansio.session import PAUSE_MIN_S, TRIES_MAX, Session, jitter
+from beanpole.client.sansio.session import TRIES_MAX, Session
 from beanpole.client.sansio.shapes import Job, JobOrID, TBody
 from beanpole.client.sansio.steps import Pause, Steps
 from beanpole.errors import ProtocolError

@@ -112,7 +112,7 @@ ERROR_RESPONSES: dict[bytes, type[BeanstalkdError]] = {
 def is_misread(reply: Reply) -> bool:
     """Whether a node has not read a put, so that it reads its body as commands.
 
-    What follows on this connection answers those commands, and no request.
+    The replies that follow on this connection answer those commands, not a request.
     """
     return reply[0] in (b"BAD_FORMAT", b"UNKNOWN_COMMAND")
 

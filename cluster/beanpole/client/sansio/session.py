@@ -4,13 +4,13 @@ Belongs here: the search for a node, the state that is restored on each new conn
 reservations that are lost with one. The commands and their replies are in `commands`.
 """
 
-import random
 import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Final
 
+from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, jitter
 from beanpole.client.sansio.faults import (
     ClosedError,
     DeniedError,
@@ -32,18 +32,11 @@ from beanpole.client.sansio.steps import (
 )
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ProtocolError
-from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_tubes
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, USER_TOKEN_PATTERN
 
-# Longer than one node needs to report that there is no majority (its command_timeout).
-REPLY_TIMEOUT_S: Final = 15.0
-CONNECT_TIMEOUT_S: Final = 2.0
-# Covers an election, and the restart of a cluster that lost its power.
-PATIENCE_S: Final = 10.0
 # Attempts at a command, in case that every node answers it by closing the connection.
 TRIES_MAX: Final = 6
-PAUSE_MIN_S: Final = 0.05
-PAUSE_MAX_S: Final = 1.0
 
 # The random bytes of a session's token, which must not be guessed; it has 32 characters.
 TOKEN_BYTES: Final = 24
@@ -309,10 +302,7 @@ class Session:
             yield from self._authenticate()
         if self._keep_s:
             yield from self._resume()
-        requests = [encode(b"use", self.used)] if self.used != DEFAULT_TUBE else []
-        requests += [encode(b"watch", tube) for tube in self.watched if tube != DEFAULT_TUBE]
-        if DEFAULT_TUBE not in self.watched:
-            requests.append(encode(b"ignore", DEFAULT_TUBE))
+        requests = encode_tubes(self.used, self.watched)
         for reply in (yield from self.exchange_all(requests)) if requests else ():
             if reply[0] == b"DENIED":
                 raise DeniedError
@@ -397,8 +387,3 @@ def _missing(needs: bytes, place: Endpoint | None, sent: int) -> Exception:
     if sent:
         return MayBeDoneError(f"it may have been done, and {words}")
     return NotAvailableError(words)
-
-
-def jitter(longest_s: float) -> float:
-    # Clients that lost the same node do not come back all at once.
-    return longest_s * (0.5 + random.random() / 2)

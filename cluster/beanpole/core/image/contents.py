@@ -41,7 +41,6 @@ from beanpole.events import PROTOCOL_NAMES, QLESS
 
 # A change of the contents of the digest, or of their order, needs another domain.
 DOMAIN: Final = b"beanpole contents 1\n"
-DIGEST_BYTES: Final = 32
 # Queues in a summary, those with most jobs: one page, and 100 KB of the longest names.
 QUEUES_NAMED: Final = 100
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from beanpole.constants import (
     CLIENTS_OF_JOB_MAX,
+    DURATION_MAX_US,
     EXTERNAL_ID_MAX_BYTES,
     EXTRA_MAX_BYTES,
     PROGRESS_MAX_BYTES,
     RESULT_MAX_BYTES,
-    SECOND_US,
     U32_MAX,
     URGENT_BELOW,
 )
@@ -61,20 +61,9 @@ def load_jobs(
             last_id = job.id
             if last_id in machine.qless.by_id:
                 raise Damaged(f"job {last_id} is one of qless, too")
-            queue.jobs.add(job)
-            size = len(job.body)
-            queue.body_bytes += size
-            job.tube.body_bytes += size
-            if user:
-                queue.quotas.count(job.id, size, queue.quotas.in_image(user))
-            if job.ext is not None:
-                _add_extension(queue, job, job.ext)
+            _add(queue, job, user)
             if job.state == BURIED:
                 buried.append(job)
-                if job.due_us:
-                    queue.timers.add(job.due_us, job.id)
-            else:
-                _place(queue, job)
     else:
         raise Damaged("the image ends before its end mark")
     if any(None in session.reserved.values() for session in sessions.values()):
@@ -85,23 +74,17 @@ def load_jobs(
     for job in buried:
         job.tube.buried[job.id] = job
     for tube in tubes.values():
-        space = tube.space
-        space.ready += tube.ready_count
-        space.urgent += tube.urgent_count
-        space.reserved += tube.reserved_count
-        space.delayed += tube.delayed_count
-        space.buried += len(tube.buried)
+        _add_totals(tube)
 
 
 def _check(job: Job, version: int) -> None:
-    """Validate a job, and add it to its holder."""
+    """Validate a job."""
     counters = (job.reserves, job.timeouts, job.releases, job.buries, job.kicks)
     # An event has 32 bits for each of these; a larger number would corrupt the next field.
     narrow = (job.rank, *counters)
-    longest_us = U32_MAX * SECOND_US
     if min(narrow) < 0 or max(narrow) > U32_MAX:
         raise Damaged(f"job {job.id} has a number beyond 32 bits")
-    if not (0 <= job.delay_us <= longest_us and 0 <= job.ttr_us <= longest_us):
+    if not (0 <= job.delay_us <= DURATION_MAX_US and 0 <= job.ttr_us <= DURATION_MAX_US):
         raise Damaged(f"job {job.id} has times beyond 32 bits of seconds")
     if version < POLICIES_SINCE and (job.order < 0 or (job.state == BURIED and job.due_us)):
         raise Damaged(f"job {job.id} is deleted by a policy before there were any")
@@ -118,10 +101,8 @@ def _check(job: Job, version: int) -> None:
         or (finished and (job.ext is None or not job.ext.expires_us or version < SPACES_SINCE))
     ):
         raise Damaged(f"job {job.id} has the state {job.state}")
-    if holder is not None:
-        if job.id not in holder.reserved:
-            raise Damaged(f"job {job.id} is held by a session that does not know it")
-        holder.reserved[job.id] = job
+    if holder is not None and job.id not in holder.reserved:
+        raise Damaged(f"job {job.id} is held by a session that does not know it")
 
 
 def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
@@ -152,8 +133,26 @@ def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
     queue.add_extension(job, ext)
 
 
+def _add(queue: Queue, job: Job, user: bytes) -> None:
+    """Add a job that counts for a user, or for none, to all indexes but the buried jobs."""
+    queue.jobs.add(job)
+    if job.holder is not None:
+        job.holder.reserved[job.id] = job
+    size = len(job.body)
+    queue.body_bytes += size
+    job.tube.body_bytes += size
+    if user:
+        queue.quotas.count(job.id, size, queue.quotas.in_image(user))
+    if job.ext is not None:
+        _add_extension(queue, job, job.ext)
+    _place(queue, job)
+
+
 def _place(queue: Queue, job: Job) -> None:
-    """Add a job that is not buried to the order of its state, without a transition."""
+    """Add a job to the order and the timers of its state, without a transition.
+
+    The order of buried jobs is not that of ids, so they are added when all jobs are there.
+    """
     tube = job.tube
     if job.state == READY:
         tube.push_ready(job)
@@ -167,9 +166,22 @@ def _place(queue: Queue, job: Job) -> None:
         tube.reserved_count += 1
         if job.due_us:
             queue.timers.add(job.due_us, job.id)
+    elif job.state == BURIED:
+        if job.due_us:
+            queue.timers.add(job.due_us, job.id)
     else:
         tube.finished_count += 1
         if job.state == DONE:
             tube.space.done += 1
         else:
             tube.space.failed += 1
+
+
+def _add_totals(tube: Tube) -> None:
+    """Add the counts of a tube to the totals of its space."""
+    space = tube.space
+    space.ready += tube.ready_count
+    space.urgent += tube.urgent_count
+    space.reserved += tube.reserved_count
+    space.delayed += tube.delayed_count
+    space.buried += len(tube.buried)

@@ -18,6 +18,7 @@ from beanpole.core.image.qless import QlessCopy
 from beanpole.core.image.records import EXTENDED_SINCE
 from beanpole.core.jobs.aliases import ALIASES_MAX
 from beanpole.core.jobs.spaces import SPACES_SINCE
+from beanpole.core.operations.checks import ALIASES_SINCE
 from beanpole.core.operations.policies import POLICIES_SINCE
 from beanpole.core.state import MachineState
 from beanpole.core.users import USERS_SINCE
@@ -136,7 +137,7 @@ def _qless(machine: MachineState) -> QlessCopy:
 PARTS: Final[dict[str, Part]] = {
     "spaces": Part(SPACES_SINCE, _totals, _set_totals),
     "hosts": Part(HOSTS_SINCE, _hosts, _add_hosts),
-    "aliases": Part(EXTENDED_SINCE, _aliases, _add_aliases),
+    "aliases": Part(ALIASES_SINCE, _aliases, _add_aliases),
     "policies": Part(POLICIES_SINCE, policies.write, policies.read, policies.end),
     "users": Part(USERS_SINCE, users.write, users.read, users.end),
     "qless": Part(QLESS_SINCE, _qless, qless_loading.read, qless_loading.end),

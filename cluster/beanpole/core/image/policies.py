@@ -19,7 +19,7 @@ from beanpole.core.jobs.rates import (
     RATE_PERIOD_MIN_US,
     Bucket,
 )
-from beanpole.core.keys import Keys
+from beanpole.core.keys import Slice
 from beanpole.core.operations.policies import fits, space_of
 from beanpole.core.state import MachineState
 
@@ -34,8 +34,6 @@ CHUNK_NOTES: Final = 512
 CHUNK_RATES: Final = 512
 CHUNK_EQUALS: Final = 4096
 
-_Slice = tuple[int, dict[bytes, int], int, int]
-
 
 def write(machine: MachineState) -> Iterable[Any]:
     """Return the chunks: policies in the order of their patterns, then notes, rates, equal puts."""
@@ -46,22 +44,10 @@ def write(machine: MachineState) -> Iterable[Any]:
         [name, bucket.rate, bucket.period_us, bucket.used, bucket.at_us]
         for name, bucket in sorted(queue.rates.buckets.items())
     ]
-    return _chunks(rows, list(policies.notes.items()), buckets, *_slices(machine.equal_puts))
-
-
-def _slices(equals: Keys) -> tuple[list[int], list[_Slice]]:
-    """Return the start times of both generations, and slices of shards up to their present sizes.
-
-    Shards only grow, so these slices stay as they are now.
-    """
-    generations = (equals.older, equals.younger)
-    slices = [
-        (age, shard, start, min(start + CHUNK_EQUALS, len(shard)))
-        for age, generation in enumerate(generations)
-        for shard in generation.shards
-        for start in range(0, len(shard), CHUNK_EQUALS)
-    ]
-    return [generation.began_us for generation in generations], slices
+    equals = machine.equal_puts
+    began_us = [equals.older.began_us, equals.younger.began_us]
+    slices = equals.slices(CHUNK_EQUALS)
+    return _chunks(rows, list(policies.notes.items()), buckets, began_us, slices)
 
 
 def _chunks(
@@ -69,7 +55,7 @@ def _chunks(
     notes: list[tuple[int, Note]],
     buckets: list[Any],
     began_us: list[int],
-    slices: list[_Slice],
+    slices: list[Slice],
 ) -> Iterator[Any]:
     yield from rows
     for first in range(0, len(notes), CHUNK_NOTES):
@@ -80,7 +66,7 @@ def _chunks(
     if not slices and not any(began_us):
         return
     yield [GENERATIONS, began_us]
-    for age, shard, start, stop in slices:
+    for age, _, shard, start, stop in slices:
         items = islice(shard.items(), start, stop)
         yield [EQUALS, [[age, key, *parted(value)] for key, value in items]]
 
@@ -112,12 +98,7 @@ def end(machine: MachineState) -> None:
     """Check that the rate of each bucket is that of its queue's policy."""
     queue = machine.queue
     for name, bucket in queue.rates.buckets.items():
-        policy = queue.policies.of(name)
-        if (
-            policy is None
-            or policy.rate != bucket.rate
-            or policy.rate_period_us != bucket.period_us
-        ):
+        if not queue.has_rate(name, bucket):
             raise ValueError(f"the rate of {name!r} is {bucket.rate}")
 
 

@@ -128,29 +128,33 @@ class _Loading:
                 if not last < record.serial <= tubes_total:
                     raise Damaged(f"tube {record.serial} comes after tube {last}")
                 last = record.serial
-                space = queue.spaces[record.space]
-                tube = self.tubes[record.serial] = queue.tube(record.name, space)
-                if tube.space is not space or space.number != record.space:
-                    raise Damaged(f"tube {record.serial} is of space {record.space}")
-                tube.serial = record.serial
-                tube.number = record.serial & U32_MAX
-                tube.jobs_total = record.jobs_total
-                tube.deletes = record.deletes
-                tube.pauses = record.pauses
-                tube.pause_s = record.pause_s
-                tube.paused_until_us = record.paused_until_us
-                high, normal, low = record.limits
-                if not 0 <= min(record.limits) <= max(record.limits) <= U32_MAX:
-                    raise Damaged(f"tube {record.serial} has the limits {record.limits}")
-                tube.limits = (high, normal, low)
-                if tube.paused_until_us:
-                    tube.closed = PAUSED
-                    queue.pauses.add((tube.paused_until_us, tube.name))
+                self._load_tube(record)
         if len(queue.tubes) != len(self.tubes):
             raise Damaged(f"the image has {len(self.tubes)} tubes for {len(queue.tubes)} names")
         queue.tubes_named = [(tube.number, tube.name) for tube in self.tubes.values()]
         # After the tubes, because their creation counts.
         set_queue(queue, head.queue_numbers)
+
+    def _load_tube(self, record: TubeRecord) -> None:
+        queue, serial = self.machine.queue, record.serial
+        space = queue.spaces[record.space]
+        tube = self.tubes[serial] = queue.tube(record.name, space)
+        if tube.space is not space or space.number != record.space:
+            raise Damaged(f"tube {serial} is of space {record.space}")
+        tube.serial = serial
+        tube.number = serial & U32_MAX
+        tube.jobs_total = record.jobs_total
+        tube.deletes = record.deletes
+        tube.pauses = record.pauses
+        tube.pause_s = record.pause_s
+        tube.paused_until_us = record.paused_until_us
+        high, normal, low = record.limits
+        if not 0 <= min(record.limits) <= max(record.limits) <= U32_MAX:
+            raise Damaged(f"tube {serial} has the limits {record.limits}")
+        tube.limits = (high, normal, low)
+        if tube.paused_until_us:
+            tube.closed = PAUSED
+            queue.pauses.add((tube.paused_until_us, tube.name))
 
     def _tube_record(self, values: list[Any]) -> TubeRecord:
         record = TubeRecord(*values)

@@ -39,7 +39,7 @@ class Effects:
         self.asked_for: dict[int, None] = {}
         self.happened: list[Effect] = []
 
-    def tell(self, job_id: int, kind: int, data: bytes) -> None:
+    def record(self, job_id: int, kind: int, data: bytes) -> None:
         """Record an effect on a job, if the job has a listener."""
         listened = self.listened
         asked_for = self.asked_for

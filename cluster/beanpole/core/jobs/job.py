@@ -254,7 +254,7 @@ class Tube:
             limit = high if rank < RANK_NORMAL else low
         return 0 < limit <= self.ready_count + self.delayed_count + self.reserved_count
 
-    def push_ready(self, job: "Job") -> None:
+    def push_ready(self, job: Job) -> None:
         """Add a job to the ready order."""
         ext = job.ext
         self.ready.add(job.rank << ID_BITS | (job.id if ext is None else ext.sequence))
@@ -263,12 +263,12 @@ class Tube:
         """Return the key (rank, sequence) of the first ready job; 0 if there is none."""
         return self.ready.first() or 0
 
-    def drop_ready(self, job: "Job") -> None:
+    def drop_ready(self, job: Job) -> None:
         """Remove a job from the ready order."""
         ext = job.ext
         self.ready.remove(job.rank << ID_BITS | (job.id if ext is None else ext.sequence))
 
-    def push_delayed(self, job: "Job") -> None:
+    def push_delayed(self, job: Job) -> None:
         """Add a job to the delayed order."""
         self.delayed.add(job.due_us << ID_BITS | job.id)
 
@@ -276,6 +276,10 @@ class Tube:
         """Return the id of the first delayed job, by (due time, id); 0 if there is none."""
         return (self.delayed.first() or 0) & ID_MASK
 
-    def drop_delayed(self, job: "Job") -> None:
+    def drop_delayed(self, job: Job) -> None:
         """Remove a job from the delayed order."""
         self.delayed.remove(job.due_us << ID_BITS | job.id)
+
+    def first_buried(self) -> Job | None:
+        """Return the job that was buried first; None if there is none."""
+        return next(iter(self.buried.values())) if self.buried else None

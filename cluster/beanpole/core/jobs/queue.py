@@ -186,7 +186,7 @@ class Queue(Attempts):
         self.forget(job)
         self.transitions.append(job.id << TRANSITION_BITS | DELETE)
         self.emit(e.DELETED, before, job, None, reason)
-        self.effects.tell(job.id, effects.DELETED, b"")
+        self.effects.record(job.id, effects.DELETED, b"")
         self.drop_if_idle(job.tube)
 
     def _drop(self, job: Job, before: int, session: Holder | None, reason: int) -> None:
@@ -198,7 +198,7 @@ class Queue(Attempts):
         tube.deletes += 1
         self.transitions.append(job.id << TRANSITION_BITS | DELETE)
         self.emit(e.DELETED, before, job, session, reason)
-        self.effects.tell(job.id, effects.DELETED, b"")
+        self.effects.record(job.id, effects.DELETED, b"")
         self.drop_if_idle(tube)
 
     def _may_come_back(self, job: Job, ext: Extension, holder: Holder | None, reason: int) -> bool:
@@ -257,7 +257,7 @@ class Queue(Attempts):
         self.extension_bytes += len(progress) - len(ext.progress)
         ext.progress = progress
         self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
-        self.effects.tell(job.id, effects.PROGRESS, progress)
+        self.effects.record(job.id, effects.PROGRESS, progress)
 
     def attach(self, job: Job, ext: Extension, session: Holder) -> None:
         """Make a session a client of a job; it must not be one yet."""
@@ -372,6 +372,6 @@ class Queue(Attempts):
             if job.tube.space.sticky and before not in (DONE, FAILED):
                 job.tube.space.evicted += 1  # images of sticky spaces have always had this counter
             self.emit(e.EXPIRED, before, job, holder)
-            self.effects.tell(job_id, effects.EXPIRED, b"")
+            self.effects.record(job_id, effects.EXPIRED, b"")
             self.drop_if_idle(job.tube)
         return budget

@@ -56,7 +56,7 @@ class Bucket:
 
 
 class Rates:
-    """The buckets that are not full, by the names of their queues.
+    """The buckets that are not full.
 
     Attributes:
         buckets: buckets by the names of their queues.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from beanpole.core.jobs.spaces import PREFIX_END, SPACES, Rules, Space
+from beanpole.core.jobs.spaces import PREFIX_END, SPACES, Rules, Space, prefix_of
 from beanpole.events import GEARMAN, PROTOCOL_NAMES, WORKQ
 
 # The separator between the protocol name of a space and the name of a queue.
@@ -42,7 +42,7 @@ def queue(name: bytes) -> str:
 
 def _rules(name: bytes) -> Rules | None:
     """Return the rules of a name's space; None if no space has its prefix."""
-    prefix = name[:1] if name and name[0] < PREFIX_END else b""
+    prefix = prefix_of(name)
     for rules in SPACES.values():
         if rules.prefix == prefix:
             return rules

@@ -96,6 +96,11 @@ SPACES: Final[dict[int, Rules]] = {
 }
 
 
+def prefix_of(name: bytes) -> bytes:
+    """Return the prefix of a queue's name; empty for a name of the beanstalk protocol."""
+    return name[:1] if name and name[0] < PREFIX_END else b""
+
+
 class Space:
     """The state of a space: totals of its jobs, and the index of its external ids.
 

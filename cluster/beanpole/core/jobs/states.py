@@ -22,6 +22,7 @@ from beanpole.core.jobs.job import (
 )
 from beanpole.core.jobs.policies import ANY, Policies
 from beanpole.core.jobs.quotas import Quotas
+from beanpole.core.jobs.rates import Bucket
 from beanpole.core.jobs.store import Jobs
 from beanpole.core.jobs.timers import Timers
 from beanpole.core.jobs.transitions import (
@@ -73,15 +74,17 @@ class States(Tubes):
         """Reset the buckets whose rate has changed, after a change of a policy."""
         stem = pattern.removesuffix(ANY)
         for name, bucket in list(self.rates.buckets.items()):
-            if not name.startswith(stem):
-                continue
-            policy = self.policies.of(name)
-            if (
-                policy is None
-                or policy.rate != bucket.rate
-                or policy.rate_period_us != bucket.period_us
-            ):
+            if name.startswith(stem) and not self.has_rate(name, bucket):
                 self.forget_rate(name)
+
+    def has_rate(self, name: bytes, bucket: Bucket) -> bool:
+        """Whether a queue's policy has the rate of its bucket."""
+        policy = self.policies.of(name)
+        return (
+            policy is not None
+            and policy.rate == bucket.rate
+            and policy.rate_period_us == bucket.period_us
+        )
 
     def put_last(self, job: Job, ext: Extension) -> None:
         """Give a job that is in no order a sequence behind all others."""
@@ -236,8 +239,8 @@ class States(Tubes):
         The job is kept with its result until its TTL ends. A job without a TTL is removed at once,
         because its result would stay forever.
         """
-        told = effects.DONE if state == DONE else effects.FAILED
-        self.effects.tell(job.id, told, result)
+        kind = effects.DONE if state == DONE else effects.FAILED
+        self.effects.record(job.id, kind, result)
         ext = job.ext
         if ext is None or not ext.expires_us:
             self.forget(job)

@@ -84,15 +84,6 @@ class Tubes(Emitter):
             return tube.name
         return self.aliases.name_of(tube.name, space.number) or tube.name
 
-    def named_in(self, space: Space) -> list[tuple[bytes, Tube]]:
-        """Return all tubes that are visible in a space, with their names there."""
-        found = [(name, tube) for name, tube in self.tubes.items() if tube.space is space]
-        for alias, name in self.aliases.queues.items():
-            tube = self.tubes.get(name)
-            if tube is not None and space.may_name(alias):
-                found.append((alias, tube))
-        return found
-
     def space_of(self, name: bytes) -> Space | None:
         """Return the space whose queues may have this name; None if no space allows it."""
         for space in self.every_space:
@@ -149,10 +140,8 @@ class Tubes(Emitter):
 
         A closed tube may give out jobs again then, unless it has another reason to be closed.
         """
-        pause, bucket = self.pauses.first(), self.rates.first()
-        if pause is None:
-            return None if bucket is None else bucket[0]
-        return pause[0] if bucket is None or pause[0] < bucket[0] else bucket[0]
+        firsts = (self.pauses.first(), self.rates.first())
+        return min([first[0] for first in firsts if first is not None], default=None)
 
     def end_pauses(self, budget: int) -> int:
         """End the pauses that are due, then refill buckets; returns the rest of the budget."""

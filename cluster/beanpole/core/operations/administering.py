@@ -8,7 +8,7 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole import events as e
-from beanpole.constants import SECOND_US, U32_MAX
+from beanpole.constants import DURATION_MAX_US, U32_MAX
 from beanpole.core.jobs import moving
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, READY, RESERVED, Job
 from beanpole.core.operations.checks import make_tube, why_no_tube
@@ -37,8 +37,6 @@ FROM_STATES: Final[dict[int, tuple[int, ...]]] = {
     SET_DELAY: (READY, DELAYED),
     MOVE: (READY, DELAYED, BURIED),
 }
-# The longest time that a client can give in seconds.
-_LONGEST_US: Final[int] = U32_MAX * SECOND_US
 
 
 def change_job(machine: MachineState, origin: Origin, command: c.Command) -> int:
@@ -84,7 +82,7 @@ def _value_fits(action: int, value: int) -> bool:
     if action == SET_RANK:
         return 0 <= value <= U32_MAX
     if action == SET_DELAY:
-        return 0 <= value <= _LONGEST_US
+        return 0 <= value <= DURATION_MAX_US
     return action != MOVE or value in MOVED_STATES
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from beanpole import commands as c
 from beanpole.constants import (
     DEDUP_KEY_MAX_BYTES,
+    DURATION_MAX_US,
     HOST_NAME_MAX_BYTES,
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
@@ -42,7 +43,7 @@ from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES, PROTOCOL_SINCE
 SECRET_MIN_BYTES: Final = 16
 SECRET_MAX_BYTES: Final = 64
 # The longest time for which a lost session is kept: the longest TTR.
-GRACE_MAX_US: Final = U32_MAX * SECOND_US
+GRACE_MAX_US: Final = DURATION_MAX_US
 _LONG_NOTIFY_SINCE: Final = 4
 # Session numbers count up within one incarnation; the state hash has 60 bits for them.
 SESSION_NUMBER_MAX: Final = 2**48
@@ -252,10 +253,7 @@ def kick(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
         state = BURIED if tube.buried else DELAYED
     kicked = 0
     while kicked < share:
-        if state == BURIED:
-            job = next(iter(tube.buried.values())) if tube.buried else None
-        else:
-            job = queue.jobs.get(tube.first_delayed())
+        job = tube.first_buried() if state == BURIED else queue.jobs.get(tube.first_delayed())
         if job is None:
             return kicked, state, 0
         queue.kick(job, session)
@@ -307,7 +305,7 @@ def notify(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
-    machine.effect(job, kind, data)
+    machine.queue.effects.record(job.id, kind, data)
     return c.OK
 
 

@@ -4,12 +4,11 @@ Like those of `core.operations.changes`, every handler is total, and has no effe
 In a space without external ids, none of these operations is available.
 """
 
-from typing import Final
-
 from beanpole import commands as c
 from beanpole.constants import (
     ATTACHED_MAX,
     CLIENTS_OF_JOB_MAX,
+    DURATION_MAX_US,
     EXTERNAL_ID_MAX_BYTES,
     EXTRA_MAX_BYTES,
     JOB_ID_MAX,
@@ -38,17 +37,14 @@ from beanpole.core.operations.checks import (
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
 
-# The longest delay and TTR, the same as in commands that give them in seconds.
-_LONGEST_US: Final = U32_MAX * SECOND_US
-
 
 def _numbers_fit(
     rank: int, delay_us: int, ttr_us: int, ttl_us: int, attempts_max: int, failures_max: int
 ) -> bool:
     return (
         0 <= rank <= U32_MAX
-        and 0 <= delay_us <= _LONGEST_US
-        and 0 <= ttr_us <= _LONGEST_US
+        and 0 <= delay_us <= DURATION_MAX_US
+        and 0 <= ttr_us <= DURATION_MAX_US
         and 0 <= ttl_us <= TTL_MAX_US
         and 0 <= attempts_max <= U32_MAX
         and 0 <= failures_max <= U32_MAX
@@ -255,7 +251,7 @@ def set_ttr(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
-    if not 0 <= command[3] <= _LONGEST_US or not origin.sessions[command[1]].space.sticky:
+    if not 0 <= command[3] <= DURATION_MAX_US or not origin.sessions[command[1]].space.sticky:
         return c.BAD_COMMAND
     machine.queue.set_ttr(job, command[3])
     return c.OK

@@ -2,14 +2,12 @@
 
 from typing import Final
 
-from crc32c import crc32c
-
 from beanpole import commands as c
-from beanpole.constants import DEDUP_WINDOW_US, SECOND_US, TUBE_NAME_MAX_BYTES, U32_MAX
+from beanpole.constants import DEDUP_WINDOW_US, DURATION_MAX_US, U32_MAX
 from beanpole.core.jobs.policies import ANY, DROP_OLDEST, POLICIES_MAX, REFUSE, Policy
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
-from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, PREFIX_END, Space
-from beanpole.core.jobs.transitions import TRANSITION_BITS, TUBE
+from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, Space
+from beanpole.core.jobs.transitions import TUBE
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 
@@ -18,7 +16,7 @@ POLICIES_SINCE: Final[int] = 4
 # More bytes than any cluster has, and still a signed number of 64 bits.
 BYTES_MAX: Final[int] = 2**62
 # The same as the longest delay.
-RETAIN_MAX_US: Final[int] = U32_MAX * SECOND_US
+RETAIN_MAX_US: Final[int] = DURATION_MAX_US
 # Equal puts are remembered for as long as clients' keys.
 UNIQUE_WINDOW_MAX_US: Final[int] = DEDUP_WINDOW_US
 
@@ -100,7 +98,8 @@ def fits(policy: Policy, space: Space) -> bool:
         and RATE_PERIOD_MIN_US <= policy.rate_period_us <= RATE_PERIOD_MAX_US
     )
     return (
-        (not policy.dead or (policy.attempts_max > 0 and _may_be_dead(policy.dead)))
+        (not policy.dead or (policy.attempts_max > 0 and space.may_name(policy.dead)))
+        and ANY not in policy.dead
         and 0 <= policy.attempts_max <= U32_MAX
         and 0 <= policy.jobs_max <= U32_MAX
         and 0 <= policy.bytes_max <= BYTES_MAX
@@ -114,14 +113,8 @@ def fits(policy: Policy, space: Space) -> bool:
     )
 
 
-def _may_be_dead(name: bytes) -> bool:
-    """Whether this is a name of beanstalk; names of other spaces begin with a prefix."""
-    return 0 < len(name) <= TUBE_NAME_MAX_BYTES and name[0] >= PREFIX_END and ANY not in name
-
-
 def _note(machine: MachineState, pattern: bytes, policy: Policy) -> None:
     """Record a policy in the state hash."""
     attempts_max, dead, *numbers = policy
     words = b" ".join([b"%d" % number for number in (attempts_max, *numbers)])
-    check = crc32c(words, crc32c(b"\0", crc32c(dead, crc32c(b"\0", crc32c(pattern)))))
-    machine.queue.transitions.append(check << TRANSITION_BITS | TUBE)
+    machine.note_values(TUBE, pattern, dead, words)

@@ -80,13 +80,7 @@ def read(machine: MachineState, origin: Origin, command: c.Command) -> Result:
 
 def unpacked(packed: bytes) -> tuple[Any, ...] | None:
     """Return a packed tuple, with its items not validated; None if it is invalid or too large."""
-    if len(packed) > ARGS_MAX_BYTES:
-        return None
-    try:
-        args = msgpack.unpackb(packed, use_list=False, strict_map_key=False)
-    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):
-        return None
-    return args if type(args) is tuple else None
+    return c.unpack_tuple(packed) if len(packed) <= ARGS_MAX_BYTES else None
 
 
 def _decoded(bits: int, packed: bytes) -> tuple[float, tuple[Any, ...]] | None:

@@ -3,8 +3,6 @@
 Like those of `core.operations.changes`, every handler is total, and has no effect when it refuses.
 """
 
-from crc32c import crc32c
-
 from beanpole import commands as c
 from beanpole.constants import U32_MAX
 from beanpole.core.jobs.aliases import ALIASES_MAX
@@ -64,7 +62,7 @@ def _any_job(machine: MachineState, tube: Tube) -> Job | None:
         return queue.ready_job(tube.first_ready())
     if tube.delayed_count:
         return queue.jobs[tube.first_delayed()]
-    return next(iter(tube.buried.values())) if tube.buried else None
+    return tube.first_buried()
 
 
 def limit(machine: MachineState, origin: Origin, command: c.Command) -> int:
@@ -102,7 +100,7 @@ def set_alias(machine: MachineState, origin: Origin, command: c.Command) -> int:
         if alias not in aliases.queues:
             return c.NOT_FOUND
         aliases.remove(alias, space.number)
-        _note_alias(machine, alias, name)
+        machine.note_values(TUBE, alias, name)
         return c.OK
     home = queue.space_of(name)
     if home is None or home is space:
@@ -124,13 +122,7 @@ def set_alias(machine: MachineState, origin: Origin, command: c.Command) -> int:
             return c.BUSY
         queue.drop_queue(there)
     aliases.add(alias, space.number, name)
-    _note_alias(machine, alias, name)
+    machine.note_values(TUBE, alias, name)
     if name in queue.tubes:
         queue.ready_tubes[name] = None  # clients that wait on the alias may get a job now
     return c.OK
-
-
-def _note_alias(machine: MachineState, alias: bytes, name: bytes) -> None:
-    """Record an alias in the state hash."""
-    check = crc32c(name, crc32c(b"\0", crc32c(alias)))
-    machine.queue.transitions.append(check << TRANSITION_BITS | TUBE)

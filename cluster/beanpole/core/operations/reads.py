@@ -5,7 +5,7 @@ from typing import Any
 from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.core.jobs.emitter import seconds
-from beanpole.core.jobs.job import DELAYED, ID_MASK, RESERVED, STATE_NAMES, Job
+from beanpole.core.jobs.job import DELAYED, RESERVED, STATE_NAMES, Job
 from beanpole.core.jobs.spaces import Space
 from beanpole.core.operations.checks import find_job, find_tube
 from beanpole.core.sessions import Origin
@@ -29,8 +29,8 @@ def peek(machine: MachineState, origin: Origin, command: c.Command) -> Found:
 
 def peek_ready(machine: MachineState, origin: Origin, command: c.Command) -> Found:
     tube = find_tube(machine, origin.sessions[command[1]], command[2])
-    sequence = 0 if tube is None else tube.first_ready() & ID_MASK
-    return _found(machine.queue.jobs.get(machine.queue.moved.get(sequence, sequence)))
+    key = 0 if tube is None else tube.first_ready()
+    return _found(machine.queue.ready_job(key) if key else None)
 
 
 def peek_delayed(machine: MachineState, origin: Origin, command: c.Command) -> Found:
@@ -41,9 +41,7 @@ def peek_delayed(machine: MachineState, origin: Origin, command: c.Command) -> F
 
 def peek_buried(machine: MachineState, origin: Origin, command: c.Command) -> Found:
     tube = find_tube(machine, origin.sessions[command[1]], command[2])
-    if tube is None or not tube.buried:
-        return c.NOT_FOUND
-    return _found(next(iter(tube.buried.values())))
+    return _found(None if tube is None else tube.first_buried())
 
 
 def stats(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, ...]:

@@ -12,12 +12,7 @@ from beanpole.constants import SECOND_US
 from beanpole.core.jobs.job import ID_MASK, Tube
 from beanpole.core.jobs.policies import DROP_OLDEST, Policy
 from beanpole.core.jobs.quotas import Usage
-from beanpole.core.operations.checks import (
-    find_tube,
-    has_room,
-    make_tube,
-    why_no_tube,
-)
+from beanpole.core.operations.checks import find_tube, has_room, make_tube, why_no_tube
 from beanpole.core.sessions import Session
 from beanpole.core.state import MachineState
 from beanpole.events import QUEUE_FULL
@@ -56,12 +51,6 @@ def policy_of(machine: MachineState, name: bytes) -> Policy | None:
     if not queue.policies.rows:
         return None
     return queue.policies.of(queue.aliases.queue_of(name))
-
-
-def ttr_us_of(machine: MachineState, name: bytes) -> int:
-    """Return the policy's TTR for jobs of a protocol without TTRs; 0 for none."""
-    policy = policy_of(machine, name)
-    return 0 if policy is None else policy.ttr_s * SECOND_US
 
 
 def put(

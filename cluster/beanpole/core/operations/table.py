@@ -1,8 +1,7 @@
 """The table of operations, with one entry for each, and functions derived from the entries.
 
-A new operation is a code in `commands`, an entry here and one handler, in `changes`, `extended`,
-`queues`, `qless`, `reads` or `leading`. The machine, origins, batches and the simulator know
-operations by their entries only.
+A new operation is a code in `commands`, an entry here and a handler in one of the modules that are
+imported below. The machine, origins, batches and the simulator depend on the entries only.
 """
 
 from typing import Any, Final

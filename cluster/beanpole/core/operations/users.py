@@ -3,13 +3,8 @@
 Like those of `core.operations.changes`, every handler is total, and has no effect when it refuses.
 """
 
-from typing import Any
-
-import msgpack
-from crc32c import crc32c
-
 from beanpole import commands as c
-from beanpole.core.jobs.transitions import SESSION, TRANSITION_BITS
+from beanpole.core.jobs.transitions import SESSION
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 from beanpole.core.users import (
@@ -48,7 +43,7 @@ def as_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     # The user's own bytes object, which thousands of sessions may share.
     session.token = user.tokens[user.tokens.index(token)] if token else b""
     machine.note_session(session)
-    _note(machine, b"as", session.user, session.token)
+    machine.note_values(SESSION, b"as", session.user, session.token)
     return c.OK
 
 
@@ -62,7 +57,7 @@ def set_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
         more; BAD_COMMAND if the name, the rights or the limits are invalid.
     """
     _, _, name, packed, *numbers = command
-    rights = rights_of(_unpacked(packed))
+    rights = rights_of(c.unpack_tuple(packed))
     limits = limits_of(tuple(numbers))
     if rights is None or limits is None or not may_be_name(name):
         return c.BAD_COMMAND
@@ -135,14 +130,14 @@ def set_rules(machine: MachineState, origin: Origin, command: c.Command) -> int:
         OK; NOT_FOUND if a rule names an unknown user; BAD_COMMAND if a rule is invalid.
     """
     _, _, packed = command
-    rules = rules_of(_unpacked(packed), PROTOCOL_NAMES)
+    rules = rules_of(c.unpack_tuple(packed), PROTOCOL_NAMES)
     if rules is None:
         return c.BAD_COMMAND
     users = machine.users
     if not all(rule.user in users.rows or rule.user == ANONYMOUS for rule in rules):
         return c.NOT_FOUND
     users.set_rules(rules)
-    _note(machine, b"rules", b"", packed)
+    machine.note_values(SESSION, b"rules", b"", packed)
     return c.OK
 
 
@@ -152,19 +147,5 @@ def _change(
     if locks_out(rows):
         return c.LOCKED_OUT
     machine.users.change(rows)
-    _note(machine, what, name, value)
+    machine.note_values(SESSION, what, name, value)
     return c.OK
-
-
-def _note(machine: MachineState, what: bytes, name: bytes, value: bytes) -> None:
-    """Record a change in the state hash."""
-    check = crc32c(value, crc32c(b"\0", crc32c(name, crc32c(b"\0", crc32c(what)))))
-    machine.queue.transitions.append(check << TRANSITION_BITS | SESSION)
-
-
-def _unpacked(packed: bytes) -> Any:
-    """Return an unpacked value, not validated; None if it cannot be unpacked."""
-    try:
-        return msgpack.unpackb(packed, use_list=False, strict_map_key=False)
-    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):
-        return None

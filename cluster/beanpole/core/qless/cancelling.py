@@ -20,9 +20,9 @@ def cancel(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resu
     for jid in jids:
         job = t.jobs.get(jid)
         if job is None:
-            _say_canceled(t, jid, None, None)
+            _publish_canceled(t, jid, None, None)
         elif job.state != q.COMPLETE_:
-            _say_canceled(t, jid, job.worker, job.queue)
+            _publish_canceled(t, jid, job.worker, job.queue)
             if job.state == q.FAILED and job.failure is not None and flavour != q.SEED:
                 statistics.bump(t, t.queue(job.queue), job.failure.when, failed=-1)
             t.keep(job)
@@ -31,7 +31,7 @@ def cancel(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resu
         else:
             continue
         if tracking.is_tracked(t, jid):
-            t.say(b"canceled", jid)
+            t.publish(b"canceled", jid)
     return q.OK, None
 
 
@@ -67,8 +67,8 @@ def _refusal(t: Tables, jids: tuple[bytes, ...]) -> q.Result | None:
     return limits.JOBS if touched > q.CALL_JOBS_MAX and len(jids) > 1 else None
 
 
-def _say_canceled(t: Tables, jid: bytes, worker: bytes | None, queue: bytes | None) -> None:
+def _publish_canceled(t: Tables, jid: bytes, worker: bytes | None, queue: bytes | None) -> None:
     pairs = ((b"jid", jid), (b"worker", worker), (b"event", b"canceled"), (b"queue", queue))
-    t.say(b"log", pairs)
+    t.publish(b"log", pairs)
     if worker:
-        t.say(b"w:" + worker, pairs)
+        t.publish(b"w:" + worker, pairs)

@@ -20,7 +20,7 @@ from beanpole.core.qless import (
     throttles,
     tracking,
 )
-from beanpole.core.qless.job import COMPLETED, DEPENDING, SCHEDULED_AT, WORK, QlessJob
+from beanpole.core.qless.job import COMPLETED, DEPENDING, SCHEDULED_AT, QlessJob
 from beanpole.core.qless.tables import Tables
 
 # Complete jobs that one completion deletes: about 10 us each. More than one, so that few
@@ -75,14 +75,14 @@ def _end_run(t: Tables, flavour: int, job: QlessJob, now: float, data: bytes) ->
     job.expires = 0.0
     job.remaining = job.retries
     if tracking.is_tracked(t, job.jid):
-        t.say(b"completed", job.jid)
+        t.publish(b"completed", job.jid)
 
 
 def _go_on(
     t: Tables, job: QlessJob, now: float, following: bytes, delay: float, depends: tuple[bytes, ...]
 ) -> int:
     """Put a job into the next queue; returns its state there."""
-    t.say(
+    t.publish(
         b"log",
         (
             (b"jid", job.jid),
@@ -104,13 +104,12 @@ def _go_on(
         job.state = q.DEPENDS
         job.due = now + delay if delay > 0 else None
     else:  # at once, even with a delay: as in the original
-        t.place(job, WORK, queues.work_score(now, job.priority))
-        job.state = q.WAITING
+        queues.make_waiting(t, job, now)
     return job.state
 
 
 def _finish(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
-    t.say(
+    t.publish(
         b"log",
         ((b"jid", job.jid), (b"event", b"completed"), (b"queue", job.queue)),
     )

@@ -28,7 +28,7 @@ def config_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
     option, value = args
     if option not in t.config and len(t.config) >= q.OPTIONS_MAX:
         return limits.OPTIONS
-    t.say(b"log", ((b"event", b"config_set"), (b"option", option), (b"value", value)))
+    t.publish(b"log", ((b"event", b"config_set"), (b"option", option), (b"value", value)))
     t.config[option] = value
     return q.OK, None
 
@@ -36,7 +36,7 @@ def config_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
 def config_unset(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
     """CONFIG_UNSET: reset an option to its default."""
     option: bytes = args[0]
-    t.say(b"log", ((b"event", b"config_unset"), (b"option", option)))
+    t.publish(b"log", ((b"event", b"config_unset"), (b"option", option)))
     t.config.pop(option, None)
     return q.OK, None
 

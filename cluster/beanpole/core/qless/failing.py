@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from beanpole import qless as q
 from beanpole.core.qless import history, limits, queues, statistics, throttles, tracking
-from beanpole.core.qless.job import NOWHERE, SCHEDULED_AT, WORK, QlessJob
+from beanpole.core.qless.job import NOWHERE, SCHEDULED_AT, QlessJob
 from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import Tables
 
@@ -29,7 +29,7 @@ def fail(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
         return q.NOT_RUNNING, (jid, job.state)
     if job.worker != worker and flavour in STRICT:
         return q.OTHER_WORKER, (jid, job.worker)
-    t.say(
+    t.publish(
         b"log",
         (
             (b"jid", jid),
@@ -40,7 +40,7 @@ def fail(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
         ),
     )
     if tracking.is_tracked(t, jid):
-        t.say(b"failed", jid)
+        t.publish(b"failed", jid)
     t.keep(job)
     history.append(t, job, now, q.HAS_FAILED, group, worker)
     statistics.bump(t, t.queue(job.queue), now, failed=1, failures=1)
@@ -77,8 +77,7 @@ def retry(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
         t.place(job, SCHEDULED_AT, now + delay)
         job.state = q.SCHEDULED
     else:
-        t.place(job, WORK, queues.work_score(now, job.priority))
-        job.state = q.WAITING
+        queues.make_waiting(t, job, now)
     if group is not None and message is not None:
         job.failure = q.FailureView(group, message, float(floor(now)), worker)
     return q.OK, job.remaining
@@ -125,10 +124,9 @@ def unfail(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Res
         t.keep(job)
         leave_group(t, job)
         history.append(t, job, now, q.HAS_PUT, name)
-        job.state = q.WAITING
         job.queue = name
         job.remaining = job.retries
-        t.place(job, WORK, queues.work_score(now, job.priority))
+        queues.make_waiting(t, job, now)
     return q.OK, len(jids)
 
 

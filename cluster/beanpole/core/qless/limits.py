@@ -11,6 +11,7 @@ DEPENDENCIES: Final[q.Result] = (q.TOO_MUCH, (b"dependencies of a job", q.DEPEND
 TAGS: Final[q.Result] = (q.TOO_MUCH, (b"tags of a job", q.TAGS_MAX))
 THROTTLES: Final[q.Result] = (q.TOO_MUCH, (b"throttles of a job", q.THROTTLES_MAX))
 NAME: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a name", q.NAME_MAX_BYTES))
+DATA: Final[q.Result] = (q.TOO_MUCH, (b"bytes of data", q.DATA_MAX_BYTES))
 THROTTLES_ALL: Final[q.Result] = (q.TOO_MUCH, (b"throttles", q.THROTTLES_ALL_MAX))
 QUEUES: Final[q.Result] = (q.TOO_MUCH, (b"queues", q.QUEUES_MAX))
 OPTIONS: Final[q.Result] = (q.TOO_MUCH, (b"options", q.OPTIONS_MAX))

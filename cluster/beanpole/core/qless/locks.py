@@ -102,16 +102,16 @@ def _time_out(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
     job.expires = 0.0
     if flavour == q.DOTTED:
         job.worker = b""
-    _say_lost(t, job.jid, worker)
+    publish_lost(t, job.jid, worker)
 
 
 def _warn(t: Tables, queue: QlessQueue, job: QlessJob, now: float, grace: float) -> None:
     """Warn a worker that its lock is lost; it keeps the job for the grace period."""
     if tracking.is_tracked(t, job.jid):
-        t.say(b"stalled", job.jid)
+        t.publish(b"stalled", job.jid)
     history.append(t, job, now, q.HAS_TIMED_OUT)
     job.grace = True
-    _say_lost(t, job.jid, job.worker)
+    publish_lost(t, job.jid, job.worker)
     t.place(job, LOCKS, now + grace)
     statistics.bump(t, queue, now, retries=1)
 
@@ -128,8 +128,8 @@ def _attempt(t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: flo
     failing.exhaust(t, flavour, job, now, queue.name)
     assert job.failure is not None, job.jid
     if tracking.is_tracked(t, job.jid):
-        t.say(b"failed", job.jid)
-    t.say(
+        t.publish(b"failed", job.jid)
+    t.publish(
         b"log",
         (
             (b"jid", job.jid),
@@ -153,14 +153,15 @@ def _invalidate_at_once(t: Tables, queue: QlessQueue, now: float, count: int) ->
         if _attempt(t, q.SEED, queue, job, now):
             found.append(job)
             if tracking.is_tracked(t, jid):
-                t.say(b"stalled", jid)
+                t.publish(b"stalled", jid)
     if found:
         statistics.bump(t, queue, now, retries=len(found))
     return found
 
 
-def _say_lost(t: Tables, jid: bytes, worker: bytes) -> None:
+def publish_lost(t: Tables, jid: bytes, worker: bytes) -> None:
+    """Count the loss of a lock, and publish it to the worker that had it."""
     t.locks_lost_total += 1
     pairs = ((b"jid", jid), (b"event", b"lock_lost"), (b"worker", worker))
-    t.say(b"w:" + worker, pairs)
-    t.say(b"log", pairs)
+    t.publish(b"w:" + worker, pairs)
+    t.publish(b"log", pairs)

@@ -171,7 +171,7 @@ def _pop_job(
     t.hold(job, expires)
     t.place(job, LOCKS, expires)
     if tracking.is_tracked(t, job.jid):
-        t.say(b"popped", job.jid)
+        t.publish(b"popped", job.jid)
 
 
 def _size(job: QlessJob) -> int:

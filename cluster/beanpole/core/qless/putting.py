@@ -8,13 +8,14 @@ from beanpole.core.qless import (
     failing,
     history,
     limits,
+    locks,
     queues,
     statistics,
     tags,
     throttles,
     tracking,
 )
-from beanpole.core.qless.job import DEPENDING, SCHEDULED_AT, WORK, QlessJob
+from beanpole.core.qless.job import DEPENDING, SCHEDULED_AT, QlessJob
 from beanpole.core.qless.tables import Tables
 
 RETRIES_DEFAULT: Final = 5
@@ -29,7 +30,7 @@ def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     refused = _refusal(t, job, args)
     if refused is not None:
         return refused
-    t.say(b"log", ((b"jid", jid), (b"event", b"put"), (b"queue", queue)))
+    t.publish(b"log", ((b"jid", jid), (b"event", b"put"), (b"queue", queue)))
     before = b""
     if job is None:
         job = QlessJob(t.new_id(), jid)
@@ -63,7 +64,7 @@ def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     queues.know(t, now, queue)
     _place(t, job, now, delay)
     if tracking.is_tracked(t, jid):
-        t.say(b"put", jid)
+        t.publish(b"put", jid)
     return q.OK, jid
 
 
@@ -89,10 +90,7 @@ def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: by
         t.let_go(job)
         job.worker = b""
         if owner != worker:
-            t.locks_lost_total += 1
-            pairs = ((b"jid", job.jid), (b"event", b"lock_lost"), (b"worker", owner))
-            t.say(b"w:" + owner, pairs)
-            t.say(b"log", pairs)
+            locks.publish_lost(t, job.jid, owner)
     if job.state == q.FAILED and job.failure is not None:
         failing.leave_group(t, job)
         # Counted in the queue that the job is put into, as in the original.
@@ -115,9 +113,8 @@ def _place(t: Tables, job: QlessJob, now: float, delay: float) -> None:
     elif delay > 0:
         t.place(job, SCHEDULED_AT, now + delay)
         job.state = q.SCHEDULED
+    elif throttles.all_available(t, job):
+        queues.make_waiting(t, job, now)
     else:
-        job.state = q.WAITING
-        if throttles.all_available(t, job):
-            t.place(job, WORK, queues.work_score(now, job.priority))
-        else:
-            throttles.hold_back(t, job, now)
+        job.state = q.WAITING  # so that the history gets another item of a job that was held back
+        throttles.hold_back(t, job, now)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from beanpole import qless as q
 from beanpole.core.qless import limits, ranges
-from beanpole.core.qless.job import WORK
+from beanpole.core.qless.job import WORK, QlessJob
 from beanpole.core.qless.tables import QlessQueue, Tables
 
 # The divisor by which time is subtracted from priorities: jobs of equal priority are in the order
@@ -29,6 +29,12 @@ def know(t: Tables, now: float, name: bytes) -> None:
         t.queue(name).known_at = now
 
 
+def make_waiting(t: Tables, job: QlessJob, now: float) -> None:
+    """Put a job into the work set of its queue as of now; the caller has called `keep`."""
+    t.place(job, WORK, work_score(now, job.priority))
+    job.state = q.WAITING
+
+
 def move_scheduled(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
     """Make scheduled jobs that are due waiting, the earliest first; returns their number."""
     if count <= 0:
@@ -37,8 +43,7 @@ def move_scheduled(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
     for jid in due:
         job = t.jobs[jid]
         t.keep(job)
-        t.place(job, WORK, work_score(now, job.priority))
-        job.state = q.WAITING
+        make_waiting(t, job, now)
     return len(due)
 
 

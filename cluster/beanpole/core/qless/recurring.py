@@ -33,7 +33,7 @@ def make(
         return limits.RECURRING
     if len(jid) > JID_MAX_BYTES:
         return limits.NAME
-    refused = _lists_refused(given, throttles or ()) or _queue_refused(t, name)
+    refused = _refusal(t, name, given, throttles or ())
     if refused is not None:
         return refused
     if not limits.fits_quota(usage, template, data):
@@ -276,11 +276,11 @@ def schedule(queue: QlessQueue, template: Recurring, at: float) -> None:
     queue.recurring.add(template.jid, at)
 
 
-def _lists_refused(given: tuple[bytes, ...], throttles: tuple[bytes, ...]) -> q.Result | None:
+def _refusal(
+    t: Tables, name: bytes, given: tuple[bytes, ...], throttles: tuple[bytes, ...]
+) -> q.Result | None:
     if len(given) > q.TAGS_MAX:
         return limits.TAGS
-    return limits.THROTTLES if len(throttles) > q.THROTTLES_MAX else None
-
-
-def _queue_refused(t: Tables, name: bytes) -> q.Result | None:
+    if len(throttles) > q.THROTTLES_MAX:
+        return limits.THROTTLES
     return None if queues.has_room(t, name) else limits.QUEUES

@@ -9,10 +9,9 @@ from math import copysign
 from typing import Any, Final
 
 from beanpole import qless as q
+from beanpole.core.qless import limits
 
 BAD: Final[q.Result] = (q.BAD_CALL, ())
-_NAME: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a name", q.NAME_MAX_BYTES))
-_DATA: Final[q.Result] = (q.TOO_MUCH, (b"bytes of data", q.DATA_MAX_BYTES))
 _NUMBER_MAX: Final = float(q.NUMBER_MAX)
 
 
@@ -149,8 +148,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-NAME: Final = Text(q.NAME_MAX_BYTES, _NAME)
-DATA: Final = Text(q.DATA_MAX_BYTES, _DATA)
+NAME: Final = Text(q.NAME_MAX_BYTES, limits.NAME)
+DATA: Final = Text(q.DATA_MAX_BYTES, limits.DATA)
 NUMBER: Final = Number()
 POSITIVE: Final = Positive()
 TRUTH: Final = Truth()

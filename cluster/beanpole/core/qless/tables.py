@@ -405,10 +405,12 @@ class Tables:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def say(self, channel: bytes, what: "bytes | tuple[tuple[bytes, bytes | None], ...]") -> None:
+    def publish(
+        self, channel: bytes, content: "bytes | tuple[tuple[bytes, bytes | None], ...]"
+    ) -> None:
         """Publish a message, if a client of this node listens."""
         if self.heard:
-            self.messages.append((channel, what))
+            self.messages.append((channel, content))
 
 
 # The first bins of minutes, hours and days in a histogram, after those of seconds.

@@ -22,7 +22,7 @@ def track(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
         if gone is None:
             return limits.TRACKED
         t.tracked.remove(gone)
-    t.say(b"track", jid)
+    t.publish(b"track", jid)
     return q.OK, t.tracked.add(jid, now)
 
 
@@ -31,7 +31,7 @@ def untrack(t: Tables, flavour: int, _now: float, args: tuple[Any, ...]) -> q.Re
     jid: bytes = args[0]
     if not _may_be_named(t, flavour, jid):
         return q.NO_JOB, (jid,)
-    t.say(b"untrack", jid)
+    t.publish(b"untrack", jid)
     return q.OK, t.tracked.remove(jid)
 
 

@@ -5,9 +5,10 @@ sends raises. Connections, timeouts and failover do not belong here.
 """
 
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
-from beanpole.constants import DEDUP_KEY_MAX_BYTES, U32_MAX
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, DEFAULT_TUBE, U32_MAX
 from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.requests import KEY_PATTERN, LINE_MAX_BYTES
 
@@ -90,6 +91,15 @@ def encode_put_unique(key: bytes, body: bytes, priority: int, delay_s: int, ttr_
         raise ValueError(f"a key has 1 to {DEDUP_KEY_MAX_BYTES} printable bytes: {key!r}")
     numbers = (key, priority, delay_s, ttr_s, len(body), body)
     return b"put-unique %b %d %d %d %d\r\n%b\r\n" % numbers
+
+
+def encode_tubes(used: bytes, watched: Collection[bytes]) -> list[bytes]:
+    """Encode the requests after which a new connection uses and watches these tubes."""
+    requests = [encode(b"use", used)] if used != DEFAULT_TUBE else []
+    requests += [encode(b"watch", tube) for tube in watched if tube != DEFAULT_TUBE]
+    if DEFAULT_TUBE not in watched:
+        requests.append(encode(b"ignore", DEFAULT_TUBE))
+    return requests
 
 
 def _check_numbers(priority: int, delay_s: int, ttr_s: int) -> None:

@@ -3,20 +3,19 @@
 Codes and texts are those of gearmand if it has the same error.
 """
 
-import re
 from typing import Final
 
 from beanpole.constants import (
     PROGRESS_MAX_BYTES,
     RESULT_MAX_BYTES,
     SUBMITS_OF_JOB_MAX,
+    U32_MAX,
     WATCHED_TUBES_MAX,
 )
 from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman.admin import number
 
 _pack_header = p.HEADER.pack
-# A number as C's strtoul reads it; the text after it is ignored.
-_match_number = re.compile(rb"[ \t\n\v\f\r]*([+-]?[0-9]{1,20})").match
 
 
 def reply(kind: int, *arguments: bytes) -> bytes:
@@ -32,9 +31,8 @@ def error(code: bytes, text: bytes) -> bytes:
 
 
 def u32(word: bytes) -> int:
-    """Parse a number as gearmand does; text without a number is 0."""
-    found = _match_number(word)
-    return int(found[1]) & 0xFFFFFFFF if found else 0
+    """Parse a number as gearmand does, with C's strtoul; text without a number is 0."""
+    return number(word) & U32_MAX
 
 
 def status(handle: bytes, known: bool, running: bool, progress: bytes) -> bytes:

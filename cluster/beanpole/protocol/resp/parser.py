@@ -19,7 +19,7 @@ BULK_MAX_BYTES: Final = 2 * 1024 * 1024
 REQUEST_MAX_BYTES: Final = 3 * 1024 * 1024
 # A call names at most a thousand jobs, or items of a job.
 ARGUMENTS_MAX: Final = 10_000
-# What an argument takes beside its bytes.
+# The memory of an argument beside its bytes.
 ARGUMENT_BYTES: Final = 48
 # The line with the number of arguments or bytes that follow: 20 digits are above every limit.
 COUNT_MAX_BYTES: Final = 64

@@ -27,7 +27,7 @@ class FollowerAcks:
         self._shared = shared
         self._rejoin = rejoin
         self._deferred: tuple[str, int, int] | None = None  # leader, term, index
-        self._told = 0  # the index up to which the deferred one was sent already
+        self._reported = 0  # the index up to which the deferred one was sent already
         self._sent_s = -1e9
 
     def note_round(self, term: int, round_: int) -> None:
@@ -45,7 +45,7 @@ class FollowerAcks:
             deferred = self._deferred
             if deferred is None or deferred[:2] != (leader, term) or deferred[2] < index:
                 self._deferred = (leader, term, index)
-            self._told = durable
+            self._reported = durable
             if brought_entries and shared.now_s - self._sent_s < shared.config.heartbeat_s:
                 return  # a larger index will be durable soon; a slow disk still sends heartbeats
             index = durable
@@ -74,10 +74,10 @@ class FollowerAcks:
         durable = shared.journal.durable
         if durable >= index:
             self._deferred = None
-        elif durable <= self._told:
+        elif durable <= self._reported:
             return
-        self._told = min(index, durable)
-        self._send_ack(leader, messages.MATCHED, self._told + 1)
+        self._reported = min(index, durable)
+        self._send_ack(leader, messages.MATCHED, self._reported + 1)
 
     def _send_ack(self, leader: str, kind: int, next_index: int) -> None:
         shared = self._shared

@@ -9,7 +9,6 @@ Raft paper.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from pysyncobj.node import Node
 
@@ -17,11 +16,9 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj import seam
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
 from beanpole.replication.pysyncobj.library import Library, Member
-from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.messages import OURS_NUMBER
 from beanpole.replication.pysyncobj.pinned import FOLLOWING, LEADING
 from beanpole.replication.pysyncobj.transport_base import TransportBase
-
-_OURS_NUMBER: Final = OURS[0]
 
 
 class CommitPath:
@@ -64,7 +61,7 @@ class CommitPath:
         self._needed = (len(others) + 1) // 2
         # By index, the members that may learn later of the commit of an entry of this leadership.
         self._later: dict[int, tuple[str, ...]] = {}
-        self._to_tell: list[Member] = []  # the members to notify of the commits of this tick
+        self._to_notify: list[Member] = []  # the members to notify of the commits of this tick
 
     # --- ticks -----------------------------------------------------------------------------------
 
@@ -104,7 +101,7 @@ class CommitPath:
             index > library._SyncObj__raftCommitIndex
             and journal.term_of(index) == library._SyncObj__raftCurrentTerm
         ):
-            self._to_tell = self._concerned(library._SyncObj__raftCommitIndex + 1, index)
+            self._to_notify = self._concerned(library._SyncObj__raftCommitIndex + 1, index)
             library._SyncObj__raftCommitIndex = index
 
     def _concerned(self, first: int, last: int) -> list[Member]:
@@ -131,7 +128,7 @@ class CommitPath:
         if commit > applied:
             # `LogJournal.end_slice` may empty this list during the iteration, which ends it.
             for entry in journal.entries(applied + 1, commit):
-                if entry[0][0] == _OURS_NUMBER:
+                if entry[0][0] == OURS_NUMBER:
                     self._apply(entry[0])
                 applied += 1
                 library._SyncObj__raftLastApplied = applied
@@ -151,15 +148,15 @@ class CommitPath:
         self._library._SyncObj__newAppendEntriesTime = seam.now_s() + self._heartbeat_s
         self._send(self._others)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Send the commit index to the members that must learn it at once."""
-        if self._to_tell:
-            self._send(self._to_tell)
+        if self._to_notify:
+            self._send(self._to_notify)
 
     def _send(self, to: list[Member]) -> None:
         library, journal, transport = self._library, self._journal, self._transport
         connected, next_index = library._SyncObj__connectedNodes, library._SyncObj__raftNextIndex
-        self._to_tell = []
+        self._to_notify = []
         for node in to:
             is_first = True
             # A full peer is marked as disconnected in the library (B7).

@@ -37,7 +37,7 @@ _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
 # The limit is above ENTRY_MAX_BYTES, so that this never happens.
 APPEND_BYTES_MAX: Final = 8 * MIB
 assert APPEND_BYTES_MAX > ENTRY_MAX_BYTES + MIB, "an entry travels in one piece"
-# D1: check-quorum. With the library's default, a leader that is cut off believes that it leads for
+# D1: check-quorum. With the library's default, a leader that is cut off continues to lead for
 # 30 s. Two of the longest election timeouts, so that a short pause deposes no leader.
 FALLBACK_RAFT_MAX: Final = 2
 _STOCK_FALLBACK_S: Final = 30.0
@@ -120,11 +120,6 @@ class Core:
         return self._library._SyncObj__raftState == LEADING
 
     @property
-    def is_candidate(self) -> bool:
-        """Whether this member is a candidate."""
-        return self._library._SyncObj__raftState == pinned.CANDIDATE
-
-    @property
     def leader(self) -> str | None:
         """The leader of the current term, as far as known."""
         leader = self._library._SyncObj__raftLeader
@@ -172,7 +167,7 @@ class Core:
 
     @property
     def transferring(self) -> bool:
-        """Whether the leader told this member to campaign now."""
+        """Whether the leader has asked this member to campaign now."""
         return self._library._SyncObj__transferInProgress
 
     @property
@@ -205,7 +200,7 @@ class Core:
         if not self.leads:
             return
         if library._SyncObj__newAppendEntriesTime >= seam.now_s():
-            self._path.tell()
+            self._path.notify()
         elif self._has_path:
             self._path.send_appends()
         else:
@@ -259,7 +254,7 @@ class Core:
         self.commit = index
 
     def transfer_to(self, peer: Node) -> bool:
-        """Tell a member with the whole log to campaign; return False if the library refuses."""
+        """Ask a member with the whole log to campaign; return False if the library refuses."""
         outcomes: list[int] = []
         self._library.transferLeadership(peer, lambda _, reason: outcomes.append(reason))
         return outcomes == [0]

@@ -15,7 +15,7 @@ from typing import Final, overload
 
 from beanpole.errors import Damaged
 from beanpole.replication.consensus import MIB, UNWRITTEN_BYTES_MAX, LogOnDisk, ReplicaConfig
-from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.messages import OURS_NUMBER
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.storage.files import Files
 from beanpole.storage.wal import Wal
@@ -38,7 +38,6 @@ SLICE_ENTRIES_MAX: Final = 256
 # The number of entries that `newest` examines: after the newest proposed entry there may be first
 # entries of terms in which nothing was proposed.
 NEWEST_MAX: Final = 8
-_OURS_NUMBER: Final = OURS[0]
 
 Entry = tuple[bytes, int, int]
 
@@ -230,13 +229,9 @@ class LogJournal:
         last = len(self._commands) - 1
         for place in range(last, max(-1, last - NEWEST_MAX), -1):
             command = self._commands[place]
-            if command and command[0] == _OURS_NUMBER:
+            if command and command[0] == OURS_NUMBER:
                 return self._terms[place], command[1:]
         return None
-
-    def is_placeholder(self, index: int) -> bool:
-        """Return whether only index and term of the entry are known."""
-        return self._commands[index - self.first] == PLACEHOLDER
 
     def bytes_after(self, index: int) -> int:
         """Return the bytes of the log after this entry; all bytes if it is below the window."""
@@ -289,6 +284,10 @@ class LogJournal:
                 self._cut_head(index - 1)
             self._refresh_ends()
             return
+        self.restart(index, term, previous_term)
+
+    def restart(self, index: int, term: int, previous_term: int) -> None:
+        """Replace the whole log by the two placeholders that stand for a snapshot."""
         self.clear()
         self.add(PLACEHOLDER, index - 1, previous_term)
         self.add(PLACEHOLDER, index, term)

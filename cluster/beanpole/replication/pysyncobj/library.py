@@ -14,10 +14,8 @@ from pysyncobj.serializer import Serializer
 from pysyncobj.transport import Transport
 
 from beanpole.replication.pysyncobj.journal import Entry
-from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.messages import OURS_NUMBER
 from beanpole.replication.pysyncobj.transport_base import TransportBase
-
-_OURS_NUMBER = OURS[0]
 
 
 class Member(int, Node):
@@ -65,7 +63,7 @@ class Library(SyncObj):
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:
         # H2: the library unpickles commands here. I2: it would retry after an exception in `apply`
         # for ever; here the exception leaves the tick, and the replica stops the node.
-        if command[0] == _OURS_NUMBER:
+        if command[0] == OURS_NUMBER:
             self._beanpole_apply(command)
 
     def _SyncObj__tryLogCompaction(self) -> None:

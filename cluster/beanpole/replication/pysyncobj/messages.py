@@ -45,7 +45,7 @@ Message = tuple[Any, ...]
 # 77 is not a command number of the library, so that the library would ignore such an entry.
 NO_OP: Final = b"\x01"
 OURS: Final = b"\x4d"
-_OURS_NUMBER: Final = OURS[0]
+OURS_NUMBER: Final = 0x4D  # OURS as an item of bytes
 
 # The journal stores integers in unsigned 64 bits; legitimate ones are far below.
 _NUMBER_MAX: Final = 2**62
@@ -116,5 +116,5 @@ def _check_entries(message: Message) -> None:
         if type(command) is not bytes or not command or len(command) > _COMMAND_MAX_BYTES:
             raise ProtocolError("an entry that is no command")
         # The library would unpickle any other command, or change the members (H2, G1, I3).
-        if command[0] != _OURS_NUMBER and command != NO_OP:
+        if command[0] != OURS_NUMBER and command != NO_OP:
             raise ProtocolError(f"an entry of kind {command[0]}, which is not ours")

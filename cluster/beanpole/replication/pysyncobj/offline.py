@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from beanpole.replication.consensus import ReplicaConfig
-from beanpole.replication.pysyncobj.journal import PLACEHOLDER, LogJournal
+from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.replication.pysyncobj.snapshots import SnapshotHeader, read_header
 from beanpole.storage.files import Files
+from beanpole.storage.format import Identity
 from beanpole.storage.segment import NO_LOG
 from beanpole.storage.snapshots import SnapshotInfo, SnapshotStore
-from beanpole.storage.wal import Identity
 
 # The number of entries that are read back at once.
 SLICE_ENTRIES: Final = 256
@@ -143,8 +143,6 @@ def begin_replica(
     config = ReplicaConfig(identity.node, (identity.node,), directory, identity)
     journal = LogJournal(config, files, ALL_REPAIRS)
     journal.setCurrentTerm(header.term, None)
-    journal.clear()
-    journal.add(PLACEHOLDER, header.last - 1, header.previous_term)
-    journal.add(PLACEHOLDER, header.last, header.term)
+    journal.restart(header.last, header.term, header.previous_term)
     journal.wal.close()
     return journal.wal.start

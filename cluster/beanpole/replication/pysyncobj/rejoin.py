@@ -9,7 +9,6 @@ again. The leader's half is in `acks.py`.
 from typing import TYPE_CHECKING, Final
 
 from beanpole.replication.consensus import Callbacks, ReplicaConfig
-from beanpole.replication.pysyncobj.repairs import Repairs
 
 if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.messages import Message
@@ -39,7 +38,7 @@ class Rejoin:
     @property
     def active(self) -> bool:
         """Whether this member is rejoining."""
-        return self.nonce != 0 and self._repairs().rejoin_without_vote
+        return self.nonce != 0 and self._shared.repairs.rejoin_without_vote
 
     def proved(self, peer: str, message: "Message") -> None:
         """Accept the leader's proof that it leads and commits without this member."""
@@ -66,6 +65,3 @@ class Rejoin:
             self._callbacks.rejoined()
             self._target = None
             self.nonce = 0
-
-    def _repairs(self) -> Repairs:
-        return self._shared.repairs

@@ -432,7 +432,8 @@ class Snapshots:
         if self._closed or self._shared.stopped:
             return
         if is_full(error):
-            self._fetch = None if sink is self._fetch else self._fetch
+            if sink is self._fetch:
+                self._fetch = None
             self._no_room("the snapshot from a peer is given up")
             return
         if error is not None:

@@ -19,7 +19,7 @@ class Transfer:
         self._acks = acks
         self._to: str | None = None
         self._until_s = 0.0
-        self._told = False
+        self._asked = False
 
     @property
     def active(self) -> bool:
@@ -35,20 +35,20 @@ class Transfer:
             to = max(shared.peers, key=lambda peer: (known.get(peer, 0), peer), default=None)
         if to not in known or to not in shared.peers or self._acks.is_rejoining(to):
             return False
-        self._to, self._told = to, False
+        self._to, self._asked = to, False
         # After this time the leader accepts entries again, if it still leads.
         self._until_s = shared.callbacks.now_s() + shared.config.raft_max_s
         return True
 
     def turn(self) -> None:
-        """Tell the target to campaign once it has the whole log, or give up after the timeout."""
+        """Ask the target to campaign once it has the whole log; give up after the timeout."""
         shared, to = self._shared, self._to
         if to is None:
             return
         if shared.now_s >= self._until_s or not shared.core.leads:
             self.end()
-        elif not self._told and self._acks.known.get(to, 0) == shared.journal.last:
-            self._told = shared.core.transfer_to(shared.members[to])
+        elif not self._asked and self._acks.known.get(to, 0) == shared.journal.last:
+            self._asked = shared.core.transfer_to(shared.members[to])
 
     def end(self) -> None:
         """Accept entries again (if this member still leads)."""

@@ -33,7 +33,7 @@ class Link:
     def __init__(self) -> None:
         self.linked = False  # whether the node has a link
         self.full = False  # whether the last send was rejected
-        self.paused = False  # whether the library is told that there is no link (B7)
+        self.paused = False  # whether sending is suspended: for the library there is no link (B7)
         self.heartbeat_due_s = 0.0  # when a paused peer is due for a heartbeat
         self.asked_s = -1e9  # when an answer was last asked for
         self.offered_s = -1e9  # when a snapshot was last offered

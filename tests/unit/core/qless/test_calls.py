@@ -25,7 +25,7 @@ def make(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
     job.queue, job.state, job.time = b"q", q.WAITING, now
     t.add(job)
     t.place(job, WORK, now)
-    t.say(b"log", args[0])
+    t.publish(b"log", args[0])
     return q.OK, args[0]
 
 
