@@ -173,7 +173,7 @@ class TlsStream:
         self._handshake()  # the client speaks first
 
     def data_received(self, data: bytes) -> None:
-        if len(data) <= SLICE_BYTES and not self._is_waiting:
+        if len(data) <= SLICE_BYTES and not (self._is_waiting or self._rest):
             self._left = RECORDS_IN_A_ROW_MAX
             self._take(data)
             return
@@ -315,7 +315,7 @@ class TlsStream:
         self._left = RECORDS_IN_A_ROW_MAX
         if self._above is not None:
             self._read(self._above)
-        while self._rest and not self._is_waiting:
+        while self._rest and not (self._is_waiting or self.paused):
             if self._below is None or self._below.is_closing():
                 return
             piece, self._rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]

@@ -323,6 +323,43 @@ def test_a_client_in_the_line_may_be_paused_and_go_on(many: list[Pair]) -> None:
     assert pair.above.got == b"x" * 3 * RECORDS_IN_A_ROW_MAX + b"y" and not pair.below.paused
 
 
+def test_a_flood_of_new_keys_waits_while_its_client_is_paused(many: list[Pair]) -> None:
+    """All of it would be taken at once when the client may go on: 0.1 s."""
+    pair = many[0]
+    pair.client.write(b"x")
+    renewals(pair, 9_000)
+    pair.client.write(b"y")
+    pair.above.pauses = True
+    pair.deliver()
+    assert pair.above.got == b"x" and pair.below.paused
+    assert pair.stream._incoming.pending <= SLICE_BYTES
+    pair.client.write(b"z")
+    pair.deliver()  # a read that was on its way
+    pair.above.pauses = False
+    pair.above.transport.resume_reading()
+    turn(pair.loop)
+    assert pair.stream._silent_bytes <= 2 * SLICE_BYTES, "of one turn"
+    for _ in range(9):
+        turn(pair.loop)
+    assert pair.below.aborted and pair.above.got == b"x"
+
+
+def test_many_records_of_a_paused_client_keep_their_order(many: list[Pair]) -> None:
+    pair = many[0]
+    pair.above.pauses = True
+    sent = b"".join(b"%d," % place for place in range(3 * SLICE_BYTES // 8))
+    for place in range(0, len(sent), RECORD_BYTES_MAX):
+        pair.client.write(sent[place : place + RECORD_BYTES_MAX])
+    pair.deliver()
+    pair.client.write(b"the end")
+    pair.deliver()
+    while not pair.above.got.endswith(b"the end"):
+        assert pair.below.paused
+        pair.above.transport.resume_reading()
+        turn(pair.loop)
+    assert pair.above.got == sent + b"the end"
+
+
 def test_a_client_that_goes_in_the_line_is_forgotten(many: list[Pair]) -> None:
     pair = many[0]
     for _ in range(3 * RECORDS_IN_A_ROW_MAX):
