@@ -9,6 +9,7 @@ from typing import Final, final
 
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.large_output import LARGE_BYTES as LARGE_OUTPUT_BYTES
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_WAIT
 
@@ -84,12 +85,18 @@ class ReplyQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether the replies owed have reached their limit in number or size."""
+        """Whether the client must be sent what it is owed before it is owed more."""
         return (
             len(self._pending) >= PENDING_MAX
             or self._large_bytes >= self._clients.client_output_bytes_max
             or self.queued_bytes >= self._clients.client_output_bytes_max
             or (self._copies_bytes > 0 and self._clients.unread.is_full)
+            # The line counts what it had when it joined.
+            or (
+                self.queued_bytes > LARGE_OUTPUT_BYTES
+                and self._owner is not None
+                and self._clients.large.has(self._owner)
+            )
         )
 
     def room(self, size_max: int) -> int:
@@ -197,7 +204,10 @@ class ReplyQueue:
 
     def flush(self) -> bool:
         """Write the queued output; return whether a client that was owed too much may go on."""
-        was_full = self.queued_bytes >= self._clients.client_output_bytes_max
+        was_full = (
+            self.queued_bytes > LARGE_OUTPUT_BYTES  # it may have been in the line
+            or self.queued_bytes >= self._clients.client_output_bytes_max
+        )
         out = self.take()
         if not out:
             return False

@@ -3,6 +3,7 @@
 import pytest
 
 from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.client import request
 from beanpoled.frontends import large_output
 from beanpoled.frontends.clients import REFUSED_MAX
@@ -239,3 +240,29 @@ def test_what_is_in_memory_for_one_client_alone_has_a_limit(
     clients.run_periodic()
     scene.run()
     assert all(port.output == bytes(SIZE) for port in ports)
+
+
+@pytest.mark.constants
+def test_clients_in_the_line_have_no_more_requests_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their echoes would take more than the limit, each without a look at it."""
+    monkeypatch.setattr(large_output, "OWN_BYTES_MAX", 10 * SIZE)
+    scene = Scene()
+    clients = scene.node.clients
+    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
+    clients.large._written = STEP_BYTES
+    echo = request(p.ECHO_REQ, BODY)
+    ports = [Port() for _ in range(9)]
+    connections = [scene.connect("gearman", port) for port in ports]
+    for _ in range(5):
+        for connection in connections:
+            connection.received(2 * echo)
+        scene.run()
+    assert sum(item.output_bytes for item in connections) <= 10 * SIZE
+    assert not any(port.reading for port in ports)
+    clients.unread.bytes = 0
+    clients.run_periodic()
+    scene.run()
+    reply = replies.reply(p.ECHO_RES, BODY)
+    assert all(port.output == 10 * reply and port.reading for port in ports)
