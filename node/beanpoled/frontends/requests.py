@@ -297,28 +297,22 @@ class RequestConnection(Connection):
 
     # --- puts that may have to be denied --------------------------------------------------------
 
-    def _hold_put(self, is_allowed: bool, size: int, again: Callable[[], None]) -> bool:
-        """Keep a put that the machine would deny out of the log: see `held_puts`.
+    def _hold_put(self, size: int, again: Callable[[], None]) -> None:
+        """Keep a put without the right, as far as this node knows, out of the log: see `held_puts`.
+
+        If it was held already, it is refused.
 
         Args:
-            is_allowed: whether the client has the right, as far as this node knows.
             size: of the body.
             again: makes the request again. The requests behind it wait until then.
-
-        Returns:
-            Whether the put is held, or answered already.
         """
-        is_checked, self._is_checked = self._is_checked, False
-        if is_allowed:
-            return False
-        if is_checked:
+        if self._is_checked:
             self._refuse_put(is_denied=True)
-            return True
+            return
         self.blocked = True
         self._replies.expect(KIND_HELD)
         self._held_put, self._held_bytes = again, size
         self._clients.held_puts.hold(self)
-        return True
 
     def put_checked(self, is_known: bool) -> None:
         """See `Connection`."""

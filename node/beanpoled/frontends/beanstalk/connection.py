@@ -4,7 +4,6 @@ The codec is `beanpole.protocol.beanstalk`; the life cycle of a connection is in
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, final
 
 from beanpole import commands as c
@@ -99,7 +98,7 @@ class BeanstalkConnection(TubesConnection):
         kind, priority, delay_s, ttr_s, body = request[:5]
         self.is_producer = True
         session = self._session()
-        if not self._may_put(len(body), partial(self._put, request)):
+        if not self._may_put(request):
             return
         if not ttr_s:
             # The tube's policy may set a TTR.

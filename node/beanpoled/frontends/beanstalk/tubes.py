@@ -3,7 +3,8 @@
 Other requests are in `connection`; the life cycle of a connection is in `requests`.
 """
 
-from collections.abc import Callable
+from abc import abstractmethod
+from functools import partial
 from typing import Final
 
 from beanpole import commands as c
@@ -60,10 +61,14 @@ class TubesConnection(RequestConnection):
             self._clients.origin.open_session(self)
         return self.number
 
-    def _may_put(self, size: int, again: Callable[[], None]) -> bool:
+    @abstractmethod
+    def _put(self, request: r.Request) -> None:
+        """Act on a put."""
+
+    def _may_put(self, request: r.Request) -> bool:
         """Whether a job may be put into the used tube now.
 
-        If not, the client is sent the reason, or the request is made `again` later.
+        If not, the client is sent the reason, or the put is made again later.
         """
         clients = self._clients
         if clients.draining:
@@ -73,7 +78,10 @@ class TubesConnection(RequestConnection):
             # Refuse it at once: its body would be logged on a disk that has no room for it.
             self._replies.reply(replies.OUT_OF_MEMORY)
             return False
-        return not self._hold_put(clients.may(self, PUT, self._used), size, again)
+        if clients.may(self, PUT, self._used):
+            return True
+        self._hold_put(len(request[4]), partial(self._put, request))
+        return False
 
     def _refuse_put(self, is_denied: bool) -> None:
         self._replies.reply(replies.DENIED if is_denied else replies.DRAINING)

@@ -88,8 +88,9 @@ class ClientSide(WorkerSide):
             self._replies.reply(replies.NO_ROOM)
             return
         session = self._session()
-        again = partial(self._submit, kind, function, unique, body, delay_us, reducer)
-        if self._hold_put(clients.may(self, PUT, PREFIX + function), len(body), again):
+        if not clients.may(self, PUT, PREFIX + function):
+            again = partial(self._submit, kind, function, unique, body, delay_us, reducer)
+            self._hold_put(len(body), again)
             return
         rank, foreground = _SUBMITS[kind]
         name = external_id(function, unique, body)

@@ -297,10 +297,10 @@ class CallSide(QlessSession):
         if not operations.fits(command):
             self.refuse(q.REFUSALS[q.TOO_MUCH], TOO_LARGE)
             return
-        again = partial(self._submit, asked, code, flavour, now, arguments)
         size = len(command[-1])
-        may_go = code not in _MAKING and size < HELD_BYTES_MIN
-        if self._hold_put(may_go or self._may_call(code, arguments), size, again):
+        counts = code in _MAKING or size >= HELD_BYTES_MIN
+        if counts and not self._may_call(code, arguments):
+            self._hold_put(size, partial(self._submit, asked, code, flavour, now, arguments))
             return
         self._shared.calls[code] += 1
         self._replies.expect(KIND_CALL)

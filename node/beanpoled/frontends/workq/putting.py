@@ -4,10 +4,12 @@ The requests are in `connection`; the life cycle of a connection is in `requests
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from beanpole.core.users import PUT
 from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
+from beanpole.protocol.workq import requests as r
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.frontends.workq.jobs import PREFIX
 
@@ -22,10 +24,12 @@ class PuttingConnection(RequestConnection):
             self._clients.origin.open_session(self, WORKQ)
         return self.number
 
-    def _may_put(self, name: bytes, payload: bytes, again: Callable[[], None]) -> bool:
+    def _may_put(
+        self, name: bytes, payload: bytes, put: Callable[[r.Request], None], request: r.Request
+    ) -> bool:
         """Whether a job may be made at this node now.
 
-        If not, the client is sent the reason, or the request is made `again` later.
+        If not, the client is sent the reason, or `put` is called with the request again later.
         """
         self.is_producer = True
         clients = self._clients
@@ -37,8 +41,10 @@ class PuttingConnection(RequestConnection):
             self._replies.reply(replies.OUT_OF_MEMORY)
             return False
         self._session()
-        is_allowed = clients.may(self, PUT, PREFIX + name)
-        return not self._hold_put(is_allowed, len(payload), again)
+        if clients.may(self, PUT, PREFIX + name):
+            return True
+        self._hold_put(len(payload), partial(put, request))
+        return False
 
     def _refuse_put(self, is_denied: bool) -> None:
         self._replies.reply(replies.DENIED if is_denied else replies.NO_MAJORITY)
