@@ -201,6 +201,16 @@ def test_a_worker_that_retries_a_job_puts_it_into_no_queue_of_others() -> None:
     assert not cluster.denied(q.RETRY, b"no such job", b"closed", b"w", 0.0, None, None)
 
 
+def test_a_worker_of_all_queues_puts_its_jobs_into_none() -> None:
+    cluster = Qless((EVERYWHERE, WORK))
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    for name in (b"closed", b"new"):
+        assert cluster.denied(q.RETRY, b"m", name, b"w", 0.0, None, None)
+        assert cluster.denied(q.COMPLETE, b"m", b"w", b"mine", b"{}", name, 0.0, ())
+    set_user(cluster, LEE, (EVERYWHERE, WORK), (b"\x03new", PUT))
+    assert cluster.call(q.COMPLETE, b"m", b"w", b"mine", b"{}", b"new", 0.0, (b"c",))[0] == q.OK
+
+
 def test_a_producer_of_one_queue_takes_no_job_from_another() -> None:
     cluster = Qless((b"\x03mine", PUT))
     assert cluster.put_in(b"mine", b"new")[0] == q.OK
