@@ -83,9 +83,9 @@ class Door:
     def make_room(self) -> None:
         """Close the connections above KEPT."""
         self._look()
-        if len(self._names) <= KEPT:
-            return
-        closed = set(surplus(self._names.values(), KEPT))
+        # Not those of `_names`: one name may have a connection to each address of this machine.
+        connections = [one for one in self._sockets.values() if one is not None]
+        closed = set(surplus(connections, KEPT))
         for (number, _), connection in self._sockets.items():
             if connection is not None and connection in closed:
                 self._close(number, connection)

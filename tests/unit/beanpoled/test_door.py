@@ -68,10 +68,14 @@ async def ended(stranger: asyncio.StreamReader) -> bool:
     return True
 
 
-def run(test: Callable[[Scene], Coroutine[None, None, None]], trust: Trust | None = None) -> None:
+def run(
+    test: Callable[[Scene], Coroutine[None, None, None]],
+    trust: Trust | None = None,
+    address: str = "127.0.0.1:0",
+) -> None:
     async def main() -> None:
         scene = Scene(trust or trust_of())
-        scene.port = await scene.server.start("127.0.0.1:0")
+        scene.port = await scene.server.start(address)
         assert scene.server._keeper is not None
         scene.server._keeper.cancel()  # the tests say when there is a look
         try:
@@ -85,6 +89,10 @@ def run(test: Callable[[Scene], Coroutine[None, None, None]], trust: Trust | Non
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "KEPT", KEPT)
+
+
+def connections(door: Door) -> int:
+    return sum(one is not None for one in door._sockets.values())
 
 
 @pytest.mark.parametrize("says", [PREFACE, b""], ids=["http/2", "nothing"])
@@ -116,6 +124,28 @@ def test_strangers_in_their_handshake_make_room(tmp_path: Path) -> None:
         assert await ended(scene.strangers[0])
 
     run(test, trust)
+
+
+def test_one_name_has_not_a_place_at_each_address_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stranger on this machine could fill the port from one port of its own."""
+    closed: list[int] = []
+    monkeypatch.setattr(Door, "_close", lambda _self, number, _connection: closed.append(number))
+
+    async def test(scene: Scene) -> None:
+        callers = [socket.socket() for _ in range(KEPT + 2)]
+        for number, caller in enumerate(callers):
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            caller.bind(("127.0.0.1", callers[0].getsockname()[1] if number else 0))
+            caller.connect((f"127.0.0.{number + 1}", scene.port))
+            await seen(lambda: connections(scene.door) > number, scene.door)  # noqa: B023
+        scene.door.make_room()
+        assert len(closed) == 2
+        for caller in callers:
+            caller.close()
+
+    run(test, address="0.0.0.0:0")
 
 
 def test_who_has_proved_itself_stays() -> None:
