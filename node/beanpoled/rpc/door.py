@@ -44,16 +44,30 @@ class Door:
 
     def __init__(self) -> None:
         self._port = 0
+        self._others: list[str] = []  # pollers that listened at the port before gRPC did
         self._pollers: list[str] = []
         # None: a socket of gRPC that is none of the server's connections.
         self._sockets: dict[Socket, Connection | None] = {}
         self._names: dict[Name, Connection] = {}
 
+    def prepare(self, port: int) -> None:
+        """Call this before gRPC listens at a port; 0: at any one.
+
+        Another address of this machine may have a listener at the port: that of HTTP, in the poller
+        of the node's clients and links.
+        """
+        self._others = self._listening(port) if port else []
+
     def open(self, port: int) -> None:
         """Begin to know the connections of a port, at which gRPC listens by now."""
+        self._pollers = [found for found in self._listening(port) if found not in self._others]
+
+    def _listening(self, port: int) -> list[str]:
+        """Return the pollers of a port."""
         self._port = port
         with suppress(OSError):
-            self._pollers = [found for found in _pollers() if self._listens(found)]
+            return [found for found in _pollers() if self._listens(found)]
+        return []
 
     def prove(self, context: Any) -> None:
         """Note that the caller of the running call has proved itself.

@@ -208,11 +208,34 @@ def test_a_descriptor_that_is_of_another_by_now_is_left_alone() -> None:
     run(test)
 
 
+def test_connections_of_http_at_an_equal_port_of_another_address_are_left_alone() -> None:
+    async def main() -> None:
+        writers: list[asyncio.StreamWriter] = []
+        http = await asyncio.start_server(lambda _, its: writers.append(its), "127.0.0.2", 0)
+        port = http.sockets[0].getsockname()[1]
+        _, client = await asyncio.open_connection("127.0.0.2", port)
+        scene = Scene(trust_of())
+        scene.port = await scene.server.start(f"127.0.0.1:{port}")
+        try:
+            await scene.come()
+            own = client.get_extra_info("sockname")
+            assert (b"127.0.0.1", own[1]) not in scene.door._names
+            assert len(scene.door._pollers) == 1
+        finally:
+            await scene.stop()
+            for writer in (client, *writers):
+                writer.close()
+            http.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def test_without_linux_all_is_as_grpc_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "_DESCRIPTORS", "/no/such/folder")
 
     async def test() -> None:
         shut = Door()
+        shut.prepare(1)
         shut.open(1)
         context: Any = None
         shut.prove(context)
