@@ -107,22 +107,28 @@ class Door:
     def _look(self) -> None:
         """Learn which connections there are now."""
         now: list[Socket] = []
-        for path in self._pollers:
-            now += _polled(path)
+        try:
+            for path in self._pollers:
+                now += _polled(path)
+        except OSError:
+            return  # without a free descriptor; who has proved itself is not forgotten for that
         for gone in self._sockets.keys() - now:
             connection = self._sockets.pop(gone)
             if connection is not None and self._names.get(connection.name) is connection:
                 del self._names[connection.name]
         for one in now:
             if one not in self._sockets:
-                with suppress(OSError):  # no socket, the listener, or it ends just now
+                # No socket, the listener, it ends just now, or no descriptor is free: the next
+                # look asks again.
+                with suppress(OSError):
                     self._add(one)
 
     def _add(self, one: Socket) -> None:
-        self._sockets[one] = None
         with _shared(one[0]) as its:
             name = self._name(its)
-        if name is not None:
+        if name is None:
+            self._sockets[one] = None
+        else:
             now_s = asyncio.get_running_loop().time()
             self._sockets[one] = self._names[name] = Connection(name, address_of(name[0]), now_s)
 
@@ -147,10 +153,11 @@ class Door:
 
     def _listens(self, path: str) -> bool:
         """Whether a poller is the one of the port."""
-        for number, _ in _polled(path):
-            with suppress(OSError), _shared(number) as one:
-                if self._is_of_port(one):
-                    return True
+        with suppress(OSError):  # the poller is closed
+            for number, _ in _polled(path):
+                with suppress(OSError), _shared(number) as one:
+                    if self._is_of_port(one):
+                        return True
         return False
 
 
@@ -168,11 +175,8 @@ def _pollers() -> Iterator[str]:
 
 
 def _polled(path: str) -> list[Socket]:
-    try:
-        with open(path, "rb") as file:
-            return [(int(number), inode) for number, inode in _POLLED.findall(file.read())]
-    except OSError:
-        return []
+    with open(path, "rb") as file:
+        return [(int(number), inode) for number, inode in _POLLED.findall(file.read())]
 
 
 @contextmanager

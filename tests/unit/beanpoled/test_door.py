@@ -1,8 +1,12 @@
 """The places of a real gRPC port: who is closed, and who finds one."""
 
 import asyncio
+import errno
+import os
+import resource
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +210,46 @@ def test_a_descriptor_that_is_of_another_by_now_is_left_alone() -> None:
         assert not scene.strangers[0].at_eof()
 
     run(test)
+
+
+def test_without_a_free_descriptor_nothing_is_forgotten_and_nobody_is_missed() -> None:
+    async def test(scene: Scene) -> None:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{scene.port}") as channel:
+            stub = peer_pb2_grpc.PeerStub(channel)
+            await stub.NodeInfo(peer_pb2.NodeInfoRequest(), timeout=10)
+            (member,) = scene.door._names.values()
+            with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+                scene.door._look()
+                os.open(os.devnull, os.O_RDONLY)
+            assert list(scene.door._names.values()) == [member]
+            # A descriptor for the poller is there, and none for the socket.
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(os, "dup", too_many)
+                with socket.create_connection(("127.0.0.1", scene.port)) as caller:
+                    for _ in range(100):
+                        await asyncio.sleep(0.001)
+                        scene.door._look()
+                    assert connections(scene.door) == 1
+                    patch.undo()
+                    name = (b"127.0.0.1", caller.getsockname()[1])
+                    await seen(lambda: name in scene.door._names, scene.door)
+
+    run(test)
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Leave this process no free file descriptor."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def too_many(_number: int) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def test_connections_of_http_at_an_equal_port_of_another_address_are_left_alone() -> None:
