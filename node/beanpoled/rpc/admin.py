@@ -12,6 +12,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from beanpole.addresses import split_address
 from beanpole.client.rpc import MESSAGE_BYTES_MAX
 from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
@@ -296,6 +297,7 @@ class RpcServer:
         names = [ADMIN_SERVICE, PEER_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
         names += [add_to(server) for add_to in self._services]
         reflection.enable_server_reflection(names, server)
+        self._door.prepare(split_address(address)[1])
         try:
             safely = credentials.of_server(self._trust)
             if safely is None:

@@ -44,16 +44,30 @@ class Door:
 
     def __init__(self) -> None:
         self._port = 0
+        self._others: list[str] = []  # pollers that listened at the port before gRPC did
         self._pollers: list[str] = []
         # None: a socket of gRPC that is none of the server's connections.
         self._sockets: dict[Socket, Connection | None] = {}
         self._names: dict[Name, Connection] = {}
 
+    def prepare(self, port: int) -> None:
+        """Call this before gRPC listens at a port; 0: at any one.
+
+        Another address of this machine may have a listener at the port: that of HTTP, in the poller
+        of the node's clients and links.
+        """
+        self._others = self._listening(port) if port else []
+
     def open(self, port: int) -> None:
         """Begin to know the connections of a port, at which gRPC listens by now."""
+        self._pollers = [found for found in self._listening(port) if found not in self._others]
+
+    def _listening(self, port: int) -> list[str]:
+        """Return the pollers of a port."""
         self._port = port
         with suppress(OSError):
-            self._pollers = [found for found in _pollers() if self._listens(found)]
+            return [found for found in _pollers() if self._listens(found)]
+        return []
 
     def prove(self, context: Any) -> None:
         """Note that the caller of the running call has proved itself.
@@ -83,9 +97,9 @@ class Door:
     def make_room(self) -> None:
         """Close the connections above KEPT."""
         self._look()
-        if len(self._names) <= KEPT:
-            return
-        closed = set(surplus(self._names.values(), KEPT))
+        # Not those of `_names`: one name may have a connection to each address of this machine.
+        connections = [one for one in self._sockets.values() if one is not None]
+        closed = set(surplus(connections, KEPT))
         for (number, _), connection in self._sockets.items():
             if connection is not None and connection in closed:
                 self._close(number, connection)
@@ -93,22 +107,28 @@ class Door:
     def _look(self) -> None:
         """Learn which connections there are now."""
         now: list[Socket] = []
-        for path in self._pollers:
-            now += _polled(path)
+        try:
+            for path in self._pollers:
+                now += _polled(path)
+        except OSError:
+            return  # without a free descriptor; who has proved itself is not forgotten for that
         for gone in self._sockets.keys() - now:
             connection = self._sockets.pop(gone)
             if connection is not None and self._names.get(connection.name) is connection:
                 del self._names[connection.name]
         for one in now:
             if one not in self._sockets:
-                with suppress(OSError):  # no socket, the listener, or it ends just now
+                # No socket, the listener, it ends just now, or no descriptor is free: the next
+                # look asks again.
+                with suppress(OSError):
                     self._add(one)
 
     def _add(self, one: Socket) -> None:
-        self._sockets[one] = None
         with _shared(one[0]) as its:
             name = self._name(its)
-        if name is not None:
+        if name is None:
+            self._sockets[one] = None
+        else:
             now_s = asyncio.get_running_loop().time()
             self._sockets[one] = self._names[name] = Connection(name, address_of(name[0]), now_s)
 
@@ -133,10 +153,11 @@ class Door:
 
     def _listens(self, path: str) -> bool:
         """Whether a poller is the one of the port."""
-        for number, _ in _polled(path):
-            with suppress(OSError), _shared(number) as one:
-                if self._is_of_port(one):
-                    return True
+        with suppress(OSError):  # the poller is closed
+            for number, _ in _polled(path):
+                with suppress(OSError), _shared(number) as one:
+                    if self._is_of_port(one):
+                        return True
         return False
 
 
@@ -154,11 +175,8 @@ def _pollers() -> Iterator[str]:
 
 
 def _polled(path: str) -> list[Socket]:
-    try:
-        with open(path, "rb") as file:
-            return [(int(number), inode) for number, inode in _POLLED.findall(file.read())]
-    except OSError:
-        return []
+    with open(path, "rb") as file:
+        return [(int(number), inode) for number, inode in _POLLED.findall(file.read())]
 
 
 @contextmanager

@@ -1,8 +1,12 @@
 """The places of a real gRPC port: who is closed, and who finds one."""
 
 import asyncio
+import errno
+import os
+import resource
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +72,14 @@ async def ended(stranger: asyncio.StreamReader) -> bool:
     return True
 
 
-def run(test: Callable[[Scene], Coroutine[None, None, None]], trust: Trust | None = None) -> None:
+def run(
+    test: Callable[[Scene], Coroutine[None, None, None]],
+    trust: Trust | None = None,
+    address: str = "127.0.0.1:0",
+) -> None:
     async def main() -> None:
         scene = Scene(trust or trust_of())
-        scene.port = await scene.server.start("127.0.0.1:0")
+        scene.port = await scene.server.start(address)
         assert scene.server._keeper is not None
         scene.server._keeper.cancel()  # the tests say when there is a look
         try:
@@ -85,6 +93,10 @@ def run(test: Callable[[Scene], Coroutine[None, None, None]], trust: Trust | Non
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "KEPT", KEPT)
+
+
+def connections(door: Door) -> int:
+    return sum(one is not None for one in door._sockets.values())
 
 
 @pytest.mark.parametrize("says", [PREFACE, b""], ids=["http/2", "nothing"])
@@ -116,6 +128,28 @@ def test_strangers_in_their_handshake_make_room(tmp_path: Path) -> None:
         assert await ended(scene.strangers[0])
 
     run(test, trust)
+
+
+def test_one_name_has_not_a_place_at_each_address_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stranger on this machine could fill the port from one port of its own."""
+    closed: list[int] = []
+    monkeypatch.setattr(Door, "_close", lambda _self, number, _connection: closed.append(number))
+
+    async def test(scene: Scene) -> None:
+        callers = [socket.socket() for _ in range(KEPT + 2)]
+        for number, caller in enumerate(callers):
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            caller.bind(("127.0.0.1", callers[0].getsockname()[1] if number else 0))
+            caller.connect((f"127.0.0.{number + 1}", scene.port))
+            await seen(lambda: connections(scene.door) > number, scene.door)  # noqa: B023
+        scene.door.make_room()
+        assert len(closed) == 2
+        for caller in callers:
+            caller.close()
+
+    run(test, address="0.0.0.0:0")
 
 
 def test_who_has_proved_itself_stays() -> None:
@@ -178,11 +212,74 @@ def test_a_descriptor_that_is_of_another_by_now_is_left_alone() -> None:
     run(test)
 
 
+def test_without_a_free_descriptor_nothing_is_forgotten_and_nobody_is_missed() -> None:
+    async def test(scene: Scene) -> None:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{scene.port}") as channel:
+            stub = peer_pb2_grpc.PeerStub(channel)
+            await stub.NodeInfo(peer_pb2.NodeInfoRequest(), timeout=10)
+            (member,) = scene.door._names.values()
+            with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+                scene.door._look()
+                os.open(os.devnull, os.O_RDONLY)
+            assert list(scene.door._names.values()) == [member]
+            # A descriptor for the poller is there, and none for the socket.
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(os, "dup", too_many)
+                with socket.create_connection(("127.0.0.1", scene.port)) as caller:
+                    for _ in range(100):
+                        await asyncio.sleep(0.001)
+                        scene.door._look()
+                    assert connections(scene.door) == 1
+                    patch.undo()
+                    name = (b"127.0.0.1", caller.getsockname()[1])
+                    await seen(lambda: name in scene.door._names, scene.door)
+
+    run(test)
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Leave this process no free file descriptor."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def too_many(_number: int) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_connections_of_http_at_an_equal_port_of_another_address_are_left_alone() -> None:
+    async def main() -> None:
+        writers: list[asyncio.StreamWriter] = []
+        http = await asyncio.start_server(lambda _, its: writers.append(its), "127.0.0.2", 0)
+        port = http.sockets[0].getsockname()[1]
+        _, client = await asyncio.open_connection("127.0.0.2", port)
+        scene = Scene(trust_of())
+        scene.port = await scene.server.start(f"127.0.0.1:{port}")
+        try:
+            await scene.come()
+            own = client.get_extra_info("sockname")
+            assert (b"127.0.0.1", own[1]) not in scene.door._names
+            assert len(scene.door._pollers) == 1
+        finally:
+            await scene.stop()
+            for writer in (client, *writers):
+                writer.close()
+            http.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def test_without_linux_all_is_as_grpc_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "_DESCRIPTORS", "/no/such/folder")
 
     async def test() -> None:
         shut = Door()
+        shut.prepare(1)
         shut.open(1)
         context: Any = None
         shut.prove(context)

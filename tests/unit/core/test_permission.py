@@ -14,6 +14,7 @@ from beanpole.core.operations import qless_permission
 from beanpole.core.operations.operation import ClientOperation
 from beanpole.core.operations.table import OPERATIONS
 from beanpole.core.qless.calls import CALLS
+from beanpole.core.qless.completing import PURGED_MAX
 from beanpole.core.users import ADMIN, ANY_RIGHT, EVENTS, EVERYWHERE, PUT, RIGHT_NAMES, WORK
 from beanpole.events import QLESS
 from tests.unit.core.cluster import image_of
@@ -201,6 +202,16 @@ def test_a_worker_that_retries_a_job_puts_it_into_no_queue_of_others() -> None:
     assert not cluster.denied(q.RETRY, b"no such job", b"closed", b"w", 0.0, None, None)
 
 
+def test_a_worker_of_all_queues_puts_its_jobs_into_none() -> None:
+    cluster = Qless((EVERYWHERE, WORK))
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    for name in (b"closed", b"new"):
+        assert cluster.denied(q.RETRY, b"m", name, b"w", 0.0, None, None)
+        assert cluster.denied(q.COMPLETE, b"m", b"w", b"mine", b"{}", name, 0.0, ())
+    set_user(cluster, LEE, (EVERYWHERE, WORK), (b"\x03new", PUT))
+    assert cluster.call(q.COMPLETE, b"m", b"w", b"mine", b"{}", b"new", 0.0, (b"c",))[0] == q.OK
+
+
 def test_a_producer_of_one_queue_takes_no_job_from_another() -> None:
     cluster = Qless((b"\x03mine", PUT))
     assert cluster.put_in(b"mine", b"new")[0] == q.OK
@@ -259,6 +270,28 @@ def test_a_worker_with_a_wrong_clock_deletes_no_complete_jobs_of_others(queue: b
     end = (q.COMPLETE, b"new", b"w", b"mine", b"{}", None, 0.0, ())
     assert cluster.call(*end, now=1e9)[0] == q.OK
     assert set(cluster.machine.qless.jobs) == ({b"c", b"new"} if queue == b"mine" else {b"new"})
+
+
+def test_old_complete_jobs_of_others_protect_no_job_of_ones_own() -> None:
+    """More of them than a completion looks at: own jobs would be kept, and count, for ever."""
+    cluster = Qless((b"\x03*", WORK | PUT))
+    older = [(b"closed", b"c%d" % number) for number in range(PURGED_MAX + 50)]
+    for name, jid in (*older, *((b"mine", b"m%d" % number) for number in range(5))):
+        cluster.put_in(name, jid)
+        cluster.call(q.POP, name, b"w", 9, now=10.0)
+        now = 10.0 if name == b"closed" else 20.0
+        end = (q.COMPLETE, jid, b"w", name, b"{}", None, 0.0, ())
+        assert cluster.call(*end, now=now)[0] == q.OK
+    set_user(cluster, LEE, (b"\x03mine", WORK | PUT))
+    for number in range(200):
+        jid = b"n%d" % number
+        assert cluster.put_in(b"mine", jid)[0] == q.OK
+        cluster.call(q.POP, b"mine", b"w", 9, now=1e9)
+        end = (q.COMPLETE, jid, b"w", b"mine", b"{}", None, 0.0, ())
+        assert cluster.call(*end, now=1e9)[0] == q.OK
+    jobs = cluster.machine.qless.jobs
+    assert all(jid in jobs for _, jid in older)
+    assert not any(b"m%d" % number in jobs for number in range(5))
 
 
 def test_a_right_in_every_queue_of_qless_allows_what_names_none() -> None:

@@ -117,9 +117,12 @@ def allows_call(machine: MachineState, session: Session, call: int, args: tuple[
 def user_may(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
     """Whether a user may make a call: see `allows_call`."""
     row = CALLS.get(call)
-    if row is None or user.everywhere & row[0]:
+    if row is None:
         return True
     rights, about, place = row
+    if user.everywhere & rights:
+        # To work everywhere is not to put anywhere. For the other checks, this right is enough.
+        return _allows_second(t, user, call, args)
     value = args[place] if place < len(args) else None
     if about == _SOME:
         return bool(user.on_some_of(_PREFIX) & rights)

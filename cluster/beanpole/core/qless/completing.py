@@ -6,6 +6,8 @@ of those that exceed the limits of age or number.
 
 from typing import Any, Final
 
+from crc32c import crc32c
+
 from beanpole import qless as q
 from beanpole.core.qless import (
     cancelling,
@@ -118,18 +120,24 @@ def _finish(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
     job.queue = b""
     t.place(job, COMPLETED, now)
     dependencies.free_dependents(t, flavour, job, now)
-    _purge(t, now)
+    _purge(t, job.jid, now)
 
 
-def _purge(t: Tables, now: float) -> None:
+def _purge(t: Tables, ended: bytes, now: float) -> None:
     """Delete complete jobs beyond the limits of age and number.
 
     Their age is by the clock of the client, which may be wrong, or a lie.
     """
     oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
-    jids = ranges.between(t.completed, 0.0, oldest, 0, PURGED_MAX) or []
     may_end = t.may_end
-    if may_end is not None:
+    if may_end is None:
+        jids = ranges.between(t.completed, 0.0, oldest, 0, PURGED_MAX) or []
+    else:
+        # The oldest may all be of queues in which the user ends none: so each completion looks at
+        # another part of the jobs that are due.
+        more = ranges.count_between(t.completed, 0.0, oldest) - PURGED_MAX
+        first = crc32c(ended) % (more + 1) if more > 0 else 0
+        jids = ranges.between(t.completed, 0.0, oldest, first, PURGED_MAX) or []
         jids = [jid for jid in jids if may_end(t.jobs[jid].completed_in)]
     removed, tags = _remove(t, jids, now, 0)
     excess = min(len(t.completed) - _kept(t), PURGED_MAX - removed)
