@@ -223,12 +223,13 @@ def test_without_a_free_descriptor_nothing_is_forgotten_and_nobody_is_missed() -
                 os.open(os.devnull, os.O_RDONLY)
             assert list(scene.door._names.values()) == [member]
             # A descriptor for the poller is there, and none for the socket.
+            (poller,) = scene.door._pollers
+            before = len(door._polled(poller))
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(os, "dup", too_many)
                 with socket.create_connection(("127.0.0.1", scene.port)) as caller:
-                    for _ in range(100):
-                        await asyncio.sleep(0.001)
-                        scene.door._look()
+                    await seen(lambda: len(door._polled(poller)) > before, scene.door)
+                    scene.door._look()
                     assert connections(scene.door) == 1
                     patch.undo()
                     name = (b"127.0.0.1", caller.getsockname()[1])
