@@ -33,6 +33,12 @@ BYTES_IN_A_ROW_MAX: Final = 16 * 1024
 LINE_OUTPUTS_MAX: Final = 4
 WRONG_TOKEN_DELAY_US: Final = 1_000_000
 
+# The reasons for which a node refuses to make a job, see `_refuse_put`.
+PUT_DRAINING: Final = 0
+PUT_NO_ROOM: Final = 1
+PUT_DENIED: Final = 2
+PUT_NO_MAJORITY: Final = 3
+
 
 class RequestConnection(Connection):
     """A connection with requests and replies. Each subclass implements one protocol."""
@@ -98,9 +104,9 @@ class RequestConnection(Connection):
     def _arm(self) -> None:
         """Set the timer of the present wait: every request before it is answered."""
 
-    def _refuse_put(self, is_denied: bool) -> None:
-        """Answer a put that was held: the client has no right, or no majority answers."""
-        raise AssertionError(f"clients of {self.protocol} hold no put")
+    def _refuse_put(self, reason: int) -> None:
+        """Answer a put that this node refuses, for one of the PUT_ reasons."""
+        raise AssertionError(f"no put of {self.protocol} is refused here")
 
     # --- from the host --------------------------------------------------------------------------
 
@@ -295,7 +301,20 @@ class RequestConnection(Connection):
         else:
             self._process()
 
-    # --- puts that may have to be denied --------------------------------------------------------
+    # --- puts that this node refuses ------------------------------------------------------------
+
+    def _takes_puts(self) -> bool:
+        """Whether this node makes jobs now; if not, the client is sent the reason."""
+        self.is_producer = True
+        clients = self._clients
+        if clients.draining:
+            self._refuse_put(PUT_DRAINING)
+            return False
+        if clients.machine.puts_refused:
+            # Refuse it at once: its body would be logged on a disk that has no room for it.
+            self._refuse_put(PUT_NO_ROOM)
+            return False
+        return True
 
     def _hold_put(self, size: int, again: Callable[[], None]) -> None:
         """Keep a put without the right, as far as this node knows, out of the log: see `held_puts`.
@@ -307,7 +326,7 @@ class RequestConnection(Connection):
             again: makes the request again. The requests behind it wait until then.
         """
         if self._is_checked:
-            self._refuse_put(is_denied=True)
+            self._refuse_put(PUT_DENIED)
             return
         self.blocked = True
         self._replies.expect(KIND_HELD)
@@ -327,7 +346,7 @@ class RequestConnection(Connection):
             again()
             self._is_checked = False
         else:
-            self._refuse_put(is_denied=False)
+            self._refuse_put(PUT_NO_MAJORITY)
         self._process()
 
     # --- authentication -------------------------------------------------------------------------

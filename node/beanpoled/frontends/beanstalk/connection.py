@@ -96,7 +96,6 @@ class BeanstalkConnection(TubesConnection):
 
     def _put(self, request: r.Request) -> None:
         kind, priority, delay_s, ttr_s, body = request[:5]
-        self.is_producer = True
         session = self._session()
         if not self._may_put(request):
             return

@@ -13,11 +13,23 @@ from beanpole.core.users import ANY_RIGHT, PUT, WORK
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpoled.frontends.clients import Clients
-from beanpoled.frontends.requests import RequestConnection
+from beanpoled.frontends.requests import (
+    PUT_DENIED,
+    PUT_DRAINING,
+    PUT_NO_MAJORITY,
+    PUT_NO_ROOM,
+    RequestConnection,
+)
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_QUIET
 from beanpoled.origin.heavy import LIGHT_MAX
 
+_PUT_REFUSALS: Final = {
+    PUT_DRAINING: replies.DRAINING,
+    PUT_NO_ROOM: replies.OUT_OF_MEMORY,
+    PUT_DENIED: replies.DENIED,
+    PUT_NO_MAJORITY: replies.DRAINING,
+}
 _REFUSALS: Final = {c.OUT_OF_MEMORY: replies.OUT_OF_MEMORY, c.DENIED: replies.DENIED}
 
 
@@ -70,21 +82,15 @@ class TubesConnection(RequestConnection):
 
         If not, the client is sent the reason, or the put is made again later.
         """
-        clients = self._clients
-        if clients.draining:
-            self._replies.reply(replies.DRAINING)
+        if not self._takes_puts():
             return False
-        if clients.machine.puts_refused:
-            # Refuse it at once: its body would be logged on a disk that has no room for it.
-            self._replies.reply(replies.OUT_OF_MEMORY)
-            return False
-        if clients.may(self, PUT, self._used):
+        if self._clients.may(self, PUT, self._used):
             return True
         self._hold_put(len(request[4]), partial(self._put, request))
         return False
 
-    def _refuse_put(self, is_denied: bool) -> None:
-        self._replies.reply(replies.DENIED if is_denied else replies.DRAINING)
+    def _refuse_put(self, reason: int) -> None:
+        self._replies.reply(_PUT_REFUSALS[reason])
 
     def _use(self, request: r.Request) -> None:
         tube = request[1]

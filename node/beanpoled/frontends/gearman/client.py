@@ -22,6 +22,12 @@ from beanpoled.frontends.clients import NO_RIGHT, Clients
 from beanpoled.frontends.gearman.session import Asked
 from beanpoled.frontends.gearman.shared import PREFIX, Shared
 from beanpoled.frontends.gearman.worker import DATA, WARNING, WorkerSide
+from beanpoled.frontends.requests import (
+    PUT_DENIED,
+    PUT_DRAINING,
+    PUT_NO_MAJORITY,
+    PUT_NO_ROOM,
+)
 from beanpoled.host.seam import ClientPort
 
 RANK_HIGH: Final = 0
@@ -37,6 +43,12 @@ _SUBMITS: Final[dict[int, tuple[int, int]]] = {
     p.SUBMIT_JOB_EPOCH: (RANK_NORMAL, 0),
     p.SUBMIT_REDUCE_JOB: (RANK_NORMAL, 1),
     p.SUBMIT_REDUCE_JOB_BACKGROUND: (RANK_NORMAL, 0),
+}
+_PUT_REFUSALS: Final = {
+    PUT_DRAINING: replies.DRAINING,
+    PUT_NO_ROOM: replies.NO_ROOM,
+    PUT_DENIED: replies.DENIED,
+    PUT_NO_MAJORITY: replies.NO_MAJORITY,
 }
 _REFUSALS: Final = {c.FULL: replies.QUEUE_FULL, c.DENIED: replies.DENIED}
 _is_seconds = re.compile(rb"[0-9]{1,18}").fullmatch
@@ -78,15 +90,9 @@ class ClientSide(WorkerSide):
     def _submit(
         self, kind: int, function: bytes, unique: bytes, body: bytes, delay_us: int, reducer: bytes
     ) -> None:
+        if not self._takes_puts():
+            return
         clients = self._clients
-        self.is_producer = True
-        if clients.draining:
-            self._replies.reply(replies.DRAINING)
-            return
-        if clients.machine.puts_refused:
-            # Refuse it at once: its body would be logged on a disk that has no room for it.
-            self._replies.reply(replies.NO_ROOM)
-            return
         session = self._session()
         if not clients.may(self, PUT, PREFIX + function):
             again = partial(self._submit, kind, function, unique, body, delay_us, reducer)
@@ -103,8 +109,8 @@ class ClientSide(WorkerSide):
         self._asked.append((foreground, b"", b""))
         clients.origin.submit_put(self, kind, command)
 
-    def _refuse_put(self, is_denied: bool) -> None:
-        self._replies.reply(replies.DENIED if is_denied else replies.NO_MAJORITY)
+    def _refuse_put(self, reason: int) -> None:
+        self._replies.reply(_PUT_REFUSALS[reason])
 
     def _submitted(self, kind: int, result: Any, asked: Asked) -> None:
         self._making -= 1

@@ -27,6 +27,12 @@ from beanpoled.frontends.qless import shared as kinds
 from beanpoled.frontends.qless.heaviness import cost_of
 from beanpoled.frontends.qless.session import QlessSession
 from beanpoled.frontends.qless.shared import Shared
+from beanpoled.frontends.requests import (
+    PUT_DENIED,
+    PUT_DRAINING,
+    PUT_NO_MAJORITY,
+    PUT_NO_ROOM,
+)
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.heavy import LIGHT_MAX
 
@@ -56,6 +62,11 @@ TOO_LARGE: Final = Error(b"ERR the arguments of a call have %d bytes at most" % 
 NO_MAJORITY: Final = Error(b"ERR no majority of the nodes answers: it was not done")
 NO_ROOM: Final = Error(b"ERR a limit of the cluster is reached: nothing was done")
 OTHER_KEY: Final = Error(b"ERR only the keys ql:q:QUEUE-recur can be read")
+_PUT_REFUSALS: Final = {
+    PUT_DRAINING: (kinds.DRAINING, DRAINING),
+    PUT_NO_ROOM: (q.REFUSALS[q.NO_ROOM], NO_ROOM),
+    PUT_NO_MAJORITY: (kinds.NO_MAJORITY, NO_MAJORITY),
+}
 LONG_PATTERN: Final = Error(b"ERR a pattern has %d bytes at most" % PATTERN_MAX_BYTES)
 FLUSH_IS_OFF: Final = Error(
     b"ERR nothing was removed: qless_flush is off in the configuration of this node"
@@ -207,7 +218,7 @@ class CallSide(QlessSession):
             self.refuse(kinds.ARGUMENTS, Error(b"ERR " + call.text))
             return
         if call.code in _MAKING:
-            if not self._may_make():
+            if not self._takes_puts():
                 return
         elif call.code == q.POP:
             self.is_worker = True
@@ -232,20 +243,8 @@ class CallSide(QlessSession):
         wrong = CALLS[code].shape.refusal(args)
         if wrong is not None:
             self.refuse(q.REFUSALS[wrong[0]], _import_refused(wrong))
-        elif self._may_make():
+        elif self._takes_puts():
             self._submit(Asked(None, None, _imported, 0), code, q.THROTTLES, now, args)
-
-    def _may_make(self) -> bool:
-        """Whether this node accepts new jobs now; if not, the client is sent the reason."""
-        self.is_producer = True
-        if self._clients.draining:
-            self.refuse(kinds.DRAINING, DRAINING)
-        elif self._clients.machine.puts_refused:
-            # Refuse it at once: its data would be logged on a disk that has no room for it.
-            self.refuse(q.REFUSALS[q.NO_ROOM], NO_ROOM)
-        else:
-            return True
-        return False
 
     # --- commands that are not scripts ----------------------------------------------------------
 
@@ -322,11 +321,11 @@ class CallSide(QlessSession):
             machine.qless, users.of(self.user, self.token), code, arguments
         )
 
-    def _refuse_put(self, is_denied: bool) -> None:
-        if is_denied:
+    def _refuse_put(self, reason: int) -> None:
+        if reason == PUT_DENIED:
             self.refuse(q.REFUSALS[q.DENIED], self._deny())
         else:
-            self.refuse(kinds.NO_MAJORITY, NO_MAJORITY)
+            self.refuse(*_PUT_REFUSALS[reason])
 
     def _called(self, result: Any) -> None:
         """Answer the oldest call with its result."""

@@ -5,13 +5,27 @@ The requests are in `connection`; the life cycle of a connection is in `requests
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from beanpole.core.users import PUT
 from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
-from beanpoled.frontends.requests import RequestConnection
+from beanpoled.frontends.requests import (
+    PUT_DENIED,
+    PUT_DRAINING,
+    PUT_NO_MAJORITY,
+    PUT_NO_ROOM,
+    RequestConnection,
+)
 from beanpoled.frontends.workq.jobs import PREFIX
+
+_PUT_REFUSALS: Final = {
+    PUT_DRAINING: replies.DRAINING,
+    PUT_NO_ROOM: replies.OUT_OF_MEMORY,
+    PUT_DENIED: replies.DENIED,
+    PUT_NO_MAJORITY: replies.NO_MAJORITY,
+}
 
 
 class PuttingConnection(RequestConnection):
@@ -31,20 +45,13 @@ class PuttingConnection(RequestConnection):
 
         If not, the client is sent the reason, or `put` is called with the request again later.
         """
-        self.is_producer = True
-        clients = self._clients
-        if clients.draining:
-            self._replies.reply(replies.DRAINING)
-            return False
-        if clients.machine.puts_refused:
-            # Refuse it at once: its payload would be logged on a disk that has no room for it.
-            self._replies.reply(replies.OUT_OF_MEMORY)
+        if not self._takes_puts():
             return False
         self._session()
-        if clients.may(self, PUT, PREFIX + name):
+        if self._clients.may(self, PUT, PREFIX + name):
             return True
         self._hold_put(len(payload), partial(put, request))
         return False
 
-    def _refuse_put(self, is_denied: bool) -> None:
-        self._replies.reply(replies.DENIED if is_denied else replies.NO_MAJORITY)
+    def _refuse_put(self, reason: int) -> None:
+        self._replies.reply(_PUT_REFUSALS[reason])
