@@ -38,6 +38,21 @@ class Scene(FollowerScene):
             for callback in soon:
                 callback()
 
+    def halt_line(self) -> None:
+        """Let clients leave so much unread that nothing of the line is written."""
+        unread = self.node.clients.unread
+        unread.bytes = 2 * unread.bytes_max + 1
+
+    def end_step(self) -> None:
+        """Let the present step have written all that it may."""
+        self.node.clients.large._written = STEP_BYTES
+
+    def let_line_go_on(self) -> None:
+        """Let clients read all, and write what is in the line."""
+        self.node.clients.unread.bytes = 0
+        self.node.clients.run_periodic()
+        self.run()
+
     def connect(self, protocol: str = "beanstalk", port: Port | None = None) -> RequestConnection:
         connection = self.node.frontends[protocol].connected(port or Port())
         assert isinstance(connection, RequestConnection)
@@ -107,7 +122,7 @@ def test_one_result_for_many_clients_is_written_in_steps() -> None:
 def test_outputs_in_the_line_have_one_body() -> None:
     scene = Scene()
     clients = scene.node.clients
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1  # the line stands
+    scene.halt_line()
     ports = scene.ports(MANY, b"peek 1\r\n")
     scene.commit_own()
     waiting = [item for item in clients.connections if clients.large.has(item)]
@@ -125,7 +140,7 @@ def test_nothing_is_written_while_clients_are_closed_for_what_they_do_not_read()
     scene = Scene()
     clients = scene.node.clients
     ports = scene.ports(MANY, b"peek 1\r\n")
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
+    scene.halt_line()
     scene.commit_own()
     assert sum(len(port.output) for port in ports) <= WRITTEN_MAX, "of the first step"
     clients.unread.bytes = 0
@@ -140,16 +155,14 @@ def test_a_client_that_quits_is_sent_what_waits_and_counts_until_then() -> None:
     scene = Scene()
     clients = scene.node.clients
     ports = scene.ports(MANY, b"peek 1\r\nquit\r\n")
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
+    scene.halt_line()
     scene.commit_own()
     open_ports = [port for port in ports if not port.closed]
     assert len(open_ports) == clients.large.ending > MANY // 2
     assert not any(port.reading for port in open_ports)
     clients.connections_max = len(clients.connections) + len(open_ports) - REFUSED_MAX
     assert clients.is_crowded("beanstalk", b"10.0.0.2"), "each has a file descriptor"
-    clients.unread.bytes = 0
-    clients.run_periodic()
-    scene.run()
+    scene.let_line_go_on()
     assert all(port.closed and port.output == FOUND for port in ports)
     assert most_in_a_step(ports) <= WRITTEN_MAX
     assert clients.large.ending == 0 and not clients.is_crowded("beanstalk", b"10.0.0.2")
@@ -159,13 +172,11 @@ def test_a_client_that_has_gone_leaves_the_line() -> None:
     scene = Scene()
     clients = scene.node.clients
     ports = scene.ports(MANY, b"peek 1\r\n")
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
+    scene.halt_line()
     scene.commit_own()
     for item in list(clients.connections):
         item.lost()
-    clients.unread.bytes = 0
-    clients.run_periodic()
-    scene.run()
+    scene.let_line_go_on()
     assert sum(len(port.output) for port in ports) <= WRITTEN_MAX
     assert not clients.large._line and clients.large._own_bytes == 0
 
@@ -175,7 +186,7 @@ def test_a_node_that_stops_writes_at_once() -> None:
     clients = scene.node.clients
     clients.leaving = True
     ports = scene.ports(MANY, b"peek 1\r\nquit\r\n")
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
+    scene.halt_line()
     scene.commit_own()
     assert all(port.closed and port.output == FOUND for port in ports)
 
@@ -185,8 +196,8 @@ def test_a_client_in_the_line_gets_no_more_than_its_limit() -> None:
     limit = 200_000
     scene = Scene(limit)
     clients = scene.node.clients
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
-    clients.large._written = STEP_BYTES
+    scene.halt_line()
+    scene.end_step()
     port = Port()
     connection = scene.connect(port=port)
     connection._replies.push(bytes(limit))
@@ -194,9 +205,7 @@ def test_a_client_in_the_line_gets_no_more_than_its_limit() -> None:
     assert clients.large.has(connection)
     connection.received(b"list-tube-used\r\n")
     assert connection.output_bytes == limit and not port.reading
-    clients.unread.bytes = 0
-    clients.run_periodic()
-    scene.run()
+    scene.let_line_go_on()
     assert port.output == bytes(limit) + b"USING default\r\n" and port.reading
 
 
@@ -210,8 +219,8 @@ def test_messages_that_come_faster_than_they_are_written_end_a_client() -> None:
     worker.received(request(p.CAN_DO, b"f") + request(p.GRAB_JOB))
     scene.commit_own()
     handle = listener.take().partition(b"H:")[2]
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
-    clients.large._written = STEP_BYTES
+    scene.halt_line()
+    scene.end_step()
     data = request(p.WORK_DATA, b"H:" + handle, BODY)
     for count in range(1, 20):
         worker.received(data)
@@ -228,17 +237,14 @@ def test_what_is_in_memory_for_one_client_alone_has_a_limit(
 ) -> None:
     monkeypatch.setattr(large_output, "OWN_BYTES_MAX", 10 * SIZE)
     scene = Scene()
-    clients = scene.node.clients
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
-    clients.large._written = STEP_BYTES
+    scene.halt_line()
+    scene.end_step()
     ports = [Port() for _ in range(30)]
     for port in ports:
         scene.connect(port=port)._replies.push(bytes(SIZE))
     scene.run()
     assert [len(port.output) for port in ports] == [0] * 10 + [SIZE] * 20, "at once"
-    clients.unread.bytes = 0
-    clients.run_periodic()
-    scene.run()
+    scene.let_line_go_on()
     assert all(port.output == bytes(SIZE) for port in ports)
 
 
@@ -249,9 +255,8 @@ def test_clients_in_the_line_have_no_more_requests_answered(
     """Their echoes would take more than the limit, each without a look at it."""
     monkeypatch.setattr(large_output, "OWN_BYTES_MAX", 10 * SIZE)
     scene = Scene()
-    clients = scene.node.clients
-    clients.unread.bytes = 2 * clients.unread.bytes_max + 1
-    clients.large._written = STEP_BYTES
+    scene.halt_line()
+    scene.end_step()
     echo = request(p.ECHO_REQ, BODY)
     ports = [Port() for _ in range(9)]
     connections = [scene.connect("gearman", port) for port in ports]
@@ -261,8 +266,6 @@ def test_clients_in_the_line_have_no_more_requests_answered(
         scene.run()
     assert sum(item.output_bytes for item in connections) <= 10 * SIZE
     assert not any(port.reading for port in ports)
-    clients.unread.bytes = 0
-    clients.run_periodic()
-    scene.run()
+    scene.let_line_go_on()
     reply = replies.reply(p.ECHO_RES, BODY)
     assert all(port.output == 10 * reply and port.reading for port in ports)

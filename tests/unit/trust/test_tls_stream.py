@@ -307,11 +307,16 @@ def test_new_keys_are_taken_in_turns(many: list[Pair]) -> None:
     assert turns > 1 and pair.above.got == b"xxx" and not pair.below.aborted
 
 
-def test_a_client_in_the_line_may_be_paused_and_go_on(many: list[Pair]) -> None:
-    pair = many[0]
+def send_three_rows(pair: Pair) -> None:
+    """Let a client send so many records that it has to wait for its turn twice."""
     for _ in range(3 * RECORDS_IN_A_ROW_MAX):
         pair.client.write(b"x")
     pair.deliver()
+
+
+def test_a_client_in_the_line_may_be_paused_and_go_on(many: list[Pair]) -> None:
+    pair = many[0]
+    send_three_rows(pair)
     pair.above.transport.pause_reading()
     turn(pair.loop)
     assert len(pair.above.got) == RECORDS_IN_A_ROW_MAX and pair.below.paused
@@ -362,9 +367,7 @@ def test_many_records_of_a_paused_client_keep_their_order(many: list[Pair]) -> N
 
 def test_a_client_that_goes_in_the_line_is_forgotten(many: list[Pair]) -> None:
     pair = many[0]
-    for _ in range(3 * RECORDS_IN_A_ROW_MAX):
-        pair.client.write(b"x")
-    pair.deliver()
+    send_three_rows(pair)
     pair.above.transport.abort()
     pair.stream.connection_lost(None)
     turn(pair.loop)
