@@ -16,8 +16,8 @@ GENERATION_KEYS_MAX: Final = DEDUP_KEYS_MAX // 2
 # block the event loop for 30 ms; a shard takes less than 1 ms, and is one slice of an image.
 SHARDS: Final = 64
 
-# A part of a shard: 0 for the older generation or 1, the number of the shard, the shard, and the
-# positions of the first key and behind the last.
+# A part of a shard: 0 for the older generation or 1, the number of the shard, the shard, the
+# position of the first key, and the position after the last.
 Slice = tuple[int, int, dict[bytes, int], int, int]
 
 

@@ -55,7 +55,7 @@ def queue_name(text: str) -> str:
 def body_text(text: str) -> str:
     """Return a part of a body; an empty one would be in all bodies."""
     if not text:
-        raise argparse.ArgumentTypeError("'' stands in every body; leave the option out for that")
+        raise argparse.ArgumentTypeError("'' is in every body; omit the option to select all")
     return text
 
 

@@ -4,7 +4,7 @@ gRPC has no API to list its connections or to close one, and closes those above 
 whoever comes. So the node looks at gRPC's sockets from outside, keeps places free, and ends a
 connection as its other end could: by a shutdown of the socket. Which ones end is in `crowding`.
 
-Only Linux tells which sockets are gRPC's; elsewhere gRPC's limit is all there is.
+Only Linux shows which sockets are gRPC's; elsewhere gRPC's limit is all there is.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ LOOK_S: Final = 0.05
 
 _DESCRIPTORS: Final = "/proc/self/fd"
 _POLLER: Final = "anon_inode:[eventpoll]"
-# A line of what Linux tells of a poller: a descriptor that it has, and the inode behind it.
+# A line of a poller's fdinfo: a descriptor that it watches, and the inode behind it.
 _POLLED: Final = re.compile(rb"^tfd: +(\d+) .* ino:([0-9a-f]+)", re.MULTILINE)
 
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
@@ -111,7 +111,7 @@ class Door:
             for path in self._pollers:
                 now += _polled(path)
         except OSError:
-            return  # without a free descriptor; who has proved itself is not forgotten for that
+            return  # no descriptor is free; proved connections must not be forgotten for that
         for gone in self._sockets.keys() - now:
             connection = self._sockets.pop(gone)
             if connection is not None and self._names.get(connection.name) is connection:
@@ -167,7 +167,7 @@ def _ended(connection: Connection) -> None:
 
 
 def _pollers() -> Iterator[str]:
-    """Yield where Linux tells of the pollers of this process."""
+    """Yield the fdinfo files of the pollers of this process."""
     for number in os.listdir(_DESCRIPTORS):
         with suppress(OSError):  # the one of the list itself is closed
             if os.readlink(f"{_DESCRIPTORS}/{number}") == _POLLER:

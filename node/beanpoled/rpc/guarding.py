@@ -108,7 +108,7 @@ class Guard(grpc.aio.ServerInterceptor):
     """Refuses calls whose callers lack the right. Without users, it only identifies callers."""
 
     def __init__(self, node: Node, callers: Callers, door: Door | None = None) -> None:
-        """Create the guard; who has no right is looked up again after a `recheck` of `callers`."""
+        """Create the guard; before a refusal it looks again after a `recheck` of `callers`."""
         self._node = node
         self._callers = callers
         self._door = door or Door()
@@ -185,7 +185,7 @@ class Guard(grpc.aio.ServerInterceptor):
         await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "NO_TOKEN")
 
     def _prove(self, user: User | None, context: Context) -> None:
-        """Tell the door of a caller with a name; where there are no users, everybody is one."""
+        """Mark the connection of a caller with a name as proved; without users, any caller's."""
         if user is not None and (_has_name(user) or not self._machine.users.rows):
             self._door.prove(context)
 

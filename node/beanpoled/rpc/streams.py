@@ -47,9 +47,9 @@ class Streams:
 def chosen(streams: dict[Any, bytes], newcomer: bytes) -> Any | None:
     """Return the stream that makes room for one of the network `newcomer`; None if none does.
 
-    It is the oldest one of the network that has most. A network without a stream gets a place in
-    any case, another one only if it has fewer then than that: streams of networks that have their
-    shares would displace each other in turns.
+    It is the oldest stream of the network with the most. A network without a stream always gets a
+    place. Any other gets one only if it still has fewer than that network afterwards: otherwise
+    networks with equal shares would displace each other in turns.
     """
     counts = Counter(streams.values())
     network, most = max(counts.items(), key=lambda item: item[1])
