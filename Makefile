@@ -37,7 +37,7 @@ SPARK_REPEATS := tests/pipeline/test_repeats.py
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
-# The unit tests that take seconds together.
+# The unit tests that are quick: a minute and a half together on two cores.
 QUICK := not slow and not hypothesis
 # What the parts of `make test` run of the tests, and how many lives.
 MARKED := not long
@@ -119,7 +119,7 @@ test-wheel: wheel $(COMPILED_READY) ## both wheels in fresh environments without
 	$(BIN)/python -m pytest -q tests/installed
 
 # All but what has the mark `slow` and what hypothesis makes examples for.
-unit: $(READY) ## the quick unit tests, in seconds
+unit: $(READY) ## the quick unit tests, in a minute and a half
 	$(BIN)/python -m pytest -q --numprocesses=auto -m '$(QUICK)' tests/test_tidy.py tests/unit
 
 lint: $(READY) ## ruff, format and strict types of all that does not import PySpark

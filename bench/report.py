@@ -66,10 +66,7 @@ def table(results: Results) -> list[list[str]]:
 
 def _ratio(results: Results, one: str, other: str, load: str, connections: int) -> str:
     values = ratios(results.figures, one, other, load, connections)
-    if not values:
-        return "-"
-    found = spread(values)
-    return f"{found.median:.2f} ({found.low:.2f} to {found.high:.2f})"
+    return str(spread(values)) if values else "-"
 
 
 def against(results: Results, mine: str) -> list[list[str]]:

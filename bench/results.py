@@ -42,6 +42,10 @@ class Spread(NamedTuple):
     low: float
     high: float
 
+    def __str__(self) -> str:
+        """Return the median, and the quartiles in brackets."""
+        return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+
 
 def spread(values: Iterable[float]) -> Spread:
     """Return the median and the quartiles; a single value is all three."""

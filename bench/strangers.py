@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from beanpoled.cli.certs import make_ca, make_certificate
 from bench.generator import Figure, Generator
 from bench.processes import BenchError, child, usage, wait_for_answer
+from bench.results import spread
 from bench.servers import (
     BASE_PORT,
     MAJORITY,
@@ -313,13 +314,8 @@ def table(found: list[Ratio]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- |\n"
     )
     return head + "".join(
-        f"| {one.name} | {one.quiet_op_s:,.0f} | {_spread(one.rates)} "
-        f"| {_spread(one.costs)} | {_spread(one.half_rates)} "
+        f"| {one.name} | {one.quiet_op_s:,.0f} | {spread(one.rates)} "
+        f"| {spread(one.costs)} | {spread(one.half_rates)} "
         f"| {one.p99_ms[0]:.1f}, {one.p99_ms[1]:.1f} | {one.cores:.2f} |\n"
         for one in found
     )
-
-
-def _spread(ratios: list[float]) -> str:
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"

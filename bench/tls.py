@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from beanpoled.cli.certs import make_ca, make_certificate
 from bench.generator import Generator
 from bench.processes import child, wait_for_answer
+from bench.results import spread
 from bench.servers import (
     BASE_PORT,
     MAJORITY,
@@ -140,13 +141,9 @@ def table(found: dict[str, list[Turn]]) -> list[list[str]]:
     plain = found[PLAIN]
     for kind, turns in found.items():
         ratios = [one.op_s / other.op_s for one, other in zip(turns, plain, strict=True)]
-        low, middle, high = (
-            statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [ratios[0]] * 3
-        )
         op_s, p50_ms, p99_ms, server_us, share = (
             statistics.median(values) for values in zip(*turns, strict=True)
         )
-        ratio = f"{middle:.2f} ({low:.2f} to {high:.2f})"
         times = [f"{p50_ms:.2f}", f"{p99_ms:.2f}", f"{server_us:.1f}", f"{share:.0%}"]
-        rows.append([kind, f"{op_s:,.0f}", ratio, *times])
+        rows.append([kind, f"{op_s:,.0f}", str(spread(ratios)), *times])
     return rows

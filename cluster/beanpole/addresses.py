@@ -11,10 +11,18 @@ UNIX_PREFIX: Final = "unix:"
 TLS_PREFIX: Final = "tls:"
 # The host name of a client on a UNIX socket, which has no address.
 UNIX: Final = "unix"
+# Of each part of a host's name (RFC 1035, 2.3.4).
+LABEL_CHARS_MAX: Final = 63
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]+")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 _MAPPED: Final = re.compile(r"::ffff:([0-9]{1,3}(?:\.[0-9]{1,3}){3})", re.IGNORECASE)
 _LOOPBACK: Final = re.compile(r"127(\.[0-9]{1,3}){3}")
+
+
+def has_labels(name: str) -> bool:
+    """Whether no part of a name is empty or too long: `idna`, in look-ups and TLS, raises then."""
+    labels = name.removesuffix(".").split(".")
+    return all(0 < len(label) <= LABEL_CHARS_MAX for label in labels)
 
 
 def split_address(text: str) -> tuple[str, int]:
@@ -30,7 +38,7 @@ def split_address(text: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError("[HOST]:PORT, with brackets around an IPv6 host")
-    if not _HOST.fullmatch(host):
+    if not _HOST.fullmatch(host) or not has_labels(host):
         raise ValueError("HOST:PORT")
     return host, int(port)
 

@@ -32,10 +32,9 @@ VERSION_MAX: Final = 255
 # Header flag: the leader, or a majority, is below its disk reserve; puts are refused.
 FLAG_PUTS_REFUSED: Final = 1
 
-# The section's origin when the commands are the leader's own.
+# The section's origin when the commands are the leader's own. Other origins are indexes in the
+# sorted list of members, which is far shorter.
 LEADER: Final = 255
-# Origins are indexes in the sorted list of members.
-ORIGINS_MAX: Final = 64
 
 # --- operations of a batch -----------------------------------------------------------------------
 # The fields and the effect of each operation are in `core.operations.table`.

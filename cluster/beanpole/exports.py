@@ -30,7 +30,7 @@ UNCOUNTED: Final = f"{PROTOCOL_NAMES[QLESS]}:"
 # A file of about 50 MB: smaller files cost a reader one task each, larger ones result in too few
 # tasks.
 FILE_ROWS_MAX: Final = 2_000_000
-# Offsets are unsigned 64-bit numbers; Arrow's are signed.
+# Offsets are unsigned 64-bit numbers; those of Arrow and Spark are signed.
 OFFSET_MAX: Final = 2**63 - 1
 
 # Keys of a Parquet file's metadata: JSON {tube: {state: change}}, and the name of the cluster.

@@ -7,7 +7,6 @@ Nothing is written, made or removed, and the only requests to other machines are
 import errno
 import fcntl
 import os
-import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
+from beanpole.client.expiry import expires_s
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled import descriptors
@@ -24,7 +24,6 @@ from beanpoled.config.settings import MIB
 from beanpoled.disk.disks import read_own
 from beanpoled.disk.identity import FOUNDING, short
 from beanpoled.trust.certificates import of_clients, of_peers
-from beanpoled.trust.expiry import expires_s
 
 GOOD: Final = "ok"
 # A start goes on despite it.
@@ -64,10 +63,10 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     yield Finding(WARNING, too_much) if too_much else Finding(GOOD, "memory: all limits fit in it")
     wanted = config.connections_max + descriptors.SPARE
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        words = f"{hard} file descriptors (ulimit -Hn) are too few for connections_max: {wanted}"
-        yield Finding(WARNING, words)
+    given = descriptors.obtainable(wanted)
+    if given < wanted:
+        words = f"{given} file descriptors (ulimit -Hn, fs.nr_open) are too few for connections_max"
+        yield Finding(WARNING, f"{words}: {wanted}")
 
 
 def _is_held(directory: str) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback
+from beanpole.client.expiry import expires_s
 from beanpoled.config.node import NodeConfig
-from beanpoled.trust.expiry import expires_s
 from beanpoled.view import Metrics, NodeView
 
 OK: Final = "ok"

@@ -35,6 +35,7 @@ from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
+from beanpoled.printing import print_lines
 from beanpoled.reloading import Reading, Reloader
 from beanpoled.rpc.admin import RpcServer, Service
 from beanpoled.rpc.auditing import Auditor
@@ -67,6 +68,10 @@ MMAP_THRESHOLD_BYTES: Final = 1024 * 1024
 ARENAS_MAX: Final = 2
 # EX_CONFIG of sysexits.h: after a restart with the same configuration, a node would only end again.
 EXIT_CONFIGURATION: Final = 78
+# Keys of what a loop reports of a connection, which a stranger may have broken: of its transport,
+# or of a future that a library (grpc.aio, asyncio's streams) has abandoned with it. A callback that
+# fails has none of them, but a `handle`: its error may be of a disk, such as ETIMEDOUT of NFS.
+_OF_SOCKETS: Final = frozenset({"transport", "protocol", "socket", "future", "task"})
 EXIT_WORDS: Final = (
     f"Exit status: 0 stopped as told; {EXIT_CONFIGURATION} the configuration is wrong, or the disk "
     "is another node's: do not start it again; any other: it failed, and its last line says why."
@@ -79,7 +84,11 @@ def parser() -> "_Parser":
         prog="beanpoled", description="One node of a Beanpole cluster", epilog=EXIT_WORDS
     )
     made.add_argument("--version", action="version", version=f"beanpoled {program.words()}")
-    made.add_argument("--dump-wal", metavar="DIR", help="show the records of a log and exit")
+    made.add_argument(
+        "--dump-wal",
+        metavar="DIR",
+        help="show the records of the log in a data directory, and exit",
+    )
     made.add_argument(
         "--check",
         action="store_true",
@@ -89,6 +98,18 @@ def parser() -> "_Parser":
     return made
 
 
+def _log_in(directory: str) -> str:
+    """Return the folder of the log in a data directory; it may be the given folder itself.
+
+    Raises:
+        ConfigurationError: it is no folder.
+    """
+    if not os.path.isdir(directory):
+        raise ConfigurationError(f"--dump-wal {directory}: it is no folder")
+    log = os.path.join(directory, "log")
+    return log if os.path.isdir(log) else directory
+
+
 def main() -> None:
     """Run `beanpoled`."""
     arguments = parser().parse_args()
@@ -96,15 +117,14 @@ def main() -> None:
         sys.exit("beanpoled: asserts are part of its safety; do not run it with python -O")
     try:
         if arguments.dump_wal is not None:
-            for line in describe(arguments.dump_wal):
-                print(line)
+            print_lines(describe(_log_in(arguments.dump_wal)))
             return
         config = configuration.from_arguments(arguments, os.environ)
+        if arguments.check:
+            sys.exit(_check(config))
     except (BeanpoleError, OSError) as error:
         print(f"beanpoled: {error}", file=sys.stderr)
         sys.exit(_exit_status(error))
-    if arguments.check:
-        sys.exit(_check(config))
     lines = LogLines(config)
     # A node that is still reading its disk has nothing to reload, and no reason to end.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -119,10 +139,9 @@ def main() -> None:
 
 def _check(config: NodeConfig) -> int:
     """Print the findings of `checking`, and return the exit status of the worst."""
-    weights = set()
-    for weight, words in checking.findings(config):
-        weights.add(weight)
-        print(f"{weight}: {words}")
+    found = list(checking.findings(config))
+    print_lines(f"{weight}: {words}" for weight, words in found)
+    weights = {weight for weight, _ in found}
     if checking.MISCONFIGURED in weights:
         return EXIT_CONFIGURATION
     return 1 if checking.WRONG in weights else 0
@@ -328,7 +347,7 @@ def _begin(node: Node, host: AioHost) -> None:
 def _stop_on_bug(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """Stop on an exception in a callback: it is a bug, and its effects are unknown."""
     exception = context.get("exception")
-    if isinstance(exception, ConnectionError | TimeoutError):
+    if isinstance(exception, ConnectionError | TimeoutError) and _OF_SOCKETS & context.keys():
         return  # a socket that broke while it was being closed
     loop.default_exception_handler(context)
     os._exit(1)

@@ -21,6 +21,7 @@ from beanpoled.view import (
     JobCounts,
     Lately,
     Metrics,
+    QlessFigures,
     QueueFigures,
     Role,
     SnapshotStream,
@@ -43,6 +44,7 @@ class LocalNodeView:
         self._node = node
         self._context = node.context
         self._largest = LargestQueues()
+        self._qless = qless_view.RecentFigures()
         # The number of lines that the audit log has lost; set by the program, which owns the log.
         self.audit_lost: Callable[[], int] = lambda: 0
 
@@ -170,7 +172,7 @@ class LocalNodeView:
     def jobs(self) -> JobCounts:
         """See `NodeView`."""
         queue = self._context.machine.queue
-        qless = qless_view.as_space(qless_view.figures(self._context.machine.qless))
+        qless = qless_view.as_space(self._qless_figures())
         return JobCounts(
             queue.ready + qless.ready,
             queue.reserved + qless.reserved,
@@ -182,7 +184,7 @@ class LocalNodeView:
         """See `NodeView`."""
         node, context = self._node, self._context
         queue = context.machine.queue
-        qless = qless_view.figures(context.machine.qless, node.frontends.publications)
+        qless = self._qless_figures()
         commits = node.leader.proposer.commit_times
         disk, room = context.replica.disk(), context.replica.room()
         return Metrics(
@@ -228,6 +230,11 @@ class LocalNodeView:
             throttled_total=node.clients.rates.throttled_total,
             connections_of_address_max=node.clients.hosts.connections_most(),
         )
+
+    def _qless_figures(self) -> QlessFigures:
+        context, publications = self._context, self._node.frontends.publications
+        tables, now_us = context.machine.qless, context.host.now_us()
+        return self._qless.look(tables, context.loads, publications, now_us)
 
     def lately(self) -> Lately:
         """See `NodeView`."""

@@ -47,7 +47,7 @@ class Supervision:
     def reload(self) -> Outcome:
         """Reload the configuration and the certificates."""
         self._notifier.reloading()
-        certificates = self._host.trust.refresh()
+        certificates = self._refresh_trust()
         outcome = self._reloader.reload()
         self._notifier.ready()
         return outcome._replace(
@@ -64,6 +64,12 @@ class Supervision:
         users = len(self._node.context.machine.users.rows)
         return list(examining.examine(view, self._reloader.config, users, time.time()))
 
+    def _refresh_trust(self) -> list[str]:
+        """Read changed certificates; see `Trust.refresh`. Revoked ones lose their connections."""
+        told = self._host.trust.refresh()
+        self._host.spawn(self._host.trust.end_revoked())
+        return told
+
     async def _watch(self) -> None:
         """Observe the node periodically. The watchdog only learns that the loop is turning."""
         loop = asyncio.get_running_loop()
@@ -75,7 +81,7 @@ class Supervision:
             self._reporter.look(now_s)
             if now_s >= certificates_s:
                 certificates_s = now_s + CERTIFICATES_PERIOD_S
-                self._host.trust.refresh()
+                self._refresh_trust()
             if watchdog_s and now_s >= due_s:
                 due_s = now_s + watchdog_s
                 self._notifier.alive()

@@ -244,7 +244,7 @@ def audit(
 
 def run_audit(
     events: DataFrame,
-    directory: Path | None = None,
+    directory: Path | None,
     *,
     first: int | None = None,
     end: int | None = None,

@@ -15,15 +15,14 @@ from beanpole.client.events import SILENT_PATIENCE_S, Events
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.constants import TUBE_NAME_MAX_BYTES
 from beanpole.errors import ConfigurationError
+from beanpole.exports import OFFSET_MAX
 from beanpole.protocol.beanstalk.requests import is_tube_name
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
-# Offsets are counted in 64 bits, of which Spark's numbers have 63.
-OFFSET_MAX: Final = 2**63 - 1
-# Nodes are asked for wall times in as many bits, in microseconds.
-WALL_MS_MAX: Final = OFFSET_MAX // 1000
+# Requests to nodes have wall times in microseconds, as signed 64-bit numbers.
+WALL_MS_MAX: Final = (2**63 - 1) // 1000
 # More tasks than this only add cost: each is a call to a node and the start of a task.
 PARTITIONS_MAX: Final = 10_000
 # A day: a longer wait should be an error.

@@ -20,6 +20,7 @@ from beanpole.exporting.files import GROUP_ROWS
 from beanpole.exports import FILE_ROWS_MAX, File
 from beanpole.places import resolved
 from pyspark_beanpole.exports import THREADS, Opened
+from pyspark_beanpole.packing import rows_of
 from pyspark_beanpole.statistics.chunks import REPEATED
 
 # A task checks a file as a whole when it reads it, so in a large log it takes the whole file.
@@ -208,9 +209,11 @@ class ClusterSource:
         if self.first >= self.end:
             return None
         walls = []
-        for offset in (self.first, self.end - 1):
-            [batch] = self.read(offset, offset + 1, ("offset", "wall_time"))
-            walls.append(batch.column("wall_time").cast(pa.int64())[0].as_py())
+        # Not by `read`: `beanpole pipeline job` asks for these where PySpark is not installed.
+        with Events(self.addresses, self.patience_s) as nodes:
+            for offset in (self.first, self.end - 1):
+                [batch] = map(rows_of, nodes.read(offset, offset + 1))
+                walls.append(batch.column("wall_time").cast(pa.int64())[0].as_py())
         return Edges(*walls)
 
     def offset_at(self, wall_us: int) -> int:

@@ -120,6 +120,11 @@ def test_a_node_without_any_room_sends_its_clients_away(small: Cluster) -> None:
         text = http_get(node.http, "/readyz")[1]
         assert "[-]state: cut off, waiting for room on the full disk" in text
         # The jobs of the clients that were sent away are not held back.
+        wait_until(
+            lambda: b"jobs-ready: 2" in (elsewhere.command(b"stats-tube default")[1] or b""),
+            TIMEOUT_S,
+            "the first job is ready again, which the leader decides",
+        )
         assert elsewhere.command(b"reserve")[1] == b"first"
         foreign.unlink()
         wait_until(lambda: small.is_ready(victim), TIMEOUT_S, "the node goes on")

@@ -17,7 +17,15 @@ import pytest
 
 from beanpole.client.admin import Admin, AdminRefused
 from beanpole.client.rpc import Nodes
-from beanpole.pb import jobs_pb2, queue_pb2, queue_pb2_grpc
+from beanpole.pb import (
+    jobs_pb2,
+    policies_pb2,
+    policies_pb2_grpc,
+    queue_pb2,
+    queue_pb2_grpc,
+    users_pb2,
+    users_pb2_grpc,
+)
 from beanpole.protocol.gearman import packets as p
 from tests.integration.support.backups import Packets
 from tests.integration.support.commands import Commands
@@ -30,6 +38,7 @@ PAGES: Final = 100
 PART: Final = 4_000
 DELETE: Final = jobs_pb2.JOB_ACTION_DELETE
 MOVE: Final = jobs_pb2.JOB_ACTION_MOVE
+NO_MAJORITY: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def put(node_grpc: str, tube: str, bodies: Sequence[bytes]) -> list[int]:
@@ -290,3 +299,16 @@ def test_a_list_by_a_node_without_a_majority_is_asked_for(cluster: Cluster) -> N
                 cluster.kill(other)
         reply = admin.ask("ListJobs", jobs_pb2.ListJobsRequest(local=True))
         assert [job.id for job in reply.jobs] == jobs
+    with grpc.insecure_channel(cluster.nodes[number].grpc) as channel:
+        users, policies = users_pb2_grpc.UsersStub(channel), policies_pb2_grpc.PoliciesStub(channel)
+        aliases = queue_pb2_grpc.QueueStub(channel).ListAliases
+        for call, request in (
+            (users.List, users_pb2.ListUsersRequest),
+            (users.ListRules, users_pb2.ListRulesRequest),
+            (policies.List, policies_pb2.ListPoliciesRequest),
+            (aliases, queue_pb2.ListAliasesRequest),
+        ):
+            call(request(local=True), timeout=CALL_TIMEOUT_S)
+            with pytest.raises(grpc.RpcError) as refused:
+                call(request(), timeout=CALL_TIMEOUT_S)
+            assert refused.value.code() in NO_MAJORITY, refused.value

@@ -159,9 +159,12 @@ def test_what_is_wrong_is_said(shared: Cluster) -> None:
     for words, said in (
         ("policy set a*b --attempts 1", "'a*b' is no name of a tube"),
         ("policy set a", "give at least one rule, or --none and no rule"),
-        ("policy set a --jobs-max 4294967296", "jobs_max = 4294967296 is not allowed: 0 for none"),
-        ("policy set gearman:a --attempts 1", "attempts_max is for tubes of beanstalk only"),
-        ("policy set a --attempts 1 --dead b*", "dead: 'b*' is no name of a tube"),
+        (
+            "policy set a --jobs-max 4294967296",
+            "--jobs-max = 4294967296 is not allowed: 0 for none",
+        ),
+        ("policy set gearman:a --attempts 1", "--attempts is for tubes of beanstalk only"),
+        ("policy set a --attempts 1 --dead b*", "--dead 'b*' is no name of a tube"),
         ("policy drop qless:turn", "'qless:turn' is a queue of qless, which has no policies"),
     ):
         assert said in run(words, status=2)

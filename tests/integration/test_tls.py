@@ -6,6 +6,7 @@ The certificates are made by openssl. No secret may appear in a log.
 import json
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -113,11 +114,15 @@ def test_a_client_without_a_right_certificate(
     assert f"({reason})" in safe.process(0).story()
 
 
-def test_callers_of_grpc_without_a_certificate(safe: SafeCluster) -> None:
+def test_callers_of_grpc_without_a_right_certificate(safe: SafeCluster, tmp_path: Path) -> None:
     address = safe.nodes[0].grpc
-    for shown in ((), ("expired.pem", "expired.key")):
+    for shown, words in (
+        ((), "are not set"),
+        (Authority(tmp_path / "other").make("client"), "it may be of another CA"),
+        (("expired.pem", "expired.key"), "has expired, and the node refuses it"),
+    ):
         refused = safe.say("status", "--addr", address, shown=shown)
-        assert refused.returncode == 3, refused.stdout
+        assert (refused.returncode, words in refused.stderr) == (3, True), refused.stderr
     plain = subprocess.run(
         [*BEANPOLE, "status", "--addr", address], capture_output=True, check=False, timeout=60
     )
@@ -251,6 +256,33 @@ def test_other_files_are_taken_without_a_restart(safe: SafeCluster) -> None:
     begun_s = time.monotonic()
     status = safe.say("status", "--json", "--addr", node.grpc)
     assert all(one["reachable"] for one in json.loads(status.stdout)["nodes"]), begun_s
+
+
+def test_a_revoked_certificate_ends_what_it_has_connected(safe: SafeCluster) -> None:
+    context = safe.authority.client(safe.authority.make("leaver"))
+    # The links of node 1 may have begun with the certificate before its present one.
+    follower = next(number for number in safe.followers() if number != 1)
+    others = [number for number in range(3) if number != follower]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(safe.connect(number, context)) for number in others]
+        for client in clients:
+            client.sendall(b"list-tube-used\r\n")
+            assert client.recv(100) == b"USING default\r\n"
+        safe.authority.revoke("leaver", safe.nodes[follower].id)
+        for number in others:
+            os.kill(safe.pid(number), signal.SIGHUP)
+        for client in clients:
+            client.settimeout(TIMEOUT_S)
+            with suppress(ConnectionResetError):
+                assert client.recv(100) == b""
+    wait_until(lambda: not safe.is_ready(follower), TIMEOUT_S, "it is cut off")
+    files = [Path(file) for file in safe.authority.make(safe.nodes[follower].id)]
+    for file in files:
+        shutil.copy(file, safe.nodes[follower].directory / "certificates" / file.name)
+    os.kill(safe.pid(follower), signal.SIGHUP)
+    wait_until(lambda: safe.is_ready(follower), TIMEOUT_S, "it is back with another certificate")
+    for number in others:
+        assert "with a certificate that is revoked now" in safe.process(number).story()
 
 
 def test_no_secret_stands_in_any_log(safe: SafeCluster) -> None:

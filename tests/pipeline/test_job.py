@@ -232,6 +232,23 @@ def test_no_java_and_no_session_are_started(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, TOLD), done.stderr
 
 
+def test_an_unknown_job_is_told_without_pyspark(start: Start) -> None:
+    node = start(Log(events=life_of_one()))
+    command = ["pipeline", "job", "99", "--addr", node.address]
+    program = (
+        "import sys\nsys.modules['pyspark'] = None\n"
+        f"from beanpoled.cli import main\nraise SystemExit(main({command}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "no event of job 99 in cluster double: searched offsets 0 to" in done.stderr
+
+
 @settings(deadline=None)
 @given(seed=st.integers(0, 10_000), job=st.integers(1, 20), size=st.integers(1, 90))
 def test_lives_add_up_whatever_the_batches(seed: int, job: int, size: int) -> None:

@@ -44,6 +44,7 @@ from tests.sim.verdicts_user_puts import PutJudge, judge_qless
 from tests.sim.verdicts_user_rates import UserRateJudge
 from tests.sim.verdicts_users import UserJudge
 from tests.sim.verdicts_workq import WorkqJudge
+from tests.sim.wire import Wire
 from tests.sim.workq import Ledger, Patron
 from tests.sim.world import World
 
@@ -155,7 +156,9 @@ class Crowd:
 
         A worker whose PRE_SLEEP the node has not read does not sleep: the packet waits behind a
         request that only a majority can answer. A node that applied nothing between two looks may
-        be behind: at its time the rate of a queue may not allow a job yet (life 1519).
+        be behind: at its time the rate of a queue may not allow a job yet (life 1519). A node that
+        stops gives its worker no job, and closes it when the end of its last one is applied: that
+        may be on its way (life 90798).
 
         Raises:
             Violation: a worker sleeps beside the same job as at an earlier look, and its node has
@@ -168,7 +171,7 @@ class Crowd:
             wire = worker.wire
             if wire is None or wire.cut_s is not None or not worker.asleep:
                 continue
-            if wire.unread or wire.host.paused:
+            if wire.unread or wire.host.paused or _is_kept_by_stop(wire):
                 continue
             host = wire.host
             for function in worker.functions:
@@ -303,6 +306,12 @@ def _judge_policies(overseer: Overseer, undisturbed: bool) -> None:
     counts.update(rates.counts)
     counts["changes by an administrator"] += sum(map(len, changes.changes.values()))
     counts["jobs that a policy took out"] += policies.taken
+
+
+def _is_kept_by_stop(wire: Wire) -> bool:
+    """Whether a node that stops waits for a client to end its jobs."""
+    clients, connection = wire.host.node.clients, wire.connection
+    return clients.leaving and connection is not None and clients.holds(connection)
 
 
 def _judge_users(steward: Steward, sent: list[Senders], refused: list[QlessRequest]) -> None:

@@ -60,5 +60,10 @@ SEEDS: Final = {
     71248: "a paused node gave out what it had lost: the judge took its worker for a holder",
     80036: "a machine of a twentieth of the speed applied its log when a put was to be answered",
     81338: "the same when it was to end: the judge allowed half a second",
+    92839: "a cold start by an entry of a node whose wall clock was behind: a TTR ended early",
+    90437: "a lease whose right ended was refused twice, and the next reply was the second",
+    90798: "a worker slept at a node that stops, while the end of its job was on its way",
+    94173: "a leader was behind a member that was cut off, and fell: a delay ended early",
+    95026: "the same, and the entry that bounds it was of a node whose wall clock was behind",
     80750: "a node learned that a right had ended when a wait was over: the judge asked for a word",
 }

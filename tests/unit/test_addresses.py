@@ -1,8 +1,8 @@
-"""The names of clients' hosts, from the peer addresses of sockets and gRPC."""
+"""Addresses of servers, and the names of clients' hosts by the addresses of sockets and gRPC."""
 
 import pytest
 
-from beanpole.addresses import UNIX, host_name, host_of_peer
+from beanpole.addresses import UNIX, host_name, host_of_peer, split_address
 from beanpole.constants import HOST_NAME_MAX_BYTES
 
 
@@ -40,3 +40,16 @@ def test_a_host_is_named_by_its_address(address: str, name: bytes) -> None:
 )
 def test_the_peer_of_a_call_is_the_same_host_without_its_port(peer: str, name: bytes) -> None:
     assert host_of_peer(peer) == name
+
+
+@pytest.mark.parametrize("host", ["a", "a.b", "a.b.", "a" * 63 + ".b", "10.0.0.7", "a_b-c"])
+def test_an_address_has_a_host_and_a_port(host: str) -> None:
+    assert split_address(f"{host}:7000") == (host, 7000)
+    assert split_address("[fe80::1%eth0]:7000") == ("fe80::1%eth0", 7000)
+
+
+@pytest.mark.parametrize("host", ["a..b", ".a", ".", "a..", "a" * 64, "a." + "b" * 64])
+def test_a_host_that_no_look_up_takes_is_refused(host: str) -> None:
+    """A node never dialed such a member, and said that it had not answered yet."""
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        split_address(f"{host}:7000")

@@ -46,6 +46,12 @@ def _names(body: ast.AST) -> set[str]:
     return found
 
 
+@cache
+def _classes(body: ast.AST) -> dict[str, ast.ClassDef]:
+    """Return the classes in a module or a class by their names."""
+    return {item.name: item for item in ast.walk(body) if isinstance(item, ast.ClassDef)}
+
+
 def _missing() -> Iterator[str]:
     """Yield the places that do not exist."""
     for path, names in _PLACE.findall(PAGE):
@@ -59,8 +65,7 @@ def _missing() -> Iterator[str]:
             if scope is None or name not in _names(scope):
                 yield path + names
                 break
-            classes = [item for item in ast.walk(scope) if isinstance(item, ast.ClassDef)]
-            scope = next((item for item in classes if item.name == name), None)
+            scope = _classes(scope).get(name)
 
 
 def test_every_place_exists() -> None:

@@ -29,3 +29,10 @@ def test_every_variable_of_the_base_is_a_setting() -> None:
     names = {one["name"] for one in container["env"]}
     assert names <= {f"BEANPOLE_{setting.name.upper()}" for setting in SETTINGS}
     assert len(names) >= 10
+
+
+def test_nodes_leave_no_core_dumps() -> None:
+    compose = yaml.safe_load((KUBERNETES.parent / "docker" / "compose.yaml").read_text())
+    nodes = {name: one for name, one in compose["services"].items() if name in ("n1", "n2", "n3")}
+    assert len(nodes) == 3 and all(one["ulimits"] == {"core": 0} for one in nodes.values())
+    assert "\nLimitCORE=0\n" in (KUBERNETES.parent / "systemd" / "beanpoled.service").read_text()

@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import ssl
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
+from beanpole.client.dialing import keep_alive
 from beanpole.client.sansio.steps import (
+    RECEIVE_BYTES,
     Close,
     Connect,
     Endpoint,
@@ -19,7 +21,6 @@ from beanpole.client.sansio.steps import (
     Steps,
 )
 
-_RECEIVE_BYTES: Final = 65536
 _Result = TypeVar("_Result")
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -42,6 +43,9 @@ class Wire:
                 while True:
                     try:
                         answer = await self._do(step)
+                    except TimeoutError as error:
+                        # That of asyncio has no words, and the client's errors quote them.
+                        step = steps.throw(error if error.args else TimeoutError("timed out"))
                     except OSError as error:
                         step = steps.throw(error)
                     else:
@@ -74,7 +78,7 @@ class Wire:
         match step:
             case Receive():
                 async with asyncio.timeout(step.timeout_s):
-                    return await self._connected[0].read(_RECEIVE_BYTES)
+                    return await self._connected[0].read(RECEIVE_BYTES)
             case Send():
                 writer = self._connected[1]
                 writer.write(step.data)
@@ -125,6 +129,5 @@ class Wire:
             except ssl.SSLError:
                 await asyncio.sleep(0)  # otherwise the loop could end before it closes the socket
                 raise
-        connected: socket.socket = writer.get_extra_info("socket")
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(writer.get_extra_info("socket"))
         return reader, writer

@@ -25,6 +25,10 @@ class Broken(ClientError):
     """The image is missing, incomplete or corrupt; another node may have a good one."""
 
 
+class TooOld(Broken):
+    """The node runs a release without backups, and will not have one until it is upgraded."""
+
+
 class Stream:
     """A stream of the chunks of an image.
 
@@ -41,6 +45,7 @@ class Stream:
 
         Raises:
             Broken: the node does not answer, or has no image.
+            TooOld: its release has no backups.
             ClientError: the caller lacks the right, at every node.
         """
         self._address = address
@@ -96,7 +101,8 @@ class Stream:
             words = silent if self._silent else words_of(error)
             if is_refused(error):
                 raise ClientError(f"{self._address}: {words}") from None
-            raise Broken(f"{self._address}: {words}") from None
+            old = error.code() == grpc.StatusCode.UNIMPLEMENTED
+            raise (TooOld if old else Broken)(f"{self._address}: {words}") from None
         self._heard_s = time.monotonic()
         return message
 

@@ -4,11 +4,12 @@ The client has one connection at a time, and restores the used tube and the watc
 one. The encoding is in `protocol.beanstalk.client`. Programs of users use `blocking` or `aio`.
 """
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S
+from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S, WAIT_SLICE_S
 from beanpole.client.stream import StreamClient
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ClientError
@@ -16,6 +17,9 @@ from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encod
 
 PRIORITY_DEFAULT: Final = 65536
 TTR_DEFAULT_S: Final = 120
+# The reply is one word, which does not tell its reader what to change.
+_DENIED: Final = b"DENIED"
+_DENIED_WORDS: Final = "DENIED: the user of this token, or of clients without one, lacks the right"
 
 
 class Job(NamedTuple):
@@ -98,10 +102,16 @@ class Client(StreamClient):
 
     def reserve(self, timeout_s: int | None = None) -> Job | None:
         """Wait for a job of the watched tubes; return None if none is ready within `timeout_s`."""
-        if timeout_s is None:
-            reply = self.call(encode(b"reserve"), wait_s=None)
-        else:
-            reply = self.call(encode(b"reserve-with-timeout", timeout_s), wait_s=timeout_s)
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        left_s = WAIT_SLICE_S if timeout_s is None else timeout_s
+        while True:
+            reply = self._request(
+                _reserve_within, self._next_reply, repeat=True, wait_s=min(WAIT_SLICE_S, left_s)
+            )
+            if until_s is not None:
+                left_s = round(until_s - time.monotonic())
+            if reply[0] != b"TIMED_OUT" or left_s <= 0:
+                break
         if reply[0] in (b"TIMED_OUT", b"DEADLINE_SOON"):
             return None
         return self._job(self._expect(reply, b"RESERVED"))
@@ -162,19 +172,18 @@ class Client(StreamClient):
             return None
         return (self._expect(reply, b"OK")[2] or b"").decode()
 
-    def call(self, request: bytes, *, repeat: bool = True, wait_s: float | None = 0) -> Reply:
-        """Send one request and return its reply.
+    def call(self, request: bytes, *, repeat: bool = True) -> Reply:
+        """Send one request, which does not wait at the node, and return its reply.
 
         Args:
             request: the bytes that `encode` returns.
             repeat: the request is idempotent and is repeated when the connection is lost.
-            wait_s: how long the node itself may wait before it answers; None for no limit.
 
         Raises:
             OutcomeUnknown: the connection ended before the reply, and `repeat` is False.
             ClientError: no node answers.
         """
-        return self._request(request, self._next_reply, repeat=repeat, wait_s=wait_s)
+        return self._request(lambda _: request, self._next_reply, repeat=repeat, wait_s=0)
 
     def _feed(self, data: bytes) -> None:
         self._parser.feed(data)
@@ -187,7 +196,7 @@ class Client(StreamClient):
         self._parser = ReplyParser()
         if self._token:
             reply = self._exchange(encode(b"auth", self._token), self._next_reply, 0)
-            if reply[0] == b"DENIED":
+            if reply[0] == _DENIED:
                 raise ClientError("DENIED: no user has this token")
             self._expect(reply, b"ACCEPTED")
         for request in encode_tubes(self._used, self._watched):
@@ -208,5 +217,10 @@ class Client(StreamClient):
     @staticmethod
     def _expect(reply: Reply, *words: bytes) -> Reply:
         if reply[0] not in words:
-            raise ClientError(reply[0].decode())
+            raise ClientError(_DENIED_WORDS if reply[0] == _DENIED else reply[0].decode())
         return reply
+
+
+def _reserve_within(left_s: float) -> bytes:
+    """Return a reserve that waits for the rest of a slice: what is repeated waits no longer."""
+    return encode(b"reserve-with-timeout", math.ceil(left_s))

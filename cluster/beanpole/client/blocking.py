@@ -390,6 +390,8 @@ class Client(Generic[TBody]):
 
         Raises:
             TimedOutError: no job was ready in time.
+            BatchError: a body is not in the client's encoding; `results` has the other jobs, and
+                `held` the ids of all.
             ValueError: `count` is not from 1 to 1000.
         """
         return self._run(batches.reserve_many(self._commands, count, timeout))

@@ -3,9 +3,11 @@
 import socket
 import ssl
 import time
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from beanpole.client.dialing import dial
 from beanpole.client.sansio.steps import (
+    RECEIVE_BYTES,
     Close,
     Connect,
     Endpoint,
@@ -19,7 +21,6 @@ from beanpole.client.sansio.steps import (
     Steps,
 )
 
-_RECEIVE_BYTES: Final = 65536
 _Result = TypeVar("_Result")
 
 
@@ -63,7 +64,7 @@ class Wire:
             case Receive():
                 connected = self._connected
                 connected.settimeout(step.timeout_s)
-                return connected.recv(_RECEIVE_BYTES)
+                return connected.recv(RECEIVE_BYTES)
             case Send():
                 connected = self._connected
                 connected.settimeout(step.timeout_s)
@@ -86,7 +87,7 @@ class Wire:
         return None
 
     def _open(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
-        connected = _connected(endpoint, timeout_s)
+        connected = dial(endpoint.host, endpoint.port, timeout_s)
         if self._tls is None:
             return connected
         name = self._names.get(endpoint.host, endpoint.host)
@@ -114,19 +115,3 @@ class Wire:
             return False
         except OSError:
             return True
-
-
-def _connected(endpoint: Endpoint, timeout_s: float) -> socket.socket:
-    if endpoint.port:
-        connected = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return connected
-    connected = socket.socket(socket.AF_UNIX)
-    connected.settimeout(timeout_s)
-    try:
-        connected.connect(endpoint.host)
-    except OSError:
-        connected.close()
-        raise
-    return connected

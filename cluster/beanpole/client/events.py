@@ -6,7 +6,7 @@ The content of the batches (Arrow) is opaque here. The caller decides how to han
 import queue
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import grpc
 
@@ -271,21 +271,17 @@ class Events:
     def _ranges(
         self, wall_us: int, enough: Enough
     ) -> tuple[dict[str, events_pb2.EventRangeReply], dict[str, str]]:
-        """Ask all nodes at once; return replies and errors when `enough`, or when all calls end."""
-        request = events_pb2.EventRangeRequest(wall_us=wall_us)
+        """Call all nodes at once; return replies and errors when `enough`, or when all ended."""
         done: queue.SimpleQueue[str] = queue.SimpleQueue()
-        calls = {}
-        for address in self._nodes.addresses:
-            stub = events_pb2_grpc.EventsStub(self._nodes.channel(address))
-            calls[address] = stub.EventRange.future(request, timeout=RANGE_TIMEOUT_S)
-            calls[address].add_done_callback(lambda _, ended=address: done.put(ended))
+        calls = self._begin_ranges(wall_us, done)
         replies: dict[str, events_pb2.EventRangeReply] = {}
         failures: dict[str, str] = {}
         # Calls have a time-out, so no limit is needed while the replies do not suffice.
         until_s: float | None = None
         while len(replies) + len(failures) < len(calls):
+            left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
             try:
-                address = done.get(timeout=until_s and max(0.0, until_s - time.monotonic()))
+                address = done.get(timeout=left_s)
             except queue.Empty:
                 break
             try:
@@ -295,7 +291,8 @@ class Events:
                     raise Refused(address, error) from None
                 failures[address] = words_of(error)
             if replies and (grace_s := enough(replies)) is not None:
-                until_s = min(until_s or float("inf"), time.monotonic() + grace_s)
+                enough_s = time.monotonic() + grace_s
+                until_s = enough_s if until_s is None else min(until_s, enough_s)
         for address in calls.keys() - replies.keys() - failures.keys():
             calls[address].cancel()
             failures[address] = "no answer yet"
@@ -303,6 +300,16 @@ class Events:
         replies = {address: replies[address] for address in calls if address in replies}
         self._check_cluster(replies)
         return replies, failures
+
+    def _begin_ranges(self, wall_us: int, done: "queue.SimpleQueue[str]") -> dict[str, Any]:
+        """Begin a call at every node; `done` gets the address of each that has ended."""
+        request = events_pb2.EventRangeRequest(wall_us=wall_us)
+        calls: dict[str, Any] = {}
+        for address in self._nodes.addresses:
+            stub = events_pb2_grpc.EventsStub(self._nodes.channel(address))
+            calls[address] = stub.EventRange.future(request, timeout=RANGE_TIMEOUT_S)
+            calls[address].add_done_callback(lambda _, ended=address: done.put(ended))
+        return calls
 
     def _check_cluster(self, replies: Replies) -> None:
         """Raise if a node belongs to another cluster than the others, or than in earlier calls."""

@@ -12,6 +12,9 @@ REPLY_TIMEOUT_S: Final = 15.0
 CONNECT_TIMEOUT_S: Final = 2.0
 # Covers an election, and the restart of a cluster that lost its power.
 PATIENCE_S: Final = 10.0
+# A reserve waits at a node in slices of this length, so that the client notices a node that
+# vanished without closing the connection, and can return to its home in between.
+WAIT_SLICE_S: Final = 30
 # The pause after the first failed attempt; it doubles up to the longest one.
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0

@@ -4,6 +4,7 @@ Items that exist in the cluster stay unchanged, so an import can be repeated. A 
 after the jobs that it depends on. Reading from Redis is in `qless_source`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -43,9 +44,17 @@ QlessAPI['throttle.set'] = function(now, tid, max, ...)
 _LARGE: Final = Error(b"ERR it is too large: %d bytes at most" % BULK_MAX_BYTES)
 _MADE: Final = 1
 _NOT_SET: Final = -2  # the TTL of a throttle that does not exist
+_DEPENDS_AT: Final = 14  # the index of the dependencies in the arguments of `qless.IMPORT_JOB`
 _UNKNOWN_COMMAND: Final = b"ERR unknown command"
 # Refusals that concern the node or the cluster, not the job.
-_OF_THE_NODE: Final = (b"ERR no majority", b"ERR this node is draining", b"ERR a limit of the clus")
+_OF_THE_NODE: Final = (
+    b"ERR no majority",
+    b"ERR this node is draining",
+    b"ERR a limit of the cluster is reached",
+)
+
+# A queue or a template: its name, the time and the arguments of its import.
+_Item = tuple[bytes, float, tuple[object, ...]]
 
 
 class Tally(NamedTuple):
@@ -91,9 +100,9 @@ class Outcome:
 def look(source: Source) -> Outcome:
     """Count the items that an import would send, without connecting to a cluster."""
     outcome = Outcome()
-    states = _states(source)
+    counts = Counter(_states(source).values())
     for state, name in _names().items():
-        outcome.found(name, sum(one == state for one in states.values()))
+        outcome.found(name, counts[state])
     outcome.found("recurring", sum(1 for _ in source.templates()))
     outcome.found("queues", len(source.queues()))
     outcome.found("options", len(source.options()))
@@ -210,8 +219,7 @@ class _Import:
     # --- all else -------------------------------------------------------------------------------
 
     def _templates(self) -> None:
-        items: list[tuple[bytes, float, tuple[object, ...]]] = []
-        self._outcome.note("recurring")
+        items: list[_Item] = []
         for template in self._source.templates():
             if isinstance(template.arguments, str):
                 self._outcome.refuse("recurring", template.jid, template.arguments)
@@ -219,10 +227,8 @@ class _Import:
                 items.append((template.jid, self._time, template.arguments))
         self._imports("recurring", b"recurring", items)
 
-    def _imports(
-        self, kind: str, what: bytes, items: Sequence[tuple[bytes, float, tuple[object, ...]]]
-    ) -> None:
-        """Import queues or templates; an item is the name, the time and the arguments."""
+    def _imports(self, kind: str, what: bytes, items: Sequence[_Item]) -> None:
+        """Import queues or templates."""
         self._outcome.note(kind)
         for start in range(0, len(items), BATCH):
             some = items[start : start + BATCH]
@@ -273,23 +279,27 @@ class _Import:
         """Set the patterns of reqless, unless the cluster has some."""
         self._outcome.note("patterns")
         named, priorities = self._source.patterns()
+        key = b"qmore:dynamic"
         words = [word for pair in named.items() for word in pair]
-        for key, there, put, texts in (
-            (b"qmore:dynamic", (b"HGETALL",), b"HSET", words),
-            (b"qmore:priority", (b"LRANGE", b"0", b"-1"), b"RPUSH", priorities),
-        ):
-            if not texts:
-                continue
-            count = len(texts) // 2 if put == b"HSET" else len(texts)
-            (known,) = self._ask([(there[0], key, *there[1:])])
-            if known:
-                self._outcome.note("patterns", there=count)
-                continue
-            (reply,) = self._ask([(put, key, *texts)])
-            if isinstance(reply, Error):
-                self._outcome.refuse("patterns", key, _words(reply))
-            else:
-                self._outcome.note("patterns", brought=count)
+        self._patterns_of(len(named), (b"HGETALL", key), (b"HSET", key, *words))
+        key = b"qmore:priority"
+        have = (b"LRANGE", key, b"0", b"-1")
+        self._patterns_of(len(priorities), have, (b"RPUSH", key, *priorities))
+
+    def _patterns_of(self, count: int, have: Sequence[bytes], put: Sequence[bytes]) -> None:
+        """Set patterns by the request `put`, unless the reply to `have` has some."""
+        if not count:
+            return
+        (reply,) = self._ask([have])
+        if reply and not isinstance(reply, Error):
+            self._outcome.note("patterns", there=count)
+            return
+        if not reply:
+            (reply,) = self._ask([put])
+        if isinstance(reply, Error):
+            self._outcome.refuse("patterns", put[1], _words(reply))
+        else:
+            self._outcome.note("patterns", brought=count)
 
     def _take(self, kind: str, name: bytes, reply: Reply) -> None:
         """Count the reply of a node: 0 and "0" mean that the item existed already."""
@@ -360,7 +370,7 @@ def _names() -> dict[int, str]:
 
 
 def _dependencies_of(job: Found) -> Iterable[bytes]:
-    found = job.arguments[14]
+    found = job.arguments[_DEPENDS_AT]
     assert isinstance(found, tuple), found
     return found
 

@@ -24,6 +24,9 @@ BATCH_JOBS: Final = 64
 # Suffixes of the keys that belong to a job or a throttle.
 _BEHIND: Final = (b"-history", b"-dependencies", b"-dependents", b"-locks", b"-pending")
 _WRONG_TYPE: Final = b"WRONGTYPE"
+# The TTL of a key that expires within half a second, or has expired since it was read. To set a
+# throttle with 0 would be to set it for ever.
+_ENDED: Final = (0, -2)
 
 
 class Throttle(NamedTuple):
@@ -108,7 +111,11 @@ class Source:
             for key, maximum, seconds in zip(keys, maxima, lives, strict=True):
                 if isinstance(maximum, Error):
                     self._check_behind(key)
-                elif isinstance(maximum, bytes) and isinstance(seconds, int):
+                elif (
+                    isinstance(maximum, bytes)
+                    and isinstance(seconds, int)
+                    and seconds not in _ENDED
+                ):
                     yield Throttle(key.removeprefix(THROTTLES), maximum, max(0, seconds))
 
     def tracked(self) -> list[tuple[bytes, float]]:
@@ -152,26 +159,15 @@ class Source:
             yield self._jobs(jids[start : start + BATCH_JOBS])
 
     def _jobs(self, jids: Sequence[bytes]) -> list[Found]:
-        hashes = [_pairs(one) for one in self._ask([(b"HGETALL", JOBS + jid) for jid in jids])]
-        asked: list[Sequence[bytes]] = []
-        for jid, fields in zip(jids, hashes, strict=True):
-            state = layout.state_of(fields.get(b"state", b"")) or 0
-            asked.append((b"LRANGE", JOBS + jid + b"-history", b"0", b"-1"))
-            asked.append((b"SMEMBERS", JOBS + jid + b"-dependencies"))
-            places = layout.places(state, fields.get(b"queue", b""))
-            tags = [b"ql:t:" + tag for tag in layout.names_in(fields.get(b"tags"))]
-            asked += [(b"ZSCORE", key, jid) for key in (*places, *tags)]
-        replies = iter(self._ask(asked))
+        hashes = self._ask([(b"HGETALL", JOBS + jid) for jid in jids])
+        jobs = [_partial(jid, _pairs(reply)) for jid, reply in zip(jids, hashes, strict=True)]
+        jobs = [job for job in jobs if job.fields]
+        replies = iter(self._ask([request for job in jobs for request in job.requests()]))
         found: list[Found] = []
-        for jid, fields in zip(jids, hashes, strict=True):
-            state = layout.state_of(fields.get(b"state", b"")) or 0
+        for jid, fields, state, places, tags in jobs:
             history, dependencies = _list(next(replies)), _list(next(replies))
-            scores = [
-                _score(next(replies)) for _ in layout.places(state, fields.get(b"queue", b""))
-            ]
-            tagged_at = [_score(next(replies)) for _ in layout.names_in(fields.get(b"tags"))]
-            if not fields:
-                continue
+            scores = [_score(next(replies)) for _ in places]
+            tagged_at = [_score(next(replies)) for _ in tags]
             beside = layout.Beside(scores, history, dependencies, tagged_at)
             job = layout.job(jid, fields, beside, self._now)
             found.append(Found(jid, state, job if isinstance(job, str) else job.arguments))
@@ -184,7 +180,7 @@ class Source:
         try:
             replies = self._redis.ask_all(requests)
         except AuthenticationFailed as error:
-            raise ClientError(f"the Redis wants a password (--password-file): {error}") from None
+            raise ClientError(f"the Redis requires a password (--password-file): {error}") from None
         for words, reply in zip(requests, replies, strict=True):
             if not isinstance(reply, Error) or reply.text.startswith(allowed):
                 continue
@@ -221,6 +217,40 @@ class Source:
     def _scores(self, key: bytes) -> list[tuple[bytes, float]]:
         found = self._names(b"ZRANGE", key, b"0", b"-1", b"WITHSCORES")
         return [(name, _score(at) or 0.0) for name, at in zip(found[::2], found[1::2], strict=True)]
+
+
+class _Partial(NamedTuple):
+    """A job of which only the hash is read.
+
+    Attributes:
+        jid: its id.
+        fields: its hash; empty if there is no such job.
+        state: its state; 0 if it is unknown.
+        places: the keys of the sorted sets that may have it.
+        tags: the keys of the sorted sets of its tags.
+    """
+
+    jid: bytes
+    fields: dict[bytes, bytes]
+    state: int
+    places: Sequence[bytes]
+    tags: Sequence[bytes]
+
+    def requests(self) -> list[Sequence[bytes]]:
+        """Return the requests for the rest: history, dependencies, `places`, `tags`."""
+        key = JOBS + self.jid
+        return [
+            (b"LRANGE", key + b"-history", b"0", b"-1"),
+            (b"SMEMBERS", key + b"-dependencies"),
+            *[(b"ZSCORE", scores, self.jid) for scores in (*self.places, *self.tags)],
+        ]
+
+
+def _partial(jid: bytes, fields: dict[bytes, bytes]) -> _Partial:
+    state = layout.state_of(fields.get(b"state", b"")) or 0
+    places = layout.places(state, fields.get(b"queue", b""))
+    tags = [b"ql:t:" + tag for tag in layout.names_in(fields.get(b"tags"))]
+    return _Partial(jid, fields, state, places, tags)
 
 
 def _wrong_type(key: bytes) -> ClientError:

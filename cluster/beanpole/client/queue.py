@@ -4,7 +4,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import grpc
 
@@ -22,11 +22,9 @@ CALL_BYTES_MAX: Final = 512 * 1024
 # Pipelining: while one call waits for the disks, the next ones are on the wire.
 CALLS_IN_FLIGHT: Final = 4
 
-
 # Quoted, because the class is generic only in the type stubs of grpc.
 _Call: TypeAlias = "grpc.Future[queue_pb2.PutReply]"
-
-
+# A job, and its index among the puts.
 _Numbered: TypeAlias = tuple[int, queue_pb2.PutJob]
 
 
@@ -111,13 +109,15 @@ class Putter:
             left = jobs
         for _ in pauses(self._nodes.patience_s):
             if not left:
-                return
+                break
             try:
-                reply = _call(self._nodes, "Put", _request(left))
+                reply = _put(self._nodes, _request(left))
             except Refused as error:
                 raise _refusal(left, error) from None
             left = self._counted(left, reply)
-        raise ClientError(self._no_room(len(jobs)))
+        # The last attempt may have found room, or a node, after the patience was over.
+        if left:
+            raise ClientError(self._no_room(len(jobs)))
 
     def _no_room(self, total: int) -> str:
         """Say which limit the last reply named: another queue may have room."""
@@ -169,12 +169,19 @@ def kick(nodes: Nodes, jobs: Iterable[int]) -> int:
     kicked = 0
     left = iter(jobs)
     while some := list(islice(left, KICK_MAX)):
-        kicked += sum(_call(nodes, "Kick", queue_pb2.KickRequest(job_ids=some)).kicked)
+        kicked += sum(_kick(nodes, queue_pb2.KickRequest(job_ids=some)).kicked)
     return kicked
 
 
-def _call(nodes: Nodes, method: str, request: Any) -> Any:
-    def ask(channel: grpc.Channel) -> Any:
-        return getattr(queue_pb2_grpc.QueueStub(channel), method)(request, timeout=CALL_TIMEOUT_S)
+def _put(nodes: Nodes, request: queue_pb2.PutRequest) -> queue_pb2.PutReply:
+    reply: queue_pb2.PutReply = nodes.first_answer(
+        lambda channel: queue_pb2_grpc.QueueStub(channel).Put(request, timeout=CALL_TIMEOUT_S)
+    )
+    return reply
 
-    return nodes.first_answer(ask)
+
+def _kick(nodes: Nodes, request: queue_pb2.KickRequest) -> queue_pb2.KickReply:
+    reply: queue_pb2.KickReply = nodes.first_answer(
+        lambda channel: queue_pb2_grpc.QueueStub(channel).Kick(request, timeout=CALL_TIMEOUT_S)
+    )
+    return reply

@@ -69,9 +69,14 @@ class Redis(StreamClient):
                 replies += self._exchanged(piece)
                 piece, size = [], 0
         for reply in replies:
-            if isinstance(reply, Error) and reply.text.startswith(_AUTH_WORDS):
-                raise AuthenticationFailed(f"{self.address}: {reply.text.decode(errors='replace')}")
+            if isinstance(reply, Error):
+                self._check(reply)
         return replies
+
+    def _check(self, error: Error) -> None:
+        """Raise AuthenticationFailed if an error of the server says so."""
+        if error.text.startswith(_AUTH_WORDS):
+            raise AuthenticationFailed(f"{self.address}: {error.text.decode(errors='replace')}")
 
     def _exchanged(self, requests: Sequence[bytes]) -> list[Reply]:
         self._replies = []
@@ -84,25 +89,17 @@ class Redis(StreamClient):
                 self._replies.append(found[0])
             return self._replies
 
-        return self._request(b"".join(requests), next_reply, repeat=True, wait_s=0.0)
+        piece = b"".join(requests)
+        return self._request(lambda _: piece, next_reply, repeat=True, wait_s=0.0)
 
     def _begin(self) -> None:
         self._parser = ReplyParser()
         self._replies = []
         for words in self._greetings:
-            assert self._socket is not None
-            self._socket.sendall(encode(words))
-            while (found := self._parser.next()) is None:
-                data = self._socket.recv(4096)
-                if not data:
-                    raise ConnectionError("the server closed the connection")
-                self._parser.feed(data)
-            if isinstance(found[0], Error):
-                words_of = found[0].text.decode(errors="replace")
-                self.close()
-                if found[0].text.startswith(_AUTH_WORDS):
-                    raise AuthenticationFailed(f"{self.address}: {words_of}")
-                raise ClientError(f"{self.address}: {words_of}")
+            (reply,) = self._exchange(encode(words), self._parser.next, 0.0)
+            if isinstance(reply, Error):
+                self._check(reply)
+                raise ClientError(f"{self.address}: {reply.text.decode(errors='replace')}")
 
     def _feed(self, data: bytes) -> None:
         self._parser.feed(data)

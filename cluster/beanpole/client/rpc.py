@@ -34,7 +34,8 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
 )
 
-# Covers an election, and the restart of a cluster that lost its power.
+# Longer than in `patience`: programs that read all events or put millions of jobs run for hours,
+# and should outlast a slow restart of all nodes. Whole seconds, because options show it.
 PATIENCE_S: Final = 30
 
 # The request itself is wrong, so every other node would refuse it, too.
@@ -207,5 +208,8 @@ class Nodes:
 
 
 def told(failures: Mapping[str, str]) -> str:
-    """Join the errors of all nodes into one text."""
-    return "; ".join(f"{address}: {words}" for address, words in sorted(failures.items()))
+    """Join the errors of all nodes into one text; nodes with the same error share its words."""
+    alike: dict[str, list[str]] = {}
+    for address, words in sorted(failures.items()):
+        alike.setdefault(words, []).append(address)
+    return "; ".join(f"{', '.join(addresses)}: {words}" for words, addresses in alike.items())

@@ -8,10 +8,12 @@ import argparse
 import os
 import socket
 import ssl
+import time
 from typing import Final
 
-from beanpole.addresses import UNIX_PREFIX, split_address
-from beanpole.client.where import GRPC, TLS_VARIABLES, Port
+from beanpole.client.dialing import dial_address
+from beanpole.client.expiry import expires_s
+from beanpole.client.where import GRPC, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES, Port
 
 # A node on this machine or in this network answers in a fraction of this time.
 TIMEOUT_S: Final = 1.0
@@ -58,7 +60,30 @@ def hint(arguments: argparse.Namespace) -> str:
                 f"hint: {address} speaks TLS, where a node wants a certificate: the files of "
                 f"{', '.join(missing)} are not set (docs/security.md)"
             )
+        if not spoken and port is GRPC and has_expired() and speaks_tls(address):
+            path = os.environ[TLS_CERTIFICATE]
+            return f"hint: {TLS_CERTIFICATE} = {path!r} has expired, and the node refuses it"
+        if not spoken and port is GRPC and not missing and turns_away(address):
+            path = os.environ[TLS_CERTIFICATE]
+            return (
+                f"hint: {address} closes connections that show {TLS_CERTIFICATE} = {path!r}: it "
+                "may be of another CA than those in the node's peer_tls_ca_file"
+            )
+        if not spoken and port is not GRPC and speaks_tls(address):
+            return (
+                f"hint: {address} speaks TLS, and this command does not: give an address of "
+                f"{port.setting} that does not begin with tls:"
+            )
     return "" if spoken else getattr(arguments, "assumed", "")
+
+
+def has_expired() -> bool:
+    """Whether this client's certificate has: a node then closes the connection without a word."""
+    path = os.environ.get(TLS_CERTIFICATE, "")
+    try:
+        return bool(path) and expires_s(path) < time.time()
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def spoken_at(address: str) -> str:
@@ -89,13 +114,31 @@ def speaks_tls(address: str) -> bool:
     return True
 
 
+def turns_away(address: str) -> bool:
+    """Whether a server of gRPC closes a connection that shows our certificate.
+
+    It gives no reason. To others it sends its settings at once.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.load_cert_chain(os.environ[TLS_CERTIFICATE], os.environ[TLS_KEY])
+        with _connected(address) as found:
+            found.settimeout(TIMEOUT_S)
+            with context.wrap_socket(found) as safe:
+                return not safe.recv(1)
+    except ssl.SSLError as error:  # with TLS 1.2 it closes in the handshake
+        return isinstance(error, ssl.SSLEOFError) or "ALERT" in (error.reason or "")
+    except ConnectionResetError:
+        return True
+    except (OSError, ValueError):
+        return False
+
+
 def _connected(address: str) -> socket.socket:
-    if not address.startswith(UNIX_PREFIX):
-        return socket.create_connection(split_address(address), TIMEOUT_S)
-    found = socket.socket(socket.AF_UNIX)
-    found.settimeout(TIMEOUT_S)
-    found.connect(address.removeprefix(UNIX_PREFIX))
-    return found
+    return dial_address(address, TIMEOUT_S)
 
 
 def spoken_in(answer: bytes) -> str:

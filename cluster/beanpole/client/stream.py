@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, Self, TypeVar
 
-from beanpole.addresses import UNIX_PREFIX, split_address
+from beanpole.client.dialing import dial_address
 from beanpole.client.patience import (
     CONNECT_TIMEOUT_S,
     PATIENCE_S,
@@ -81,43 +81,53 @@ class StreamClient:
 
     def _request(
         self,
-        request: bytes,
+        request: Callable[[float], bytes],
         next_reply: Callable[[], _Reply | None],
         *,
         repeat: bool,
-        wait_s: float | None,
+        wait_s: float,
     ) -> _Reply:
         """Send one request and return its reply.
 
         Args:
-            request: the encoded request.
+            request: returns the encoded request for a wait of so many seconds.
             next_reply: returns the reply, or None while the bytes that were fed are incomplete.
-            repeat: the request is idempotent and is repeated when the connection is lost.
-            wait_s: how long the node itself may wait before it answers; None for no limit.
+            repeat: the request is idempotent and is repeated when the connection is lost, with what
+                is left of its wait then.
+            wait_s: how long the node itself may wait before it answers.
 
         Raises:
             OutcomeUnknown: the connection ended before the reply, and `repeat` is False.
             ClientError: no node answers.
         """
         until = time.monotonic() + self._patience_s
+        ends_s: float | None = None
+        left_s = wait_s
         while True:
             self._connect(until)
+            sent_s = time.monotonic()
+            if ends_s is None:
+                ends_s = sent_s + wait_s
+            else:
+                left_s = max(0.0, ends_s - sent_s)
             try:
-                return self._exchange(request, next_reply, wait_s)
+                return self._exchange(request(left_s), next_reply, left_s)
             except (OSError, ProtocolError) as error:
+                # What the node was allowed to wait is no time in which no node answered.
+                until += min(time.monotonic() - sent_s, left_s)
                 address = self.address
                 self._leave()
                 if not repeat:
-                    raise OutcomeUnknown(f"{address}: {error or 'the connection ended'}") from error
+                    raise OutcomeUnknown(f"{address}: {error}") from error
                 if time.monotonic() > until:
-                    raise ClientError(f"{address}: {error or 'the connection ended'}") from error
+                    raise ClientError(f"{address}: {error}") from error
                 time.sleep(jitter(PAUSE_MIN_S))
 
     def _exchange(
-        self, request: bytes, next_reply: Callable[[], _Reply | None], wait_s: float | None
+        self, request: bytes, next_reply: Callable[[], _Reply | None], wait_s: float
     ) -> _Reply:
         assert self._socket is not None
-        self._socket.settimeout(None if wait_s is None else wait_s + self._reply_timeout_s)
+        self._socket.settimeout(wait_s + self._reply_timeout_s)
         self._socket.sendall(request)
         while (reply := next_reply()) is None:
             data = self._socket.recv(_RECEIVE_BYTES)
@@ -153,13 +163,10 @@ class StreamClient:
 
     def _open(self) -> None:
         """Connect to the first address."""
-        if self.address.startswith(UNIX_PREFIX):
-            self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.settimeout(CONNECT_TIMEOUT_S)
-            self._socket.connect(self.address.removeprefix(UNIX_PREFIX))
-        else:
-            self._socket = socket.create_connection(
-                split_address(self.address), timeout=CONNECT_TIMEOUT_S
-            )
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._begin()
+        self._socket = dial_address(self.address, CONNECT_TIMEOUT_S)
+        try:
+            self._begin()
+        except BaseException:
+            # The next request would be without a token, or for the default tube.
+            self.close()
+            raise

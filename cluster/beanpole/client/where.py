@@ -128,7 +128,13 @@ def _named(
                 f"--dir {arguments.dir}: no cluster runs there, it has no {CLUSTER_FILE}; "
                 f"`beanpole up --dir {arguments.dir}` starts one"
             )
-        return [str(node[port.key]) for node in nodes if port.key in node]
+        found = [str(node[port.key]) for node in nodes if port.key in node]
+        if not found:
+            raise ConfigurationError(
+                f"--dir {arguments.dir}: an older release started that cluster, without ports for "
+                f"{port.speaks}; stop it, and start it with `beanpole up` of this release"
+            )
+        return found
     if port.variable and environment.get(port.variable):
         return split(environment[port.variable], port.variable, port)
     nodes = local_nodes(Path(DIRECTORY_DEFAULT))

@@ -26,7 +26,9 @@ from beanpole.client.blocking import (
     BeanstalkdError,
     Client,
     DeadlineSoonError,
+    DeniedError,
     Job,
+    NotAvailableError,
     NotFoundError,
     TimedOutError,
 )
@@ -175,8 +177,11 @@ class Worker:
             handle_signals: install the signal handlers; only the main thread may do that.
 
         Raises:
-            BaseException: a thread ended by an error that belongs to no job. All others have ended
-                as by `stop`.
+            DeniedError: no user has the token, or the user lacks the right to a queue, also if
+                that was taken away meanwhile. All threads have ended as by `stop`.
+            NotAvailableError: there is a token, and the server does not support users.
+            BaseException: a thread ended by another error that belongs to no job. All others have
+                ended as by `stop`.
         """
         before = {}
         if handle_signals:
@@ -209,7 +214,10 @@ class Worker:
         try:
             self._work(consumer)
         except BaseException as error:
-            log.exception("%s: the worker stops", consumer.queue)
+            if isinstance(error, (DeniedError, NotAvailableError)):
+                log.error("%s: the worker stops: %s", consumer.queue, error)
+            else:
+                log.exception("%s: the worker stops", consumer.queue)
             self._failure = error
             self._stopping.set()
 
@@ -228,6 +236,8 @@ class Worker:
                 ) as client:
                     while not self._stopping.is_set():
                         self._take(consumer, client)
+            except (DeniedError, NotAvailableError):
+                raise  # every node would answer the same, for as long as the rights are these
             except (OSError, ClientError) as error:
                 log.warning("%s: %s", consumer.queue, error)
                 self._stopping.wait(AGAIN_S)

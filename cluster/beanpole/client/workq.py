@@ -16,7 +16,8 @@ A request whose connection ends may have been done. The client then does the fol
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -220,7 +221,7 @@ class Client(StreamClient):
         words = (b"run", _text(job), name, ttr_ms, wait_ms)
         request = encode_with(payload, *words, flags={b"priority": priority})
         try:
-            reply = self._put_once(request, SIZED, (wait_ms + ttr_ms) / 1000)
+            reply = self._ask_accepting(request, SIZED, (wait_ms + ttr_ms) / 1000)
         except OutcomeUnknown as error:
             return self._run_result(job, ttr_ms, until, error)
         return _result(reply)
@@ -236,7 +237,10 @@ class Client(StreamClient):
                 result = self.result(job, ttr_ms)
         except JobNotFound:
             raise error from None
-        self.delete(job)
+        # Without the deletion the job of a result stays until its TTL ends. A job without one could
+        # still be done, so that its deletion must be certain.
+        with nullcontext() if result is None else suppress(ClientError):
+            self.delete(job)
         return result
 
     def result(self, job: uuid.UUID, wait_ms: int = WAIT_DEFAULT_MS) -> Result | None:
@@ -245,8 +249,8 @@ class Client(StreamClient):
         Raises:
             JobNotFound: there is no such job, or no longer.
         """
-        request = encode(b"result", _text(job), wait_ms)
-        return _result(self._ask(request, SIZED, wait_s=wait_ms / 1000))
+        words = (b"result", _text(job))
+        return _result(self._wait(lambda left_ms: encode(*words, left_ms), wait_ms))
 
     def delete(self, job: uuid.UUID) -> bool:
         """Delete a job in any state; return False if there is none."""
@@ -259,12 +263,17 @@ class Client(StreamClient):
     # --- work -----------------------------------------------------------------------------------
 
     def lease(self, names: Sequence[bytes], wait_ms: int = WAIT_DEFAULT_MS) -> Job | None:
-        """Wait for a job of any of these queues; return None if none is ready within `wait_ms`."""
+        """Wait for a job of any of these queues; return None if none is ready within `wait_ms`.
+
+        Raises:
+            ClientError: the node refuses it, for example a client without the right to a queue; the
+                message is the node's. Or no node answers.
+        """
         assert names, "a lease is of a queue"
-        request = encode(b"lease", *names, wait_ms)
-        reply = self._ask(request, SIZED, wait_s=wait_ms / 1000)
+        reply = self._wait(lambda left_ms: encode(b"lease", *names, left_ms), wait_ms)
         if reply.word == b"TIMEOUT":
             return None
+        _check(reply)
         if len(reply.line) != 3:
             raise ProtocolError(f"no reply to a lease: {reply.line!r}")
         job, name, ttr_ms = reply.line
@@ -352,7 +361,17 @@ class Client(StreamClient):
         self, request: bytes, shape: int = PLAIN, *, repeat: bool = True, wait_s: float = 0
     ) -> Reply:
         self._shape = shape
-        return self._request(request, self._next_reply, repeat=repeat, wait_s=wait_s)
+        return self._request(lambda _: request, self._next_reply, repeat=repeat, wait_s=wait_s)
+
+    def _wait(self, request: Callable[[int], bytes], wait_ms: int) -> Reply:
+        """Repeat a request that waits; `request` encodes it for a number of milliseconds."""
+        self._shape = SIZED
+        return self._request(
+            lambda left_s: request(round(left_s * 1000)),
+            self._next_reply,
+            repeat=True,
+            wait_s=wait_ms / 1000,
+        )
 
     def _repeated(self, request: bytes) -> tuple[Reply, bool]:
         """Return the reply, and whether the request may have been done twice."""
@@ -363,20 +382,24 @@ class Client(StreamClient):
 
     def _put(self, request: bytes) -> None:
         try:
-            _check(self._put_once(request, PLAIN, 0))
+            _check(self._ask_accepting(request, PLAIN, 0))
         except OutcomeUnknown:
-            reply = self._ask(request)
+            reply = self._ask_accepting(request, PLAIN, 0, repeat=True)
+            if reply.text == _DRAINING:
+                raise  # the first attempt may have added it
             if (reply.word, reply.text) != (b"CLIENT-ERROR", b"Duplicate job"):
                 _check(reply)
 
-    def _put_once(self, request: bytes, shape: int, wait_s: float) -> Reply:
-        """Send a request once to each node until one that is not draining answers."""
-        reply = self._ask(request, shape, repeat=False, wait_s=wait_s)
+    def _ask_accepting(
+        self, request: bytes, shape: int, wait_s: float, *, repeat: bool = False
+    ) -> Reply:
+        """Send a request to one node after the other until one that is not draining answers."""
+        reply = self._ask(request, shape, repeat=repeat, wait_s=wait_s)
         for _ in self._addresses[1:]:
             if reply.text != _DRAINING:
                 break
             self._leave()
-            reply = self._ask(request, shape, repeat=False, wait_s=wait_s)
+            reply = self._ask(request, shape, repeat=repeat, wait_s=wait_s)
         return reply
 
     def _begin(self) -> None:

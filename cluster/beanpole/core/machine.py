@@ -168,7 +168,7 @@ class Machine(MachineState):
         if incarnation != origin.incarnation or not origin.alive:
             if incarnation <= origin.incarnation or number != 1:
                 return
-            self._begin_incarnation(index, origin, incarnation)
+            self._begin_incarnation(origin, incarnation)
             applied.ups.append((index, incarnation))
         if number != origin.next_number:
             if number > origin.next_number:
@@ -206,7 +206,7 @@ class Machine(MachineState):
             if results is not None:
                 results.append(result)
 
-    def _begin_incarnation(self, index: int, origin: Origin, incarnation: int) -> None:
+    def _begin_incarnation(self, origin: Origin, incarnation: int) -> None:
         """Begin a new incarnation of a node (NODE_UP); the sessions of earlier ones are lost."""
         self.end_incarnation(origin)
         origin.incarnation = incarnation

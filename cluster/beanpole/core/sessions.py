@@ -19,13 +19,25 @@ class Session(Holder):
     """One client's session.
 
     A session is addressed by its attachment (origin, incarnation of the origin, number there).
-    RESUME gives it a new attachment; commands of the old attachment no longer find it. `serial`
-    identifies the session for all its life, whatever its attachment. `reason` says why its last
-    attachment ended (`events.CONNECTION_LOST`, `NODE_DOWN`), for the events of its returned jobs;
-    they are returned in reverse order of reservation. `space` is that of its protocol; in a space
-    without a default queue, a session may use none (`used` is None) and watch none. `user` is the
-    name of its user, empty for none; `token` is the digest of the token by which the session was
-    authenticated, empty if a rule assigned the user (`core.users`).
+    RESUME gives it a new attachment; commands of the old attachment no longer find it. Its jobs are
+    returned in reverse order of reservation.
+
+    Attributes:
+        serial: identifies the session for all its life, whatever its attachment.
+        space: the space of its protocol.
+        used: the tube for puts; None for none, which only a space without a default queue allows.
+        watched: the tubes for reserves, by name; they may be none in such a space.
+        state: ATTACHED, DETACHED or DEAD.
+        epoch: the number of its attachments so far.
+        reason: why its last attachment ended (`events.CONNECTION_LOST`, `NODE_DOWN`), for the
+            events of its returned jobs.
+        request_granted: the last request of this attachment that a GRANT answered.
+        secret: the secret by which the session can be resumed; empty if it cannot.
+        grace_us: how long it can be resumed after its connection is lost.
+        detached_until_us: when a detached session ends, in cluster time.
+        user: the name of its user; empty for none.
+        token: the digest of the token by which it was authenticated; empty if a rule assigned the
+            user (`core.users`).
     """
 
     __slots__ = (

@@ -172,7 +172,7 @@ class Directory:
         self.manifest = self.manifest._replace(owner=None)
         self.change(self.manifest)
 
-    def adopt(self, counts_coming: bool = True) -> None:
+    def adopt(self, counts_coming: bool) -> None:
         """Add the files that the manifest does not list yet, and remove unfinished ones.
 
         A manifest of version 1 is upgraded to version 2, which requires reading all files.

@@ -70,40 +70,42 @@ class AdminServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Status(self, request, context):
-        """The cluster as the answering node sees it. Works on every node, with and without a leader.
+        """Returns the state of the cluster as seen by the answering node. Available at every node, also
+        without a leader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TransferLeader(self, request, context):
-        """Hands leadership over and answers when the new leader is known, which may be another member than
-        the one that was named. Every node takes the call and brings it to the leader.
+        """Transfers leadership, and answers when the new leader is known. That may be another member than
+        the named one. Every node forwards the call to the leader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TakeSnapshot(self, request, context):
-        """Writes a snapshot of what the answering node has applied, and cuts its log behind it. Answers
-        when it is on the disk. Nodes do this by themselves; this is for before a backup or a restart.
+        """Writes a snapshot of the state that the answering node has applied, removes the entries before
+        it from the log, and answers when the snapshot is on the disk. Nodes also do this without a
+        call; the call is useful before a backup or a restart.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Finalize(self, request, context):
-        """Raises the machine version of the cluster, for good, and answers when that is committed and
-        applied at the leader. Every node takes the call and brings it to the leader. Refused with
-        MEMBERS_NOT_READY while a member is away or its program is too old. It may be repeated.
+        """Raises the machine version of the cluster permanently, and answers when the change is committed
+        and applied at the leader. Every node forwards the call to the leader. Refused with
+        MEMBERS_NOT_READY while a member is unreachable or its program is too old. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListConnections(self, request, context):
-        """The clients that are connected to a node, the oldest first, in pages. Every node takes the call
-        and brings it to the one that is named.
+        """Returns the client connections of a node in pages, the oldest first. Every node forwards the
+        call to the named one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,7 +113,8 @@ class AdminServicer:
 
     def CloseConnection(self, request, context):
         """Closes a client's connection between two replies, as if its network were lost: its jobs return
-        to their queues, unless its session is kept. NOT_FOUND if it is gone. Every node takes the call.
+        to their queues, unless its session is kept. NOT_FOUND if it has ended. Every
+        node forwards the call to the named one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,9 +45,9 @@ class BackupServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Take(self, request, context):
-        """Streams a consistent image of the cluster: all that was acknowledged before the call, whichever
-        node acknowledged it, and perhaps more. Every node that serves takes the call. The image goes
-        through the node's snapshot, so that a slow reader holds up nothing.
+        """Streams a consistent image of the cluster: everything that any node acknowledged before the
+        call, and possibly later changes. Available at every node that serves. The node sends its
+        snapshot, so a slow reader delays nothing else.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

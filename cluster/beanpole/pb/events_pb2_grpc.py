@@ -50,17 +50,18 @@ class EventsServicer:
     """Missing associated documentation comment in .proto file."""
 
     def EventRange(self, request, context):
-        """What this node holds, and the job counts that belong to its end.
+        """Returns which events this node has, and the numbers of jobs before and after them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadEvents(self, request, context):
-        """Streams the events of [start, end) in order, then ends. OUT_OF_RANGE with reason EVENTS_GONE
-        (older than what is kept) or EVENTS_MISSING (in a gap of this node: another one may have them)
-        before the first batch, also if it is in the middle; a range that reaches beyond this node's
-        end stops at its end. EVENTS_GONE and EVENTS_DAMAGED may also come later: go on elsewhere.
+        """Streams the events of [start, end) in order. A range beyond the end of this node stops at that
+        end. Fails before the first batch with OUT_OF_RANGE if any event of the range is missing: the
+        reason is EVENTS_GONE (older than what is kept) or EVENTS_MISSING (in a gap of this node; other
+        nodes may have it). EVENTS_GONE and EVENTS_DAMAGED are also possible later; the caller then
+        continues at another node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

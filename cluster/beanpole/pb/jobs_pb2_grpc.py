@@ -65,40 +65,41 @@ class JobAdminServicer:
     """Missing associated documentation comment in .proto file."""
 
     def ListQueues(self, request, context):
-        """The queues, some at a time. Go on with `next_after` until `complete`.
+        """Returns the queues in pages: the caller continues with `next_after` until `complete`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PauseQueue(self, request, context):
-        """Nobody gets a job of the queue for a time; or from now on again.
+        """Stops reservations of jobs of a queue for a time, or ends such a pause.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """Jobs in the order of their ids, which is that of their age. A call looks at a bounded number of
-        jobs: go on with `next_after_id` until `complete`, at whichever node. Ids are never used again
-        and a job that moves keeps its own, so a job that is there all the time comes exactly once.
+        """Returns jobs in the order of their ids, which is that of their age. A call examines a bounded
+        number of jobs: the caller continues, at any node, with `next_after_id` until `complete`. Ids
+        are never reused, and a job that is moved keeps its id. So a job that exists during all these
+        calls is returned exactly once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """One job with its body.
+        """Returns one job with its body.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Change(self, request, context):
-        """Does one thing to the jobs of some ids, or to all that a filter describes and that are there
-        when the call begins. Tells how far it is, and at last what was done. A call that ends early is
-        continued, at whichever node, with `after_id` and `up_to_id` from its last message: what was
-        done is not done again, because those jobs do not match any more or have what they were to get.
+        """Applies one action to the jobs with given ids, or to all jobs that match a filter when the call
+        begins. Streams the progress, and finally the result. A call that ends early can be continued,
+        at any node, with `after_id` and `up_to_id` of its last message. No action is applied twice:
+        the changed jobs no longer match the filter, or already have the requested state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

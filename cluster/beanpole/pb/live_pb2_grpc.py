@@ -45,8 +45,8 @@ class LiveServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Read(self, request, context):
-        """The largest and the busiest queues as applied at the answering node. Every node answers, with
-        and without a leader, from memory.
+        """Returns the largest and the busiest queues, as applied at the answering node. Every node
+        answers from memory, also without a leader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

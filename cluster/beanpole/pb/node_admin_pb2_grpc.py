@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class NodeAdminStub:
-    """Every node takes these calls and brings them to the one that is named.
+    """Every node forwards these calls to the named one.
     """
 
     def __init__(self, channel):
@@ -58,33 +58,33 @@ class NodeAdminStub:
 
 
 class NodeAdminServicer:
-    """Every node takes these calls and brings them to the one that is named.
+    """Every node forwards these calls to the named one.
     """
 
     def ReadAudit(self, request, context):
-        """The audit log of a node, the oldest line first, in pages.
+        """Returns the audit log of a node in pages, the oldest line first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSettings(self, request, context):
-        """The settings of a node as they are in force, in the order of docs/operating.md.
+        """Returns the effective settings of a node, in the order of docs/operating.md.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Reload(self, request, context):
-        """Lets a node read its configuration and its certificates again, as SIGHUP does. Refused with
-        BAD_CONFIGURATION if something in it is wrong; nothing has changed then.
+        """Makes a node read its configuration and its certificates again, as SIGHUP does. Refused with
+        BAD_CONFIGURATION, and without effect, if the configuration is wrong.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Examine(self, request, context):
-        """What a node finds wrong with itself, and what it has looked at without finding anything.
+        """Returns the results of all checks of a node: the problems, and the checks that found none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,7 +122,7 @@ def add_NodeAdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NodeAdmin:
-    """Every node takes these calls and brings them to the one that is named.
+    """Every node forwards these calls to the named one.
     """
 
     @staticmethod

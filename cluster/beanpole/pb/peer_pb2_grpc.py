@@ -56,7 +56,7 @@ class PeerServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Challenge(self, request, context):
-        """The first half of the proof that the other calls want; see proto/README.md.
+        """The first step of the proof that the other calls require; see proto/README.md.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -69,7 +69,8 @@ class PeerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FetchSnapshot(self, request, context):
-        """Streams the newest snapshot. FAILED_PRECONDITION / NO_SNAPSHOT if it is not the one asked for.
+        """Streams the newest snapshot. FAILED_PRECONDITION / NO_SNAPSHOT if its index is not
+        the requested one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

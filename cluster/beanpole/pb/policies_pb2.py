@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x62\x65\x61npole/pb/policies.proto\x12\x0b\x62\x65\x61npole.v1\"\xa2\x02\n\x06Policy\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x14\n\x0c\x61ttempts_max\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x65\x61\x64\x18\x03 \x01(\t\x12\x10\n\x08jobs_max\x18\x04 \x01(\x04\x12\x11\n\tbytes_max\x18\x05 \x01(\x04\x12(\n\twhen_full\x18\x06 \x01(\x0e\x32\x15.beanpole.v1.WhenFull\x12\r\n\x05ttr_s\x18\x07 \x01(\r\x12\x10\n\x08priority\x18\x08 \x01(\r\x12\x18\n\x10retain_buried_us\x18\t \x01(\x04\x12\x19\n\x11retain_delayed_us\x18\n \x01(\x04\x12\x18\n\x10unique_window_us\x18\x0b \x01(\x04\x12\x0c\n\x04rate\x18\x0c \x01(\r\x12\x16\n\x0erate_period_us\x18\r \x01(\x04\"7\n\x10SetPolicyRequest\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.beanpole.v1.Policy\"\x10\n\x0eSetPolicyReply\"$\n\x11\x44ropPolicyRequest\x12\x0f\n\x07pattern\x18\x01 \x01(\t\"\x11\n\x0f\x44ropPolicyReply\"$\n\x13ListPoliciesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\":\n\x11ListPoliciesReply\x12%\n\x08policies\x18\x01 \x03(\x0b\x32\x13.beanpole.v1.Policy*;\n\x08WhenFull\x12\x14\n\x10WHEN_FULL_REFUSE\x10\x00\x12\x19\n\x15WHEN_FULL_DROP_OLDEST\x10\x01\x32\xdd\x01\n\x08Policies\x12\x41\n\x03Set\x12\x1d.beanpole.v1.SetPolicyRequest\x1a\x1b.beanpole.v1.SetPolicyReply\x12\x44\n\x04\x44rop\x12\x1e.beanpole.v1.DropPolicyRequest\x1a\x1c.beanpole.v1.DropPolicyReply\x12H\n\x04List\x12 .beanpole.v1.ListPoliciesRequest\x1a\x1e.beanpole.v1.ListPoliciesReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x62\x65\x61npole/pb/policies.proto\x12\x0b\x62\x65\x61npole.v1\"\xa2\x02\n\x06Policy\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x14\n\x0c\x61ttempts_max\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x65\x61\x64\x18\x03 \x01(\t\x12\x10\n\x08jobs_max\x18\x04 \x01(\x04\x12\x11\n\tbytes_max\x18\x05 \x01(\x04\x12(\n\twhen_full\x18\x06 \x01(\x0e\x32\x15.beanpole.v1.WhenFull\x12\r\n\x05ttr_s\x18\x07 \x01(\r\x12\x10\n\x08priority\x18\x08 \x01(\r\x12\x18\n\x10retain_buried_us\x18\t \x01(\x04\x12\x19\n\x11retain_delayed_us\x18\n \x01(\x04\x12\x18\n\x10unique_window_us\x18\x0b \x01(\x04\x12\x0c\n\x04rate\x18\x0c \x01(\r\x12\x16\n\x0erate_period_us\x18\r \x01(\x04\"7\n\x10SetPolicyRequest\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.beanpole.v1.Policy\"\x10\n\x0eSetPolicyReply\"$\n\x11\x44ropPolicyRequest\x12\x0f\n\x07pattern\x18\x01 \x01(\t\"\x11\n\x0f\x44ropPolicyReply\"3\n\x13ListPoliciesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\r\n\x05local\x18\x02 \x01(\x08\":\n\x11ListPoliciesReply\x12%\n\x08policies\x18\x01 \x03(\x0b\x32\x13.beanpole.v1.Policy*;\n\x08WhenFull\x12\x14\n\x10WHEN_FULL_REFUSE\x10\x00\x12\x19\n\x15WHEN_FULL_DROP_OLDEST\x10\x01\x32\xdd\x01\n\x08Policies\x12\x41\n\x03Set\x12\x1d.beanpole.v1.SetPolicyRequest\x1a\x1b.beanpole.v1.SetPolicyReply\x12\x44\n\x04\x44rop\x12\x1e.beanpole.v1.DropPolicyRequest\x1a\x1c.beanpole.v1.DropPolicyReply\x12H\n\x04List\x12 .beanpole.v1.ListPoliciesRequest\x1a\x1e.beanpole.v1.ListPoliciesReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'beanpole.pb.policies_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WHENFULL']._serialized_start=566
-  _globals['_WHENFULL']._serialized_end=625
+  _globals['_WHENFULL']._serialized_start=581
+  _globals['_WHENFULL']._serialized_end=640
   _globals['_POLICY']._serialized_start=44
   _globals['_POLICY']._serialized_end=334
   _globals['_SETPOLICYREQUEST']._serialized_start=336
@@ -44,9 +44,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DROPPOLICYREPLY']._serialized_start=449
   _globals['_DROPPOLICYREPLY']._serialized_end=466
   _globals['_LISTPOLICIESREQUEST']._serialized_start=468
-  _globals['_LISTPOLICIESREQUEST']._serialized_end=504
-  _globals['_LISTPOLICIESREPLY']._serialized_start=506
-  _globals['_LISTPOLICIESREPLY']._serialized_end=564
-  _globals['_POLICIES']._serialized_start=628
-  _globals['_POLICIES']._serialized_end=849
+  _globals['_LISTPOLICIESREQUEST']._serialized_end=519
+  _globals['_LISTPOLICIESREPLY']._serialized_start=521
+  _globals['_LISTPOLICIESREPLY']._serialized_end=579
+  _globals['_POLICIES']._serialized_start=643
+  _globals['_POLICIES']._serialized_end=864
 # @@protoc_insertion_point(module_scope)

@@ -65,10 +65,12 @@ class DropPolicyReply(_message.Message):
     def __init__(self) -> None: ...
 
 class ListPoliciesRequest(_message.Message):
-    __slots__ = ("queue",)
+    __slots__ = ("queue", "local")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
     queue: str
-    def __init__(self, queue: _Optional[str] = ...) -> None: ...
+    local: bool
+    def __init__(self, queue: _Optional[str] = ..., local: _Optional[bool] = ...) -> None: ...
 
 class ListPoliciesReply(_message.Message):
     __slots__ = ("policies",)

@@ -55,22 +55,22 @@ class PoliciesServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Set(self, request, context):
-        """Sets the policy of a pattern, whatever it had, and answers when it is on the disks of a majority.
-        It may be repeated.
+        """Sets the policy of a pattern, replacing an earlier one, and answers when it is on the disks of
+        a majority. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Drop(self, request, context):
-        """Removes the policy of a pattern. Jobs that it has buried or moved stay where they are.
+        """Removes the policy of a pattern. Jobs that it buried or moved stay where they are.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """All policies, as applied at the answering node, in the order of their patterns.
+        """Returns all policies, in the order of their patterns.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x62\x65\x61npole/pb/queue.proto\x12\x0b\x62\x65\x61npole.v1\"u\n\x06PutJob\x12\x0c\n\x04tube\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x15\n\x08priority\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0f\n\x07\x64\x65lay_s\x18\x04 \x01(\r\x12\r\n\x05ttr_s\x18\x05 \x01(\r\x12\x0b\n\x03key\x18\x06 \x01(\x0c\x42\x0b\n\t_priority\"/\n\nPutRequest\x12!\n\x04jobs\x18\x01 \x03(\x0b\x32\x13.beanpole.v1.PutJob\"E\n\tPutResult\x12\x0e\n\x06job_id\x18\x01 \x01(\x04\x12(\n\x07outcome\x18\x02 \x01(\x0e\x32\x17.beanpole.v1.PutOutcome\"3\n\x08PutReply\x12\'\n\x07results\x18\x01 \x03(\x0b\x32\x16.beanpole.v1.PutResult\"\x1e\n\x0bKickRequest\x12\x0f\n\x07job_ids\x18\x01 \x03(\x04\"\x1b\n\tKickReply\x12\x0e\n\x06kicked\x18\x01 \x03(\x08\"%\n\x05\x41lias\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\"/\n\x0fSetAliasRequest\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\"\x0f\n\rSetAliasReply\"\x14\n\x12ListAliasesRequest\"7\n\x10ListAliasesReply\x12#\n\x07\x61liases\x18\x01 \x03(\x0b\x32\x12.beanpole.v1.Alias*\x99\x01\n\nPutOutcome\x12\x1b\n\x17PUT_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n\x14PUT_OUTCOME_INSERTED\x10\x01\x12\x19\n\x15PUT_OUTCOME_DUPLICATE\x10\x02\x12\x1d\n\x19PUT_OUTCOME_OUT_OF_MEMORY\x10\x03\x12\x1a\n\x16PUT_OUTCOME_QUEUE_FULL\x10\x04\x32\x8d\x02\n\x05Queue\x12\x35\n\x03Put\x12\x17.beanpole.v1.PutRequest\x1a\x15.beanpole.v1.PutReply\x12\x38\n\x04Kick\x12\x18.beanpole.v1.KickRequest\x1a\x16.beanpole.v1.KickReply\x12\x44\n\x08SetAlias\x12\x1c.beanpole.v1.SetAliasRequest\x1a\x1a.beanpole.v1.SetAliasReply\x12M\n\x0bListAliases\x12\x1f.beanpole.v1.ListAliasesRequest\x1a\x1d.beanpole.v1.ListAliasesReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x62\x65\x61npole/pb/queue.proto\x12\x0b\x62\x65\x61npole.v1\"u\n\x06PutJob\x12\x0c\n\x04tube\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x15\n\x08priority\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0f\n\x07\x64\x65lay_s\x18\x04 \x01(\r\x12\r\n\x05ttr_s\x18\x05 \x01(\r\x12\x0b\n\x03key\x18\x06 \x01(\x0c\x42\x0b\n\t_priority\"/\n\nPutRequest\x12!\n\x04jobs\x18\x01 \x03(\x0b\x32\x13.beanpole.v1.PutJob\"E\n\tPutResult\x12\x0e\n\x06job_id\x18\x01 \x01(\x04\x12(\n\x07outcome\x18\x02 \x01(\x0e\x32\x17.beanpole.v1.PutOutcome\"3\n\x08PutReply\x12\'\n\x07results\x18\x01 \x03(\x0b\x32\x16.beanpole.v1.PutResult\"\x1e\n\x0bKickRequest\x12\x0f\n\x07job_ids\x18\x01 \x03(\x04\"\x1b\n\tKickReply\x12\x0e\n\x06kicked\x18\x01 \x03(\x08\"%\n\x05\x41lias\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\"/\n\x0fSetAliasRequest\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\"\x0f\n\rSetAliasReply\"#\n\x12ListAliasesRequest\x12\r\n\x05local\x18\x01 \x01(\x08\"7\n\x10ListAliasesReply\x12#\n\x07\x61liases\x18\x01 \x03(\x0b\x32\x12.beanpole.v1.Alias*\x99\x01\n\nPutOutcome\x12\x1b\n\x17PUT_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n\x14PUT_OUTCOME_INSERTED\x10\x01\x12\x19\n\x15PUT_OUTCOME_DUPLICATE\x10\x02\x12\x1d\n\x19PUT_OUTCOME_OUT_OF_MEMORY\x10\x03\x12\x1a\n\x16PUT_OUTCOME_QUEUE_FULL\x10\x04\x32\x8d\x02\n\x05Queue\x12\x35\n\x03Put\x12\x17.beanpole.v1.PutRequest\x1a\x15.beanpole.v1.PutReply\x12\x38\n\x04Kick\x12\x18.beanpole.v1.KickRequest\x1a\x16.beanpole.v1.KickReply\x12\x44\n\x08SetAlias\x12\x1c.beanpole.v1.SetAliasRequest\x1a\x1a.beanpole.v1.SetAliasReply\x12M\n\x0bListAliases\x12\x1f.beanpole.v1.ListAliasesRequest\x1a\x1d.beanpole.v1.ListAliasesReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'beanpole.pb.queue_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PUTOUTCOME']._serialized_start=578
-  _globals['_PUTOUTCOME']._serialized_end=731
+  _globals['_PUTOUTCOME']._serialized_start=593
+  _globals['_PUTOUTCOME']._serialized_end=746
   _globals['_PUTJOB']._serialized_start=40
   _globals['_PUTJOB']._serialized_end=157
   _globals['_PUTREQUEST']._serialized_start=159
@@ -52,9 +52,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETALIASREPLY']._serialized_start=481
   _globals['_SETALIASREPLY']._serialized_end=496
   _globals['_LISTALIASESREQUEST']._serialized_start=498
-  _globals['_LISTALIASESREQUEST']._serialized_end=518
-  _globals['_LISTALIASESREPLY']._serialized_start=520
-  _globals['_LISTALIASESREPLY']._serialized_end=575
-  _globals['_QUEUE']._serialized_start=734
-  _globals['_QUEUE']._serialized_end=1003
+  _globals['_LISTALIASESREQUEST']._serialized_end=533
+  _globals['_LISTALIASESREPLY']._serialized_start=535
+  _globals['_LISTALIASESREPLY']._serialized_end=590
+  _globals['_QUEUE']._serialized_start=749
+  _globals['_QUEUE']._serialized_end=1018
 # @@protoc_insertion_point(module_scope)

@@ -89,8 +89,10 @@ class SetAliasReply(_message.Message):
     def __init__(self) -> None: ...
 
 class ListAliasesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("local",)
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    local: bool
+    def __init__(self, local: _Optional[bool] = ...) -> None: ...
 
 class ListAliasesReply(_message.Message):
     __slots__ = ("aliases",)

@@ -60,8 +60,8 @@ class QueueServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Put(self, request, context):
-        """Puts all jobs; answers when they are on the disks of a majority. One result for each, in order.
-        Any node takes it. Repeating a call is safe for jobs that carry a key.
+        """Puts all jobs, and answers when they are on the disks of a majority, with a result for each, in
+        order. Available at any node. A repetition is safe for jobs that have a key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -75,15 +75,15 @@ class QueueServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetAlias(self, request, context):
-        """Lets a queue have a name in the space of another protocol, or takes that name away, and answers
-        when it is on the disks of a majority. Any node takes it. It may be repeated.
+        """Gives a queue a name in the space of another protocol, or removes that name, and answers when
+        the change is on the disks of a majority. Available at any node. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAliases(self, request, context):
-        """The aliases, as applied at the answering node.
+        """Returns the aliases.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

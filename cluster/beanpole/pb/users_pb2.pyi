@@ -79,10 +79,12 @@ class DropUserReply(_message.Message):
     def __init__(self) -> None: ...
 
 class ListUsersRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "local")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    local: bool
+    def __init__(self, name: _Optional[str] = ..., local: _Optional[bool] = ...) -> None: ...
 
 class ListUsersReply(_message.Message):
     __slots__ = ("users",)
@@ -137,8 +139,10 @@ class SetRulesReply(_message.Message):
     def __init__(self) -> None: ...
 
 class ListRulesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("local",)
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    local: bool
+    def __init__(self, local: _Optional[bool] = ...) -> None: ...
 
 class ListRulesReply(_message.Message):
     __slots__ = ("rules",)

@@ -80,57 +80,57 @@ class UsersServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Set(self, request, context):
-        """Gives a user these rights, whatever it had, and answers when that is on the disks of a majority.
-        A new one has no token. It may be repeated.
+        """Sets the rights and limits of a user, replacing earlier ones, and answers when the change is on
+        the disks of a majority. A new user has no token. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Drop(self, request, context):
-        """Removes a user: its connections may do nothing from then on.
+        """Removes a user. Its connections then have no rights.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """All users, as applied at the answering node, in the order of their names.
+        """Returns all users, in the order of their names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddToken(self, request, context):
-        """Gives a user one more token; it may be repeated.
+        """Adds a token to a user. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DropToken(self, request, context):
-        """Takes a token from a user: connections that came with it may do nothing from then on.
+        """Removes a token from a user. Connections that were authenticated by it then have no rights.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetRules(self, request, context):
-        """Replaces all rules, for clients that come from then on.
+        """Replaces all rules. The new ones apply to clients that connect later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRules(self, request, context):
-        """All rules, in the order in which they are looked at.
+        """Returns all rules, in the order in which they are tried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WhoAmI(self, request, context):
-        """As whom this caller is known, and what it may do.
+        """Returns the user of this caller, and the user's rights.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

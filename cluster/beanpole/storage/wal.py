@@ -64,6 +64,8 @@ class Wal:
         on_failure: called once, in the loop, with the first failed write or sync.
         on_full: called in any thread when there is no room for a write; if it returns that it has
             made room, the write is retried once.
+        writes_at_once: whether the end of a write begins the next one, whatever is in the buffer;
+            otherwise only `flush` and `sync` cause writes.
     """
 
     def __init__(
@@ -96,6 +98,8 @@ class Wal:
         # All bytes before this position are durable before a record appended now is written.
         self._front = end
         self._running: WriteBatch | None = None
+        self.writes_at_once = True
+        self._flush_asked = False  # during the write in progress
         self._filling = False
         self._announced = end
         self._failed = False
@@ -214,7 +218,9 @@ class Wal:
 
     def flush(self) -> None:
         """Hand the buffer to the disk; if a write is in progress, this follows when it ends."""
-        if self._running is None and self.end > self._buffer_start and not self._failed:
+        if self._running is not None:
+            self._flush_asked = True
+        elif self.end > self._buffer_start and not self._failed:
             self._submit(self._take())
 
     def sync(self) -> None:
@@ -345,8 +351,10 @@ class Wal:
             return
         assert batch is not None
         self.durable = max(self.durable, batch.end)
-        # Flush first, so that the disk works while the owner handles the durable records.
-        self.flush()
+        asked, self._flush_asked = self._flush_asked, False
+        if asked or self.writes_at_once:
+            # First, so that the disk works while the owner handles the durable records.
+            self.flush()
         if not self._filling and self._writer.wants_fill():
             self._filling = True
             self._files.submit(self._fill, self._filled)

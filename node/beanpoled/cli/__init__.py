@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 # First, because gRPC reads its settings when it is imported.
@@ -42,8 +43,11 @@ from beanpoled.cli import (
     work,
 )
 from beanpoled.cli.exits import EXIT_NO_ANSWER, EXIT_REFUSED, EXIT_WORDS
+from beanpoled.printing import drop_output
 
 
+# Making it takes 20 ms, and the scripts of completion want it again.
+@cache
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands: for `main`, shells and the manual."""
     made = argparse.ArgumentParser(
@@ -84,11 +88,11 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     outputs.escape_unwritable()
-    arguments = parser().parse_args(argv)
-    if sys.stdout is None:
-        print("beanpole: standard output is closed", file=sys.stderr)
-        return EXIT_REFUSED
     try:
+        arguments = _parsed(argv)
+        if sys.stdout is None:
+            print("beanpole: standard output is closed", file=sys.stderr)
+            return EXIT_REFUSED
         exit_status: int = arguments.run(arguments)
         sys.stdout.flush()
     except ConfigurationError as error:
@@ -108,14 +112,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of our output has closed it (`beanpole stats | head`).
-        sys.stderr.close()
+        drop_output()
         return 0
     except OSError as error:
         # Standard output is on a full disk, or a file of ours cannot be written.
-        print(f"beanpole: {error}", file=sys.stderr)
-        outputs.drop_output()
+        print(f"beanpole: {outputs.words(error)}", file=sys.stderr)
+        drop_output()
         return EXIT_NO_ANSWER
     return exit_status
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return parser().parse_args(argv)
+    finally:
+        # argparse ends the process for --help and --version, but leaves what it printed unwritten.
+        if sys.stdout is not None:
+            sys.stdout.flush()
 
 
 def _add_version(commands: Any) -> None:

@@ -17,19 +17,21 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 
 from beanpole.client import where
-from beanpole.client.backup import Broken, Stream
+from beanpole.client.backup import Broken, Stream, TooOld
 from beanpole.client.rpc import Nodes, pauses
 from beanpole.core.image.contents import Contents
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged
 from beanpole.storage.backups import Reader, Sink, Writer
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
+from beanpoled.cli.columns import visible
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.inspect import age
-from beanpoled.cli.outputs import drop_output, naming
+from beanpoled.cli.outputs import naming, removing
 from beanpoled.cli.progress import Progress, size
 from beanpoled.disk.age_keys import RECIPIENTS_MAX, check_pair, recipients
 from beanpoled.disk.age_streams import Encrypting
 from beanpoled.disk.backups import load, read_whole, summary
+from beanpoled.printing import drop_output
 
 if TYPE_CHECKING:
     from beanpoled.disk.age_keys import Identity, Recipient
@@ -131,7 +133,9 @@ def _backup(arguments: argparse.Namespace) -> int:
                 raise ConfigurationError("--to -: standard output is a terminal")
             end, words = _to_pipe(nodes, sys.stdout.buffer, keys), sys.stderr
         else:
-            end, words = _to_file(nodes, arguments.to, arguments.replace, keys), sys.stdout
+            with removing():
+                end = _to_file(nodes, arguments.to, arguments.replace, keys)
+            words = sys.stdout
     if arguments.json:
         print(json.dumps(_plain(end)), file=words)
     else:
@@ -156,12 +160,16 @@ def _of_any(nodes: Nodes, act: Callable[[str], T], words: str) -> T:
     """Run `act` at the first node that can; if a node fails meanwhile, try the next one."""
     failures: dict[str, str] = {}
     for _ in pauses(nodes.patience_s):
+        old = 0
         for address in tuple(nodes.addresses):
             try:
                 return act(address)
             except Broken as error:
                 failures[address] = str(error)
+                old += isinstance(error, TooOld)
                 nodes.defer(address)
+        if old == len(nodes.addresses):
+            break  # no node learns this call within the patience
     raise ClientError(f"{words}: " + "; ".join(failures.values()))
 
 
@@ -185,12 +193,9 @@ def _to_pipe(nodes: Nodes, stream: BinaryIO, keys: Keys) -> dict[str, Any]:
 def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, Any]:
     _check_place(path, replace)
     partial = path + PARTIAL
-    with naming(partial), open(_descriptor(path, partial), "r+b") as stream:
+    with naming(partial), _begun(path, partial) as stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigurationError(f"{partial} is being written by another backup") from None
-        try:
+            _check_place(path, replace)  # another backup may have made it meanwhile
             written = _written(nodes, stream, keys)
             stream.flush()
             os.fsync(stream.fileno())
@@ -219,9 +224,36 @@ def _check_place(path: str, replace: bool) -> None:
         raise ConfigurationError(f"--to {path}: it exists; --replace replaces it")
 
 
+def _begun(path: str, partial: str) -> BinaryIO:
+    """Open and lock the file that is written, which a killed backup may have left."""
+    while True:
+        stream = open(_descriptor(path, partial), "r+b")  # noqa: SIM115 - it is returned
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(stream, partial):
+                os.fchmod(stream.fileno(), MODE)  # what was left may have another mode
+                return stream
+        except BlockingIOError:
+            stream.close()
+            raise ConfigurationError(f"{partial} is being written by another backup") from None
+        except BaseException:
+            stream.close()
+            raise
+        # Another backup ended between the two calls, and this is now its finished file.
+        stream.close()
+
+
+def _is_at(stream: BinaryIO, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
 def _descriptor(path: str, partial: str) -> int:
     try:
-        return os.open(partial, os.O_RDWR | os.O_CREAT, MODE)
+        # A symbolic link of this name may point to a file of another program.
+        return os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, MODE)
     except (FileNotFoundError, NotADirectoryError):
         folder = os.path.dirname(path) or "."
         what = "is no folder" if os.path.exists(folder) else "does not exist"
@@ -390,7 +422,8 @@ def _page(name: str, about: dict[str, Any]) -> Iterator[str]:
     if more > 0:
         rows.append(("  ...", f"{more} smaller queues"))
     for title, value in rows:
-        yield f"  {title:<11} {value}"
+        # Names of queues are words of clients.
+        yield f"  {visible(title):<11} {visible(str(value))}"
 
 
 def _counts(counts: dict[str, int]) -> str:

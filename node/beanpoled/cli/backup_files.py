@@ -128,6 +128,8 @@ def opened(name: str, keys: "list[Identity]") -> Iterator[Opened]:
         ConfigurationError: it cannot be opened, or as `Opened` raises.
     """
     if name == PIPE:
+        if sys.stdin is None:
+            raise ConfigurationError("standard input is closed; give a file")
         yield Opened(sys.stdin.buffer, name, keys)
         return
     try:

@@ -85,8 +85,17 @@ def add_filter(
 
 
 def filter_of(arguments: argparse.Namespace) -> jobs_pb2.JobFilter:
-    """Return the filter that these options select."""
+    """Return the filter that these options select.
+
+    Raises:
+        ConfigurationError: the options exclude each other.
+    """
     text = getattr(arguments, "text", None) or ""
+    if 0 < arguments.younger < arguments.older:
+        raise ConfigurationError(
+            f"no job is older than --older ({arguments.older} s) and younger than --younger "
+            f"({arguments.younger} s)"
+        )
     return jobs_pb2.JobFilter(
         queue=arguments.queue or "",
         states=[STATES[state] for state in arguments.state or ()],
@@ -129,11 +138,22 @@ def change(
     request.dry_run = arguments.dry_run
     progress = Progress(done, form=lambda count: f"{count:,.0f} jobs")
 
+    count = 0
+
     def look(told: jobs_pb2.ChangeProgress) -> None:
+        nonlocal count
+        count = told.changed
         progress.total = told.to_scan
         progress.at(told.scanned)
 
-    told = admin.change(request, look)
+    try:
+        told = admin.change(request, look)
+    except BaseException:  # a refusal, no node that answers, or Ctrl-C
+        progress.end()
+        if count and not arguments.dry_run:
+            # The answer to the last part may be missing, though the part is done.
+            print(f"broken off: {_jobs(count)} {done}, perhaps some more", file=sys.stderr)
+        raise
     progress.end()
     if arguments.json:
         print(json.dumps(_plain(told, arguments.dry_run)))
@@ -167,9 +187,13 @@ def _say(told: jobs_pb2.ChangeProgress, done: str, dry_run: bool, by_ids: bool) 
         print(f"job {one.id} {_OUTCOMES.get(one.outcome, 'was not changed')}", file=sys.stderr)
     left = told.matched - told.changed
     also = f", {left:,} not" if left else ""
-    print(f"{told.changed:,} {'job' if told.changed == 1 else 'jobs'} {verb}{also}")
+    print(f"{_jobs(told.changed)} {verb}{also}")
     if told.stopped_by:
         print("stopped there: no job behind it would fare better", file=sys.stderr)
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} {'job' if count == 1 else 'jobs'}"
 
 
 def confirm(

@@ -171,6 +171,8 @@ def replicas(reply: admin_pb2.StatusReply) -> Finding:
             return _differing(list(values.values()), f"at index {index} ({what})", len(reply.nodes))
     same = [(nodes, at) for (_, at, _), values in told.items() for nodes in values.values()]
     nodes, index = max(same, key=lambda one: (len(one[0]), one[1]), default=([], 0))
+    if len(reply.nodes) == 1:
+        return Finding(OK, "replicas", "the cluster has one node, there is none to compare it with")
     if len(nodes) < 2:
         return Finding(OK, "replicas", "no two nodes were at the same index: ask again in a minute")
     words = f"{', '.join(nodes)} have the same state at index {index}"
@@ -238,6 +240,10 @@ def _of_directory(path: str) -> Iterator[Finding]:
 
 
 def _of_configuration(path: str) -> Iterator[Finding]:
+    if not os.path.exists(path):
+        remedy = "name a data directory or a configuration file"
+        yield Finding(ERROR, path, "it does not exist", remedy)
+        return
     try:
         config = configuration.load(path, os.environ, {})
     except BeanpoleError as error:

@@ -16,7 +16,9 @@ from beanpole.client.events import EventsLost, Replies
 from beanpole.client.rpc import told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import BadExport
+from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.screen import Screen
+from beanpoled.cli.values import DIGITS_MAX
 from beanpoled.eventlog.export import Export, begin_export, compact, open_export
 from beanpoled.eventlog.source import Source
 
@@ -34,7 +36,11 @@ def add_command(commands: Any) -> None:
     """Add `events` to the parser."""
     parser = commands.add_parser("events", help="what happened to every job: range and export")
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    ranges = ways.add_parser("range", help="show which events each node has")
+    ranges = ways.add_parser(
+        "range",
+        help="show which events each node has",
+        description="Exit status 1 if a node did not answer; the ranges of the others are shown.",
+    )
     where.add_options(ranges, where.GRPC)
     ranges.add_argument("--json", action="store_true", help="print JSON")
     ranges.set_defaults(run=run_range)
@@ -81,7 +87,7 @@ def _source(arguments: argparse.Namespace) -> Source:
 
 
 def run_range(arguments: argparse.Namespace) -> int:
-    """Print the range of events of each node."""
+    """Print the range of events of each node; name the nodes that do not answer."""
     with _source(arguments) as source:
         ranges = source.ranges()
     if arguments.json:
@@ -96,12 +102,14 @@ def run_range(arguments: argparse.Namespace) -> int:
             for address, reply in ranges.items()
         ]
         print(json.dumps({"cluster": source.cluster, "nodes": nodes}))
-        return 0
-    print(f"cluster {source.cluster}, {source.extent(ranges).end} events so far")
-    for reply in ranges.values():
-        spans = ", ".join(f"{span.first} to {span.end}" for span in reply.spans)
-        print(f"{reply.node:<10} {spans or 'none'}")
-    return 0
+    else:
+        print(f"cluster {source.cluster}, {source.extent(ranges).end} events so far")
+        for reply in ranges.values():
+            spans = ", ".join(f"{span.first} to {span.end}" for span in reply.spans)
+            print(f"{reply.node:<10} {spans or 'none'}")
+    if source.failures:
+        print(f"beanpole: no answer of {told(source.failures)}", file=sys.stderr)
+    return EXIT_NO if source.failures else 0
 
 
 def run_export(arguments: argparse.Namespace) -> int:
@@ -158,7 +166,7 @@ def _start(text: str | None) -> int | None:
         return None
     if text == "earliest":
         return EARLIEST
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > DIGITS_MAX:
         raise ConfigurationError(
             f"--start = {text!r} is not allowed: it must be earliest or an offset from 0"
         )

@@ -63,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             print(_report(look(source), dry=True))
             return 0
-        with Redis(where.addresses(arguments, where.QLESS)) as target:
+        to = where.addresses(arguments, where.QLESS)
+        with Redis(to, password=where.token()) as target:
             outcome = bring(source, target, now, _progress)
     print(_report(outcome, dry=False))
     for reason in outcome.reasons:

@@ -5,9 +5,11 @@ Read-only. It tells an operator which disk has the newest log.
 
 import argparse
 import json
+import os
 import time
 from typing import Any, Final
 
+from beanpole.errors import ConfigurationError
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.disk import identity as identities
@@ -34,11 +36,23 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the contents; exit status 1 if something is damaged."""
     files = ReadOnlyFiles()
-    record = identities.read_stopped(files, arguments.directory)
+    record = record_of(files, arguments.directory)
     found = look(files, arguments.directory, record)
     about = as_json(record, found)
     print(json.dumps(about) if arguments.json else as_text(arguments.directory, about))
     return EXIT_NO if about["damage"] else 0
+
+
+def record_of(files: ReadOnlyFiles, directory: str) -> identities.DiskIdentity:
+    """Return the record of the data directory that a command names.
+
+    Raises:
+        ConfigurationError: there is no such directory.
+        StorageError: it is no data directory; for other errors see `identities.read`.
+    """
+    if not os.path.isdir(directory):
+        raise ConfigurationError(f"DIR = {directory!r} is not allowed: there is no such directory")
+    return identities.read_stopped(files, directory)
 
 
 def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
@@ -71,6 +85,7 @@ def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
             "reserved": machine.queue.reserved,
             "delayed": machine.queue.delayed,
             "buried": machine.queue.buried,
+            "kept": sum(space.done + space.failed for space in machine.queue.every_space),
         },
         "tubes": machine and len(machine.queue.tubes),
         "damage": found.damage + found.events_damage,

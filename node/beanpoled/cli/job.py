@@ -9,12 +9,15 @@ import json
 import sys
 from typing import Any, Final
 
+import grpc
+
 from beanpole.client import where
-from beanpole.client.admin import Admin
+from beanpole.client.admin import Admin, AdminRefused
 from beanpole.client.worker import FAILURES_SUFFIX
 from beanpole.constants import SECOND_US
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
+from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.cli import choosing, values
 from beanpoled.cli.columns import Column, name_words, table, terminal_chars, visible
 from beanpoled.cli.exits import EXIT_NO
@@ -203,14 +206,23 @@ def _note(admin: Admin, job: jobs_pb2.AdminJob) -> str | None:
     """Return the newest note that a worker of `beanpole.client` wrote when it buried a job."""
     if job.state != jobs_pb2.JOB_STATE_BURIED or ":" in job.queue:
         return None
+    notes = job.queue + FAILURES_SUFFIX
+    if not is_tube_name(notes.encode()):
+        return None  # the name is too long for a tube with notes
     head = b"job %d\n\n" % job.id
-    wanted = jobs_pb2.JobFilter(queue=job.queue + FAILURES_SUFFIX, body_contains=head)
+    wanted = jobs_pb2.JobFilter(queue=notes, body_contains=head)
     request = jobs_pb2.ListJobsRequest(filter=wanted, body_bytes=BODY_BYTES_JSON)
     note = None
-    for page in admin.pages(request):
-        for one in page.jobs:
-            if one.body.startswith(head):
-                note = one.body[len(head) :].decode(errors="replace")
+    try:
+        for page in admin.pages(request):
+            for one in page.jobs:
+                if one.body.startswith(head):
+                    note = one.body[len(head) :].decode(errors="replace")
+    except AdminRefused as error:
+        if error.code != grpc.StatusCode.PERMISSION_DENIED:
+            raise
+        # The right in the job's queue is enough for all the rest.
+        print(f"a note of its worker is not looked for: {error}", file=sys.stderr)
     return note
 
 
@@ -221,6 +233,9 @@ def _request(arguments: argparse.Namespace, action: jobs_pb2.JobAction) -> jobs_
     wanted = choosing.filter_of(arguments)
     if arguments.job and wanted.ByteSize():
         raise ConfigurationError(f"job {arguments.way}: either ids of jobs, or options that choose")
+    if arguments.job and arguments.limit:
+        # A node ignores the limit there: all these jobs would be changed.
+        raise ConfigurationError(f"job {arguments.way}: --limit is not for ids of jobs")
     if not arguments.job and not wanted.ByteSize():
         words = "give ids of jobs, or options such as --queue and --state"
         raise ConfigurationError(f"job {arguments.way}: which jobs? {words}")

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, TextIO
 from beanpole.client.where import CLUSTER_FILE
 from beanpole.errors import ConfigurationError
 from beanpoled import checking
+from beanpoled.cli.values import DIGITS_MAX
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 
 CLUSTER: Final = "dev"
@@ -169,7 +170,8 @@ def write(nodes: list[LocalNode], settings: Mapping[str, str]) -> None:
 
 
 def _number_or_text(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
+    # A longer one is no value of any setting, and as a text it is refused by the setting's name.
+    return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else text
 
 
 def toml(values: Mapping[str, Any]) -> str:
@@ -234,6 +236,10 @@ def replace(path: Path, text: str, mode: int = 0o666) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)  # a killed process with this id left it, with any mode
-    with open(temporary, "x", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(text)
-    temporary.replace(path)
+    try:
+        with open(temporary, "x", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(text)
+        temporary.replace(path)
+    except (OSError, UnicodeEncodeError):
+        temporary.unlink(missing_ok=True)
+        raise

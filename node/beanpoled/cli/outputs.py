@@ -1,14 +1,16 @@
-"""The outputs of commands: the encoding of standard output, its closed end, and full disks.
+"""The outputs of commands: the encoding of standard output, words of full disks, signals.
 
-Tables are laid out in `columns`, and live lines in `screen`.
+Tables are laid out in `columns`, and live lines in `screen`; `printing` has closed pipes.
 """
 
 import contextlib
 import errno
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Final
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -23,9 +25,18 @@ def escape_unwritable() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def drop_output() -> None:
-    """Discard unwritten output: Python would retry at exit, and report an error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def words(error: OSError, path: str = "") -> str:
+    """Return the file and the reason of an error, without the number that Python puts before.
+
+    Args:
+        error: what failed.
+        path: the file, for an error that does not name it.
+    """
+    if error.errno is None:  # it has a message of ours
+        return str(error)
+    reason = "the disk is full" if error.errno in _FULL else error.strerror or str(error)
+    named = error.filename if error.filename is not None else path
+    return f"{named}: {reason}" if named else reason
 
 
 @contextlib.contextmanager
@@ -43,5 +54,39 @@ def naming(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # it has a message of ours
             raise
-        words = "the disk is full" if error.errno in _FULL else error.strerror
-        raise OSError(f"{error.filename or path}: {words}") from error
+        raise OSError(words(error, path)) from error
+
+
+class _Ended(BaseException):
+    """A signal ends the process, once the files of the command are removed."""
+
+
+@contextlib.contextmanager
+def removing() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block by an exception, as Ctrl-C does; then they end us.
+
+    Without that they end a process at once, and what it would remove stays.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise _Ended(number)
+
+    # What `nohup` ignores stays ignored.
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in numbers:
+        signal.signal(number, end)
+    ended = 0
+    try:
+        yield
+    except _Ended as error:
+        (ended,) = error.args
+        raise
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        if ended:
+            os.kill(os.getpid(), ended)

@@ -10,10 +10,13 @@ from typing import Any, Final, TypeVar
 
 from beanpole.client import where
 from beanpole.constants import SECOND_US, U32_MAX
+from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
+from beanpole.core.operations.policies import UNIQUE_WINDOW_MAX_US
 from beanpole.errors import ConfigurationError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
+from beanpoled.cli.columns import visible
 from beanpoled.cli.exits import EXIT_NO
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
@@ -30,6 +33,18 @@ _UNITS: Final = (
     *(("d", 86_400 * SECOND_US), ("h", 3600 * SECOND_US), ("min", 60 * SECOND_US)),
     *(("s", SECOND_US), ("ms", 1000)),
 )
+
+# A node names the fields of the call, a user of this command knows its options.
+_OPTIONS: Final = {
+    "attempts_max": "--attempts",
+    "dead": "--dead",
+    "jobs_max": "--jobs-max",
+    "bytes_max": "--bytes-max",
+    "when_full": "--full",
+    "ttr_s": "--default-ttr",
+    "priority": "--default-priority",
+    "unique_window_us": "--unique",
+}
 
 T = TypeVar("T")
 
@@ -126,7 +141,7 @@ def _add_times(rules: argparse._ArgumentGroup) -> None:
     )
     rules.add_argument(
         "--unique",
-        type=values.not_zero(values.duration_s),
+        type=values.not_zero(_window_s),
         default=0,
         metavar="TIME",
         help="* a put of the same body in this time makes no job: 10m",
@@ -148,8 +163,25 @@ def _number(text: str) -> int:
     return number
 
 
+def _window_s(text: str) -> int:
+    seconds = values.duration_s(text)
+    if seconds * SECOND_US > UNIQUE_WINDOW_MAX_US:
+        most = time_words(UNIQUE_WINDOW_MAX_US)
+        raise argparse.ArgumentTypeError(f"{text!r} is too long: at most {most}")
+    return seconds
+
+
 def rate(text: str) -> tuple[int, int]:
     """Parse a rate such as 100/s, 5/10m or 1/500ms: a count, and a period in microseconds."""
+    found = _rate(text)
+    if not (1 <= found[0] <= RATE_MAX and RATE_PERIOD_MIN_US <= found[1] <= RATE_PERIOD_MAX_US):
+        periods = f"{time_words(RATE_PERIOD_MIN_US)} to {time_words(RATE_PERIOD_MAX_US)}"
+        words = f"{text!r} is not allowed: 1 to {RATE_MAX} jobs in a period of {periods}"
+        raise argparse.ArgumentTypeError(words)
+    return found
+
+
+def _rate(text: str) -> tuple[int, int]:
     count, slash, period = text.partition("/")
     if slash and count.isdecimal() and period and len(count) <= 9:
         if period.endswith("ms") and period[:-2].isdecimal() and len(period) <= 9:
@@ -167,31 +199,49 @@ def _set(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"--dead {arguments.dead}: these jobs are in that tube; without --dead they are buried"
         )
-    count, period_us = arguments.rate
-    try:
-        policy = policies_pb2.Policy(
-            pattern=arguments.pattern,
-            attempts_max=arguments.attempts,
-            dead=arguments.dead,
-            jobs_max=arguments.jobs_max,
-            bytes_max=arguments.bytes_max,
-            when_full=_WHEN_FULL.get(arguments.full),
-            ttr_s=arguments.default_ttr,
-            priority=arguments.default_priority,
-            retain_buried_us=arguments.retain_buried * SECOND_US,
-            retain_delayed_us=arguments.retain_delayed * SECOND_US,
-            unique_window_us=arguments.unique * SECOND_US,
-            rate=count,
-            rate_period_us=period_us,
+    if arguments.dead and not arguments.attempts:
+        raise ConfigurationError(
+            f"--dead {arguments.dead} needs --attempts N: the attempts after which jobs move there"
         )
-    except ValueError as error:
-        raise ConfigurationError(f"a number is too large: {error}") from None
+    if arguments.full and not (arguments.jobs_max or arguments.bytes_max):
+        raise ConfigurationError(
+            f"--full {arguments.full} needs the limit that it is about: --jobs-max or --bytes-max"
+        )
+    policy = _policy(arguments)
     if (policy == policies_pb2.Policy(pattern=arguments.pattern)) != arguments.none:
         raise ConfigurationError("give at least one rule, or --none and no rule")
     request = policies_pb2.SetPolicyRequest(policy=policy)
-    _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
+    try:
+        _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
+    except ConfigurationError as error:
+        raise ConfigurationError(_by_options(str(error))) from None
     print(f"{policy.pattern}: {'; '.join(rules_of(policy))}")
     return 0
+
+
+def _policy(arguments: argparse.Namespace) -> policies_pb2.Policy:
+    count, period_us = arguments.rate
+    return policies_pb2.Policy(
+        pattern=arguments.pattern,
+        attempts_max=arguments.attempts,
+        dead=arguments.dead,
+        jobs_max=arguments.jobs_max,
+        bytes_max=arguments.bytes_max,
+        when_full=_WHEN_FULL.get(arguments.full),
+        ttr_s=arguments.default_ttr,
+        priority=arguments.default_priority,
+        retain_buried_us=arguments.retain_buried * SECOND_US,
+        retain_delayed_us=arguments.retain_delayed * SECOND_US,
+        unique_window_us=arguments.unique * SECOND_US,
+        rate=count,
+        rate_period_us=period_us,
+    )
+
+
+def _by_options(words: str) -> str:
+    """Return a node's refusal with the option in place of the field with which it begins."""
+    first, space, rest = words.partition(" ")
+    return f"{_OPTIONS.get(first.removesuffix(':'), first)}{space}{rest}"
 
 
 @says_absent
@@ -208,7 +258,8 @@ def _list(arguments: argparse.Namespace) -> int:
         print(json.dumps([_as_json(one) for one in found]))
         return 0
     for one in found:
-        print(f"{one.pattern}: {'; '.join(rules_of(one))}")
+        # Names of Gearman and Workq may have any character.
+        print(f"{visible(one.pattern)}: {'; '.join(rules_of(one))}")
     return 0
 
 
@@ -217,7 +268,7 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_as_json(found[0]) if found else None))
     elif found:
-        print(f"{arguments.queue} has the policy of {found[0].pattern}:")
+        print(f"{arguments.queue} has the policy of {visible(found[0].pattern)}:")
         for rule in rules_of(found[0]):
             print(f"  {rule}")
     else:

@@ -18,7 +18,7 @@ from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked, write_atomic
-from beanpoled.cli.inspect import as_json, as_text
+from beanpoled.cli.inspect import as_json, as_text, record_of
 from beanpoled.config.settings import MEMBERS_MAX, Name
 from beanpoled.disk import identity as identities
 from beanpoled.disk.offline import begin_anew, look, write_replica
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     directory, out = arguments.directory, arguments.to
     if os.path.lexists(out):
         raise ConfigurationError(f"--to = {out!r} is not allowed: it exists; name a new folder")
-    record = identities.read_stopped(ReadOnlyFiles(), directory)
+    record = record_of(ReadOnlyFiles(), directory)
     members = record.members if arguments.members is None else _members(arguments.members)
     with _held(directory):
         found = look(ReadOnlyFiles(), directory, record)
@@ -113,12 +113,15 @@ def _plan(
     out: str,
 ) -> str:
     lost = f"every change that was acknowledged behind index {replica.last} and is not on this disk"
+    unsure = ""
+    if committed < replica.last:
+        unsure = f"""
+  unsure   entries {committed + 1} to {replica.last}: on this disk, but perhaps never acknowledged;
+           they count"""
     return f"""
 This makes a new cluster of {", ".join(members)} with a birth id of its own:
   kept     every job that this disk knows of, with its id; reserved ones become ready
-  lost     {lost}
-  unsure   entries {committed + 1} to {replica.last}: on this disk, but perhaps never acknowledged;
-           they count
+  lost     {lost}{unsure}
   not      the files of events: {record.node} keeps those of the old cluster where they are
   beware   disks of the old cluster (birth id {record.birth.hex()}) never join the new
            one, but a majority of them would serve the old queue beside it: see to it that the

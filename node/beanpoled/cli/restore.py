@@ -13,7 +13,7 @@ from typing import Any
 
 from beanpole.errors import ConfigurationError
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
-from beanpoled.cli.outputs import naming
+from beanpoled.cli.outputs import naming, removing
 from beanpoled.cli.progress import Progress
 from beanpoled.config.settings import MEMBERS_MAX, Name
 from beanpoled.disk import backups
@@ -65,19 +65,27 @@ def run(arguments: argparse.Namespace) -> int:
         cluster = _name("--cluster", arguments.cluster or str(backup.about["cluster"]))
         founded = found_offline(cluster, members, lambda: os.urandom(DISK_ID_BYTES))
         by_name = {record.node: record for record in founded}
-        made: list[str] = []
-        try:
-            for member, directory in zip(members, directories, strict=True):
-                made.append(directory)
-                with source.reading() as stream:
-                    image = backups.restored(stream, name, backup)
-                    _make(directory, by_name[member], backup, image, source)
-        except BaseException:
-            for directory in made:
-                _clear(directory)
-            raise
+        with removing():
+            _make_all(list(zip(members, directories, strict=True)), by_name, backup, source)
     print(_what_next(cluster, by_name[members[0]].birth, members, arguments.to, backup))
     return 0
+
+
+def _make_all(
+    places: list[tuple[str, str]], by_name: dict[str, DiskIdentity], backup: Backup, source: Opened
+) -> None:
+    """Write the directory of each member, or none."""
+    made: list[str] = []
+    try:
+        for member, directory in places:
+            made.append(directory)
+            with source.reading() as stream:
+                image = backups.restored(stream, source.name, backup)
+                _make(directory, by_name[member], backup, image, source)
+    except BaseException:
+        for directory in made:
+            _clear(directory)
+        raise
 
 
 def _make(

@@ -88,6 +88,9 @@ def _words(one: node_admin_pb2.Setting) -> str:
 
 def run_reload(arguments: argparse.Namespace) -> int:
     """Reload one member or all; name the members that did not reload."""
+    if arguments.node == "":
+        # In a call it is the node that answers, whichever that is.
+        raise ConfigurationError("node reload: NODE is empty; give a member, or --all")
     targets = where.addresses(arguments, where.GRPC)
     wanted = members(targets) if arguments.all else [arguments.node]
     found: list[dict[str, Any]] = []
@@ -107,7 +110,8 @@ def run_reload(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"reloaded": found, "failed": failed}))
     for one in () if arguments.json else found:
-        print(f"{one['node']}: {'; '.join(one['changed']) or 'nothing is another one'}")
+        if one["changed"] or not one["waiting"]:
+            print(f"{one['node']}: {'; '.join(one['changed']) or 'no setting has changed'}")
         if one["waiting"]:
             print(f"{one['node']}: needs a restart: {', '.join(one['waiting'])}")
     if failed:

@@ -7,6 +7,7 @@ the output to a terminal is in `screen`.
 import argparse
 import asyncio
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -37,6 +38,8 @@ POLL_TIMEOUT_S: Final = 1.0
 STOP_TIMEOUT_S: Final = 20.0
 # After this long without output, while nodes start, report which ones are awaited.
 PATIENCE_S: Final = 15.0
+# Other names are no keys of TOML, or are parts of tables, which `up` writes itself.
+_SETTING: Final = re.compile(r"[a-z0-9_]+")
 
 
 def add_command(commands: Any) -> None:
@@ -116,7 +119,7 @@ def _settings(texts: list[str], nodes: int) -> dict[str, str]:
     found = {"queue_bytes_max": str(share)}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name:
+        if not equals or not _SETTING.fullmatch(name):
             raise ConfigurationError(f"--set {text!r} is not allowed: it must be NAME=VALUE")
         if name in layout.OWN_SETTINGS:
             raise ConfigurationError(f"--set {name} is not allowed: `up` gives each node its own")
@@ -133,6 +136,8 @@ class _Watched:
         self.channel: grpc.aio.Channel | None = None
         self.seen: node_pb2.Node | None = None
         self.reported_down = False
+        # Whether somebody else has started it again: how that process ends is not known here.
+        self.by_hand = False
 
     @property
     def runs(self) -> bool:
@@ -246,10 +251,11 @@ class Supervisor:
         name = watched.node.id
         if not watched.runs and not watched.reported_down and watched.seen is None:
             watched.reported_down = True
-            self._screen.say(f"{name} ended {_how(process.returncode, watched.node)}")
+            how = _how(process.returncode, watched.node)
+            self._screen.say(f"{name} ended {'again' if watched.by_hand else how}")
             self._screen.say(f"start it again with: sh {watched.node.directory / 'cmdline'}")
         elif watched.reported_down and watched.seen is not None and watched.seen.serving:
-            watched.reported_down = False
+            watched.reported_down, watched.by_hand = False, True
             self._screen.say(f"{name} is back (pid {watched.seen.pid})")
 
     def _not_serving(self) -> list[str]:

@@ -217,7 +217,10 @@ def _token(arguments: argparse.Namespace) -> int:
             )
         drop = users_pb2.DropTokenRequest(user=arguments.user, token_id=arguments.drop)
         _ask(arguments, lambda stub: stub.DropToken(drop, timeout=CALL_TIMEOUT_S))
-        print(f"{arguments.user} has the token {arguments.drop} no more")
+        if arguments.json:
+            print(json.dumps({"user": arguments.user, "dropped": arguments.drop}))
+        else:
+            print(f"{arguments.user} has the token {arguments.drop} no more")
         return 0
     token = token_urlsafe(TOKEN_BYTES)
     digest = sha256(token.encode()).digest()
@@ -272,11 +275,13 @@ def _rules(arguments: argparse.Namespace) -> int:
 
 
 def _text_of(path: str) -> str:
-    if path == "-":
-        return sys.stdin.read()
+    if path == "-" and sys.stdin is None:
+        raise ConfigurationError("--set -: standard input is closed; give a file")
     try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        return sys.stdin.read() if path == "-" else Path(path).read_text()
+    except OSError as error:
+        raise ConfigurationError(f"--set {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise ConfigurationError(f"--set {path}: {error}") from None
 
 

@@ -10,6 +10,9 @@ from typing import Final
 from beanpole.constants import U32_MAX
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+# Numbers up to this length fit in the 64 bits that calls have for them.
+DIGITS_MAX: Final = 18
+_SIZE_MAX_BYTES: Final = 10**DIGITS_MAX - 1
 
 
 def duration_s(text: str) -> int:
@@ -25,8 +28,8 @@ def duration_s(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """Parse a whole number of up to 18 digits."""
-    if not text.isdecimal() or len(text) > 18:
+    """Parse a whole number of up to DIGITS_MAX digits."""
+    if not text.isdecimal() or len(text) > DIGITS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
@@ -66,6 +69,9 @@ def size_bytes(text: str) -> int:
             digits = text.removesuffix(unit)
             if not digits.isdecimal() or len(digits) > 15:
                 break
-            return int(digits) * its_bytes
+            size = int(digits) * its_bytes
+            if size > _SIZE_MAX_BYTES:
+                raise argparse.ArgumentTypeError(f"{text!r} is above {_SIZE_MAX_BYTES} bytes")
+            return size
     words = f"{text!r} is no size: a whole number of bytes, or with KiB, MiB or GiB behind it"
     raise argparse.ArgumentTypeError(words)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.backoff import FIRST_S, TRIES_DEFAULT, Backoff
+from beanpole.client.blocking import DeniedError
 from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, TUBE_NAME_WORDS, is_tube_name
@@ -49,15 +50,34 @@ def add_command(commands: Any) -> None:
     where.add_options(parser, where.BEANSTALK)
     parser.add_argument("queue", help="a tube")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="behind --")
-    parser.add_argument("--concurrency", type=_number(1, CONCURRENCY_MAX), default=1, metavar="N")
-    parser.add_argument("--tries", type=_number(1, 10**6), default=TRIES_DEFAULT, metavar="N")
-    parser.add_argument("--first-delay", type=_number(0, 86_400), default=FIRST_S, metavar="S")
+    parser.add_argument(
+        "--concurrency",
+        type=_number(1, CONCURRENCY_MAX),
+        default=1,
+        metavar="N",
+        help="jobs that run at a time (default 1)",
+    )
+    parser.add_argument(
+        "--tries",
+        type=_number(1, 10**6),
+        default=TRIES_DEFAULT,
+        metavar="N",
+        help=f"reservations after which a job that fails is buried (default {TRIES_DEFAULT})",
+    )
+    parser.add_argument(
+        "--first-delay",
+        type=_number(0, 86_400),
+        default=FIRST_S,
+        metavar="SECONDS",
+        help=f"delay after the first try, doubled at each try (default {FIRST_S:g})",
+    )
     parser.add_argument(
         "--keep",
         type=_number(0, KEEP_MAX_S),
         default=KEEP_DEFAULT_S,
-        metavar="S",
-        help="how long jobs in hand wait for this worker when its node is lost",
+        metavar="SECONDS",
+        help="how long jobs in hand wait for this worker when its node is lost (default "
+        f"{KEEP_DEFAULT_S})",
     )
     parser.set_defaults(run=_run)
 
@@ -65,7 +85,8 @@ def add_command(commands: Any) -> None:
 def _number(least: int, most: int) -> Any:
     def read(text: str) -> int:
         if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
+            words = f"{text!r} is not a whole number from {least} to {most}"
+            raise argparse.ArgumentTypeError(words)
         return int(text)
 
     return read
@@ -99,9 +120,15 @@ def _run(arguments: argparse.Namespace) -> int:
             worker.stop()
             raise Retry from error
 
-    worker.run()
-    counts = worker.counts
-    print(" ".join(f"{what}={count}" for what, count in counts.items()))
+    try:
+        worker.run()
+    except DeniedError as error:
+        raise ClientError(
+            f"work: DENIED: no user has this token, or the user of the token, or of clients "
+            f"without one, lacks the right to work on {arguments.queue!r}"
+        ) from error
+    finally:
+        print(" ".join(f"{what}={count}" for what, count in worker.counts.items()))
     if missing:
         raise ClientError(f"work: {command[0]} cannot be run any more: {missing[0].strerror}")
     return 0

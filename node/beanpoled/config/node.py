@@ -418,7 +418,8 @@ def _check_relations(config: NodeConfig) -> None:
             )
     _check_addresses(config)
     places = [address for listed in config.client_addresses.values() for address in listed]
-    tls.check(config, [address for address in places if address.startswith(TLS_PREFIX)])
+    tls_places = [address for address in places if address.startswith(TLS_PREFIX)]
+    tls.check(config, tls_places, config.members)
     _check_times(config)
     if config.client_output_bytes_max < config.max_job_size + KIB:
         raise ConfigurationError(

@@ -211,11 +211,18 @@ class Listen:
         return tuple(checked)
 
 
+# Said where an empty list is given.
+NOT_OFF: Final = (
+    "; no protocol can be switched off: a unix:PATH in a directory that only the node may enter "
+    "keeps clients away, and without the entry the protocol has its default address"
+)
+
+
 class Listeners:
     """A table of protocols and their client addresses; in text NAME=ADDRESS, repeated for more."""
 
     allowed = (
-        "a table [listeners] in which NAME is a list of HOST:PORT or unix:PATH, "
+        "a table [listeners] in which NAME is a list of HOST:PORT, tls:HOST:PORT or unix:PATH, "
         "as text NAME=ADDRESS,NAME=ADDRESS"
     )
 
@@ -236,7 +243,8 @@ class Listeners:
             try:
                 checked[str(name)] = Listen().check(addresses)
             except ValueError as error:
-                raise ValueError(f"{self.allowed}; {name} must be {error}") from None
+                off = "" if addresses not in ([], [""]) else NOT_OFF
+                raise ValueError(f"{self.allowed}; {name} must be {error}{off}") from None
         return checked
 
 

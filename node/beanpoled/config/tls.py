@@ -1,8 +1,11 @@
 """The settings of TLS, and their relations. Certificates are read in `trust`."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from beanpole.addresses import has_labels
 from beanpole.errors import ConfigurationError
 from beanpoled.config.settings import Integer, OptionalPath, Setting
 
@@ -15,6 +18,8 @@ HANDSHAKES_PER_ADDRESS_MAX_DEFAULT: Final = 100
 # wrong certificate stay below this limit; ten failures a second cost a node less than 1 % of a
 # core.
 FAILED_HANDSHAKES_DEFAULT: Final = 10
+# OpenSSL takes such a name for an address, which it does not seek among a certificate's DNS names.
+_ADDRESS: Final = re.compile(r"[0-9]+(\.[0-9]+){3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +79,13 @@ SETTINGS: Final = (
 )
 
 
-def check(config: TlsConfig, tls_addresses: list[str]) -> None:
+def check(config: TlsConfig, tls_addresses: list[str], members: Iterable[str]) -> None:
     """Check the settings against each other.
 
     Args:
         config: of a node.
         tls_addresses: the addresses for clients with TLS.
+        members: the ids of all members.
 
     Raises:
         ConfigurationError: the message names the setting that is missing or wrong.
@@ -103,6 +109,18 @@ def check(config: TlsConfig, tls_addresses: list[str]) -> None:
         raise ConfigurationError(
             f"{certificate} is of no use without an address of clients that begins with tls:, "
             "such as listen = tls:0.0.0.0:11301"
+        )
+    if config.has_peer_tls:
+        for member in members:
+            _check_name(member)
+
+
+def _check_name(member: str) -> None:
+    """Check that a member's id can be verified as a DNS name: `ssl` raises for some others."""
+    if _ADDRESS.fullmatch(member) or not has_labels(member):
+        raise ConfigurationError(
+            f"members.{member} is not allowed with peer_tls_certificate_file: a node's certificate "
+            "has its id as a DNS name, which is no address and has no empty part"
         )
 
 

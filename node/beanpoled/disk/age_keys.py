@@ -41,7 +41,7 @@ def library() -> Any:
     except ImportError as error:
         raise ConfigurationError(
             "encrypted backups need the package pyrage, which is not installed here "
-            f"({error}): pip install 'beanpole[backup]'"
+            f"({error}): pip install 'BEANPOLE.whl[backup]'"
         ) from None
     return pyrage
 

@@ -19,7 +19,7 @@ from beanpoled.frontends import client_hosts
 from beanpoled.frontends.client_hosts import ClientHosts
 from beanpoled.frontends.client_rates import ClientRates
 from beanpoled.frontends.connection import Connection
-from beanpoled.frontends.held_puts import HeldPuts
+from beanpoled.frontends.held_requests import HELD_BYTES_MIN, HeldRequests
 from beanpoled.frontends.large_output import LargeOutput
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
@@ -83,7 +83,7 @@ class Clients:
         self.unread = Unread(context, self.abort_slow)
         self.unread.set_limit(config.client_output_bytes_max)
         self.large = LargeOutput(context.host.call_soon, self.unread)
-        self.held_puts = HeldPuts(origin, context.host.call_soon)
+        self.held_requests = HeldRequests(origin, context.host.call_soon)
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leaving = False  # the node is about to stop
@@ -194,6 +194,18 @@ class Clients:
             return True
         return bool(users.of(client.user, client.token).on_all_of(prefix) & rights)
 
+    def is_over_quota(self, client: Client, size: int) -> bool:
+        """Whether a new job with a large body is beyond the quota of the client's user.
+
+        This uses the quotas as known on this node: the machine decides, and answers FULL.
+        """
+        machine = self._context.machine
+        quotas = machine.queue.quotas
+        if size < HELD_BYTES_MIN or not quotas.usages:
+            return False
+        usage = quotas.of_user(machine.users.of(client.user, client.token).name)
+        return usage is not None and not usage.admits(size)
+
     def refused_client(self, reason: str) -> None:
         """Count a refusal for one of AUTH_REFUSALS."""
         self.auth_refused[reason] += 1
@@ -244,7 +256,7 @@ class Clients:
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
         self.unfinished.forget(connection)
-        self.held_puts.forget(connection)
+        self.held_requests.forget(connection)
         self.large.forget(connection)
         self.rates.forget(connection)
         self.hosts.forget(connection, self.now_us)

@@ -129,16 +129,16 @@ class Connection:
         """
         return 0
 
-    # --- from `HeldPuts` ------------------------------------------------------------------------
+    # --- from `HeldRequests` --------------------------------------------------------------------
 
-    def put_checked(self, is_known: bool) -> None:
-        """Go on with the put that is held, if there still is one.
+    def request_checked(self, is_known: bool) -> None:
+        """Go on with the request that is held, if there still is one.
 
         Args:
-            is_known: whether this node knows all rights as of a moment after the put; if not, no
+            is_known: whether this node knows all that was committed before the request; if not, no
                 majority answers.
         """
-        raise AssertionError(f"clients of {self.protocol} hold no put")
+        raise AssertionError(f"no request of {self.protocol} is held")
 
     # --- from `Listeners` -----------------------------------------------------------------------
 

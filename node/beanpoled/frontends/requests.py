@@ -38,6 +38,7 @@ PUT_DRAINING: Final = 0
 PUT_NO_ROOM: Final = 1
 PUT_DENIED: Final = 2
 PUT_NO_MAJORITY: Final = 3
+PUT_BEYOND_QUOTA: Final = 4
 
 
 class RequestConnection(Connection):
@@ -47,7 +48,7 @@ class RequestConnection(Connection):
         "_clients",
         "_flow",
         "_held_bytes",
-        "_held_put",
+        "_held_request",
         "_is_checked",
         "_is_counted",
         "_is_resting",
@@ -69,7 +70,7 @@ class RequestConnection(Connection):
         self._timer: Timer | None = None
         self._wrong_tokens = 0
         self._is_counted = False  # whether `Unfinished` has its request
-        self._held_put: Callable[[], None] | None = None  # makes the request again that is held
+        self._held_request: Callable[[], None] | None = None  # makes it again
         self._held_bytes = 0  # of its body
         self._is_checked = False  # the request that is made again was held
         self._is_resting = False  # others have a turn of the loop before its next request
@@ -105,8 +106,8 @@ class RequestConnection(Connection):
         """Set the timer of the present wait: every request before it is answered."""
 
     def _refuse_put(self, reason: int) -> None:
-        """Answer a put that this node refuses, for one of the PUT_ reasons."""
-        raise AssertionError(f"no put of {self.protocol} is refused here")
+        """Answer a put that this node refuses, or a held request, for one of the PUT_ reasons."""
+        raise AssertionError(f"no request of {self.protocol} is refused here")
 
     # --- from the host --------------------------------------------------------------------------
 
@@ -316,29 +317,34 @@ class RequestConnection(Connection):
             return False
         return True
 
-    def _hold_put(self, size: int, again: Callable[[], None]) -> None:
-        """Keep a put without the right, as far as this node knows, out of the log: see `held_puts`.
+    # --- requests that are held -----------------------------------------------------------------
 
-        If it was held already, it is refused.
+    def _hold_request(self, size: int, again: Callable[[], None]) -> bool:
+        """Keep a request out of the log that is in vain, as far as this node knows.
+
+        See `held_requests`. The requests behind it wait.
 
         Args:
             size: of the body.
-            again: makes the request again. The requests behind it wait until then.
+            again: makes the request again, once this node knows more.
+
+        Returns:
+            False if it was held already: the caller refuses it.
         """
         if self._is_checked:
-            self._refuse_put(PUT_DENIED)
-            return
+            return False
         self.blocked = True
         self._replies.expect(KIND_HELD)
-        self._held_put, self._held_bytes = again, size
-        self._clients.held_puts.hold(self)
+        self._held_request, self._held_bytes = again, size
+        self._clients.held_requests.hold(self)
+        return True
 
-    def put_checked(self, is_known: bool) -> None:
+    def request_checked(self, is_known: bool) -> None:
         """See `Connection`."""
-        again = self._held_put
+        again = self._held_request
         if again is None:
             return
-        self._held_put, self._held_bytes = None, 0
+        self._held_request, self._held_bytes = None, 0
         self._replies.retract(1)
         self.blocked = False
         if is_known:
@@ -424,7 +430,7 @@ class RequestConnection(Connection):
             return
         self.closed = True
         self._stop_timer()
-        self._held_put = None
+        self._held_request = None
         self._clients.origin.close(self, lost)
         self._replies.end()
         self.batch = None  # it refers to this connection as an owner: a cycle

@@ -33,6 +33,8 @@ WARM_UP_AFTER_S: Final = 5.0
 # A stop waits this long for files that are written beside the log; a segment of events takes half a
 # second. Files that are abandoned are made again after the next start.
 BULK_AT_STOP_MAX_S: Final = 3.0
+# Those that a node acts on while it runs, beside those that stop it.
+_RUNNING_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
 class AioHost:
@@ -74,8 +76,13 @@ class AioHost:
         self.converter.close()
 
     async def wait_for_exit(self) -> None:
-        """Wait until the node has stopped."""
+        """Wait until the node has stopped; its signals mean nothing from then on."""
         await self._exiting.wait()
+        # One that comes while files and threads end, or behind that, would end the process as if
+        # the stop had failed.
+        for one in _RUNNING_SIGNALS:
+            if self._loop.remove_signal_handler(one):
+                signal.signal(one, signal.SIG_IGN)
 
     # --- Host -----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from beanpole.addresses import TLS_PREFIX, UNIX, UNIX_PREFIX, host_name
+from beanpole.client.dialing import keep_alive
 from beanpole.errors import ConfigurationError
 from beanpoled.config.node import NodeConfig
 from beanpoled.frontends.connection import Connection
@@ -18,11 +19,8 @@ from beanpoled.host.tls import TlsAcceptor
 from beanpoled.trust.certificates import names_in
 from beanpoled.trust.trust import Trust
 
-# A vanished client is detected after 60 s of silence and five probes, or when its output is not
-# acknowledged for USER_TIMEOUT_MS.
-KEEPALIVE_IDLE_S: Final = 60
-KEEPALIVE_INTERVAL_S: Final = 10
-KEEPALIVE_PROBES: Final = 5
+# A vanished client is detected by the probes of `keep_alive` in silence, or when its output is not
+# acknowledged for this long.
 USER_TIMEOUT_MS: Final = 120_000
 
 
@@ -164,10 +162,7 @@ def _keep_alive(transport: asyncio.Transport) -> None:
     if raw is None or raw.family == socket.AF_UNIX:
         return
     with contextlib.suppress(OSError):  # the client may be gone already
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+        keep_alive(raw)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
 
 

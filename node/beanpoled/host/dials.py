@@ -89,7 +89,9 @@ class Dialer:
         address: str,
         port: int,
     ) -> None:
-        stream = TlsStream(self._loop, certificates.client, factory, peer)
+        stream = TlsStream(
+            self._loop, certificates.client, factory, peer, standing=certificates.standing
+        )
         try:
             below = partial(cast, asyncio.Protocol, stream)
             await self._loop.create_connection(below, address, port)

@@ -6,6 +6,7 @@ The callers decide when to log, and choose the words.
 import json
 import sys
 import time
+from contextlib import suppress
 from typing import Final, TextIO
 
 from beanpoled.config.node import NodeConfig
@@ -32,7 +33,7 @@ class LogLines:
         self._output = output
 
     def write(self, line: str, level: int = INFO) -> None:
-        """Write one line with the time in UTC, to the millisecond."""
+        """Write one line with the time in UTC, to the millisecond; it is lost if that fails."""
         if level < self.level:
             return
         now_ms = time.time_ns() // 1_000_000
@@ -49,4 +50,7 @@ class LogLines:
             text = json.dumps(entry, ensure_ascii=False)
         else:
             text = f"{stamp} {self._node} {_PREFIXES[level]}{line}"
-        print(text, file=self._output or sys.stderr, flush=True)
+        # The reader of the log may be gone, or its disk full. Callers log in the middle of a turn,
+        # or before they end the process: what they do then must not depend on it.
+        with suppress(OSError, ValueError):
+            print(text, file=self._output or sys.stderr, flush=True)

@@ -90,7 +90,14 @@ class TlsAcceptor:
         self._tasks.discard(task)
 
     async def _handshake(self, raw: socket.socket, host: bytes) -> None:
-        stream = TlsStream(self._loop, self._certificates.server, self._make, line=self._line)
+        certificates = self._certificates
+        stream = TlsStream(
+            self._loop,
+            certificates.server,
+            self._make,
+            line=self._line,
+            standing=certificates.standing,
+        )
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 below = cast(asyncio.Protocol, stream)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from beanpoled.trust.standing import Standing
+
 # The maximum of plain bytes in a record.
 RECORD_BYTES_MAX: Final = 16 * 1024
 # OpenSSL takes all records that it is given before it returns, so it is given no more at once: a
@@ -33,8 +35,9 @@ RECORDS_IN_A_ROW_MAX: Final = 64
 # Connections with more than that which have a turn in one step of the loop, for 5 ms or so.
 TURNS_IN_A_STEP: Final = 8
 
-# X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL.
+# X509_V_ERR_CERT_HAS_EXPIRED and X509_V_ERR_UNSPECIFIED of OpenSSL.
 _CERTIFICATE_EXPIRED: Final = 10
+_CERTIFICATE_UNREADABLE: Final = 1
 
 
 class TurnLine:
@@ -130,6 +133,7 @@ class TlsStream:
         make: Callable[[], asyncio.Protocol],
         name: str | None = None,
         line: TurnLine | None = None,
+        standing: Standing | None = None,
     ) -> None:
         """Begin.
 
@@ -140,12 +144,16 @@ class TlsStream:
             name: the name that the other side's certificate must have; None: this is the server.
             line: where the other side waits for its turn when it sends many records; without it,
                 all of them are taken at once.
+            standing: knows the connection while it is established.
         """
         self.established: asyncio.Future[None] = loop.create_future()
         self.heard = False
         self.paused = False
         self._has_ended = False  # the other side sends nothing more
+        self._shown: Any = None  # the other side's certificate
+        self._is_cut = False  # the socket has no more input; some may wait here to be taken
         self._line = line
+        self._standing = standing
         self._is_waiting = False  # in the line
         self._left = RECORDS_IN_A_ROW_MAX  # records of this turn
         self._rest = b""  # received bytes that OpenSSL has not been given
@@ -173,6 +181,8 @@ class TlsStream:
         self._handshake()  # the client speaks first
 
     def data_received(self, data: bytes) -> None:
+        if self._has_ended:  # nothing reads it: kept, it would grow as long as the other side likes
+            return
         if len(data) <= SLICE_BYTES and not (self._is_waiting or self._rest):
             self._left = RECORDS_IN_A_ROW_MAX
             self._take(data)
@@ -190,15 +200,16 @@ class TlsStream:
             self._read(self._above)
 
     def eof_received(self) -> bool:
-        self._incoming.write_eof()
-        if self._above is not None and not self._has_ended:
-            self._end(self._above)
+        self._is_cut = True
+        self._end_if_cut()
         return self._above is not None and self._below is not None and not self._below.is_closing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._above is not None:
             self._above.connection_lost(exc)
             self._above = None  # breaks a reference cycle
+            if self._standing is not None:
+                self._standing.forget(self)
         elif not self.established.done():
             self._fail(exc or ConnectionResetError("closed in the handshake"))
 
@@ -255,7 +266,11 @@ class TlsStream:
 
     def peer_certificate(self) -> Any:
         """Return the other side's certificate, as `ssl` does."""
-        return self._tls.getpeercert()
+        return self._shown
+
+    def end(self) -> None:
+        """Close the connection now."""
+        self._abort()
 
     def give_up(self) -> None:
         """Abort a handshake that takes too long; no effect on a finished one."""
@@ -269,8 +284,9 @@ class TlsStream:
             return
         try:
             self._tls.do_handshake()
+            self._shown = _certificate(self._tls)  # a connection that has failed does not tell it
             if self._tls.session_reused:
-                _check_again(self._tls.getpeercert())
+                _check_again(self._shown)
         except ssl.SSLWantReadError:
             self._flush()
             return
@@ -282,9 +298,13 @@ class TlsStream:
             return
         self._flush()
         assert self._below is not None
+        # A list is named at the start of the node or never: without it, nothing asks for this.
+        certificate = None if self._standing is None else self._tls.getpeercert(True)
         self.established.set_result(None)
         self._above = self._make()
         self._above.connection_made(cast(asyncio.Transport, TlsTransport(self, self._below)))
+        if self._standing is not None:
+            self._standing.add(self, certificate)
 
     def _fail(self, error: Exception) -> None:
         self.established.set_exception(error)
@@ -322,6 +342,7 @@ class TlsStream:
             self._take(piece)
             if self._rest and self._left <= 0:
                 self._wait()
+        self._end_if_cut()
 
     def _read(self, above: asyncio.Protocol) -> None:
         """Pass on every complete record; without input, OpenSSL is not called.
@@ -363,8 +384,17 @@ class TlsStream:
     def _end(self, above: asyncio.Protocol) -> None:
         """Pass on that the other side sends nothing more; it may still wait for replies."""
         self._has_ended = True
+        self._rest = b""
         if not above.eof_received():
             self.close()
+
+    def _end_if_cut(self) -> None:
+        """Pass the end of the socket's input on, behind all input that waits for its turn."""
+        above, below = self._above, self._below
+        if not self._is_cut or self._has_ended or self._rest or self._incoming.pending:
+            return
+        if above is not None and below is not None and not below.is_closing():
+            self._end(above)
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._below is not None and not self._below.is_closing():
@@ -373,6 +403,19 @@ class TlsStream:
     def _abort(self) -> None:
         if self._below is not None and not self._below.is_closing():
             self._below.abort()
+
+
+def _certificate(tls: ssl.SSLObject) -> Any:
+    """Return the other side's certificate, as `ssl` does.
+
+    Raises:
+        ssl.SSLCertVerificationError: `ssl` cannot read it. A CA may sign names of any bytes, which
+            OpenSSL takes.
+    """
+    try:
+        return tls.getpeercert()
+    except (ValueError, ssl.SSLError) as failure:
+        raise _refusal("certificate cannot be read", _CERTIFICATE_UNREADABLE) from failure
 
 
 def _check_again(certificate: Any) -> None:
@@ -384,6 +427,10 @@ def _check_again(certificate: Any) -> None:
         ssl.SSLCertVerificationError: it has expired meanwhile.
     """
     if certificate and ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time():
-        error = ssl.SSLCertVerificationError("certificate has expired")
-        error.verify_code = _CERTIFICATE_EXPIRED
-        raise error
+        raise _refusal("certificate has expired", _CERTIFICATE_EXPIRED)
+
+
+def _refusal(words: str, code: int) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(words)
+    error.verify_code, error.verify_message = code, words
+    return error

@@ -14,7 +14,7 @@ from beanpole.storage.format import Identity
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpoled.host.seam import WARNING
 from beanpoled.peers.peers import Peers
-from beanpoled.shared.clock import downtime_us, is_trusted
+from beanpoled.shared.clock import downtime_us, furthest_behind_us, is_trusted
 from beanpoled.shared.context import Context
 
 # The period of saves of the (cluster time, own wall clock) pair. The estimate of the downtime after
@@ -143,25 +143,35 @@ class SavedClock:
         return clock.estimate_us(context.now_us)
 
     def _bounded_us(self, told_us: int) -> int:
-        """Bound the time that other members tell by the newest entry of this log.
+        """Bound the time that other members tell by the newest entry of this log and its own pair.
 
-        Its leader's clock may have been behind theirs, and they need not know of that leader: it
-        may have fallen after its first entry (life 13424). Clocks that differ too much bound
-        nothing.
+        The last leader's clock may have been behind theirs, and they need not know of that leader:
+        it may have fallen after its first entry (life 13424), or while they were cut off. The entry
+        has the wall clock of another node, perhaps of the one that is furthest behind (life 95026),
+        or of one that this process has not heard; the pair has that of this node (life 94173).
+        Clocks that differ too much bound nothing.
         """
-        entry_us, entry_wall_us = self._newest_times_us()
         skews_us = self._peers.skews_us()
-        if not entry_wall_us or not is_trusted(skews_us):
+        if not is_trusted(skews_us):
             return told_us
-        passed_us = downtime_us(entry_wall_us, self._context.host.wall_us(), skews_us)
-        return min(told_us, entry_us + passed_us)
+        wall_us = self._context.host.wall_us()
+        at_most_us = [told_us]
+        entry_us, entry_wall_us = self._newest_times_us()
+        if entry_wall_us:
+            behind_us = furthest_behind_us(wall_us, skews_us)
+            at_most_us.append(entry_us + max(0, behind_us - entry_wall_us))
+        saved_us, saved_wall_us = self._pair
+        if saved_wall_us:
+            at_most_us.append(saved_us + max(0, wall_us - saved_wall_us))
+        return min(at_most_us)
 
     def _cold_start_us(self) -> int:
         """Cluster time as this node estimates it after the whole cluster was down.
 
         The newest entry of its log may be later than the pair on its disk, and the leader's clock
         may have stood still in between. Both give an elapsed time, and the smaller one is used: a
-        late end does no harm, and TTRs must not end early.
+        late end does no harm, and TTRs must not end early. The entry has the wall clock of another
+        node, perhaps of the one whose clock is furthest behind (life 92839).
         """
         host = self._context.host
         wall_us, skews_us = host.wall_us(), self._peers.skews_us()
@@ -171,7 +181,7 @@ class SavedClock:
         if entry_us > cluster_us:
             passed_us = min(
                 max(0, cluster_us + passed_us - entry_us),
-                downtime_us(entry_wall_us, wall_us, skews_us),
+                downtime_us(entry_wall_us, furthest_behind_us(wall_us, skews_us), skews_us),
             )
             cluster_us = entry_us
         if passed_us:

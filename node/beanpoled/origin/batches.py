@@ -21,7 +21,7 @@ BATCH_COST_MAX: Final = 1250
 KIND_OPEN: Final = -2
 KIND_QUIET: Final = -1  # the client has its answer already, or no client waits for one
 KIND_WAIT: Final = -3  # no command at all: the client waits for a job
-KIND_HELD: Final = -4  # no command yet: a put that may have to be denied (`held_puts`)
+KIND_HELD: Final = -4  # no command yet: a request that may be refused (`held_requests`)
 
 # Reasons that a client's connection receives in `failed`.
 NOT_DONE: Final = 1  # certainly never done

@@ -233,6 +233,10 @@ class Origin:
             or (behind is self._open and not behind.commands and not self._full)
         )
 
+    def is_in_line(self, client: Client) -> bool:
+        """Whether the last command of a client waits in the line of large commands."""
+        return _is_waiting(client.batch)
+
     def knows(self, operation: int) -> bool:
         """Whether the cluster's machines know an operation; otherwise it becomes BAD_COMMAND."""
         return since(operation) <= self._context.machine.version

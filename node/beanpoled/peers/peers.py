@@ -12,7 +12,16 @@ from beanpoled.shared.context import Context
 class Peer:
     """One other member."""
 
-    __slots__ = ("generation", "heartbeat", "knows", "left_us", "linked", "silence_us", "silent")
+    __slots__ = (
+        "generation",
+        "heartbeat",
+        "knows",
+        "left_us",
+        "linked",
+        "silence_us",
+        "silent",
+        "skew_us",
+    )
 
     def __init__(self) -> None:
         self.linked = False
@@ -21,6 +30,9 @@ class Peer:
         self.silence_us = 0
         self.silent = False
         self.heartbeat: Heartbeat | None = None
+        # How far its wall clock was ahead of ours when that heartbeat arrived. Silence is counted
+        # in loop time, so the present difference cannot be told from an old heartbeat.
+        self.skew_us = 0
         # The newest machine version that its program knows; 0 until it is announced on the present
         # link, because each restart may bring another program.
         self.knows = 0
@@ -116,10 +128,5 @@ class Peers:
         )
 
     def skews_us(self) -> list[int]:
-        """The differences between the other nodes' wall clocks and ours, as far as known."""
-        wall_us = self._context.host.wall_us()
-        return [
-            peer.heartbeat.wall_us - wall_us - peer.silence_us
-            for peer in self.peers.values()
-            if peer.heartbeat is not None
-        ]
+        """The differences between the other nodes' wall clocks and ours, as last heard."""
+        return [peer.skew_us for peer in self.peers.values() if peer.heartbeat is not None]

@@ -4,6 +4,8 @@
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
 import grpc
@@ -11,7 +13,7 @@ import grpc.aio
 
 from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpoled.rpc.server import Context, fail
-from beanpoled.trust.certificates import Certificates, Pem
+from beanpoled.trust.certificates import SESSIONS_S, Certificates, Pem
 from beanpoled.trust.handshakes import OF_ANOTHER, WORDS
 from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView
@@ -20,14 +22,16 @@ from beanpoled.view import NodeView
 _NAMES_KEY: Final = "x509_subject_alternative_name"
 
 
-def of_server(trust: Trust) -> grpc.ServerCredentials | None:
+def of_server(
+    trust: Trust, clock: Callable[[], float] = time.monotonic
+) -> grpc.ServerCredentials | None:
     """Return the credentials of a node's server; None if it does not use TLS."""
     certificates = trust.of_peers
     if certificates is None:
         return None
     return grpc.dynamic_ssl_server_credentials(
         _configuration(certificates.pem),
-        _Fetcher(certificates),  # type: ignore[arg-type]  # None means: no other ones
+        _Fetcher(certificates, clock),  # type: ignore[arg-type]  # None means: no other ones
         require_client_authentication=True,
     )
 
@@ -59,15 +63,23 @@ def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
 
 
 class _Fetcher:
-    """Passes renewed certificates to gRPC; called in its threads, before each handshake."""
+    """Passes certificates to gRPC; called in its threads, before each handshake.
 
-    def __init__(self, certificates: Certificates) -> None:
+    Renewed ones at once, and the same ones again once they are old: gRPC then forgets its sessions,
+    which a caller could resume for days after its certificate has expired.
+    """
+
+    def __init__(
+        self, certificates: Certificates, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._certificates = certificates
+        self._clock = clock
         self._given = certificates.generation
+        self._given_s = clock()
 
     def __call__(self) -> grpc.ServerCertificateConfiguration | None:
-        generation = self._certificates.generation
-        if generation == self._given:
+        generation, now_s = self._certificates.generation, self._clock()
+        if generation == self._given and now_s < self._given_s + SESSIONS_S:
             return None
-        self._given = generation
+        self._given, self._given_s = generation, now_s
         return _configuration(self._certificates.pem)

@@ -21,7 +21,7 @@ from beanpoled.frontends.clients import NO_RIGHT, NO_TOKEN, UNKNOWN_TOKEN
 from beanpoled.rpc.caller import CALLER, NAMES_KEY, Caller, read
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.door import Door
-from beanpoled.rpc.server import Behavior, Context, around, fail
+from beanpoled.rpc.server import STILL_ALLOWED, Behavior, Context, around, fail
 from beanpoled.turn.node import Node
 
 _PREFIX: Final = "/beanpole.v1."
@@ -141,6 +141,8 @@ class Guard(grpc.aio.ServerInterceptor):
                 if method not in ALWAYS:
                     await self._check_knows(context)
                 await self._check(row, caller, request, context)
+                if row.queues is None:  # others are short, and change the jobs that they name
+                    STILL_ALLOWED.set(lambda: self._check_again(row, caller, request, context))
             elif method not in FREE:
                 await fail(context, grpc.StatusCode.PERMISSION_DENIED, "nobody may call this")
             else:
@@ -183,6 +185,11 @@ class Guard(grpc.aio.ServerInterceptor):
         self._node.clients.refused_client(NO_TOKEN)
         message = f"a token is needed: callers without one have not the right {words} in {where}"
         await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "NO_TOKEN")
+
+    async def _check_again(self, row: Row, caller: Caller, request: Any, context: Context) -> None:
+        user = caller.user(self._machine.users)
+        if user is None or _closed(row, user, request, self._machine) is not None:
+            await self._check(row, caller, request, context)
 
     def _prove(self, user: User | None, context: Context) -> None:
         """Mark the connection of a caller with a name as proved; without users, any caller's."""

@@ -32,8 +32,10 @@ LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 # Queues in one reply, all converted in one step, which takes some 3 ms.
 QUEUES_MAX: Final = 250
-# Queues of qless, which come in one reply after all others.
+# Queues of qless in one reply; they come after all others.
 QLESS_QUEUES_MAX: Final = 1000
+# From here on `after` is the number of qless queues that were listed: no other serial is as large.
+QLESS_AFTER: Final = 2**62
 # The size of bodies (and results) in one reply: it stays far below gRPC's 4 MiB.
 REPLY_BYTES_MAX: Final = 1024 * 1024
 # The size of one body in a list; `GetJob` returns all of it.
@@ -78,6 +80,8 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         if name:
             tube = queue.find(name)
             tubes, complete = ([] if tube is None else [tube]), True
+        elif request.after >= QLESS_AFTER:
+            return self._list_qless([], request.after - QLESS_AFTER)
         else:
             behind = (tube for tube in queue.tubes.values() if tube.serial > request.after)
             tubes = list(islice(behind, limit + 1))
@@ -90,10 +94,33 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
             oldest_complete = await self._add_oldest(request, tubes, found, context)
         after = tubes[-1].serial if tubes else request.after
         if complete and not name:
-            qless = self._context.machine.qless.queues.values()
-            found += map(job_shapes.qless_queue, islice(qless, QLESS_QUEUES_MAX))
+            return self._list_qless(found, 0, oldest_complete)
         return jobs_pb2.ListQueuesReply(
             queues=found, next_after=after, complete=complete, oldest_complete=oldest_complete
+        )
+
+    def _list_qless(
+        self, found: list[jobs_pb2.AdminQueue], listed: int, oldest_complete: bool = True
+    ) -> jobs_pb2.ListQueuesReply:
+        """Add the next queues of qless to the end of the others, as far as one reply has room.
+
+        Their order is the same at all nodes. A queue that is removed during a list can hide
+        another one, because they are counted.
+        """
+        queues = self._context.machine.qless.queues
+        listed = min(listed, len(queues))  # a caller may send any number
+        size = 0
+        for queue in islice(queues.values(), listed, listed + QLESS_QUEUES_MAX):
+            found.append(job_shapes.qless_queue(queue))
+            size += len(found[-1].name)  # of up to 16 KiB each
+            listed += 1
+            if size >= REPLY_BYTES_MAX:
+                break
+        return jobs_pb2.ListQueuesReply(
+            queues=found,
+            next_after=QLESS_AFTER + listed,
+            complete=listed >= len(queues),
+            oldest_complete=oldest_complete,
         )
 
     async def _add_oldest(

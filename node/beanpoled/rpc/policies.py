@@ -84,10 +84,14 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
     async def List(
         self, request: policies_pb2.ListPoliciesRequest, context: Context
     ) -> policies_pb2.ListPoliciesReply:
-        policies = self._node.context.machine.queue.policies
-        rows = sorted(policies.rows.items())
+        if not request.local:
+            await self._callers.barrier(context)
+        queue = self._node.context.machine.queue
+        rows = sorted(queue.policies.rows.items())
         if request.queue:
-            counts = policies.of(_read_queue(request.queue))
+            # Puts into an alias are under the policy of its queue.
+            name = queue.aliases.queue_of(_read_queue(request.queue))
+            counts = queue.policies.of(name)
             rows = [row for row in rows if row[1] is counts]
         return policies_pb2.ListPoliciesReply(policies=[_policy(*row) for row in rows])
 

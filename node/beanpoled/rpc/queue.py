@@ -108,6 +108,8 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
     async def ListAliases(
         self, request: queue_pb2.ListAliasesRequest, context: Context
     ) -> queue_pb2.ListAliasesReply:
+        if not request.local:
+            await self._callers.barrier(context)
         return queue_pb2.ListAliasesReply(aliases=aliases.listed(self._context.machine))
 
 

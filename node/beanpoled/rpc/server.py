@@ -6,6 +6,7 @@ The messages are documented in proto/README.md. No service is implemented here.
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -15,7 +16,7 @@ from beanpole.client.rpc import ERROR_KEY
 from beanpole.core.jobs import shown
 from beanpole.pb import errors_pb2, node_pb2
 from beanpoled.rpc.patience import ENDINGS
-from beanpoled.view import ClientFigures, NodeView, SpaceFigures
+from beanpoled.view import ClientFigures, Metrics, NodeView, QlessFigures, SpaceFigures
 
 # Queues of qless that a status lists: one page for people.
 QLESS_QUEUES_SHOWN: Final = 10
@@ -29,6 +30,11 @@ _ROLES: Final = {
 Context = grpc.aio.ServicerContext[Any, Any]
 # The behavior of a method's handler; its reply may also be a stream.
 Behavior = Callable[[Any, Context], Awaitable[Any]]
+
+# Of a call that needs a right: ends it if its caller has lost that meanwhile.
+STILL_ALLOWED: Final[ContextVar[Callable[[], Awaitable[None]] | None]] = ContextVar(
+    "still_allowed", default=None
+)
 
 
 class CallRefused(Exception):
@@ -78,7 +84,12 @@ async def refuse(context: Context, error: CallRefused) -> NoReturn:
 
 
 async def write(context: Context, message: Any, timeout_s: float) -> None:
-    """Send a message of a stream; end the call if the reader does not take it in time."""
+    """Send a message of a stream; end the call if the reader does not take it in time.
+
+    A stream may last for hours, so that the right to it is looked at for each message.
+    """
+    if (check := STILL_ALLOWED.get()) is not None:
+        await check()
     try:
         async with asyncio.timeout(timeout_s):
             await context.write(message)
@@ -90,6 +101,7 @@ async def write(context: Context, message: Any, timeout_s: float) -> None:
 def describe(view: NodeView) -> node_pb2.Node:
     """Return the node's description of itself."""
     jobs = view.jobs()
+    metrics = view.metrics()  # once: it counts many queues
     digests = view.digests()
     return node_pb2.Node(
         id=view.node_id,
@@ -118,14 +130,13 @@ def describe(view: NodeView) -> node_pb2.Node:
         birth=view.birth,
         waiting_for=view.waiting_for(),
         upgrade_finalize=view.upgrade_finalize,
-        protocols=_protocols(view),
-        qless=_qless(view),
+        protocols=_protocols(metrics),
+        qless=_qless(metrics.qless),
         digests=node_pb2.Digests(**digests._asdict()),
     )
 
 
-def _qless(view: NodeView) -> node_pb2.Qless:
-    its = view.metrics().qless
+def _qless(its: QlessFigures) -> node_pb2.Qless:
     queues = [
         node_pb2.QlessQueue(
             name=shown.text(queue.name),
@@ -145,8 +156,7 @@ def _qless(view: NodeView) -> node_pb2.Qless:
     )
 
 
-def _protocols(view: NodeView) -> Iterator[node_pb2.Protocol]:
-    metrics = view.metrics()
+def _protocols(metrics: Metrics) -> Iterator[node_pb2.Protocol]:
     for name in dict.fromkeys((*metrics.clients, *metrics.spaces)):
         clients = metrics.clients.get(name, ClientFigures())
         space = metrics.spaces.get(name, SpaceFigures())

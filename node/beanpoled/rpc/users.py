@@ -93,6 +93,8 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
     async def List(
         self, request: users_pb2.ListUsersRequest, context: Context
     ) -> users_pb2.ListUsersReply:
+        if not request.local:
+            await self._callers.barrier(context)
         machine = self._node.context.machine
         rows = sorted(machine.users.rows.items())
         name = request.name.encode(errors="replace")
@@ -159,6 +161,8 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
     async def ListRules(
         self, request: users_pb2.ListRulesRequest, context: Context
     ) -> users_pb2.ListRulesReply:
+        if not request.local:
+            await self._callers.barrier(context)
         rules = self._node.context.machine.users.rules
         return users_pb2.ListRulesReply(rules=map(shapes.rule, rules))
 
@@ -179,10 +183,7 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
         )
 
     async def _do(self, context: Context, name: str, operation: int, *fields: int | bytes) -> None:
-        await self._callers.check_serving(context)
-        if not self._node.origin.knows(operation):
-            words = "the cluster works at a machine version without users"
-            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MACHINE_VERSION")
+        await self._callers.check_known(operation, "users", context)
         results = await self._callers.do(context, lambda call: call.submit(operation, *fields))
         result: int = results[0]
         assert result != c.BAD_COMMAND, "what the machine refuses was refused before"

@@ -99,6 +99,11 @@ def is_trusted(skews_us: list[int]) -> bool:
     return all(abs(skew) <= WALL_SKEW_MAX_US for skew in skews_us)
 
 
+def furthest_behind_us(wall_us: int, skews_us: list[int]) -> int:
+    """Return the wall clock that is furthest behind: this node's, or one that differs by a skew."""
+    return wall_us + min([0, *skews_us])
+
+
 def downtime_us(saved_wall_us: int, wall_us: int, skews_us: list[int]) -> int:
     """Estimate how much time passed while no node of the cluster was running.
 

@@ -28,6 +28,7 @@ class Context:
         now_us: monotonic time at the beginning of the turn, or at the last `read_clock`.
         loop_us: the time that the loop has experienced; a pause of the process hardly counts.
         machine: the replicated state; a snapshot that is loaded replaces it.
+        loads: how often that has happened.
         replica: does nothing until the node starts.
         clock: this node's knowledge of cluster time.
         turn: the work of a turn; set by the node before any call of `wake`.
@@ -49,6 +50,7 @@ class Context:
         self.now_us = host.now_us()
         self.loop_us = 0
         self.machine = Machine()
+        self.loads = 0
         # Until the start: the real replica needs all parts, and a disk that knows its cluster.
         rejoining = disks.own.standing == REJOINING
         self.replica: Replica = DormantReplica(self.name, self.members, rejoining)

@@ -1,20 +1,27 @@
 """The certificates of this node, reread when their files change: TLS contexts for new connections.
 
-Established connections keep the certificates that they began with. No socket is opened here;
-refused handshakes are counted and reported in `handshakes`.
+Established connections keep the certificates that they began with, until one is revoked
+(`standing`). No socket is opened here; refused handshakes are counted and reported in `handshakes`.
 """
 
 import os
 import ssl
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from beanpole.client.tls_files import why
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
+from beanpoled.trust.standing import Standing
 
 # What the files of trusted certificates must contain: its key in `SSLContext.cert_store_stats`.
 _KINDS: Final = {"ca": ("x509", "certificate"), "crl": ("crl", "list of revoked certificates")}
+# A resumed session verifies nothing again, neither the time of a certificate or its CA nor the list
+# of revoked ones, and neither `ssl` nor gRPC can switch sessions off. New contexts know no earlier
+# session, so they are made this often; it costs some milliseconds.
+SESSIONS_S: Final = 60.0
 # A handshake takes two flights of each side at most, in TLS 1.2.
 _FLIGHTS: Final = 3
 
@@ -74,18 +81,26 @@ class Certificates:
         client: the context for connections to other nodes, whose names are verified.
         generation: how often new files were loaded.
         refusal: why the files, as they are now, are not in use; empty if they are.
+        standing: the connections whose certificates may be revoked; None without a list.
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
         """Read the files.
+
+        Args:
+            files: their paths.
+            clock: seconds that only grow.
 
         Raises:
             ConfigurationError: a file cannot be read or does not fit; the message names the
                 setting.
         """
         self._files = files
+        self._clock = clock
+        self._read_s = clock()
         self.generation = 0
         self.refusal = ""
+        self.standing = Standing(files.crl) if files.crl else None
         self._known = self._stamps()
         self.server, self.client, self.pem = self._read()
 
@@ -98,6 +113,7 @@ class Certificates:
         """
         stamps = self._stamps()
         if stamps == self._known:
+            self._forget_sessions()
             return None
         self._known = stamps
         try:
@@ -109,8 +125,17 @@ class Certificates:
             return self.refusal
         self.refusal = ""
         self.server, self.client, self.pem = fresh
+        self._read_s = self._clock()
         self.generation += 1
         return f"{self._files.setting}certificate_file and what belongs to it was read again"
+
+    def _forget_sessions(self) -> None:
+        """Make new contexts of the same files, if the present ones are old and verify clients."""
+        if self.refusal or not self._files.ca or self._clock() < self._read_s + SESSIONS_S:
+            return
+        with suppress(ConfigurationError):  # files that change just now are reported the next time
+            self.server, self.client, self.pem = self._read()
+            self._read_s = self._clock()
 
     def fault(self) -> str:
         """Return why other nodes would refuse this one now; empty if nothing is known of that."""
@@ -163,6 +188,8 @@ class Certificates:
         # revoked ones has, would be accepted for as long as its client renews its ticket.
         server.num_tickets = 0
         server.options |= ssl.OP_NO_TICKET
+        # OpenSSL before 3.0 lets clients of TLS 1.2 ask for one handshake after the other.
+        server.options |= ssl.OP_NO_RENEGOTIATION
         parts = (self._bytes(part) for part in ("key", "certificate", "ca"))
         return server, client, Pem(*parts)
 

@@ -32,6 +32,7 @@ EXPIRED: Final = "certificate_expired"
 REVOKED: Final = "certificate_revoked"
 UNKNOWN: Final = "certificate_unknown"
 OF_OTHER_USE: Final = "certificate_of_other_use"
+UNREADABLE: Final = "certificate_unreadable"
 NO_CRL: Final = "no_revocation_list"
 OF_ANOTHER: Final = "certificate_of_another"
 REFUSED_OURS: Final = "refused_ours"
@@ -48,6 +49,7 @@ WORDS: Final = {
     REVOKED: "the certificate of the other side is revoked",
     UNKNOWN: "the certificate of the other side is of no CA that is known here",
     OF_OTHER_USE: "the certificate of the other side is for another use (extendedKeyUsage)",
+    UNREADABLE: "a name in the certificate of the other side cannot be read",
     NO_CRL: "the list of revoked certificates has expired, or is not of the CA",
     OF_ANOTHER: "the certificate of the other side is of another node",
     REFUSED_OURS: "the other side does not take our certificate",
@@ -65,6 +67,7 @@ _BY_REASON: Final = {
 }
 # X509_V_ERR_... of OpenSSL.
 _BY_CODE: Final = {
+    1: UNREADABLE,  # unspecified: OpenSSL has no code of its own for it
     **dict.fromkeys((3, 8, 11, 12), NO_CRL),
     **dict.fromkeys((9, 10), EXPIRED),
     23: REVOKED,

@@ -131,6 +131,7 @@ class ReplicaCallbacks:
         context = self._context
         self._digest.drop()
         context.machine = machine = self._leader.versions.load_image(chunks)
+        context.loads += 1
         machine.queue.ready_tubes.clear()
         self._events.attach(machine)
         # Facts about the previous machine no longer hold.

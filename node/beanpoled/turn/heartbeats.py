@@ -132,6 +132,7 @@ class Heartbeats:
         context = self._context
         peer = self._peers.peers[name]
         peer.heartbeat = heartbeat
+        peer.skew_us = heartbeat.wall_us - context.host.wall_us()
         peer.knows = heartbeat.machine_version if peer.linked else 0
         self._introductions.accepted(name, heartbeat.kept_index)
         if (

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from beanpole.client.events import OtherCluster
-from beanpole.client.rpc import Refused
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
 
 # The most characters of one line that are shown.
@@ -32,7 +31,7 @@ _MASTER: Final = re.compile(
     r"(?:Could not parse Master URL|Master must either be|Invalid master URL).*"
 )
 _WRONG: Final = ("IllegalArgumentException", "NumberFormatException", "INVALID_CONF")
-_OF_NODES: Final = tuple(one.__name__ for one in (ClientError, OtherCluster, Refused))
+_OF_NODES: Final = tuple(one.__name__ for one in (ClientError, OtherCluster))
 _MEMORY: Final = re.compile(r"java\.lang\.OutOfMemoryError.*|.*insufficient memory.*")
 
 
@@ -46,7 +45,7 @@ def gist(text: str) -> str:
     return _short(_CALL.sub("", text.strip()).partition("\n")[0])
 
 
-def from_spark(text: str, conf: Iterable[str] = ()) -> BeanpoleError:
+def from_spark(text: str, conf: Iterable[str]) -> BeanpoleError:
     """Return our error that corresponds to an error of Spark.
 
     Args:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from beanpole.client.events import Events, EventsLost, OtherCluster
 from beanpole.client.rpc import Refused
 from beanpole.errors import ClientError, ConfigurationError
+from beanpole.exports import OFFSET_MAX
 from pyspark_beanpole.cli import common, failures
 from pyspark_beanpole.cli.running import Running
-from pyspark_beanpole.options import EARLIEST, LATEST, OFFSET_MAX
+from pyspark_beanpole.options import EARLIEST, LATEST
 from pyspark_beanpole.progress import Progress, StreamLine
 from pyspark_beanpole.session import check_spark
 
@@ -153,6 +154,8 @@ class _Run:
             try:
                 return self._stream.end_now()
             except ClientError as error:
+                if not _is_outage(error):
+                    raise
                 self._wait(error)
                 time.sleep(POLL_S)
 
@@ -219,8 +222,8 @@ class Outage:
             try:
                 begin()
             except ClientError as error:
-                # A running stream outlives these, too: an operator may be changing the cluster.
-                if isinstance(error, (Refused, OtherCluster)) or not _is_outage(error):
+                # A running stream outlives the former: an operator may be changing the cluster.
+                if isinstance(error, OtherCluster) or not _is_outage(error):
                     raise
                 self.say(error)
                 time.sleep(POLL_S)
@@ -229,9 +232,14 @@ class Outage:
 
 
 def _is_outage(error: Exception) -> bool:
-    """Whether to wait: nodes do not answer, or may return with the missing events."""
+    """Whether to wait: nodes do not answer, or may return with the missing events.
+
+    A refusal is no outage: the token is read once, so one that was dropped never works again.
+    """
     if isinstance(error, EventsLost):
         return not error.certain
+    if isinstance(error, Refused):
+        return False
     return isinstance(error, ClientError) or failures.is_of_nodes(str(error))
 
 

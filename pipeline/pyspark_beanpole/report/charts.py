@@ -28,7 +28,6 @@ APART_PX: Final = 4.0
 # The space above a panel: its title, and the legend beside it.
 HEAD_PX: Final = 38
 # The space below the last panel: ticks, and the name of the axis.
-TICKS_PX: Final = 20
 FOOT_PX: Final = 40
 
 Point = tuple[float, float]

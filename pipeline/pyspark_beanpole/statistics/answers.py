@@ -26,7 +26,6 @@ from pyspark_beanpole.statistics.chunks import (
 from pyspark_beanpole.statistics.counts import LONG, TEXT
 from pyspark_beanpole.statistics.grouping import (
     Floats,
-    Groups,
     Ints,
     Shape,
     coded,
@@ -79,8 +78,8 @@ def finished(parts: Parts, start: pa.Table | None = None) -> dict[str, pa.Table]
 class _Answer:
     """Builds the columns of a table, with one value for each group of rows of another table."""
 
-    def __init__(self, table: pa.Table, by: Sequence[str], groups: Groups | None = None) -> None:
-        self.groups = table_groups(table, by) if groups is None else groups
+    def __init__(self, table: pa.Table, by: Sequence[str]) -> None:
+        self.groups = table_groups(table, by)
         firsts = pa.array(self.groups.firsts)
         self._by = by
         self._columns: dict[str, Any] = {name: table[name].take(firsts) for name in by}

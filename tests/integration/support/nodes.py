@@ -187,7 +187,11 @@ class Nodes:
         def find() -> list[int]:
             return [number for number in range(len(self.nodes)) if self.is_leader(number)]
 
-        return wait_until(find, LEADER_TIMEOUT_S, "a leader")[0]
+        try:
+            return wait_until(find, LEADER_TIMEOUT_S, "a leader")[0]
+        except AssertionError as error:
+            error.add_note(self.story())
+            raise
 
     def is_leader(self, number: int) -> bool:
         """Whether a node reports that it leads and is ready."""

@@ -27,5 +27,7 @@ def test_the_code_of_the_page_is_the_code_of_the_toy() -> None:
 
 def test_the_names_that_the_page_tells_exist() -> None:
     page = (ROOT / "docs" / "adding-a-protocol.md").read_text()
-    for path in re.findall(r"`((?:tests|node|cluster)/[a-z_/]+(?:\.py)?)`", page):
+    paths = re.findall(r"`((?:tests|node|cluster)/[a-z_/]+(?:\.py)?)`", page)
+    assert len(paths) > 5
+    for path in paths:
         assert (ROOT / path).exists(), path

@@ -13,9 +13,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from beanpole.client.rpc import detail_of, words_of
-from beanpole.commands import ORIGINS_MAX
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
+from beanpoled.config.settings import MEMBERS_MAX
 from beanpoled.rpc import admin, callers, credentials, jobs
 from beanpoled.rpc.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
 from beanpoled.rpc.events import READERS_MAX
@@ -491,6 +491,6 @@ def test_a_taken_port_is_an_error_and_not_shared() -> None:
 
 
 def test_no_service_can_take_all_calls() -> None:
-    long_lived = READERS_MAX + STREAMS_MAX + callers.CALLS_MAX + jobs.SCANS_MAX + ORIGINS_MAX
+    long_lived = READERS_MAX + STREAMS_MAX + callers.CALLS_MAX + jobs.SCANS_MAX + MEMBERS_MAX
     long_lived += RECHECKS_MAX + 2 * WAITS_MAX
     assert long_lived < admin.CALLS_MAX

@@ -34,11 +34,13 @@ def test_an_alias_is_set_listed_and_removed() -> None:
         for _ in range(2):
             await applied(service, stub.SetAlias(Request(alias="gearman:resize", queue="resize")))
         await applied(service, stub.SetAlias(Request(alias="mail", queue="gearman:mäil")))
-        listed = (await stub.ListAliases(queue_pb2.ListAliasesRequest())).aliases
+        request = queue_pb2.ListAliasesRequest()
+        listed = (await applied(service, stub.ListAliases(request))).aliases
         pairs = [(one.alias, one.queue) for one in listed]
         assert pairs == [("gearman:resize", "resize"), ("mail", "gearman:mäil")]
         await applied(service, stub.SetAlias(Request(alias="mail")))
-        listed = (await stub.ListAliases(queue_pb2.ListAliasesRequest())).aliases
+        request.local = True
+        listed = (await stub.ListAliases(request)).aliases
         assert [one.alias for one in listed] == ["gearman:resize"]
 
     run(test)
@@ -103,18 +105,18 @@ def test_the_command_sets_lists_and_removes(capsys: pytest.CaptureFixture[str]) 
             told = capsys.readouterr()
             return status, (told.out + told.err).rstrip()
 
-        assert await command("list", applies=False) == (0, "")
+        assert await command("list") == (0, "")
         status, words = await command("set", "gearman:resize", "resize", applies=False)
         assert status == 3 and "a machine version without aliases" in words
         upgraded(service)
         said = (0, "gearman:resize is resize")
         assert await command("set", "gearman:resize", "resize") == said
         assert await command("set", "w", "workq:w") == (0, "w is workq:w")
-        assert await command("list", applies=False) == (
+        assert await command("list") == (
             0,
             "gearman:resize  resize\nw               workq:w",
         )
-        _, listed = await command("list", "--json", applies=False)
+        _, listed = await command("list", "--json")
         assert json.loads(listed) == {"gearman:resize": "resize", "w": "workq:w"}
         refused = "'default' is in use: it has jobs, or clients that watch it"
         status, words = await command("set", "default", "gearman:q")

@@ -14,6 +14,8 @@ import gearman
 import msgpack
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from beanpole import commands as c
 from beanpole.core.users import PUT, WORK
@@ -114,6 +116,8 @@ def serving(scene: Scene, protocol: str) -> Iterator[int]:
         served.close()
 
 
+# The client tries again as often as its default says, but does not sleep between: 1 s and more.
+RETRIES = Retry(NoBackoff(), 3)
 PEEK = ("1", "mail", "10")
 
 
@@ -123,12 +127,16 @@ def test_redis_py(scene: Scene, version: int, user: str | None) -> None:
     give_users(scene, QLESS, (b"mail", PUT | WORK))
     with serving(scene, "qless") as port:
         place: dict[str, Any] = {"host": "127.0.0.1", "port": port, "protocol": version}
-        stranger = redis.Redis(**place, socket_timeout=TIMEOUT_S)
+        stranger = redis.Redis(**place, socket_timeout=TIMEOUT_S, retry=RETRIES)
         with pytest.raises(redis.exceptions.AuthenticationError, match="Authentication required"):
             stranger.evalsha(scene.sha.decode(), 0, "peek", *PEEK)
         assert stranger.ping()  # the connection stays open
         client = redis.Redis(
-            **place, username=user, password=TOKEN.decode(), socket_timeout=TIMEOUT_S
+            **place,
+            username=user,
+            password=TOKEN.decode(),
+            socket_timeout=TIMEOUT_S,
+            retry=RETRIES,
         )
         client.evalsha(scene.sha.decode(), 0, "peek", *PEEK)
         with pytest.raises(redis.exceptions.NoPermissionError):

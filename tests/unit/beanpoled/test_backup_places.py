@@ -1,13 +1,19 @@
 """Where `beanpole backup --to` writes: places that are refused, and those that take no more."""
 
+import fcntl
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+import grpc
 import pytest
 
+from beanpole.client.backup import Stream
 from beanpoled import cli
 from beanpoled.cli import backup as command
 from beanpoled.cli import exits
@@ -31,6 +37,27 @@ class Contents(backup.Contents):
 
 backup.Stream, backup.Contents = Endless, Contents
 sys.exit(cli.main(["backup", "--addr", "127.0.0.1:1", "--to", "-"]))
+"""
+
+
+# A restore that stands still in the middle of the first folder.
+STUCK: Final = """
+import itertools, select, sys
+from beanpoled import cli
+from beanpoled.disk import backups
+
+begin = backups.restored
+
+def restored(*given):
+    yield from itertools.islice(begin(*given), 1)
+    print("half", flush=True)
+    # `signal.pause` would miss a signal that comes just before it. A loop that never waits would
+    # miss one that a thread of gRPC takes: Python 3.11 tells the main thread when it next does.
+    while True:
+        select.select([], [], [], 0.1)
+
+backups.restored = restored
+sys.exit(cli.main(["restore", *sys.argv[1:]]))
 """
 
 
@@ -60,6 +87,29 @@ def test_a_reader_that_goes_away_makes_a_backup_fail() -> None:
         "beanpole: --to -: the reader closed the pipe; the backup is not complete"
     )
     assert "BrokenPipe" not in said
+
+
+def test_nodes_without_backups_are_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "Stream", Stream)
+    server = grpc.server(ThreadPoolExecutor(1))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    rounds: list[int] = []
+
+    def pauses(_: float) -> Iterator[None]:
+        while len(rounds) < 3:
+            rounds.append(1)
+            yield
+
+    monkeypatch.setattr(command, "pauses", pauses)
+    try:
+        told = cli.main(["backup", "--addr", address, "--to", str(tmp_path / "b")])
+    finally:
+        server.stop(None)
+    assert told == exits.EXIT_NO_ANSWER and len(rounds) == 1
+    assert "its program is too old: it does not have this call" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [(), ("--replace",)])
@@ -106,6 +156,88 @@ def test_a_full_disk_is_named_and_nothing_stays(
     assert backup(tmp_path / "file") == exits.EXIT_NO_ANSWER
     assert capfd.readouterr().err == f"beanpole: {tmp_path / 'file'}.partial: the disk is full\n"
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("words", [(), ("--replace",)])
+def test_the_file_of_a_backup_that_ends_meanwhile_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """The other backup gives its file the final name between our opening and our lock."""
+    path, kept = tmp_path / "file", tmp_path / "kept"
+    flock = fcntl.flock
+
+    def late(stream: BinaryIO, operation: int) -> None:
+        if not kept.exists():
+            (tmp_path / "file.partial").write_text("of the other backup")
+            os.rename(tmp_path / "file.partial", path)
+            os.link(path, kept)
+        flock(stream, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert backup(path, *words) == (0 if words else exits.EXIT_REFUSED)
+    assert kept.read_text() == "of the other backup"
+    assert path.samefile(kept) == (not words)
+    assert sorted(os.listdir(tmp_path)) == ["file", "kept"]
+
+
+def test_a_file_that_was_left_is_for_its_owner_alone(tmp_path: Path) -> None:
+    (tmp_path / "file.partial").write_text("left by a killed backup")
+    (tmp_path / "file.partial").chmod(0o644)
+    assert backup(tmp_path / "file") == 0
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("of another program")
+    (tmp_path / "file.partial").symlink_to("other")
+    assert backup(tmp_path / "file") == exits.EXIT_NO_ANSWER
+    assert (tmp_path / "other").read_text() == "of another program"
+
+
+def started(program: str, *words: object) -> "subprocess.Popen[str]":
+    """Start a program that has `beanpole` in it."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, words)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_nothing_stays_of_a_backup_that_a_signal_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    program = ENDLESS.replace('"-"', repr(str(tmp_path / "file")))
+    program = program.replace("itertools.repeat(bytes(65536))", "stuck()")
+    stuck = """
+import select, signal
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests run under `nohup`
+
+def stuck():
+    yield bytes(65536)
+    print("half", flush=True)
+    # `signal.pause` would miss a signal that comes just before it. A loop that never waits would
+    # miss one that a thread of gRPC takes: Python 3.11 tells the main thread when it next does.
+    while True:
+        select.select([], [], [], 0.1)
+"""
+    with started(stuck + program) as ending:
+        assert ending.stdout is not None and ending.stdout.readline() == "half\n"
+        assert os.listdir(tmp_path) == ["file.partial"]
+        ending.send_signal(number)
+        assert ending.wait(TIMEOUT_S) == -number
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_stays_of_a_restore_that_a_signal_ends(tmp_path: Path) -> None:
+    assert backup(tmp_path / "file") == 0
+    with started(STUCK, tmp_path / "file", "--to", tmp_path / "a") as ending:
+        assert ending.stdout is not None and ending.stdout.readline() == "half\n"
+        assert os.listdir(tmp_path / "a") != []
+        ending.send_signal(signal.SIGTERM)
+        assert ending.wait(TIMEOUT_S) == -signal.SIGTERM
+    assert os.listdir(tmp_path / "a") == []
 
 
 def test_nothing_stays_where_the_file_cannot_get_its_name(

@@ -15,6 +15,7 @@ from beanpole.storage.backups import Reader, Writer
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled import cli
+from beanpoled.cli import backup as command
 from beanpoled.cli.progress import Progress, words
 from beanpoled.disk import identity as identities
 from beanpoled.disk.backups import load, read_whole, summary
@@ -55,6 +56,18 @@ def test_the_recorded_backup_is_shown_and_right(capsys: pytest.CaptureFixture[st
     assert "machine version 3" in page
     assert cli.main(["backup", "verify", "--load", str(FIXTURE)]) == 0
     assert capsys.readouterr().out.endswith(f"digest {DIGEST}: right\n")
+
+
+def test_no_name_of_a_queue_steers_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["backup", "show", str(FIXTURE), "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    about["queues"] = [["gearman", "gearman:caf\u00e9\x1b[2J\n", {"ready": 1}]]
+    about["digest"] = bytes.fromhex(about["digest"])
+    lines = list(command._page("file", about))
+    assert "  gearman:caf\u00e9\\x1b[2J\\n 1 ready (gearman)" in "\n".join(lines)
+    assert all(line.isprintable() for line in lines)
 
 
 def test_every_member_begins_with_the_same(
@@ -190,6 +203,14 @@ def test_standard_input_is_read_once(capsys: pytest.CaptureFixture[str]) -> None
     assert restore(Path("-"), Path("nowhere")) == 2
     assert cli.main(["backup", "verify", "--load", "-"]) == 2
     assert "twice" in capsys.readouterr().err
+
+
+def test_a_standard_input_that_is_closed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert cli.main(["backup", "verify", "-"]) == 2
+    assert capsys.readouterr().err == "beanpole: standard input is closed; give a file\n"
 
 
 def test_backup_wants_a_place_and_does_not_take_one_that_exists(

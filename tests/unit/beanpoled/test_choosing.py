@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import grpc
 import pytest
 
-from beanpole.client.admin import Admin
+from beanpole.client.admin import Admin, AdminRefused
 from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import jobs_pb2
@@ -138,6 +139,46 @@ def test_a_name_that_is_not_utf_8(words: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "beanpole: '\\udcff' cannot be written as utf-8\n"
 
 
+def test_a_buried_job_of_a_long_name_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no tube for notes of such a queue, and a node refuses to look for one."""
+    job = jobs_pb2.AdminJob(id=1, state=jobs_pb2.JOB_STATE_BURIED, queue="q" * 200, body=b"its")
+    monkeypatch.setattr(Admin, "ask", lambda _, method, request: {"GetJob": job}[method])
+    assert cli.main(["job", "show", "1", "--addr", "127.0.0.1:1"]) == 0
+    assert "--- body ---\nits\n" in capsys.readouterr().out
+
+
+class Denied(grpc.RpcError):
+    """The answer of a node to a user without a right."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.PERMISSION_DENIED
+
+    def details(self) -> str:
+        return "ops has not the right admin in q.failures"
+
+    def trailing_metadata(self) -> tuple[()]:
+        return ()
+
+
+def test_a_buried_job_is_shown_without_the_right_to_its_note(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = jobs_pb2.AdminJob(id=1, state=jobs_pb2.JOB_STATE_BURIED, queue="q", body=b"its")
+
+    def ask(_: Admin, method: str, __: Any) -> jobs_pb2.AdminJob:
+        if method == "ListJobs":
+            raise AdminRefused(Denied())
+        return job
+
+    monkeypatch.setattr(Admin, "ask", ask)
+    assert cli.main(["job", "show", "1", "--addr", "127.0.0.1:1"]) == 0
+    said = capsys.readouterr()
+    assert "--- body ---\nits\n" in said.out
+    assert "not looked for: ops has not the right admin in q.failures" in said.err
+
+
 def changed(admin: FakeAdmin, json: bool = False, dry_run: bool = False) -> int:
     arguments = argparse.Namespace(json=json, dry_run=dry_run)
     request = jobs_pb2.ChangeRequest(action=jobs_pb2.JOB_ACTION_KICK, job_ids=[1])
@@ -162,6 +203,42 @@ def test_a_change_that_stopped_is_no_success(capsys: pytest.CaptureFixture[str])
     admin = FakeAdmin(matched=0, stopped_by=jobs_pb2.JOB_OUTCOME_QUEUE_FULL)
     assert changed(admin, json=True) == 1
     assert '"stopped_by": "has no room' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", ["delete", "kick", "bury", "change --priority 1", "move --to q"])
+def test_a_limit_of_given_jobs_is_refused(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin = FakeAdmin(matched=3, changed=3)
+    monkeypatch.setattr(Admin, "change", lambda _, *given: admin.change(*given))
+    command = ["job", *words.split(), "1", "2", "3", "--limit", "1", "--addr", "127.0.0.1:1"]
+    assert cli.main(command) == exits.EXIT_REFUSED
+    assert "--limit is not for ids of jobs" in capsys.readouterr().err
+    assert admin.requests == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(ClientError("no node answers"), exits.EXIT_NO_ANSWER), (KeyboardInterrupt(), 130)],
+)
+def test_a_change_that_is_broken_off_tells_what_it_did(
+    error: BaseException,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken_off(_: Admin, __: Any, look: Callable[[jobs_pb2.ChangeProgress], None]) -> Any:
+        look(jobs_pb2.ChangeProgress(matched=0))
+        look(jobs_pb2.ChangeProgress(matched=2560, changed=2559))
+        raise error
+
+    monkeypatch.setattr(Admin, "change", broken_off)
+    command = ["job", "kick", "--queue", "q", "--addr", "127.0.0.1:1"]
+    assert cli.main(command) == status
+    words = "broken off: 2,559 jobs kicked, perhaps some more"
+    assert capsys.readouterr().err.splitlines()[0] == words
+    assert cli.main([*command, "--dry-run"]) == status
+    assert "broken off" not in capsys.readouterr().err, "nothing was changed"
 
 
 def asked(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> bool:

@@ -251,6 +251,11 @@ def test_connections_of_a_node_that_is_down_or_unknown(capsys: pytest.CaptureFix
         assert f"{wrong!r} is no connection: it must be NODE/ID" in capsys.readouterr().err
 
 
+def test_a_reload_of_no_node_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", "reload", "", "--addr", "127.0.0.1:1"]) == 2
+    assert "NODE is empty; give a member, or --all" in capsys.readouterr().err
+
+
 def test_finalize_of_nobody(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from beanpole.pb import admin_pb2, node_pb2
-from beanpoled.cli.columns import Column, table
+from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.cli.status import as_text
 
 COLUMNS = (
@@ -71,19 +71,18 @@ def test_what_is_no_terminal_has_all_columns() -> None:
     assert "machine" in whole and "commit" in whole and "wider" not in whole
 
 
-def test_the_width_is_that_of_the_terminal() -> None:
-    """Use a real terminal of 80 characters."""
-    code = "from beanpoled.cli.columns import terminal_chars; print(terminal_chars())"
+def test_the_width_is_that_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a real terminal of 80 characters, and a pipe."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    command = [sys.executable, "-c", code]
-    subprocess.run(command, stdout=follower, stdin=follower, env=environment, check=True)
-    assert os.read(leader, 100).split() == [b"80"]
-    piped = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    assert piped.stdout == "None\n"
-    os.close(follower)
+    reading, writing = os.pipe()
+    for number, wanted in ((follower, 80), (writing, None)):
+        with open(number, "w") as output, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", output)
+            patch.setattr(sys, "__stdout__", output)
+            assert terminal_chars() == wanted
+    os.close(reading)
     os.close(leader)
 
 

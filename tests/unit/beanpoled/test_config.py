@@ -132,7 +132,7 @@ def test_listeners_of_every_protocol(path: Path) -> None:
         ('smtp = ["127.0.0.1:1"]', ("'smtp'", "known are workq, gearman, qless, toy")),
         ('beanstalk = ["127.0.0.1:1"]', ("'beanstalk'", "the setting listen")),
         ('toy = "127.0.0.1:1"', ("listeners", "toy must be one or more of HOST:PORT")),
-        ("toy = []", ("toy must be one or more",)),
+        ("toy = []", ("toy must be one or more", "no protocol can be switched off: a unix:PATH")),
         (
             'toy = ["127.0.0.1:11301"]',
             ("listeners.toy = '127.0.0.1:11301'", "listen = '127.0.0.1:11301' listens there"),
@@ -160,6 +160,8 @@ def test_a_program_refuses_protocols_that_it_does_not_speak(path: Path) -> None:
         load(path, listeners="toy=127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="NAME=ADDRESS"):
         load(path, listeners="127.0.0.1:1")
+    with pytest.raises(ConfigurationError, match="no protocol can be switched off"):
+        load(path, listeners="workq=")
 
 
 def test_every_protocol_has_a_frontend() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from beanpole.client.expiry import expires_s
 from beanpole.pb import admin_pb2, node_pb2
 from beanpoled.cli import main
 from beanpoled.cli.doctor import replicas
@@ -17,7 +18,6 @@ from beanpoled.examining import ERROR, OK, WARNING, Finding, examine
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
-from beanpoled.trust.expiry import expires_s
 from beanpoled.view import ClientFigures, Digests, Metrics, QueueFigures
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
 from tests.unit.node.stage import config
@@ -226,6 +226,7 @@ INSPECT = "keep its data directory for inspection, start it with --rejoin on an 
             "no two nodes were at the same index: ask again in a minute",
             "",
         ),
+        ((SAME,), OK, "the cluster has one node, there is none to compare it with", ""),
         ((SAME, None, None), OK, "no two nodes were at the same index: ask again in a minute", ""),
     ],
 )
@@ -253,4 +254,4 @@ def test_a_configuration_and_a_directory(
     first, second, third = capsys.readouterr().out.splitlines()
     assert first.startswith(f"error {path}: jobs_max = 0") and "mend it" in first
     assert second.startswith(f"error {tmp_path / 'empty'}: ")
-    assert third.startswith(f"error {tmp_path / 'none'}: ")
+    assert third.startswith(f"error {tmp_path / 'none'}: it does not exist; name a data directory")

@@ -350,7 +350,7 @@ def test_without_the_library_the_command_says_how_it_is_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyrage", None)
     assert backup(tmp_path / "to", "--encrypt-to", recipient(key)) == 2
-    assert "pip install 'beanpole[backup]'" in capsys.readouterr().err
+    assert "pip install 'BEANPOLE.whl[backup]'" in capsys.readouterr().err
     assert verify(BY_AGE, "--identity", str(KEY_OF_AGE)) == 2
-    assert "pip install 'beanpole[backup]'" in capsys.readouterr().err
+    assert "pip install 'BEANPOLE.whl[backup]'" in capsys.readouterr().err
     assert backup(tmp_path / "plain") == 0

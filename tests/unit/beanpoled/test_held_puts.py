@@ -10,7 +10,7 @@ from beanpole.events import BEANSTALK, GEARMAN, QLESS, WORKQ
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.client import request
-from beanpoled.frontends import held_puts, unfinished
+from beanpoled.frontends import held_requests, unfinished
 from beanpoled.origin.batches import NOT_DONE
 from tests.unit.beanpoled.auth_scene import DENIED, TOKEN, change_rights, give_users
 from tests.unit.beanpoled.qless_scene import Scene as QlessScene
@@ -177,7 +177,7 @@ def test_replies_keep_their_order() -> None:
 def test_many_denied_puts_share_a_barrier() -> None:
     """One is in flight, and those that come meanwhile share the next."""
     scene = Scene("beanstalk")
-    clients = [scene.open() for _ in range(held_puts.CLIENTS_IN_A_ROW_MAX + 44)]
+    clients = [scene.open() for _ in range(held_requests.CLIENTS_IN_A_ROW_MAX + 44)]
     for connection, _ in clients:
         connection.received(b"put 0 0 60 1\r\nx\r\n" * 2)
     logged = scene.settle()
@@ -223,7 +223,7 @@ def test_without_a_majority_a_held_put_is_not_done(protocol: str) -> None:
     for connection, _ in clients:  # the second waits for the next barrier
         connection.received(put(scene, protocol, b"x")[0])
         scene.run()
-    held = scene.node.clients.held_puts
+    held = scene.node.clients.held_requests
     assert held._barrier is not None
     held._barrier.failed(0, NOT_DONE)
     scene.run()
@@ -248,7 +248,7 @@ def test_an_incarnation_that_ends_forgets_its_barrier() -> None:
     again = scene.node.frontends["beanstalk"].connected(port)
     assert again is not None
     again.received(b"put 0 0 60 1\r\nx\r\n")
-    barrier = scene.node.clients.held_puts._barrier
+    barrier = scene.node.clients.held_requests._barrier
     assert barrier is not None and barrier.incarnation == 2
 
 

@@ -1,12 +1,18 @@
 """Options and report of `beanpole import-qless`; `make test-qless` runs it with a Redis."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from beanpole import qless as q
-from beanpole.client.qless_import import SCRIPT, Outcome
+from beanpole.client.qless_import import SCRIPT, Outcome, Tally, _Import
+from beanpole.client.qless_source import THROTTLES, Source, Throttle
+from beanpole.client.redis import Redis
 from beanpole.protocol.qless.recognition import recognise
+from beanpole.protocol.resp.client import Reply
+from beanpole.protocol.resp.values import Error
 from beanpoled.cli import import_qless, main
 
 
@@ -64,3 +70,54 @@ def test_a_report_counts_by_state() -> None:
         ["failed", "0", "0", "0", "0"],
     ]
     assert (outcome.refused, len(outcome.reasons)) == (1, 1)
+
+
+def test_the_nodes_get_the_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    passwords: dict[str, str] = {}
+
+    class Server(Redis):
+        """A server that answers everything."""
+
+        def __init__(self, addresses: list[str], *, password: str = "", **_: Any) -> None:
+            super().__init__(addresses)
+            passwords[addresses[0]] = password
+
+        def ask(self, *words: bytes) -> Any:
+            return b"PONG"
+
+    monkeypatch.setattr(import_qless, "Redis", Server)
+    monkeypatch.setattr(import_qless, "bring", lambda *_: Outcome())
+    monkeypatch.setenv("BEANPOLE_TOKEN", "a-token")
+    assert main(["import-qless", "redis:1", "--to", "node:1"]) == 0
+    assert passwords == {"redis:1": "", "node:1": "a-token"}
+
+
+class Scripted(Redis):
+    """A server with replies by the first word of a request."""
+
+    def __init__(self, replies: dict[bytes, list[Reply]]) -> None:
+        super().__init__(["127.0.0.1:1"])
+        self.replies = replies
+
+    def ask_all(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
+        return [self.replies[words[0]].pop(0) for words in requests]
+
+
+def test_a_throttle_that_has_expired_is_not_set_for_ever() -> None:
+    keys: list[Reply] = [THROTTLES + name for name in (b"for ever", b"soon", b"now", b"gone")]
+    replies: dict[bytes, list[Reply]] = {
+        b"SCAN": [[b"0", keys]],
+        b"HGET": [b"5"] * 4,
+        b"TTL": [-1, 9, 0, -2],
+    }
+    found = list(Source(Scripted(replies), 0.0).throttles())
+    assert found == [Throttle(b"for ever", b"5", 0), Throttle(b"soon", b"5", 9)]
+
+
+def test_patterns_that_a_node_does_not_show_are_not_said_to_be_there() -> None:
+    error = Error(b"ERR the disk is full")
+    target = Scripted({b"HGETALL": [error], b"LRANGE": [[b"p"]]})
+    source = Scripted({b"HGETALL": [[b"a", b"b"]], b"LRANGE": [[b"p"]]})
+    bringing = _Import(Source(source, 0.0), target, 0.0, lambda *_: None)
+    bringing._patterns()
+    assert bringing._outcome.kinds["patterns"] == Tally(found=2, there=1, refused=1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
 from tests.unit.client.scripted import Node, Script
 
@@ -213,6 +214,8 @@ def test_the_address_comes_from_the_variable_or_the_folder(
         *(["policy", "set", "q", f"--{name}", "0"] for name in ("attempts", "jobs-max", "unique")),
         *(["policy", "set", "q", f"--{name}", "4294967296"] for name in ("attempts",)),
         ["policy", "set", "q", "--default-priority", "4294967296"],
+        ["policy", "set", "q", "--unique", "25h"],
+        *([of, "set", "u", "--bytes-max", "9" * 15 + "GiB"] for of in ("user", "policy")),
     ],
 )
 def test_a_wrong_command_line(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,10 +233,62 @@ def test_wrong_words(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--addr = 'x' is not allowed" in capsys.readouterr().err
 
 
+def test_a_name_that_is_not_utf_8_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy", "set", "q\udcff", "--jobs-max", "5"]) == 2
+    assert r"'\udcff' cannot be written as utf-8" in capsys.readouterr().err
+
+
 def test_a_tube_is_not_its_own_dead_tube(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["policy", "set", "mail", "--attempts", "3", "--dead", "mail"]
     assert main(line) == 2
     assert "--dead mail: these jobs are in that tube" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (["--dead", "mail-dead"], "--dead mail-dead needs --attempts N"),
+        (["--full", "refuse"], "--full refuse needs the limit that it is about: --jobs-max or"),
+    ],
+)
+def test_rules_that_need_another_name_its_option(
+    rules: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["policy", "set", "mail", *rules]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_node_that_refuses_a_rule_is_quoted_with_its_option(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ConfigurationError("attempts_max is for tubes of beanstalk only")
+
+    monkeypatch.setattr("beanpoled.cli.policy._ask", refuse)
+    assert main(["policy", "set", "gearman:x", "--attempts", "3"]) == 2
+    assert "beanpole: --attempts is for tubes of beanstalk only" in capsys.readouterr().err
+
+
+def test_ages_that_exclude_each_other_are_named_as_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = ["job", "list", "--older", "2h", "--younger", "10m", "--addr", "127.0.0.1:1"]
+    assert main(line) == 2
+    assert (
+        "older than --older (7200 s) and younger than --younger (600 s)" in capsys.readouterr().err
+    )
+
+
+def test_numbers_of_work_are_whole_and_their_defaults_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["work", "--first-delay", "0.1", "mail", "--", "true"])
+    assert "'0.1' is not a whole number from 0 to 86400" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["work", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "is buried (default 5)" in told and "doubled at each try (default 1)" in told
 
 
 @pytest.mark.parametrize("queue", ["", "a b", "gearman:x", "mäil", "x" * 201])
@@ -246,6 +301,18 @@ def test_work_of_no_tube(queue: str, capsys: pytest.CaptureFixture[str]) -> None
 def test_work_without_a_program(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["work", "--addr", "127.0.0.1:1", "mail", "--", command]) == 2
     assert f"there is no program {command!r} that can be run" in capsys.readouterr().err
+
+
+def test_work_with_a_token_that_nobody_has(
+    start: Start, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = (b"extensions\r\n", b"OK 11\r\n---\n- auth\n\r\n")
+    node = start([known, (b"auth nobodys\r\n", b"DENIED\r\n")])
+    monkeypatch.setenv("BEANPOLE_TOKEN", "nobodys")
+    assert main(["work", "--addr", node.address, "mail", "--", "true"]) == 3
+    out, err = capsys.readouterr()
+    assert "deleted=0" in out
+    assert "DENIED: no user has this token" in err and "Traceback" not in err
 
 
 def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
@@ -261,9 +328,10 @@ def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("redirections", "line", "status", "words"),
     [
-        (">/dev/full", ["tubes"], 3, "beanpole: [Errno 28] No space left on device\n"),
+        (">/dev/full", ["tubes"], 3, "beanpole: the disk is full\n"),
         (">&-", ["tubes"], 2, "beanpole: standard output is closed\n"),
         ("<&-", ["put"], 2, "beanpole: put: standard input is closed; give the body as an"),
+        ("<&-", ["user", "rules", "--set", "-"], 2, "beanpole: --set -: standard input is closed"),
     ],
 )
 def test_standard_streams_that_do_not_work(

@@ -271,6 +271,46 @@ def test_queues_are_listed_with_their_oldest_jobs(monkeypatch: pytest.MonkeyPatc
     run(test)
 
 
+def test_all_queues_of_qless_are_listed_behind_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def listed(admin: Admin) -> list[list[str]]:
+        pages = []
+        request = jobs_pb2.ListQueuesRequest(limit=2, oldest=True)
+        while True:
+            reply = await admin.ask(admin.stub.ListQueues(request))
+            pages.append([one.name for one in reply.queues])
+            if reply.complete:
+                return pages
+            request.after = reply.next_after
+
+    async def test(admin: Admin) -> None:
+        admin.put(b"x", tube=b"a")
+        for name in (b"1", b"2", b"3", b"4"):
+            admin.stage.node.context.machine.qless.queue(name)
+        monkeypatch.setattr(jobs, "QLESS_QUEUES_MAX", 3)
+        assert await listed(admin) == [
+            ["default", "a", "qless:1", "qless:2", "qless:3"],
+            ["qless:4"],
+        ]
+        monkeypatch.setattr(jobs, "REPLY_BYTES_MAX", 2 * len("qless:1"))
+        assert await listed(admin) == [
+            ["default", "a", "qless:1", "qless:2"],
+            ["qless:3", "qless:4"],
+        ]
+
+    run(test)
+
+
+def test_a_list_of_queues_continues_behind_any_number() -> None:
+    async def test(admin: Admin) -> None:
+        admin.stage.node.context.machine.qless.queue(b"1")
+        request = jobs_pb2.ListQueuesRequest(after=2**64 - 1)
+        reply = await admin.ask(admin.stub.ListQueues(request))
+        assert reply.complete and not reply.queues
+        assert reply.next_after == jobs.QLESS_AFTER + 1
+
+    run(test)
+
+
 def test_one_scan_is_for_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     take = OldestJobs.take

@@ -1,5 +1,6 @@
 """The lines of a node's log: filtering by level, and the two formats."""
 
+import contextlib
 import io
 import json
 import os
@@ -26,6 +27,18 @@ def written(log_level: str, log_format: str) -> list[str]:
     for words, level in (("d", DEBUG), ("i", INFO), ("w", WARNING), ('e "é"', ERROR)):
         lines.write(words, level)
     return output.getvalue().splitlines()
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_nothing_else() -> None:
+    """A node whose log had lost its reader took no SIGTERM, and went on after `fatal`."""
+    read, write = os.pipe()
+    os.close(read)
+    for output in (open(write, "w"), open("/dev/full", "w")):  # noqa: SIM115
+        lines = LogLines(config(), output)
+        lines.write("no reader, or no room")
+        with contextlib.suppress(OSError):
+            output.close()  # tries once more
+        lines.write("it is closed")
 
 
 def test_text_has_milliseconds_and_names_what_is_no_ordinary_line() -> None:

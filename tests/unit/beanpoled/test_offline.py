@@ -22,6 +22,7 @@ from beanpole.storage.format import Identity
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.snapshots import SnapshotStore
 from beanpoled import cli
+from beanpoled import main as daemon
 from beanpoled.cli import main
 from beanpoled.disk import identity
 from beanpoled.disk.offline import look
@@ -103,7 +104,7 @@ def test_inspect_says_what_a_disk_holds_and_changes_nothing(
     log = found["log"]
     assert isinstance(log, dict)
     assert (log["first"], log["last"], log["last_term"]) == (1, 3, TERM)
-    assert found["jobs"] == {"ready": 1, "reserved": 1, "delayed": 0, "buried": 1}
+    assert found["jobs"] == {"ready": 1, "reserved": 1, "delayed": 0, "buried": 1, "kept": 0}
     assert contents(disk) == before
 
 
@@ -126,6 +127,18 @@ def test_a_directory_of_something_else_is_refused_in_one_line(
 ) -> None:
     assert cli.main(["inspect", str(tmp_path)]) == 3
     assert "is no data directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("inspect",), ("recover", "--to", "out")])
+def test_a_directory_that_does_not_exist_is_a_wrong_argument(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing, file = tmp_path / "missing", tmp_path / "file"
+    file.touch()
+    for path in (missing, file):
+        assert cli.main([*command, str(path)]) == 2
+        told = f"beanpole: DIR = '{path}' is not allowed: there is no such directory\n"
+        assert capsys.readouterr().err == told
 
 
 def test_recover_without_yes_writes_nothing(
@@ -177,6 +190,34 @@ def test_recover_makes_a_whole_directory_for_every_member(
         for name in MEMBERS
     ]
     assert {(head.term, head.last, head.last_term) for head in heads} == {(TERM + 1, 4, TERM + 1)}
+
+
+def test_recover_says_nothing_of_unsure_entries_where_none_are(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["recover", str(disk), "--to", str(out), "--yes"]) == 0
+    assert "unsure   entries 1 to 3" in capsys.readouterr().out
+    again = ["recover", str(out / MEMBERS[0]), "--to", str(tmp_path / "again")]
+    assert cli.main(again) == 0
+    told = capsys.readouterr().out
+    assert "lost     every change" in told and "unsure" not in told
+
+
+def test_the_log_of_a_data_directory_is_dumped(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+    for directory in (disk, disk / "log"):
+        monkeypatch.setattr("sys.argv", ["beanpoled", "--dump-wal", str(directory)])
+        daemon.main()
+        told.append(capsys.readouterr().out)
+    assert "end of the records" in told[0] and told[0] == told[1]
+    monkeypatch.setattr("sys.argv", ["beanpoled", "--dump-wal", str(disk / "none")])
+    with pytest.raises(SystemExit) as caught:
+        daemon.main()
+    assert caught.value.code == daemon.EXIT_CONFIGURATION
+    assert f"--dump-wal {disk / 'none'}: it is no folder" in capsys.readouterr().err
 
 
 def test_recover_changes_the_members(disk: Path, tmp_path: Path) -> None:

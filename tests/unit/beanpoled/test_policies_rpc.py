@@ -10,9 +10,12 @@ from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.core.jobs.policies import DROP_OLDEST, Policy
 from beanpole.pb import policies_pb2, queue_pb2
+from beanpoled.cli import main
+from beanpoled.cli import policy as cli_policy
 from beanpoled.cli.policy import rate, rules_of, time_words
 from beanpoled.cli.values import size_bytes
-from beanpoled.rpc.policies import _policy, read_pattern, read_policy
+from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.policies import PoliciesServicer, _policy, read_pattern, read_policy
 from beanpoled.rpc.server import CallRefused
 from tests.unit.beanpoled.test_queue_rpc import Service, run
 
@@ -101,9 +104,23 @@ def test_what_is_no_rate(text: str) -> None:
         rate(text)
 
 
+@pytest.mark.parametrize("text", ["0/s", "1000001/s", "5/10ms", "5/31d", "5/0s"])
+def test_what_is_no_allowed_rate(text: str) -> None:
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="1 to 1000000 jobs in a period of 100 ms to 30 d"
+    ):
+        rate(text)
+
+
 @pytest.mark.parametrize("text", ["", "MiB", "1MB", "-1", "1.5GiB", "9" * 16])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is no size"):
+        size_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 15 + "GiB", "1000000000GiB"])
+def test_a_size_that_no_call_can_carry(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"is above {'9' * 18} bytes"):
         size_bytes(text)
 
 
@@ -128,6 +145,17 @@ def test_every_rule_has_words() -> None:
         assert rules_of(policies_pb2.Policy(pattern="a", **fields)) == [words]
     assert rules_of(policies_pb2.Policy(pattern="a")) == ["no rule"]
     assert time_words(1) == "1 us"
+
+
+@pytest.mark.parametrize("line", [["list"], ["show", "resize"]])
+def test_a_pattern_does_not_move_the_cursor(
+    line: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = policies_pb2.Policy(pattern="gearman:\x1b[31m\nmail*", jobs_max=5)
+    reply = policies_pb2.ListPoliciesReply(policies=[one])
+    monkeypatch.setattr(cli_policy, "_ask", lambda *_: reply)
+    assert main(["policy", *line]) == 0
+    assert r"gearman:\x1b[31m\nmail*:" in capsys.readouterr().out
 
 
 def test_puts_of_grpc_under_a_policy() -> None:
@@ -156,5 +184,32 @@ def test_puts_of_grpc_under_a_policy() -> None:
         found = stage.node.context.machine.queue.jobs
         shown = [(found[job].rank, found[job].ttr_us // SECOND_US) for job in range(1, 5)]
         assert shown == [(9, 300), (0, 5), (9, 300), (0, 60)]
+
+    run(test)
+
+
+def test_an_alias_has_the_policy_of_its_queue() -> None:
+    async def test(service: Service) -> None:
+        stage = service.stage
+        stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 3), (c.RAISE, 4))))
+        commands = (
+            (c.OPEN, 1),
+            (c.SET_ALIAS, 1, b"\x02thumbs", b"thumbs"),
+            (c.SET_POLICY, 1, b"thumbs", *Policy(jobs_max=3)),
+            (c.SET_POLICY, 1, b"\x02*", *Policy(jobs_max=5)),
+        )
+        stage.apply_sections((1, 1, 1, commands))
+        servicer = PoliciesServicer(stage.node, Callers(stage.node))
+        found = {}
+        no_context: Any = None  # a call that asks for `local` needs none
+        for queue in ("gearman:thumbs", "thumbs", "gearman:others"):
+            request = policies_pb2.ListPoliciesRequest(queue=queue, local=True)
+            (one,) = (await servicer.List(request, no_context)).policies
+            found[queue] = one.pattern
+        assert found == {
+            "gearman:thumbs": "thumbs",
+            "thumbs": "thumbs",
+            "gearman:others": "gearman:*",
+        }
 
     run(test)

@@ -2,11 +2,13 @@
 
 import json
 import re
+import sys
 
 import pytest
 
 from beanpole import qless as q
 from beanpole.core.qless import calls
+from beanpole.core.qless.tables import QlessQueue
 from beanpoled import qless_view, view
 from beanpoled.cli import status, status_qless
 from beanpoled.frontends.clients import STALL_MAX_US
@@ -15,7 +17,7 @@ from beanpoled.node_view import LocalNodeView
 from beanpoled.rpc.server import describe
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.beanpoled.qless_scene import Client, Scene, array
-from tests.unit.core.cluster import copy_of
+from tests.unit.core.cluster import copy_of, image_of
 
 
 @pytest.fixture
@@ -163,3 +165,60 @@ def test_status_shows_queues_and_workers_in_the_words_of_qless(scene: Scene) -> 
     node.ClearField("qless")  # as from an older release
     assert status_qless.lines([node]) == []
     assert status._node_as_json(node)["qless"] is None
+
+
+def test_a_description_counts_the_queues_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qless_view, "FRESH_QUEUES_MAX", 1)
+    client = scene.connect()
+    put(client, b"q", b"a")
+    put(client, b"other", b"b")
+    node_view = LocalNodeView(scene.node, trust_of())
+    counted: list[bytes] = []
+    count = qless_view._counts
+
+    def counting(queue: QlessQueue) -> tuple[int, ...]:
+        counted.append(queue.name)
+        return count(queue)
+
+    monkeypatch.setattr(qless_view, "_counts", counting)
+    described = describe(node_view)
+    assert described.jobs.ready == described.qless.jobs.waiting == 2
+    assert counted == [b"q", b"other"] * 2, "twice each: the largest are shown"
+
+
+def test_figures_of_many_queues_are_counted_again_when_they_are_old(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = scene.connect()
+    recent, tables = qless_view.RecentFigures(), scene.machine.qless
+    put(client, b"q", b"a")
+    assert recent.look(tables, 0, None, 0).jobs.waiting == 1
+    put(client, b"q", b"b")
+    assert recent.look(tables, 0, None, 1).jobs.waiting == 2, "few queues: always the present state"
+    monkeypatch.setattr(qless_view, "FRESH_QUEUES_MAX", 0)
+    put(client, b"q", b"c")
+    assert recent.look(tables, 0, None, qless_view.KEPT_US).jobs.waiting == 2
+    assert recent.look(tables, 0, None, qless_view.KEPT_US + 1).jobs.waiting == 3
+    put(client, b"q", b"d")
+    loaded = copy_of(scene.machine)
+    assert recent.look(loaded.qless, 1, None, qless_view.KEPT_US + 1).jobs.waiting == 4
+
+
+def test_tables_that_a_snapshot_replaces_are_not_kept_for_their_figures(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qless_view, "FRESH_QUEUES_MAX", 0)
+    client = scene.connect()
+    put(client, b"q", b"a")
+    old = scene.machine
+    image = image_of(old)
+    put(client, b"q", b"b")
+    before = sys.getrefcount(old.qless)
+    node_view = LocalNodeView(scene.node, trust_of())
+    assert describe(node_view).qless.jobs.waiting == 2
+    now = sys.getrefcount(old.qless)
+    assert now == before
+    scene.node.callbacks.load_image(iter(image))
+    assert describe(node_view).qless.jobs.waiting == 1, "in the same second"

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import re
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from beanpoled import descriptors
 from beanpoled.cli import main
 from beanpoled.config.node import SETTINGS, NodeConfig, load
 from beanpoled.host.log import LogLines
@@ -98,6 +101,32 @@ def test_a_secret_of_a_file(tmp_path: Path) -> None:
     path.write_text("another secret of a cluster")
     (words,) = scene.reloader.reload().changed
     assert words.startswith("peer_secret is another one") and "secret of a" not in words
+
+
+@pytest.mark.parametrize(
+    "refusal", [ValueError("not allowed to raise maximum limit"), OSError(1, "not permitted")]
+)
+def test_a_system_that_refuses_descriptors_lowers_the_limit_of_a_running_node(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    refusal: Exception,
+) -> None:
+    """The system refuses every change once fs.nr_open is below the hard limit."""
+
+    def refuse(_which: int, _limits: tuple[int, int]) -> None:
+        raise refusal
+
+    scene = Scene(tmp_path)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (descriptors.SPARE + 50, 1 << 20))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    scene.write("connections_max = 40\n")
+    assert scene.reloader.reload().changed == ("connections_max is 40, was 16000",)
+    scene.write("connections_max = 60\n")
+    assert scene.reloader.reload().changed == ("connections_max is 50, was 40",)
+    given = f"the system gives this process {descriptors.SPARE + 50} descriptors"
+    told = f"connections_max = 60 is lowered to 50: {given}"
+    assert told in capfd.readouterr().err
 
 
 def test_all_limits_change_while_a_node_runs(tmp_path: Path) -> None:
@@ -225,6 +254,16 @@ def test_the_command_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert text[0] == "node n0"
     assert [line.split()[-1] for line in text[1:4]] == ["value", "n0", "(set)"]
     assert "awaits a restart" in text[4]
+
+
+def test_a_reload_that_changes_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with patch.object(FakeSettings, "reload", lambda _: Outcome()):
+        assert with_two(lambda at: main(["node", "reload", "n0", "--addr", at]))[0] == 0
+    assert capsys.readouterr().out == "n0: no setting has changed\n"
+    waiting = Outcome(waiting=("jobs_max",))
+    with patch.object(FakeSettings, "reload", lambda _: waiting):
+        assert with_two(lambda at: main(["node", "reload", "n0", "--addr", at]))[0] == 0
+    assert capsys.readouterr().out == "n0: needs a restart: jobs_max\n"
 
 
 def test_the_command_reload(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,18 +1,23 @@
 """Start errors of the system: each names the setting, and the cause or the remedy."""
 
+import asyncio
 import errno
+import gc
 import os
+import resource
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from beanpole.errors import ConfigurationError, Damaged, StorageError
 from beanpole.storage.files import InlineFiles
-from beanpoled import checking, main, starting
+from beanpoled import checking, descriptors, main, starting
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
 
@@ -163,6 +168,38 @@ def test_a_wrong_command_line_is_told_in_one_line(
     assert said.startswith(f"beanpoled: {told}") and said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("soft", "hard", "system", "given"),
+    [
+        (1024, 4096, "1048576\n", 4096),
+        (1024, 524_288, "524288\n", None),
+        (1024, 524_288, "65536\n", 1024),
+        (1024, resource.RLIM_INFINITY, "65536\n", 1024),
+        (20_000, 524_288, "65536\n", None),
+        (1024, 524_288, None, None),
+    ],
+)
+def test_a_check_knows_the_descriptors_that_a_start_would_get(
+    soft: int,
+    hard: int,
+    system: str | None,
+    given: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A system that allows fewer than the hard limit refuses every change."""
+    if system is not None:
+        (tmp_path / "nr_open").write_text(system)
+    monkeypatch.setattr(descriptors, "_SYSTEM_MAX", str(tmp_path / "nr_open"))
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (soft, hard))
+    found = [
+        item for item in checking.findings(config(tmp_path / "data")) if "nr_open" in item.words
+    ]
+    told = f"{given} file descriptors (ulimit -Hn, fs.nr_open) are too few for connections_max: "
+    expected = [] if given is None else [(checking.WARNING, f"{told}{16_000 + descriptors.SPARE}")]
+    assert found == expected
+
+
 def test_a_check_names_files_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,3 +215,40 @@ def test_a_check_names_files_of_another_user(
     assert wrong[0].words.startswith(told) and "another user" in wrong[0].words
     closed.clear()
     assert not any("user" in item.words for item in checking.findings(config(tmp_path)))
+
+
+def test_an_error_of_a_callback_stops_a_node_and_a_broken_connection_does_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also an error that a broken connection could have: a disk of NFS times out, too."""
+    ends: list[int] = []
+
+    async def seen(error: Exception, report: Callable[[Callable[[], None]], object]) -> list[int]:
+        def fail() -> None:
+            raise error
+
+        ends.clear()
+        report(fail)
+        await asyncio.sleep(0)
+        gc.collect()
+        await asyncio.sleep(0)
+        return list(ends)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(main._stop_on_bug)
+
+        def abandon(_fail: Callable[[], None]) -> None:
+            loop.create_future().set_exception(ConnectionResetError())
+
+        def as_streams_do(_fail: Callable[[], None]) -> None:
+            loop.call_exception_handler({"exception": ConnectionResetError(), "transport": None})
+
+        for error in (TimeoutError(), ConnectionResetError(), ValueError()):
+            assert await seen(error, loop.call_soon) == [1]
+        assert await seen(ConnectionResetError(), abandon) == []
+        assert await seen(ConnectionResetError(), as_streams_do) == []
+
+    monkeypatch.setattr(os, "_exit", ends.append)
+    uvloop.run(run())
+    assert "Exception in callback" in caplog.text and "TimeoutError" in caplog.text

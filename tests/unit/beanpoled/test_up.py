@@ -80,6 +80,15 @@ def test_a_secret_among_the_settings_is_for_its_owner_only(tmp_path: Path) -> No
     assert not stale.exists()
 
 
+def test_a_file_that_cannot_be_written_leaves_the_old_one_alone(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    layout.replace(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        layout.replace(path, "new \udcff")
+    assert [path.name for path in tmp_path.iterdir()] == ["node.toml"]
+    assert path.read_text() == "old"
+
+
 def test_a_further_protocol_is_one_row(tmp_path: Path) -> None:
     protocols = (*PROTOCOLS, Protocol("toy", (), 70))
     nodes = layout.plan(tmp_path, 3, 11300, protocols)
@@ -184,9 +193,12 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
         (("--nodes", "10"), "--nodes = 10"),
         (("--base-port", "65500"), "--base-port = 65500 is not allowed"),
         (("--set", "durability"), "it must be NAME=VALUE"),
+        (("--set", "a b=1"), "'a b=1' is not allowed: it must be NAME=VALUE"),
+        (("--set", "members.n9.peer=x"), "it must be NAME=VALUE"),
         (("--set", "node_id=n9"), "--set node_id is not allowed"),
         (("--set", "durability=fast"), "durability = 'fast'"),
         (("--set", "no_such=1"), "unknown key 'no_such'"),
+        (("--set", f"queue_bytes_max={'9' * 5000}"), "queue_bytes_max = '999"),
     ],
 )
 def test_a_wrong_option_is_refused(
@@ -261,6 +273,11 @@ def test_a_life_of_a_cluster(up: Up) -> None:
         by_hand = await asyncio.create_subprocess_exec(*up.nodes[1].command)
         await up.said(f"n1 is back (pid {by_hand.pid})")
         assert up.pids() == [before[0], by_hand.pid]
+        by_hand.terminate()
+        assert await by_hand.wait() == 0
+        await up.said("n1 ended again")
+        by_hand = await asyncio.create_subprocess_exec(*up.nodes[1].command)
+        await up.said(f"n1 is back (pid {by_hand.pid})")
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
         assert await by_hand.wait() == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 
 import msgpack
 import pytest
@@ -68,6 +69,18 @@ def test_what_several_tokens_begin_with_is_refused(capsys: Capture) -> None:
         it.apply(*((c.SET_TOKEN, 1, b"lee", other, 1) for other in others[:2]))
         assert await status(it, "token", "lee", "--drop", "a") == 2
         assert "tokens of 'lee' begin with 'a'" in capsys.readouterr().err
+
+    run(test)
+
+
+def test_a_token_is_drawn_and_dropped_in_json(capsys: Capture) -> None:
+    async def test(it: Guarded) -> None:
+        it.lock()
+        assert await status(it, "token", "lee", "--json") == 0
+        token = json.loads(capsys.readouterr().out)["token"]
+        drop = digest(token).hex()[:8]
+        assert await status(it, "token", "lee", "--drop", drop, "--json") == 0
+        assert json.loads(capsys.readouterr().out) == {"user": "lee", "dropped": drop}
 
     run(test)
 

@@ -8,6 +8,7 @@ import pytest
 from beanpole.client import where
 from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2
+from beanpoled.cli import main
 from beanpoled.cli.user import limit_words, read_rules, right
 
 PUT, WORK = users_pb2.RIGHT_PUT, users_pb2.RIGHT_WORK
@@ -35,6 +36,24 @@ def test_rules_are_lines() -> None:
     ]
     with pytest.raises(ConfigurationError, match="line 2: 'gearman lee' is not PROTOCOL"):
         read_rules("- - - lee\ngearman lee\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "--set rules: No such file or directory\n"), (b"\xff", "--set rules: 'utf-8' codec")],
+)
+def test_rules_that_cannot_be_read(
+    content: bytes | None,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("rules").write_bytes(content)
+    assert main(["user", "rules", "--set", "rules", "--addr", "127.0.0.1:1"]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_a_token_is_found_in_the_environment(tmp_path: Path) -> None:

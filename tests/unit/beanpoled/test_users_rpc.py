@@ -78,6 +78,9 @@ class Guarded(Admin):
             ),
         )
 
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Add more services."""
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         node = self.stage.node
@@ -86,6 +89,7 @@ class Guarded(Admin):
         server = grpc.aio.server(interceptors=(auditor, Guard(node, callers, self.door)))
         for servicer in (QueueServicer, JobAdminServicer, UsersServicer):
             servicer(node, callers).add_to(server)
+        self.add_to(server)
         self.port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
@@ -136,6 +140,19 @@ def test_every_row_reads_its_requests() -> None:
             assert all(isinstance(text, str) for text in row.queues(request)), name
         if row.jobs is not None:
             assert all(isinstance(job, int) for job in row.jobs(request)), name
+
+
+def test_an_older_cluster_tells_how_its_upgrade_ends() -> None:
+    async def test(it: Guarded) -> None:
+        it.stage.node.context.machine.activate(3)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await it.ask(it.set_user("eve", ""))
+        assert caught.value.details() == (
+            "the cluster works at a machine version without users; "
+            "`beanpole cluster finalize` ends an upgrade"
+        )
+
+    run(test)
 
 
 # --- callers --------------------------------------------------------------------------------------
@@ -344,12 +361,13 @@ def test_users_tokens_and_rules_from_nothing() -> None:
         root = bearer(ROOT)
         rules = [users_pb2.Rule(protocol="gearman", network="10.0.0.0/8", user="root")]
         await it.ask(users.SetRules(users_pb2.SetRulesRequest(rules=rules), metadata=root))
-        found = await users.ListRules(users_pb2.ListRulesRequest(), metadata=root)
+        found = await it.ask(users.ListRules(users_pb2.ListRulesRequest(), metadata=root))
         assert list(found.rules) == rules
-        listed = await users.List(users_pb2.ListUsersRequest(), metadata=root)
+        listed = await it.ask(users.List(users_pb2.ListUsersRequest(), metadata=root))
         assert [user.name for user in listed.users] == ["anonymous", "root"]
         assert list(listed.users[1].token_ids) == [digest(ROOT).hex()[:16]]
-        one = await users.List(users_pb2.ListUsersRequest(name="root"), metadata=root)
+        wanted = users_pb2.ListUsersRequest(name="root", local=True)
+        one = await users.List(wanted, metadata=root)
         assert list(one.users[0].rights) == [everything]
         drop = users_pb2.DropTokenRequest(user="root", token_id=digest(ROOT).hex()[:4])
         reason = await it.reason(users.DropToken(drop, metadata=root))

@@ -11,7 +11,7 @@ def test_a_ratio_is_taken_within_its_round() -> None:
     encrypted = [tls.Turn(op_s, 1.5, 3.0, 30.0, 0.4) for op_s in (50.0, 180.0, 320.0)]
     _, first, second = tls.table({tls.PLAIN: plain, tls.ENCRYPTED: encrypted})
     assert first[:3] == ["plain", "200", "1.00 (1.00 to 1.00)"]
-    assert second == ["TLS", "180", "0.80 (0.50 to 0.90)", "1.50", "3.00", "30.0", "40%"]
+    assert second == ["TLS", "180", "0.80 (0.65 to 0.85)", "1.50", "3.00", "30.0", "40%"]
 
 
 def test_a_slope_is_that_of_a_hundred_thousand_jobs() -> None:

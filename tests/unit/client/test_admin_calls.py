@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from beanpole.client.admin import Admin
-from beanpole.client.rpc import Nodes
+from beanpole.client.rpc import Nodes, told
 from beanpole.errors import ClientError
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 
@@ -51,6 +51,10 @@ def served(servicer: Busy) -> Iterator[Admin]:
 
 def request() -> jobs_pb2.ChangeRequest:
     return jobs_pb2.ChangeRequest(filter=jobs_pb2.JobFilter(queue="work"))
+
+
+def test_nodes_with_the_same_error_share_its_words() -> None:
+    assert told({"b:1": "gone", "a:1": "gone", "c:1": "busy"}) == "a:1, b:1: gone; c:1: busy"
 
 
 def test_a_node_that_does_nothing_is_not_asked_without_a_pause() -> None:

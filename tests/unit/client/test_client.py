@@ -2,10 +2,14 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from beanpole.client import beanstalk, dialing, stream
 from beanpole.client.beanstalk import Client, Job
+from beanpole.client.stream import StreamClient
 from beanpole.errors import ClientError, OutcomeUnknown
 from tests.unit.client.scripted import Node, Script
 
@@ -89,8 +93,8 @@ def test_the_next_node_gets_the_session_and_the_repeatable_command(
     use = (b"use t\r\n", b"USING t\r\n")
     watch = (b"watch t\r\n", b"WATCHING 2\r\n")
     ignore = (b"ignore default\r\n", b"WATCHING 1\r\n")
-    first = start([use, watch, ignore, (b"reserve\r\n", None)])
-    second = start([use, watch, ignore, (b"reserve\r\n", b"RESERVED 3 1\r\nx\r\n")])
+    first = start([use, watch, ignore, (b"reserve-with-timeout 30\r\n", None)])
+    second = start([use, watch, ignore, (b"reserve-with-timeout 30\r\n", b"RESERVED 3 1\r\nx\r\n")])
     with Client([dead_address(), first.address, second.address]) as client:
         client.use(b"t")
         client.watch([b"t"])
@@ -140,6 +144,12 @@ def test_a_refusal_is_the_nodes_word(start: Callable[..., Node]) -> None:
                 call()
 
 
+def test_a_denied_command_says_what_is_missing(start: Callable[..., Node]) -> None:
+    node = start([(b"put 65536 0 120 1\r\nx\r\n", b"DENIED\r\n")])
+    with Client([node.address]) as client, pytest.raises(ClientError, match="lacks the right"):
+        client.put(b"x")
+
+
 def test_no_node_at_all_is_said_after_the_patience_with_all_reasons() -> None:
     addresses = [dead_address(), "unix:/nowhere/at/all"]
     with Client(addresses, patience_s=0.1) as client, pytest.raises(ClientError) as caught:
@@ -147,6 +157,85 @@ def test_no_node_at_all_is_said_after_the_patience_with_all_reasons() -> None:
     assert "no node answers" in str(caught.value)
     assert addresses[0] in str(caught.value)
     assert "/nowhere/at/all" in str(caught.value)
+
+
+class Clock:
+    """The time of a client: a node takes `waits_s` for the next exchange of each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, waits_s: list[float]) -> None:
+        self.now_s = 0.0
+        exchange = StreamClient._exchange
+
+        def waits(*arguments: Any) -> Any:
+            self.now_s += waits_s.pop(0)
+            return exchange(*arguments)
+
+        monkeypatch.setattr(StreamClient, "_exchange", waits)
+        clock = SimpleNamespace(monotonic=lambda: self.now_s, sleep=lambda _: None)
+        monkeypatch.setattr(stream, "time", clock)
+        monkeypatch.setattr(beanstalk, "time", clock)
+
+
+def within(seconds: int) -> bytes:
+    return b"reserve-with-timeout %d\r\n" % seconds
+
+
+@pytest.mark.parametrize("timeout_s", [None, 3600])
+def test_a_long_wait_goes_on_at_another_node(
+    timeout_s: int | None, start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait counts for nothing when its node is lost: the client has its patience then."""
+    late, found = b"TIMED_OUT\r\n", b"RESERVED 7 2\r\nhi\r\n"
+    lost = start([(within(30), late), (within(30), None)])
+    other = start([(within(5), late), (within(30), found)])
+    Clock(monkeypatch, [30, 25, 5, 1])
+    with Client([lost.address, other.address]) as client:
+        assert client.reserve(timeout_s) == Job(7, b"hi")
+
+
+def test_a_wait_that_is_repeated_ends_when_it_would_have_ended(
+    start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = start([(within(30), b"TIMED_OUT\r\n"), (within(10), None)])
+    other = start([(within(3), b"TIMED_OUT\r\n")])
+    clock = Clock(monkeypatch, [30, 7.5, 3])
+    with Client([lost.address, other.address]) as client:
+        assert client.reserve(40) is None
+    assert clock.now_s == 40.5
+
+
+def test_a_node_that_vanished_does_not_hold_a_wait_without_end(
+    start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beanstalk, "WAIT_SLICE_S", 0)
+    other = start([(within(0), b"RESERVED 7 2\r\nhi\r\n")])
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        vanished = f"127.0.0.1:{silent.getsockname()[1]}"
+        with Client([vanished, other.address], reply_timeout_s=0.1) as client:
+            assert client.reserve() == Job(7, b"hi")
+
+
+def test_the_kernel_asks_for_a_node_that_is_silent(start: Callable[..., Node]) -> None:
+    node = start([(within(0), b"TIMED_OUT\r\n")])
+    with Client([node.address]) as client:
+        client.reserve(0)
+        assert client._socket is not None
+        assert client._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle_s = client._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+        assert idle_s == dialing.KEEPALIVE_IDLE_S
+
+
+def test_a_connection_whose_tube_is_not_restored_is_not_used(start: Callable[..., Node]) -> None:
+    node = start(
+        [(b"use t\r\n", b"USING t\r\n"), (b"stats-job 1\r\n", None)],
+        [(b"use t\r\n", b"OUT_OF_MEMORY\r\n")],
+        [(b"use t\r\n", b"USING t\r\n"), (b"put 5 0 60 2\r\nhi\r\n", b"INSERTED 7\r\n")],
+    )
+    with Client([node.address]) as client:
+        client.use(b"t")
+        with pytest.raises(ClientError, match="OUT_OF_MEMORY"):
+            client.text(b"stats-job", 1)
+        assert client.put(b"hi", 5, 0, 60) == 7, "into its tube, not into `default`"
 
 
 def test_a_server_of_another_protocol_is_not_believed(start: Callable[..., Node]) -> None:

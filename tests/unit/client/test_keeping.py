@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from beanpole.client import aio, blocking
-from beanpole.client.sansio import faults
+from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.nodes import Nodes
-from beanpole.client.sansio.session import Session
+from beanpole.client.sansio.session import TRIES_MAX, Session
 from beanpole.client.sansio.steps import Endpoint
 from beanpole.protocol.beanstalk import replies, stats
 from tests.unit.client.pretended import World, server
@@ -25,6 +25,8 @@ class Cluster:
         self.keys: dict[bytes, int] = {}
         self.token = b""  # of the current connection
         self.next = 1
+        self.body = b"y"  # of the jobs that are read again
+        self.peeks: dict[int, bytes] = {}  # other replies to the reading of jobs
         self.silent: set[bytes] = set()  # commands that are executed, but whose next reply is lost
 
     def __call__(self, data: bytes) -> bytes | None:
@@ -64,8 +66,10 @@ class Cluster:
             if word == b"delete":
                 held.remove(job)
             return b"TOUCHED\r\n" if word == b"touch" else b"DELETED\r\n"
+        if word == b"peek" and int(arguments[0]) in self.peeks:
+            return self.peeks[int(arguments[0])]
         if word == b"peek":
-            return b"FOUND %b 1\r\ny\r\n" % arguments[0]
+            return b"FOUND %b 1\r\n%b\r\n" % (arguments[0], self.body)
         if word == b"put-unique":
             if arguments[0] in self.keys:
                 return b"EXISTS %d\r\n" % self.keys[arguments[0]]
@@ -144,6 +148,93 @@ def test_the_job_of_a_reply_that_was_lost_is_not_lost(
     assert (second.id, second.body) == (first.id + 1, "y"), "it is read again by its id"
     assert sorted(client.session.held) == [first.id, second.id]
     assert cluster.next == 3, "and no third one is taken"
+
+
+def test_the_first_reserve_is_not_repeated_either(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    cluster.silent = {b"reserve-with-timeout"}
+    assert world.run(client.reserve(0)).id == 1
+    assert cluster.next == 2, "no second job is taken"
+
+
+def test_a_job_that_is_read_again_is_held_whatever_its_body_is(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    world.run(client.connect())
+    cluster.silent, cluster.body = {b"reserve-with-timeout"}, b"\xff"
+    with pytest.raises(UnicodeDecodeError):
+        world.run(client.reserve(0))
+    assert list(client.session.held) == [1], "the cluster has it reserved for this client"
+    world.run(client.delete(1))
+
+
+def lost_jobs(world: World, cluster: Cluster, told: list[int], count: int) -> Commands[str]:
+    """Return a client whose session holds jobs at the cluster that the client does not know."""
+    client = keeping(world, told)
+    world.run(client.connect())
+    cluster.sessions[cluster.token] = list(range(1, count + 1))
+    cluster.next = count + 1
+    world.run(client.session.drop())
+    return client
+
+
+def test_one_job_that_cannot_be_decoded_does_not_keep_the_others_back(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = lost_jobs(world, cluster, told, 3)
+    cluster.peeks[2] = b"FOUND 2 1\r\n\xff\r\n"
+    with pytest.raises(faults.BatchError) as caught:
+        world.run(batches.reserve_many(client, 3, 0))
+    first, second, third = caught.value.results
+    assert (first.id, type(second), third.id) == (1, UnicodeDecodeError, 3)
+    assert list(client.session.held) == [1, 2, 3]
+
+
+def test_jobs_that_were_read_again_before_a_failure_are_returned(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = lost_jobs(world, cluster, told, 2)
+    cluster.peeks[2] = b"INTERNAL_ERROR\r\n"
+    assert [job.id for job in world.run(batches.reserve_many(client, 2, 0))] == [1]
+    with pytest.raises(faults.InternalError):
+        world.run(client.reserve(0))
+    cluster.peeks.clear()
+    assert world.run(client.reserve(0)).id == 2, "it is not forgotten"
+    assert cluster.next == 3, "and no other one is taken"
+
+
+def test_jobs_that_are_lost_while_others_are_read_again_are_not_returned(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = lost_jobs(world, cluster, told, 2)
+    cluster.peeks[2] = b"NOT_FOUND\r\n"
+
+    def ends(data: bytes) -> bytes | None:
+        if data == b"peek 2\r\n":
+            cluster.sessions.clear()
+            del world.nodes[B]
+            return b""
+        return cluster(data)
+
+    world.nodes[B] = ends  # the next node, because A was left
+    jobs = world.run(batches.reserve_many(client, 2, 0))
+    assert told == [1]
+    assert [job.id for job in jobs] == [3, 4]
+
+
+def test_a_kept_wait_outlives_any_number_of_nodes(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    answers = [b"", b"TIMED_OUT\r\n"] * TRIES_MAX + [b"RESERVED 9 1\r\nx\r\n"]
+
+    def node(data: bytes) -> bytes | None:
+        return answers.pop(0) if data.startswith(b"reserve") else cluster(data)
+
+    world.nodes = {A: node, B: node}
+    assert world.run(keeping(world, told).reserve(None)).id == 9
 
 
 def test_a_delete_whose_reply_was_lost(world: World, cluster: Cluster, told: list[int]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.nodes import RETURN_MAX_S, endpoints_of
+from beanpole.client.sansio.session import TRIES_MAX
 from beanpole.client.sansio.steps import Endpoint
 from tests.unit.client.pretended import World, server
 
@@ -83,6 +84,22 @@ def test_a_client_that_is_closed_during_a_command_does_not_repeat_it() -> None:
     with pytest.raises(faults.MayBeDoneError, match="the client is closed"):
         here.run(client.delete(7))
     assert here.said == [(A, b"delete 7\r\n")]
+
+
+def test_a_client_that_is_closed_while_it_connects_leaves_no_connection() -> None:
+    here = world()
+    client = here.client("a:1,b:1")
+    client.set_tubes("t", ["default"])
+
+    def close(data: bytes) -> bytes | None:
+        client.session.shut()
+        return PLAIN(data)
+
+    here.nodes = {A: close, B: PLAIN}
+    with pytest.raises(faults.ClosedError, match="the client is closed"):
+        here.run(client.put("x", 1, 0, 60, None))
+    assert here.said == [(A, b"use t\r\n")], "the put is not sent"
+    assert (here.at, client.session.at) == (None, None)
 
 
 def test_a_put_whose_reply_is_lost_is_not_repeated() -> None:
@@ -251,6 +268,35 @@ def test_a_long_wait_is_asked_in_slices() -> None:
     with pytest.raises(faults.TimedOutError):
         here.run(here.client("a:1").reserve(70))
     assert [int(one.split()[1]) for one in waits] == [30, 30, 10]
+
+
+def test_a_wait_whose_node_is_lost_ends_when_it_would_have_ended() -> None:
+    waits: list[int] = []
+
+    def dies(data: bytes) -> bytes:
+        waits.append(int(data.split()[1]))
+        here.now += 25
+        return b""
+
+    def waits_on(data: bytes) -> bytes:
+        waits.append(int(data.split()[1]))
+        here.now += waits[-1]
+        return b"TIMED_OUT\r\n"
+
+    here = world(a=dies, b=waits_on)
+    with pytest.raises(faults.TimedOutError):
+        here.run(here.client("a:1,b:1").reserve(30))
+    assert waits == [30, 5]
+
+
+def test_a_wait_without_end_outlives_any_number_of_its_nodes() -> None:
+    answers = [b"", b"TIMED_OUT\r\n"] * TRIES_MAX + [b"RESERVED 7 1\r\nx\r\n"]
+    here = world(a=lambda _: answers.pop(0))
+    assert here.run(here.client("a:1").reserve(None)).id == 7
+    here = world(a=closing(b"reserve"))
+    with pytest.raises(faults.MayBeDoneError):
+        here.run(here.client("a:1").reserve(None))
+    assert len(here.said) == TRIES_MAX, "but a node that always closes is not asked for ever"
 
 
 def test_an_interrupted_command_gives_its_connection_up() -> None:

@@ -59,6 +59,14 @@ def test_a_folder_that_is_given_must_hold_a_cluster_that_runs(here: Path) -> Non
         found(GRPC, "--dir", "other", environment=ENVIRONMENT)
 
 
+def test_a_cluster_of_an_older_release_has_no_port_for_a_new_protocol(here: Path) -> None:
+    nodes = [{"beanstalk": "b:1", "grpc": "g:1"}]
+    (here / "old").mkdir()
+    (here / "old" / where.CLUSTER_FILE).write_text(json.dumps({"nodes": nodes}))
+    with pytest.raises(ConfigurationError, match=r"--dir old: an older release .* for qless"):
+        found(QLESS, "--dir", "old")
+
+
 @pytest.mark.parametrize(
     ("port", "line", "environment", "words"),
     [

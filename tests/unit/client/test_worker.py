@@ -9,7 +9,7 @@ import pytest
 
 from beanpole.client import worker as workers
 from beanpole.client.backoff import Backoff
-from beanpole.client.blocking import Job, TimedOutError
+from beanpole.client.blocking import DeniedError, Job, NotAvailableError, TimedOutError
 from beanpole.client.worker import Retry, Task, Worker
 
 JOB = 7
@@ -117,3 +117,58 @@ def test_any_end_of_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     worker.handles("mail", concurrency=2)(lambda task: None)
     with pytest.raises(Odd):
         worker.run(handle_signals=False)
+
+
+@pytest.mark.parametrize("error", [DeniedError(), NotAvailableError("it has no users")])
+@pytest.mark.parametrize("when", ["at the start", "while it waits"])
+def test_a_refusal_ends_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    when: str,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise error
+
+    if when == "at the start":
+        monkeypatch.setattr(workers, "Client", refuse)
+    else:
+        monkeypatch.setattr(workers, "Client", lambda *_, **__: FakeClient(Queue(), 0, 0))
+        monkeypatch.setattr(FakeClient, "reserve", refuse)
+    worker = Worker("127.0.0.1:1", token="dropped")
+    worker.handles("mail", concurrency=2)(lambda task: None)
+    with pytest.raises(type(error)):
+        worker.run(handle_signals=False)
+    assert "Traceback" not in caplog.text
+
+
+def test_a_job_in_hand_is_finished_when_the_worker_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deleted: Queue[int] = Queue()
+    begun, refused = threading.Event(), threading.Event()
+
+    class Two(FakeClient):
+        """One thread works on a job while the other is refused."""
+
+        def reserve(self, timeout: int) -> Job[bytes]:
+            if threading.current_thread().name == "mail-0":
+                return super().reserve(timeout)
+            assert begun.wait(DONE_S)
+            refused.set()
+            raise DeniedError
+
+        def delete(self, job: Job[bytes]) -> None:
+            deleted.put(job.id)
+
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: Two(Queue(), 0, 1))
+    worker = Worker("127.0.0.1:1")
+
+    @worker.handles("mail", concurrency=2)
+    def handle(_: Task) -> None:
+        begun.set()
+        assert refused.wait(DONE_S)
+
+    with pytest.raises(DeniedError):
+        worker.run(handle_signals=False)
+    assert deleted.get_nowait() == JOB

@@ -3,9 +3,12 @@
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from beanpole.client import stream
 from beanpole.client.workq import (
     Client,
     DuplicateJob,
@@ -25,6 +28,7 @@ JOB = uuid.UUID("6ba7b810-9dad-41d1-80b4-00c04fd430c4")
 ID = str(JOB).encode()
 ADD = b"add %b q 60000 86400000 2\r\nhi\r\n" % ID
 OK, NOT_FOUND, TIMEOUT = b"+OK\r\n", b"-NOT-FOUND\r\n", b"-TIMEOUT\r\n"
+DRAINING = b"-SERVER-ERROR Draining\r\n"
 DUPLICATE_JOB = b"-CLIENT-ERROR Duplicate job\r\n"
 DUPLICATE_RESULT = b"-CLIENT-ERROR Duplicate result\r\n"
 RUN = b"run %b q 500 1000 1\r\nx\r\n" % ID
@@ -147,14 +151,14 @@ def test_an_add_is_repeated(start: Callable[..., Node], reply: bytes) -> None:
 
 
 def test_what_only_reads_is_repeated(start: Callable[..., Node]) -> None:
-    request = b"result %b 5\r\n" % ID
+    request = b"result %b 0\r\n" % ID
     with lost(start, request, (request, ended(1, b"r"))) as client:
-        assert client.result(JOB, 5) == Result(True, b"r")
+        assert client.result(JOB, 0) == Result(True, b"r")
 
 
 def test_a_lease_is_repeated(start: Callable[..., Node]) -> None:
-    with lost(start, b"lease q 5\r\n", (b"lease q 5\r\n", TIMEOUT)) as client:
-        assert client.lease([b"q"], 5) is None
+    with lost(start, b"lease q 0\r\n", (b"lease q 0\r\n", TIMEOUT)) as client:
+        assert client.lease([b"q"], 0) is None
 
 
 @pytest.mark.parametrize(
@@ -228,6 +232,38 @@ def test_a_node_that_drains_is_left(start: Callable[..., Node]) -> None:
         assert client.add(b"q", b"hi", job=JOB) == JOB
 
 
+def test_an_add_is_repeated_at_a_node_that_does_not_drain(start: Callable[..., Node]) -> None:
+    dying, draining = start([(ADD, None)]), start([(ADD, DRAINING)])
+    other = start([(ADD, DUPLICATE_JOB)])
+    with Client([dying.address, draining.address, other.address]) as client:
+        assert client.add(b"q", b"hi", job=JOB) == JOB
+
+
+def test_an_add_that_may_be_done_is_not_said_to_be_refused(start: Callable[..., Node]) -> None:
+    dying = start([(ADD, None)], [(ADD, DRAINING)])
+    with (
+        Client([dying.address, start([(ADD, DRAINING)]).address]) as client,
+        pytest.raises(OutcomeUnknown),
+    ):
+        client.add(b"q", b"hi", job=JOB)
+
+
+def test_a_lease_that_is_refused_says_why(start: Callable[..., Node]) -> None:
+    node = start([(b"lease q 5\r\n", b"-CLIENT-ERROR Denied\r\n")])
+    with Client([node.address]) as client, pytest.raises(ClientError, match="ERROR Denied"):
+        client.lease([b"q"], 5)
+
+
+def test_the_result_of_a_run_is_returned_though_its_job_is_not_deleted(
+    start: Callable[..., Node],
+) -> None:
+    run = RUN.replace(b" 1000 ", b" 0 ")
+    result, deletion = b"result %b 0\r\n" % ID, b"delete %b\r\n" % ID
+    memory = b"-SERVER-ERROR Out of memory\r\n"
+    with lost(start, run, (result, ended(1, b"r")), (deletion, memory)) as client:
+        assert client.run(b"q", b"x", wait_ms=0, job=JOB, ttr_ms=500) == Result(True, b"r")
+
+
 def test_errors_of_the_cluster_are_the_nodes_words(start: Callable[..., Node]) -> None:
     node = start([(ADD, b"-SERVER-ERROR Out of memory\r\n")])
     with Client([node.address]) as client, pytest.raises(ClientError, match="SERVER-ERROR Out of"):
@@ -257,3 +293,25 @@ def test_what_is_too_large_is_not_sent(start: Callable[..., Node]) -> None:
         with pytest.raises(ValueError, match="1048577 bytes"):
             client.add(b"q", b"x" * (1024 * 1024 + 1))
         assert client.add(b"q", b"hi", job=JOB) == JOB
+
+
+def test_a_wait_that_is_repeated_waits_for_its_rest(
+    start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start([(b"lease q 60000\r\n", None)], [(b"result %b 500\r\n" % ID, TIMEOUT)])
+    second = start([(b"lease q 47500\r\n", TIMEOUT), (b"result %b 2000\r\n" % ID, None)])
+    now_s = 0.0
+    waits_s = [12.5, 47.5, 1.5, 0.5]
+    exchange = Client._exchange
+
+    def waits(*arguments: Any) -> Any:
+        nonlocal now_s
+        now_s += waits_s.pop(0)
+        return exchange(*arguments)
+
+    monkeypatch.setattr(Client, "_exchange", waits)
+    clock = SimpleNamespace(monotonic=lambda: now_s, sleep=lambda _: None)
+    monkeypatch.setattr(stream, "time", clock)
+    with Client([first.address, second.address]) as client:
+        assert client.lease([b"q"]) is None
+        assert client.result(JOB, 2000) is None

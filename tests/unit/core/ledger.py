@@ -119,9 +119,13 @@ class Ledger:
         account.state = event.state
         self.check_times(event, account, now_us)
         account.reserves += event.kind == e.RESERVED
+        # A policy that takes a job away counts its last attempt as it ended, and no burial.
+        is_last_attempt = event.before == RESERVED
         account.timeouts += event.reason == e.TTR
+        account.timeouts += is_last_attempt and event.reason == e.ATTEMPTS_TTR
         account.releases += event.kind == e.RELEASED
-        account.buries += event.kind == e.BURIED
+        account.releases += is_last_attempt and event.reason == e.ATTEMPTS
+        account.buries += event.kind == e.BURIED and event.reason not in e.USED_UP_BY.values()
         account.kicks += event.kind == e.KICKED
         for name in ("reserves", "timeouts", "releases", "buries", "kicks", "ready_us"):
             assert getattr(event, name) == getattr(account, name), (event, name)

@@ -26,6 +26,7 @@ from tests.unit.core.guests import PING, TURN, TWIST, Guests
 from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
 from tests.unit.core.qless.random_calls import Calls
 from tests.unit.core.qless.test_images import check, opened, run
+from tests.unit.seeds import seeds
 
 SECOND = 1_000_000
 
@@ -271,7 +272,7 @@ def test_whatever_happened_can_be_restored(entries: list[Entry], transitions: in
         restored(restored(replay(entries)))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6)))
 def test_so_can_whatever_qless_did(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source, cluster = Calls(seed), opened()
     for bound in (1, 300, qless_image.CHUNK_BYTES):

@@ -384,9 +384,26 @@ FAILS_WHILE_READY: Final = log_of(
 )
 
 
+def used_up(dead: bytes, ends: c.Command | None) -> list[Entry]:
+    """Return a log in which the only attempt at a job ends by a command, or else by its TTR."""
+    policy = (c.SET_POLICY, 1, DEFAULT, 1, dead, *[0] * 10)
+    granted: c.Command = (c.GRANT, 0, 1, 1, 1, 0)
+    begin: list[Any] = [(c.LEADER, "next", [granted]), (0, "next", [policy])]
+    end = [(0, "next", [ends])] if ends else []
+    return log_of([(1, 0, begin), (3 * SECOND, 0, end)], WORKQ, 4)
+
+
+RELEASED: Final = (c.RELEASE, 1, 1, 0, 0)
+
+
 @settings(max_examples=120, deadline=None)
 @given(LOGS, BUDGETS)
 @example(FAILS_WHILE_READY, 1)
+@example(used_up(b"", RELEASED), 1)
+@example(used_up(b"a", RELEASED), 1)
+@example(used_up(b"", None), 4)
+@example(used_up(b"a", None), 4)
+@example(used_up(b"a", (c.CLOSE, 1, 1)), 4)
 def test_the_events_of_any_run_add_up(entries: list[Entry], transitions: int) -> None:
     """The events alone give every job's state, counters and times, and the queue's counts."""
     with pytest.MonkeyPatch.context() as patch:

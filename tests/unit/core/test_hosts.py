@@ -117,7 +117,7 @@ def test_the_last_host_has_room_in_a_record_beside_the_last_origin() -> None:
     cluster.lead((c.RAISE, NEW))
     for place in range(HOSTS_MAX - 1):
         cluster.machine.hosts.number(b"%d" % place)
-    last = c.ORIGINS_MAX - 1
+    last = c.LEADER - 1
     cluster.do(c.OPEN_FROM, 1, ONE, origin=last)
     cluster.do(c.PUT, 1, b"default", 0, 0, 60, b"", origin=last)
     (event,) = events_of(cluster.machine)

@@ -9,6 +9,7 @@ from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpole.core.jobs.store import SHARD_JOBS, Jobs
 from beanpole.events import BEANSTALK
+from tests.unit.seeds import seeds
 
 SPACE = Space(BEANSTALK, SPACES[BEANSTALK])
 
@@ -24,7 +25,7 @@ def table(*ids: int) -> Jobs:
     return jobs
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20), 4))
 def test_it_is_as_good_as_a_dict(seed: int) -> None:
     dice = random.Random(seed)
     jobs, model, next_id = Jobs(), dict[int, Job](), 1
@@ -52,7 +53,7 @@ def test_it_is_as_good_as_a_dict(seed: int) -> None:
 
 @pytest.mark.constants
 @pytest.mark.parametrize("sparse_min", [0, store.SPARSE_MIN])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20), 4))
 def test_ids_are_listed_from_any_of_them(
     seed: int, sparse_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

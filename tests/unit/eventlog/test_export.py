@@ -309,6 +309,22 @@ def test_the_command_goes_on_where_it_ended(
     assert json.loads(said.out)["nodes"][0]["spans"] == [[0, 175]]
 
 
+def test_a_place_that_cannot_be_made_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(Server(life_of(history(5)))) as addresses:
+        assert command(addresses, Path("/proc/x")) == exits.EXIT_NO_ANSWER
+    assert capfd.readouterr().err == "beanpole: /proc/x: No such file or directory\n"
+
+
+def test_a_range_names_the_nodes_that_do_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(Server(life_of(history(5)))) as addresses:
+        for more in ([], ["--json"]):
+            line = ["events", "range", "--addr", f"{addresses[0]},127.0.0.1:1", *more]
+            assert cli.main(line) == exits.EXIT_NO
+            said = capsys.readouterr()
+            assert said.err.startswith("beanpole: no answer of 127.0.0.1:1: UNAVAILABLE")
+            assert "150" in said.out
+
+
 def test_the_command_compacts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(Server(life_of(history(5)))) as addresses:
         assert command(addresses, tmp_path / "out") == 0
@@ -408,5 +424,8 @@ def test_a_cluster_that_begins_anew_is_noticed(
         assert command(addresses, tmp_path / "out") == exits.EXIT_REFUSED
     assert "has events to 360, and the cluster has only 60" in capsys.readouterr().err
     assert command(["127.0.0.1:1"], tmp_path / "out") == exits.EXIT_NO_ANSWER
+    start = ("--start", "9" * 5000)
+    assert command(["127.0.0.1:1"], tmp_path / "out", *start) == exits.EXIT_REFUSED
+    assert "it must be earliest or an offset from 0" in capsys.readouterr().err
     assert command(["nowhere"], tmp_path / "out") == exits.EXIT_REFUSED
     assert "it must be HOST:PORT,...; 'nowhere' is not HOST:PORT" in capsys.readouterr().err

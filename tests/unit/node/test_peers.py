@@ -239,6 +239,7 @@ def test_a_leader_that_was_down_asks_other_nodes_before_its_wall_clock() -> None
         (3600, 0, 8_000_000),  # they know when time stood still
         (-1, 0, 2_100_001),  # its leader's wall clock is ahead: time cannot be told
         (1, 3600, 8_000_000),  # wall clocks that differ bound nothing
+        (4, -2, 4_100_000),  # its leader may be the member whose wall clock is behind
     ],
 )
 def test_what_members_tell_is_bounded_by_the_newest_entry(
@@ -252,6 +253,52 @@ def test_what_members_tell_is_bounded_by_the_newest_entry(
     entry = c.encode_entry(0, 2_100_000, wall_us - entry_age_s * SECOND, [])
     stage.replica.newest = (1, entry)
     assert stage.node.leader.saved_clock.begin_epoch() == start_us
+
+
+def test_what_members_tell_is_bounded_by_the_pair_on_the_disk() -> None:
+    """The last leader's wall clock was behind, and no member but it was heard (life 94173)."""
+    stage = Stage()
+    wall_us = stage.host.walls_us
+    stage.node.leader.saved_clock._pair = (5_000_000, wall_us - SECOND)
+    stage.node.peers.up("n1")
+    heartbeat(stage, "n1", cluster_us=8_000_000)
+    entry = c.encode_entry(0, 5_500_000, wall_us - 9 * SECOND, [])
+    stage.replica.newest = (1, entry)
+    assert stage.node.leader.saved_clock.begin_epoch() == 6_000_000
+
+
+def test_a_member_that_was_not_heard_for_long_keeps_its_wall_clock() -> None:
+    """Loop time, in which silence is counted, stood still for an hour (life 94173)."""
+    stage = Stage()
+    stage.follow()
+    heartbeat(stage, "n2", wall_us=stage.host.walls_us + 2 * SECOND)
+    stage.host.us += 3600 * SECOND
+    stage.host.walls_us += 3600 * SECOND
+    stage.run()
+    assert stage.node.peers.skews_us() == [2 * SECOND]
+
+
+@pytest.mark.parametrize(
+    ("skews_s", "start_us"),
+    [
+        ((0, 0), 16_000_000),
+        ((-3, 2), 13_000_000),  # the leader of the entry may be n1: it was written 1 s ago
+        ((-7, 2), 12_000_000),  # its time cannot be told
+        ((3, 2), 16_000_000),
+    ],
+)
+def test_a_cold_start_by_the_entry_of_a_node_whose_wall_clock_is_behind(
+    skews_s: tuple[int, int], start_us: int
+) -> None:
+    """Cluster time stood still after the pair was saved: a TTR ended early (life 92839)."""
+    stage = Stage()
+    wall_us = stage.host.walls_us
+    for peer, skew_s in zip(MEMBERS[1:], skews_s, strict=True):
+        stage.node.peers.up(peer)
+        heartbeat(stage, peer, wall_us=wall_us + skew_s * SECOND)
+    stage.node.leader.saved_clock._pair = (7_000_000, wall_us - 10 * SECOND)
+    stage.replica.newest = (1, c.encode_entry(0, 12_000_000, wall_us - 4 * SECOND, []))
+    assert abs(stage.node.leader.saved_clock.begin_epoch() - start_us) <= 1
 
 
 def test_a_node_that_was_up_tells_the_time_that_it_received() -> None:

@@ -264,23 +264,48 @@ def test_a_run_whose_job_somebody_deletes(scene: Scene, client: Client) -> None:
 # --- lease ----------------------------------------------------------------------------------------
 
 
-def test_a_lease_that_waits_is_told_when_its_right_ends(scene: Scene, client: Client) -> None:
-    queues = [SPACES[WORKQ].prefix + name for name in (b"q", b"r")]
+def with_rights(*names: bytes) -> c.Command:
+    """Return the command that leaves clients without a token their rights in these queues only."""
+    queues = [SPACES[WORKQ].prefix + name for name in names]
+    packed = msgpack.packb([(queue, 15) for queue in queues])
+    return c.SET_USER, OTHERS, ANONYMOUS, packed, 0, 0, 0
 
-    def rights(*names: bytes) -> c.Command:
-        packed = msgpack.packb([(name, 15) for name in names])
-        return c.SET_USER, OTHERS, ANONYMOUS, packed, 0, 0, 0
 
+def add_users(scene: Scene, *names: bytes) -> None:
+    """Make a user of everything at the other node, and leave other clients these queues."""
     root = msgpack.packb([(EVERYWHERE, 15)])
     scene.others(
         (c.SET_USER, OTHERS, b"root", root, 0, 0, 0), (c.SET_TOKEN, OTHERS, b"root", b"r" * 32, 1)
     )
-    scene.others((c.AS_USER, OTHERS, b"root", b"r" * 32), rights(*queues))
+    scene.others((c.AS_USER, OTHERS, b"root", b"r" * 32), with_rights(*names))
+
+
+def test_a_lease_that_waits_is_told_when_its_right_ends(scene: Scene, client: Client) -> None:
+    add_users(scene, b"q", b"r")
     assert client.ask(b"lease q r 60000\r\n") == b""
-    scene.others(rights(queues[0]))
+    scene.others(with_rights(b"q"))
     assert client.port.take() == replies.DENIED
     scene.after(61 * SECOND)
     assert client.port.take() == b""
     assert client.ask(b"lease q r 60000\r\n") == replies.DENIED
     assert client.ask(b"lease q 1\r\n") == TIMEOUT
     assert scene.node.clients.auth_refused["no_right"] == 2
+
+
+def test_a_lease_whose_right_ends_before_its_watch_is_told_once(
+    scene: Scene, client: Client
+) -> None:
+    """Life 90437: a second refusal would be taken for the reply to the next request."""
+    add_users(scene, b"q", b"r")
+    assert client.ask(b"lease q 0\r\n") == TIMEOUT
+    assert client.send(b"lease q r 60000\r\n") == b""
+    scene.commit_own(with_rights(b"q"), is_own_later=True)
+    wait = client.connection.wait
+    assert wait is not None and wait.ending
+    # A leader that has applied more than this node answers before this node knows why.
+    scene.node.origin._waits.none(client.connection.number, wait.request, 0)
+    scene.run()
+    assert client.port.take() == replies.DENIED
+    scene.commit_own()
+    assert client.port.take() == b""
+    assert client.port.closed, "it watches less than it believes"

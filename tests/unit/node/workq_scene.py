@@ -88,10 +88,13 @@ class Scene(Stage):
         self.batch("n1", self.number, *commands)
         self.settle()
 
-    def commit_own(self, *before: c.Command, after_us: int = 0) -> None:
+    def commit_own(self, *before: c.Command, after_us: int = 0, is_own_later: bool = False) -> None:
         """Apply commands of n1 and then, in the same entry, the batches that this node has sent.
 
-        `after_us` is the cluster time that has passed since the last entry.
+        Args:
+            before: the commands.
+            after_us: the cluster time that has passed since the last entry.
+            is_own_later: whether the batches of this node are not in the entry.
         """
         self.replica.proposed.clear()
         self.number += 1
@@ -99,7 +102,8 @@ class Scene(Stage):
             (0, self.node.origin.incarnation, number, c.pack_commands(batch.commands))
             for number, batch in sorted(self.node.origin._numbered.items())
         ]
-        sections = [(1, 1, self.number, c.pack_commands(before)), *own]
+        sections = [(1, 1, self.number, c.pack_commands(before))]
+        sections += [] if is_own_later else own
         now_us = self.node.context.machine.queue.now_us + after_us
         self.apply(c.encode_entry(0, now_us, 0, sections))
         self.run()

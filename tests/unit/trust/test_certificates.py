@@ -9,9 +9,9 @@ import pytest
 
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
-from beanpoled.config import tls
+from beanpoled.config import node, tls
 from beanpoled.trust import handshakes
-from beanpoled.trust.certificates import Certificates, Files, names_in
+from beanpoled.trust.certificates import SESSIONS_S, Certificates, Files, names_in
 from beanpoled.trust.handshakes import (
     CLOSED,
     HANDSHAKE_TIMEOUT_S,
@@ -30,6 +30,7 @@ from beanpoled.trust.handshakes import (
 from tests.integration.support.authority import Authority
 from tests.unit.node.stage import config
 
+MEMBERS = ("a", "b.example.org", "beanpole-0")
 PAIR = {"tls_certificate_file": "c", "tls_key_file": "k"}
 PEERS = {f"peer_tls_{part}_file": part for part in ("certificate", "key", "ca")}
 
@@ -63,8 +64,30 @@ def test_settings_that_do_not_go_together(
     settings: Mapping[str, str], addresses: list[str], words: str
 ) -> None:
     with pytest.raises(ConfigurationError, match="^" + ".*" + words.replace("(", r"\(")):
-        tls.check(config(**settings), addresses)
-    tls.check(config(**PAIR, **PEERS), ["tls:h:1"])
+        tls.check(config(**settings), addresses, MEMBERS)
+    tls.check(config(**PAIR, **PEERS), ["tls:h:1"], MEMBERS)
+
+
+@pytest.mark.parametrize("name", ["a..b", "a..", "10.0.0.1"])
+def test_a_node_whose_id_is_no_dns_name_has_no_tls(name: str, tmp_path: Path) -> None:
+    """A dial of `a..b` raised UnicodeError, which ended the node."""
+    path = tmp_path / "node.toml"
+    path.write_text(
+        'cluster = "test"\nnode_id = "a"\ndata_dir = "x"\nlisten = ["127.0.0.1:1"]\n'
+        'peer_listen = "127.0.0.1:2"\ngrpc_listen = "127.0.0.1:3"\nhttp_listen = "127.0.0.1:4"\n'
+        'members.a = {peer = "127.0.0.1:2", grpc = "127.0.0.1:3"}\n'
+        f'members."{name}" = {{peer = "127.0.0.1:5", grpc = "127.0.0.1:6"}}\n'
+    )
+    node.load(str(path), {}, {})
+    with pytest.raises(ConfigurationError, match=f"^members.{name} is not allowed with peer_tls"):
+        node.load(str(path), {}, PEERS)
+
+
+def test_every_id_that_a_configuration_allows_can_be_verified() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for name in ("a", "A_b", "a-.b", "a.", "n" * 63, "10.0.0", "0"):
+        tls.check(config(**PEERS), [], [name])
+        context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +134,24 @@ def test_files_that_are_replaced(place: Path, tmp_path: Path) -> None:
     own["pem"].unlink()
     assert "No such file" in str(found.refresh())
     assert found.refresh() is None  # already reported
+
+
+def test_contexts_are_made_anew_so_that_they_know_no_old_sessions(place: Path) -> None:
+    now_s = 0.0
+    found = Certificates(files(place), lambda: now_s)
+    of_any = Certificates(files(place, ca=""), lambda: now_s)
+    first, its = found.server, of_any.server
+    for passed_s, is_same in ((SESSIONS_S - 1, True), (2.0, False)):
+        now_s += passed_s
+        assert found.refresh() is None and of_any.refresh() is None
+        assert (found.server is first) == is_same
+    assert found.generation == 0 and of_any.server is its  # it verifies nobody
+    second = found.server
+    assert found.refresh() is None and found.server is second
+
+
+def test_no_version_of_openssl_lets_clients_renegotiate(place: Path) -> None:
+    assert Certificates(files(place)).server.options & ssl.OP_NO_RENEGOTIATION
 
 
 def test_files_of_another_kind_are_refused(place: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from beanpole.client.sansio import faults
 from beanpole.client.sansio.commands import Commands, expected, job_id
 from beanpole.client.sansio.session import TRIES_MAX, Session
 from beanpole.client.sansio.shapes import Job, JobOrID, TBody
-from beanpole.client.sansio.steps import Pause, Steps
+from beanpole.client.sansio.steps import Endpoint, Pause, Steps
 from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.client import Reply, encode, encode_put
 
@@ -35,11 +35,10 @@ def put_many(
     requests = [encode_put(commands.encoded(body), priority, delay, ttr) for body in bodies]
     results, _ = yield from _ask_each(session, requests, repeat=False)
     until = session.until()
-    asked = {session.at}
+    asked: set[Endpoint | None] = set()
     while refused := [at for at, one in enumerate(results) if _says(one, b"DRAINING")]:
-        if not (yield from session.leave(until)) or session.at in asked:
+        if not (yield from session.leave(until, asked)):
             break
-        asked.add(session.at)
         again, _ = yield from _ask_each(session, [requests[at] for at in refused], repeat=False)
         for at, one in zip(refused, again, strict=True):
             results[at] = one
@@ -91,36 +90,45 @@ def _ask_each(
         try:
             yield from session.connect(session.until())
         except faults.NoNodeError as error:
-            open_ones = sorted(again.intersection(left))
-            for at in open_ones:
-                results[at] = faults.MayBeDoneError(f"it may have been done: {error}")
+            _doubt(results, again.intersection(left), error)
             results[left[0]] = results[left[0]] or error
             break
         window = _window(requests, left)
-        got: list[Reply] = []
         place = session.at
-        try:
-            yield from session.exchange_all([requests[at] for at in window], 0, got)
-        except (OSError, ProtocolError) as error:
-            yield from session.drop()
-            losses += 1
-            lost = window[len(got) :]
-            again.update(lost)
-            if not repeat or losses == TRIES_MAX:
-                for at in lost:
-                    results[at] = faults.MayBeDoneError(f"it may have been done: {place}: {error}")
-                left = []
-            else:
-                yield Pause(jitter(PAUSE_MIN_S))
+        got, lost_by = yield from _exchanged(session, [requests[at] for at in window])
         for at, reply in zip(window, got, strict=False):
             results[at] = reply
         left = left[len(got) :]
-        misread = [at for at, one in enumerate(got) if faults.is_misread(one)] if not repeat else []
-        if misread:
-            for at in window[misread[0] + 1 : len(got)]:
-                results[at] = faults.MayBeDoneError(f"it may have been done: {place} misread a put")
+        if not repeat and (misread := [at for at, one in enumerate(got) if faults.is_misread(one)]):
+            _doubt(results, window[misread[0] + 1 : len(got)], f"{place} misread a put")
             yield from session.drop()
+        if lost_by is not None:
+            losses += 1
+            again.update(window[len(got) :])
+            if not repeat or losses == TRIES_MAX:
+                _doubt(results, window[len(got) :], f"{place}: {lost_by}")
+                break
+            yield Pause(jitter(PAUSE_MIN_S))
     return results, again
+
+
+def _exchanged(
+    session: Session, requests: Sequence[bytes]
+) -> Steps[tuple[list[Reply], Exception | None]]:
+    """Return the replies that came, and the error by which the connection was lost, if it was."""
+    got: list[Reply] = []
+    try:
+        yield from session.exchange_all(requests, 0, got)
+    except (OSError, ProtocolError) as error:
+        yield from session.drop()
+        return got, error
+    return got, None
+
+
+def _doubt(results: list[_Result], places: Iterable[int], why: object) -> None:
+    """Note that the requests at these places may have been done."""
+    for at in places:
+        results[at] = faults.may_be_done(why)
 
 
 def _window(requests: Sequence[bytes], left: Sequence[int]) -> list[int]:

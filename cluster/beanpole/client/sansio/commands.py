@@ -7,8 +7,9 @@ finds nothing, the first may have been done: the command raises `MayBeDoneError`
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Generic, cast
+from typing import Generic, cast
 
+from beanpole.client.patience import PAUSE_MIN_S, WAIT_SLICE_S, jitter
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.session import TRIES_MAX, Session
 from beanpole.client.sansio.shapes import (
@@ -21,12 +22,8 @@ from beanpole.client.sansio.shapes import (
     parse_list,
     parse_stats,
 )
-from beanpole.client.sansio.steps import Steps
+from beanpole.client.sansio.steps import Endpoint, Pause, Steps
 from beanpole.protocol.beanstalk.client import Reply, encode, encode_put, encode_put_unique
-
-# A reserve waits at a node in slices of this length, so that the client notices a node that
-# vanished, and can return to its home in between.
-WAIT_SLICE_S: Final = 30
 
 
 class Commands(Generic[TBody]):
@@ -43,11 +40,11 @@ class Commands(Generic[TBody]):
         """See the clients. A put with a key is idempotent, so it is repeated."""
         if key is not None:
             data = encode_put_unique(key.encode(), self.encoded(body), priority, delay, ttr)
-            reply = yield from self._ask_any(data, b"DRAINING", needs=b"put-unique")
+            reply = yield from self._put(data, needs=b"put-unique")
             found: int = expected(reply, b"EXISTS" if reply[0] == b"EXISTS" else b"INSERTED")[1][0]
             return found
         request = encode_put(self.encoded(body), priority, delay, ttr)
-        reply = yield from self._ask_any(request, b"DRAINING", repeat=False)
+        reply = yield from self._put(request, repeat=False)
         job: int = expected(reply, b"INSERTED")[1][0]
         return job
 
@@ -69,8 +66,8 @@ class Commands(Generic[TBody]):
         """Wait for a job, and reserve the others that are ready then, up to `count` in all.
 
         The wait is done in slices. If a reply is lost and the session is kept, the jobs that it
-        reserved are returned first. Otherwise they returned to their queues, and the slice is
-        repeated.
+        reserved are returned first. Otherwise they returned to their queues, and the wait goes on
+        with what is left of it.
         """
         session = self.session
         until = None if timeout is None else self.clock() + timeout
@@ -82,20 +79,22 @@ class Commands(Generic[TBody]):
             slice_s = max(0, min(WAIT_SLICE_S, left_s))
             requests = [encode(b"reserve-with-timeout", slice_s)]
             requests += [encode(b"reserve-with-timeout", 0)] * (count - 1)
+            replies: list[Reply] = []
             try:
-                replies, _ = yield from session.ask_all(
-                    requests, repeat=not session.is_kept, wait_s=slice_s
-                )
+                replies, _ = yield from session.ask_all(requests, repeat=False, wait_s=slice_s)
+                losses = 0
             except faults.MayBeDoneError:
                 losses += 1
-                if not session.is_kept or losses == TRIES_MAX:
+                if losses == TRIES_MAX:
                     raise
-                continue
+                yield Pause(jitter(PAUSE_MIN_S))
             reserved = [one for one in replies if one[0] == b"RESERVED"]
             if reserved:
                 return self._all_reserved(reserved)
             if until is not None:
                 left_s = round(until - self.clock())
+            if not replies:
+                continue
             if replies[0][0] != b"TIMED_OUT" or left_s <= 0:
                 expected(replies[0], b"RESERVED")
 
@@ -103,7 +102,7 @@ class Commands(Generic[TBody]):
         """See the clients."""
         reply, again = yield from self.session.ask(encode(b"reserve-job", job))
         if again and job in self.session.orphans:
-            return (yield from self._orphan(job))
+            return self._job((yield from self._orphan(job)))
         if again and reply[0] == b"NOT_FOUND":
             raise faults.MayBeDoneError("the connection that ended may have reserved it")
         return self._reserved(reply)
@@ -252,23 +251,40 @@ class Commands(Generic[TBody]):
         raise faults.BatchError(results)
 
     def _orphans(self, count: int) -> Steps[list[Job[TBody]]]:
-        """Return up to `count` jobs of the session whose replies were lost."""
-        session = self.session
-        if session.is_kept:
-            yield from session.connect(session.until())
-        jobs: list[Job[TBody]] = []
-        while session.orphans and len(jobs) < count:
-            with suppress(faults.NotFoundError):
-                jobs.append((yield from self._orphan(next(iter(session.orphans)))))
-        return jobs
+        """Return up to `count` jobs of the session whose replies were lost.
 
-    def _orphan(self, job: int) -> Steps[Job[TBody]]:
-        """Note a job whose reply was lost as held, and read its body."""
+        Raises:
+            UnicodeDecodeError, BatchError: see `_all_reserved`.
+        """
+        session = self.session
+        if session.is_kept or session.at is None:
+            # Whether a session is kept, and so whether a reserve is repeated, shows then.
+            yield from session.connect(session.until())
+        replies: list[Reply] = []
+        failure: Exception | None = None
+        try:
+            while session.orphans and len(replies) < count:
+                with suppress(faults.NotFoundError):
+                    replies.append((yield from self._orphan(next(iter(session.orphans)))))
+        except (OSError, faults.BeanstalkdError) as error:
+            failure = error
+        # Without those that were lost meanwhile with the session.
+        replies = [one for one in replies if one[1][0] in session.held]
+        if replies:
+            # The caller gets what it holds; the next reserve meets the failure, if it lasts.
+            return self._all_reserved(replies)
+        if failure is not None:
+            raise failure
+        return []
+
+    def _orphan(self, job: int) -> Steps[Reply]:
+        """Read a job whose reply was lost, and note it as held, whatever its body is."""
         reply, _ = yield from self.session.ask(encode(b"peek", job))
-        self.session.orphans.pop(job, None)
-        found = self._job(expected(reply, b"FOUND"))
+        if reply[0] != b"INTERNAL_ERROR":  # the job is still there for the next attempt
+            self.session.orphans.pop(job, None)
+        expected(reply, b"FOUND")
         self.session.held[job] = None
-        return found
+        return reply
 
     def _peek(self, request: bytes) -> Steps[Job[TBody]]:
         reply, _ = yield from self.session.ask(request)
@@ -278,20 +294,16 @@ class Commands(Generic[TBody]):
         reply, _ = yield from self.session.ask(request)
         return expected(reply, b"OK")[2] or b""
 
-    def _ask_any(
-        self, request: bytes, word: bytes, *, repeat: bool = True, needs: bytes = b""
-    ) -> Steps[Reply]:
-        """Put a job at one node after the other while the reply is `word`: it did nothing."""
-        reply, _ = yield from self.session.ask(request, repeat=repeat, needs=needs)
-        until = self.session.until()
-        asked = {self.session.at}
-        while reply[0] == word:
-            if not (yield from self.session.leave(until)) or self.session.at in asked:
-                break
-            asked.add(self.session.at)
-            reply, _ = yield from self.session.ask(request, repeat=repeat, needs=needs)
+    def _put(self, request: bytes, *, repeat: bool = True, needs: bytes = b"") -> Steps[Reply]:
+        """Put a job at one node after the other, until one is not draining. See `ask`."""
+        session = self.session
+        reply, _ = yield from session.ask(request, repeat=repeat, needs=needs)
+        until = session.until()
+        asked: set[Endpoint | None] = set()
+        while reply[0] == b"DRAINING" and (yield from session.leave(until, asked)):
+            reply, _ = yield from session.ask(request, repeat=repeat, needs=needs)
         if faults.is_misread(reply):
-            yield from self.session.drop()
+            yield from session.drop()
         return reply
 
     def _once(self, request: bytes, word: bytes) -> Steps[None]:

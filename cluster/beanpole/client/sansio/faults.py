@@ -129,6 +129,11 @@ class MayBeDoneError(ConnectionError):
     """The connection ended before the reply: the command was done once or not at all."""
 
 
+def may_be_done(why: object) -> MayBeDoneError:
+    """Return the error of a command whose reply was lost, with the reason."""
+    return MayBeDoneError(f"it may have been done: {why}")
+
+
 class NotAvailableError(ClientError):
     """The node lacks an extension: it is a plain beanstalkd, or a Beanpole of an older release."""
 

@@ -17,6 +17,7 @@ from beanpole.client.sansio.faults import (
     MayBeDoneError,
     NoNodeError,
     NotAvailableError,
+    may_be_done,
 )
 from beanpole.client.sansio.nodes import RETURN_MAX_S, RETURN_MIN_S, Nodes
 from beanpole.client.sansio.steps import (
@@ -145,7 +146,7 @@ class Session:
                 yield from self.connect(self.until())
             except NoNodeError as error:
                 if sent:
-                    raise MayBeDoneError(f"it may have been done: {error}") from error
+                    raise may_be_done(error) from error
                 raise
             place = self.at
             try:
@@ -159,8 +160,8 @@ class Session:
                 yield from self.drop()
                 losses += 1
                 if losses == TRIES_MAX or (sent and not repeat):
-                    words = f"{place}: {error or 'the connection ended'}"
-                    raise MayBeDoneError(f"it may have been done: {words}") from error
+                    why = f"{place}: {str(error) or 'the connection ended'}"
+                    raise may_be_done(why) from error
             yield Pause(jitter(PAUSE_MIN_S))
 
     def exchange(self, request: bytes) -> Steps[Reply]:
@@ -240,14 +241,24 @@ class Session:
         self._forget()
         yield Close()
 
-    def leave(self, until: float) -> Steps[bool]:
-        """Connect to another node; return False if there is none, or if jobs would be lost."""
-        place = self.at
+    def leave(self, until: float, asked: set[Endpoint | None]) -> Steps[bool]:
+        """Connect to a node that was not asked yet; return False if there is none.
+
+        It is also False if jobs would be lost.
+
+        Args:
+            until: the time until which a node is searched.
+            asked: the nodes that were asked; this one and the next are added.
+        """
+        asked.add(self.at)
         if self.held or len(self._nodes.known) < 2:
             return False
         yield from self.drop()
         yield from self.connect(until)
-        return self.at != place
+        if self.at in asked:
+            return False
+        asked.add(self.at)
+        return True
 
     def connect(self, until: float) -> Steps[None]:
         """Ensure that there is a connection to any node; the node that was lost is tried last.
@@ -256,7 +267,7 @@ class Session:
             NoNodeError: no node answers before the time `until`.
             DeniedError: no user has the token, or the user lacks the right to a tube.
             NotAvailableError: there is a token, and the server does not support users.
-            ClosedError: the session is closed.
+            ClosedError: the session is closed, or was closed meanwhile.
         """
         if self._is_closed:
             raise ClosedError("the client is closed")
@@ -269,7 +280,11 @@ class Session:
         self._nodes.why.clear()
         while True:
             for endpoint in (yield from self._nodes.look_up(self._left)):
-                if (yield from self._open(endpoint)):
+                is_open = yield from self._open(endpoint)
+                if self._is_closed:  # meanwhile, by another task
+                    yield from self.drop()
+                    raise ClosedError("the client is closed")
+                if is_open:
                     return
             if self._clock() > until:
                 raise NoNodeError(f"no node answers: {self._nodes.words()}")

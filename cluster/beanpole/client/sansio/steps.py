@@ -5,7 +5,10 @@ A command is a generator: it yields a step, receives the answer by `send` (or an
 """
 
 from collections.abc import Generator
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+# The most bytes that one `Receive` answers.
+RECEIVE_BYTES: Final = 65536
 
 
 class Endpoint(NamedTuple):

@@ -10,6 +10,7 @@ microsecond.
 
 from typing import Final
 
+from beanpole.constants import SECOND_US
 from beanpole.core.jobs.order import Order
 
 # Jobs in one period. The product with the longest period fits into 64 bits, as images require.
@@ -17,7 +18,7 @@ RATE_MAX: Final[int] = 1_000_000
 # Timers take effect about 10 ms late, because many of them share an entry. A full bucket gains no
 # tokens in that time, so a bucket that fills much faster would give out far less than its rate.
 RATE_PERIOD_MIN_US: Final[int] = 100_000
-RATE_PERIOD_MAX_US: Final[int] = 30 * 24 * 3600 * 1_000_000
+RATE_PERIOD_MAX_US: Final[int] = 30 * 24 * 3600 * SECOND_US
 # Queues with a bucket that is not full. A change of a policy scans all buckets in one step, which
 # takes 15 ms if it changes the rate of each. Beyond this number, the bucket that is due first is
 # treated as full.

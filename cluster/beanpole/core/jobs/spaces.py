@@ -6,7 +6,7 @@ and its name: in the machine, and in commands, a name begins with its space's pr
 session to its space.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES
 from beanpole.events import BEANSTALK, GEARMAN, GRPC, QLESS, WORKQ
@@ -31,7 +31,7 @@ REPLACE: Final = 3  # that job is deleted, and a new one is created
 RANK_NORMAL: Final = 2**31 - 1
 
 
-class Rules:
+class Rules(NamedTuple):
     """One row of the table.
 
     Attributes:
@@ -48,51 +48,36 @@ class Rules:
             progress, and fails after its last attempt however that ended.
     """
 
-    __slots__ = (
-        "conflict",
-        "default",
-        "leased",
-        "name_max_bytes",
-        "prefix",
-        "protocols",
-        "sticky",
-        "to_end",
-    )
-
-    def __init__(
-        self,
-        protocols: tuple[int, ...],
-        prefix: bytes,
-        name_max_bytes: int,
-        default: bytes,
-        leased: bool,
-        conflict: int,
-        sticky: bool = False,
-        to_end: bool = False,
-    ) -> None:
-        self.protocols = protocols
-        self.prefix = prefix
-        self.name_max_bytes = name_max_bytes
-        self.default = default
-        self.leased = leased
-        self.conflict = conflict
-        self.sticky = sticky
-        self.to_end = to_end
+    protocols: tuple[int, ...]
+    prefix: bytes
+    name_max_bytes: int
+    default: bytes
+    leased: bool
+    conflict: int
+    sticky: bool = False
+    to_end: bool = False
 
 
 # By the numbers of spaces: the number of a space is that of its first protocol. A machine reads the
 # rows when it is created.
 SPACES: Final[dict[int, Rules]] = {
     BEANSTALK: Rules(
-        (BEANSTALK, GRPC), b"", TUBE_NAME_MAX_BYTES, DEFAULT_TUBE, True, NO_EXTERNAL_IDS
+        (BEANSTALK, GRPC),
+        b"",
+        TUBE_NAME_MAX_BYTES,
+        DEFAULT_TUBE,
+        leased=True,
+        conflict=NO_EXTERNAL_IDS,
     ),
     # The longest name that the Workq server accepts.
-    WORKQ: Rules((WORKQ,), b"\x01", 255, b"", False, REFUSE, sticky=True),
+    WORKQ: Rules((WORKQ,), b"\x01", 255, b"", leased=False, conflict=REFUSE, sticky=True),
     # The longest name that libgearman sends.
-    GEARMAN: Rules((GEARMAN,), b"\x02", 512, b"", True, ATTACH, sticky=True, to_end=True),
+    GEARMAN: Rules(
+        (GEARMAN,), b"\x02", 512, b"", leased=True, conflict=ATTACH, sticky=True, to_end=True
+    ),
     # The queues of qless are kept separately (`core.qless`) and may have longer names. Only events
     # use names of this space for them; the space has no tubes.
-    QLESS: Rules((QLESS,), b"\x03", NO_NAMES, b"", True, NO_EXTERNAL_IDS),
+    QLESS: Rules((QLESS,), b"\x03", NO_NAMES, b"", leased=True, conflict=NO_EXTERNAL_IDS),
 }
 
 

@@ -217,20 +217,36 @@ def _finish(machine: MachineState, session: Session, job: Job | None, command: c
         or len(result) > RESULT_MAX_BYTES
     ):
         return c.BAD_COMMAND
+    why = why_not_finished(machine, job, state, len(result))
+    if why != c.OK:
+        return why
+    assert job is not None, "it is found"
+    if _is_buried_by(machine, job, state):
+        machine.queue.bury(job, job.rank, session)
+    else:
+        machine.queue.finish(job, state, result, session)
+    return c.OK
+
+
+def why_not_finished(machine: MachineState, job: Job | None, state: int, size: int) -> int:
+    """Return why a result of this size does not end a job that was found; OK if it does.
+
+    This changes nothing: a node asks before it writes the result to the log.
+    """
     if job is None:
         return c.NOT_FOUND
     if job.state in (DONE, FAILED):
         return c.EXISTS
-    if job.ext is None and state == FAILED and machine.version >= ALIASES_SINCE:
-        # In beanstalk, a failed job is buried: it stays until it is kicked or deleted.
-        if job.state == BURIED:
-            return c.EXISTS
-        machine.queue.bury(job, job.rank, session)
-        return c.OK
-    if result and not _has_room_for(machine, job, len(result)):
+    if _is_buried_by(machine, job, state):
+        return c.EXISTS if job.state == BURIED else c.OK
+    if size and not _has_room_for(machine, job, size):
         return c.OUT_OF_MEMORY
-    machine.queue.finish(job, state, result, session)
     return c.OK
+
+
+def _is_buried_by(machine: MachineState, job: Job, state: int) -> bool:
+    """Whether this end buries a job: one of beanstalk stays until it is kicked or deleted."""
+    return job.ext is None and state == FAILED and machine.version >= ALIASES_SINCE
 
 
 def delete_named(machine: MachineState, origin: Origin, command: c.Command) -> int:

@@ -66,6 +66,18 @@ def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
     return result
 
 
+def refusal_by_job(
+    machine: MachineState, call: int, flavour: int, now: float, args: tuple[Any, ...], size: int
+) -> Result | None:
+    """Return why a call of a size, with the right to it, is in vain; None if it may not be.
+
+    This changes nothing; see `calls.refusal_by_job`. A call that finds no room may be refused for
+    that instead.
+    """
+    refused = calls.refusal_by_job(machine.qless, call, flavour, now, args)
+    return refused if refused is None or _room(machine, size) >= 0 else None
+
+
 def read(machine: MachineState, origin: Origin, command: c.Command) -> Result:
     """QLESS_READ: execute a call that changes nothing."""
     _, session, call, flavour, bits, packed = command

@@ -123,7 +123,7 @@ def user_may(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
     if user.everywhere & rights:
         # To work everywhere is not to put anywhere. For the other checks, this right is enough.
         return _allows_second(t, user, call, args)
-    value = args[place] if place < len(args) else None
+    value = _at(args, place)
     if about == _SOME:
         return bool(user.on_some_of(_PREFIX) & rights)
     if about == _QUEUE and type(value) is bytes and value:
@@ -160,14 +160,14 @@ def _allows_other(t: Tables, user: User, rights: int, about: int, value: Any) ->
 
 def _allows_second(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
     """Whether a user has the right that some calls need in a second queue."""
-    if call == q.COMPLETE and len(args) > _NEXT_QUEUE:
-        return _may_in(user, PUT, args[_NEXT_QUEUE])
-    if call == q.RETRY and len(args) > _RETRY_QUEUE:
-        return _may_retry_in(t, user, args[0], args[_RETRY_QUEUE])
-    if call == q.PUT and len(args) > _JID:
-        return _may_job(t, user, PUT, args[_JID])  # an existing job leaves its queue
-    if call == q.RECUR and len(args) > _JID:
-        return _may_template(t, user, PUT, args[_JID])
+    if call == q.COMPLETE:
+        return _may_in(user, PUT, _at(args, _NEXT_QUEUE))
+    if call == q.RETRY:
+        return _may_retry_in(t, user, _at(args, 0), _at(args, _RETRY_QUEUE))
+    if call == q.PUT:
+        return _may_job(t, user, PUT, _at(args, _JID))  # an existing job leaves its queue
+    if call == q.RECUR:
+        return _may_template(t, user, PUT, _at(args, _JID))
     if call == q.RECUR_UPDATE:
         return all(_may_in(user, PUT, name) for name in _updated(args, b"queue"))
     return True
@@ -178,8 +178,8 @@ def _may_depend(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool
 
     Those cannot be canceled any more, and say so; they also have a bounded number of dependents.
     """
-    place = _DEPENDS.get(call, len(args))
-    jids = args[place] if place < len(args) else None
+    place = _DEPENDS.get(call)
+    jids = None if place is None else _at(args, place)
     return type(jids) is not tuple or all(_may_job(t, user, ANY_RIGHT, jid) for jid in jids)
 
 
@@ -190,7 +190,7 @@ def _may_hold(user: User, call: int, args: tuple[Any, ...]) -> bool:
     """
     lists: list[Any] = []
     if call in (q.PUT, q.RECUR):
-        lists = [args[_THROTTLES]] if len(args) > _THROTTLES else []
+        lists = [_at(args, _THROTTLES)]
     elif call == q.RECUR_UPDATE:
         lists = _updated(args, b"throttles")
     for names in lists:
@@ -204,13 +204,19 @@ def _may_hold(user: User, call: int, args: tuple[Any, ...]) -> bool:
 
 def _updated(args: tuple[Any, ...], key: bytes) -> list[Any]:
     """Return the values that a RECUR_UPDATE gives a field."""
-    pairs = args[_FIELDS] if len(args) > _FIELDS else ()
+    pairs = _at(args, _FIELDS)
     if type(pairs) is not tuple:
         return []
     return [p[1] for p in pairs if type(p) is tuple and len(p) == 2 and p[0] == key]
 
 
+def _at(args: tuple[Any, ...], place: int) -> Any:
+    """Return an argument; None if it is missing, which every check below allows."""
+    return args[place] if place < len(args) else None
+
+
 def _may_in(user: User, rights: int, name: Any) -> bool:
+    """Whether a user has a right in the queue of a name; true for what is no name."""
     return type(name) is not bytes or bool(user.on(_PREFIX + name) & rights)
 
 

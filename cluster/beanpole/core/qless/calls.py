@@ -27,6 +27,7 @@ from beanpole.core.qless import (
     putting,
     queues,
     recurring,
+    runs,
     shapes,
     sizes,
     statistics,
@@ -101,6 +102,10 @@ _TEMPLATE_FIELD: Final = Choice(
 # The index of the argument that replaces a job's data, and of a message that is stored.
 _DATA_AT: Final = {q.COMPLETE: 3, q.FAIL: 4, q.HEARTBEAT: 2}
 _MESSAGE_AT: Final = {q.FAIL: 3, q.RETRY: 5}
+# The index of the worker in calls that change the run of a job.
+_WORKER_AT: Final = {q.COMPLETE: 1, q.FAIL: 1, q.RETRY: 2, q.HEARTBEAT: 1}
+# Other calls that are refused first of all where their job does not exist.
+_OF_JOB: Final = (q.LOG, q.TAG_ADD, q.TAG_REMOVE)
 # The message of a failure that is stored even without room: some lines of a traceback, less than
 # the fixed size of a job.
 MESSAGE_FREE_BYTES: Final = 512
@@ -217,6 +222,28 @@ def apply(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...])
     return result
 
 
+def refusal_by_job(
+    t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...]
+) -> q.Result | None:
+    """Return the refusal of a call by the absence, state or worker of its job; None for none.
+
+    This changes nothing: a node asks before it writes the call to the log. It does not know every
+    refusal, and not that a call needs room.
+    """
+    worker_at = _WORKER_AT.get(call, 0)
+    if not worker_at and call not in _OF_JOB:
+        return None
+    entry = CALLS[call]
+    refused = _refusal(entry, flavour, now, args)
+    if refused is not None:
+        return refused
+    jid: bytes = args[0]
+    if not worker_at:
+        return None if jid in t.jobs else (q.NO_JOB, (jid,))
+    is_for_any = call == q.FAIL and flavour not in failing.STRICT
+    return runs.refusal(t, jid, None if is_for_any else args[worker_at])
+
+
 def read(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """Execute a call that changes nothing; its arguments are not yet validated."""
     entry = CALLS.get(call)
@@ -268,6 +295,17 @@ def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:
     set and that no job needs. A machine that is loaded from an image does not have these, either.
     `put` is the jid of a PUT.
     """
+    _settle_jobs(t, call, now, put)
+    _settle_queues(t)
+    _settle_templates(t)
+    for name, throttle in t.touched_throttles.items():
+        if not (throttle.is_set or throttle.locks or throttle.pending):
+            t.throttles.pop(name, None)
+    t.touched_throttles.clear()
+
+
+def _settle_jobs(t: Tables, call: int, now: float, put: bytes | None) -> None:
+    """Emit the events of the touched jobs, count their memory, and set the trace."""
     trace: list[bytes] = []
     for number, before in t.touched.items():
         job = before.job
@@ -284,12 +322,21 @@ def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:
         if before.job.queue != before.queue:
             _tidy_queue(t, before.job.queue)
     t.touched.clear()
+    t.trace = b"".join(trace)
+
+
+def _settle_queues(t: Tables) -> None:
+    """Remove touched queues that nothing refers to, and count the memory of the others."""
     for queue in list(t.touched_queues):
         _tidy_queue(t, queue.name)
         size = sizes.of_queue(queue) if t.queues.get(queue.name) is queue else 0
         t.bytes += size - queue.size
         queue.size = size
     t.touched_queues.clear()
+
+
+def _settle_templates(t: Tables) -> None:
+    """Count the memory of the touched templates."""
     for jid, template in t.touched_recurring.items():
         is_there = t.recurring.get(jid) is template
         size = sizes.of_recurring(template) if is_there else 0
@@ -297,11 +344,6 @@ def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:
         template.size = size
         t.recount(template, is_there)
     t.touched_recurring.clear()
-    for name, throttle in t.touched_throttles.items():
-        if not (throttle.is_set or throttle.locks or throttle.pending):
-            t.throttles.pop(name, None)
-    t.touched_throttles.clear()
-    t.trace = b"".join(trace)
 
 
 def _tidy_queue(t: Tables, name: bytes) -> None:

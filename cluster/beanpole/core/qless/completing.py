@@ -18,6 +18,7 @@ from beanpole.core.qless import (
     locks,
     queues,
     ranges,
+    runs,
     statistics,
     throttles,
     tracking,
@@ -39,13 +40,10 @@ STRICT: Final = (q.CORE, q.THROTTLES, q.DOTTED)
 def complete(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """COMPLETE: complete a running job, or advance it to the next queue."""
     jid, worker, name, data, following, delay, depends = args
-    job = t.jobs.get(jid)
-    if job is None:
-        return q.NO_JOB, (jid,)
-    if job.state != q.RUNNING:
-        return q.NOT_RUNNING, (jid, job.state)
-    if job.worker != worker:
-        return q.OTHER_WORKER, (jid, job.worker)
+    refused = runs.refusal(t, jid, worker)
+    if refused is not None:
+        return refused
+    job = t.jobs[jid]
     if job.queue != name and flavour in STRICT:
         return q.OTHER_QUEUE, (jid, job.queue)
     if following is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from beanpole import events as e
 from beanpole import qless as q
-from beanpole.constants import U32_MAX
+from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.core.jobs.job import DELAYED, DONE, FAILED, GONE, READY, RESERVED
 from beanpole.core.jobs.spaces import RANK_NORMAL, SPACES
 from beanpole.core.qless.job import QlessJob
@@ -31,7 +31,6 @@ _STATES: Final = {
     q.COMPLETE_: DONE,
 }
 _BLOCKED: Final = (e.DEPENDS, e.THROTTLED)
-_MICROSECONDS: Final = 1_000_000.0
 _TIME_MAX_US: Final = 2**62
 
 
@@ -205,4 +204,4 @@ def _microseconds(seconds: float) -> int:
 
 
 def _clock_us(now: float) -> int:
-    return min(max(floor(now * _MICROSECONDS), -_TIME_MAX_US), _TIME_MAX_US)
+    return min(max(floor(now * SECOND_US), -_TIME_MAX_US), _TIME_MAX_US)

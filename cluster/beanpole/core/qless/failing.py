@@ -8,7 +8,7 @@ from math import floor
 from typing import Any, Final
 
 from beanpole import qless as q
-from beanpole.core.qless import history, limits, queues, statistics, throttles, tracking
+from beanpole.core.qless import history, limits, queues, runs, statistics, throttles, tracking
 from beanpole.core.qless.job import NOWHERE, SCHEDULED_AT, QlessJob
 from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import Tables
@@ -22,13 +22,10 @@ STRICT: Final = (q.CORE, q.THROTTLES, q.DOTTED)
 def fail(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """FAIL: fail a running job."""
     jid, worker, group, message, data = args
-    job = t.jobs.get(jid)
-    if job is None:
-        return q.NO_JOB, (jid,)
-    if job.state != q.RUNNING:
-        return q.NOT_RUNNING, (jid, job.state)
-    if job.worker != worker and flavour in STRICT:
-        return q.OTHER_WORKER, (jid, job.worker)
+    refused = runs.refusal(t, jid, worker if flavour in STRICT else None)
+    if refused is not None:
+        return refused
+    job = t.jobs[jid]
     t.publish(
         b"log",
         (
@@ -54,13 +51,10 @@ def fail(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
 def retry(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """RETRY: return a running job to a queue for another attempt, or fail it if none is left."""
     jid, name, worker, delay, group, message = args
-    job = t.jobs.get(jid)
-    if job is None:
-        return q.NO_JOB, (jid,)
-    if job.state != q.RUNNING:
-        return q.NOT_RUNNING, (jid, job.state)
-    if job.worker != worker:
-        return q.OTHER_WORKER, (jid, job.worker)
+    refused = runs.refusal(t, jid, worker)
+    if refused is not None:
+        return refused
+    job = t.jobs[jid]
     if not queues.has_room(t, name):
         return limits.QUEUES
     t.keep(job)

@@ -66,7 +66,7 @@ def import_job(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
     return q.OK, True
 
 
-def import_recurring(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+def import_recurring(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """IMPORT_RECURRING: create a template that continues its numbers and its times."""
     jid, next_at, count = args[1], args[5], args[11]
     if jid in t.recurring:

@@ -8,7 +8,16 @@ from math import floor
 from typing import Any, Final
 
 from beanpole import qless as q
-from beanpole.core.qless import config, failing, history, limits, statistics, throttles, tracking
+from beanpole.core.qless import (
+    config,
+    failing,
+    history,
+    limits,
+    runs,
+    statistics,
+    throttles,
+    tracking,
+)
 from beanpole.core.qless.job import LOCKS, WORK, QlessJob
 from beanpole.core.qless.scores import INFINITY
 from beanpole.core.qless.tables import QlessQueue, Tables
@@ -28,15 +37,14 @@ def elapsed(flavour: int, now: float, since: float) -> float:
     return float(floor(now) - floor(since)) if flavour == q.SEED else now - since
 
 
-def heartbeat(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+def heartbeat(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """HEARTBEAT: renew a worker's lock."""
     jid, worker, data = args
-    job = t.jobs.get(jid)
-    if job is None:
-        return q.NO_JOB, (jid,)
-    if job.state != q.RUNNING:
-        return q.NOT_RUNNING, (jid, job.state)
-    if job.worker != worker or not worker:
+    refused = runs.refusal(t, jid, worker)
+    if refused is not None:
+        return refused
+    job = t.jobs[jid]
+    if not worker:
         return q.OTHER_WORKER, (jid, job.worker)
     t.keep(job)
     if data is not None:

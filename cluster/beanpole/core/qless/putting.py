@@ -21,7 +21,7 @@ from beanpole.core.qless.tables import Tables
 RETRIES_DEFAULT: Final = 5
 
 
-def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+def put(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """PUT: put a job into a queue, to wait at once, after a delay, or for its dependencies."""
     queue, jid, klass, data, delay, worker, priority, new_tags, retries, depends, new, must = args
     job = t.jobs.get(jid)

@@ -7,9 +7,11 @@ release of a lock moves waiting jobs back to their queues; only `pop` acquires l
 from typing import Any, Final
 
 from beanpole import qless as q
+from beanpole.constants import SECOND_US
 from beanpole.core.qless import history, limits
 from beanpole.core.qless.job import THROTTLED_SINCE, WORK, QlessJob
 from beanpole.core.qless.queues import work_score
+from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import Tables, Throttle
 
 # Jobs that one release moves back to their queues if the throttle has no bound, as in the original.
@@ -19,7 +21,6 @@ RELEASED_UNBOUND: Final = 10
 RELEASED_MAX: Final = 100
 # A bound lasts at most a century, because its end in microseconds must fit into 64 bits.
 LASTS_MAX_SECONDS: Final = 100 * 366 * 86_400
-MICROSECONDS: Final = 1_000_000
 FOR_EVER: Final = -1
 NOT_THERE: Final = -2
 
@@ -95,7 +96,7 @@ def throttle_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
     throttle.is_set = True
     throttle.maximum = maximum
     if seconds > 0:  # otherwise the previous end stays
-        throttle.expires_us = t.kernel.now_us + min(seconds, LASTS_MAX_SECONDS) * MICROSECONDS
+        throttle.expires_us = t.kernel.now_us + min(seconds, LASTS_MAX_SECONDS) * SECOND_US
     return q.OK, None
 
 
@@ -138,27 +139,23 @@ def throttle_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
     if throttle.expires_us == 0:
         return q.OK, (throttle.maximum, FOR_EVER)
     left_us = throttle.expires_us - t.kernel.now_us
-    return q.OK, (throttle.maximum, (left_us + MICROSECONDS // 2) // MICROSECONDS)
+    return q.OK, (throttle.maximum, (left_us + SECOND_US // 2) // SECOND_US)
 
 
 def throttle_locks(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
     """THROTTLE_LOCKS: return the jobs that have a lock of a throttle."""
     throttle = t.throttles.get(args[0])
-    if throttle is None:
-        return q.OK, ()
-    if len(throttle.locks) > q.LISTED_MAX:
-        return limits.LISTED
-    return q.OK, tuple(throttle.locks)
+    return (q.OK, ()) if throttle is None else _listed(throttle.locks)
 
 
 def throttle_pending(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
     """THROTTLE_PENDING: return the jobs that wait for a throttle, the longest wait first."""
     throttle = t.throttles.get(args[0])
-    if throttle is None:
-        return q.OK, ()
-    if len(throttle.pending) > q.LISTED_MAX:
-        return limits.LISTED
-    return q.OK, tuple(throttle.pending)
+    return (q.OK, ()) if throttle is None else _listed(throttle.pending)
+
+
+def _listed(jids: Scores) -> q.Result:
+    return (q.OK, tuple(jids)) if len(jids) <= q.LISTED_MAX else limits.LISTED
 
 
 def _maximum(t: Tables, throttle: Throttle) -> int:

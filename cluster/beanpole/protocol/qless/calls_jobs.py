@@ -31,6 +31,26 @@ def throttles(r: Reader, value: bytes | None, wrong: bytes) -> tuple[bytes, ...]
 # --- the same in the seed form --------------------------------------------------------------------
 
 
+def on_or_off(r: Reader, jid: bytes, command: bytes, wrong: bytes) -> Call:
+    """Return the call of `depends`, whose other jobs begin at argument 2."""
+    others = r.names(2, q.DEPENDENCIES_MAX, b"dependencies")
+    if command == b"on":
+        return r.call(q.DEPENDS_ON, (jid, others), forms.INTEGER)
+    if command != b"off":
+        r.refuse(wrong)
+    some = None if others[:1] == (b"all",) else others
+    return r.call(q.DEPENDS_OFF, (jid, some), forms.INTEGER)
+
+
+def track_or_untrack(r: Reader, jid: bytes, command: bytes, answer: int) -> Call:
+    """Return the call of `track` with a job."""
+    lowered = command.lower()
+    if lowered not in (b"track", b"untrack"):
+        r.refuse(b'Track(): Unknown action "%b"' % command[: q.NAME_MAX_BYTES])
+    code = q.UNTRACK if lowered == b"untrack" else q.TRACK
+    return r.call(code, (jid,), answer)
+
+
 def job_options(
     r: Reader, options: dict[bytes, bytes]
 ) -> tuple[int | None, tuple[bytes, ...] | None, float | None]:
@@ -216,13 +236,7 @@ def depends(r: Reader) -> Call:
     """`depends jid on jid...` and `depends jid off all` or `off jid...`."""
     jid = r.name(0, NO_JOB)
     command = r.name(1, b'Depends(): Arg "command" missing')
-    others = r.names(2, q.DEPENDENCIES_MAX, b"dependencies")
-    if command == b"on":
-        return r.call(q.DEPENDS_ON, (jid, others), forms.INTEGER)
-    if command != b"off":
-        r.refuse(b'Depends(): Argument "command" must be "on" or "off"')
-    some = None if others[:1] == (b"all",) else others
-    return r.call(q.DEPENDS_OFF, (jid, some), forms.INTEGER)
+    return on_or_off(r, jid, command, b'Depends(): Argument "command" must be "on" or "off"')
 
 
 def track(r: Reader) -> Call:
@@ -231,11 +245,7 @@ def track(r: Reader) -> Call:
     if command is None:
         return r.call(q.TRACKED, (), forms.TRACKED)
     jid = r.name(1, b'Track(): Arg "jid" missing')
-    lowered = command.lower()
-    if lowered not in (b"track", b"untrack"):
-        r.refuse(b'Track(): Unknown action "%b"' % command[: q.NAME_MAX_BYTES])
-    code = q.UNTRACK if lowered == b"untrack" else q.TRACK
-    return r.call(code, (jid,), forms.JSON_INTEGER)
+    return track_or_untrack(r, jid, command, forms.JSON_INTEGER)
 
 
 def log(r: Reader) -> Call:

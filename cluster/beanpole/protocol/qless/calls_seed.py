@@ -162,13 +162,7 @@ def depends(r: Reader) -> Call:
     _no_keys(r, b"Depends(): No Keys should be provided")
     jid = r.name(0, b'Depends(): Arg "jid" missing.')
     command = r.name(1, b"Depends(): Arg 2 missing")
-    others = r.names(2, q.DEPENDENCIES_MAX, b"dependencies")
-    if command == b"on":
-        return r.call(q.DEPENDS_ON, (jid, others), forms.INTEGER)
-    if command != b"off":
-        r.refuse(b'Depends(): Second arg must be "on" or "off"')
-    some = None if others[:1] == (b"all",) else others
-    return r.call(q.DEPENDS_OFF, (jid, some), forms.INTEGER)
+    return calls_jobs.on_or_off(r, jid, command, b'Depends(): Second arg must be "on" or "off"')
 
 
 def track(r: Reader) -> Call:
@@ -179,11 +173,7 @@ def track(r: Reader) -> Call:
         return r.call(q.TRACKED, (), forms.TRACKED)
     jid = r.name(1, b'Track(): Arg "jid" missing')
     _now(r, 2, b'Track(): Arg "now" missing or not a number: ')
-    lowered = command.lower()
-    if lowered not in (b"track", b"untrack"):
-        r.refuse(b'Track(): Unknown action "%b"' % command[: q.NAME_MAX_BYTES])
-    code = q.UNTRACK if lowered == b"untrack" else q.TRACK
-    return r.call(code, (jid,), forms.INTEGER)
+    return calls_jobs.track_or_untrack(r, jid, command, forms.INTEGER)
 
 
 # --- queues, workers, tags, configuration --------------------------------------------------------

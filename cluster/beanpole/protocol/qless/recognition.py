@@ -68,9 +68,11 @@ _POSITION: Final = re.compile(
     rb"(KEYS|ARGV)\[(\d+)\]",
     re.MULTILINE,
 )
-# The positions of the arguments of each call, by their names in the scripts: KEYS begin at 101,
-# ARGV at 1. Arguments that a script does not assert are omitted, and so are those that are asserted
-# at several positions, in calls whose first argument is a subcommand.
+# Added to the position of a key, so that it differs from those of ARGV.
+_KEYS: Final = 100
+# The positions of the arguments of each call, by their names in the scripts. Arguments that a
+# script does not assert are omitted, and so are those that are asserted at several positions, in
+# calls whose first argument is a subcommand.
 _SEED: Final[dict[bytes, dict[bytes, int]]] = {
     b"cancel": {b"jid": 1},
     b"complete": {b"jid": 1, b"worker": 2, b"queue": 3, b"now": 4, b"data": 5},
@@ -84,10 +86,10 @@ _SEED: Final[dict[bytes, dict[bytes, int]]] = {
     b"heartbeat": {b"jid": 1, b"worker": 2, b"now": 3},
     b"jobs": {},
     b"pause": {},
-    b"peek": {b"queue": 101, b"count": 1, b"now": 2},
-    b"pop": {b"queue": 101, b"worker": 1, b"count": 2, b"now": 3},
+    b"peek": {b"queue": _KEYS + 1, b"count": 1, b"now": 2},
+    b"pop": {b"queue": _KEYS + 1, b"worker": 1, b"count": 2, b"now": 3},
     b"priority": {b"jid": 1, b"priority": 2},
-    b"put": {b"queue": 101, b"jid": 1, b"klass": 2, b"data": 3, b"now": 4, b"delay": 5},
+    b"put": {b"queue": _KEYS + 1, b"jid": 1, b"klass": 2, b"data": 3, b"now": 4, b"delay": 5},
     b"queues": {b"now": 1},
     b"recur": {},
     b"retry": {b"jid": 1, b"queue": 2, b"worker": 3, b"now": 4, b"delay": 5},
@@ -186,7 +188,7 @@ def _seed(text: bytes, sha: bytes) -> Script | None:
     if expected is None or b"redis.call(" not in text:
         return None
     places = {
-        one.group(1): int(one.group(3)) + (100 if one.group(2) == b"KEYS" else 0)
+        one.group(1): int(one.group(3)) + (_KEYS if one.group(2) == b"KEYS" else 0)
         for one in _POSITION.finditer(text)
     }
     if any(places.get(name, place) != place for name, place in expected.items()):

@@ -92,13 +92,7 @@ class Reader:
 
     def a_name(self, value: bytes | None, missing: bytes) -> bytes:
         """Check a name that was read before; None is refused as `missing`."""
-        if value is None:
-            self.refuse(missing)
-            return b""
-        if len(value) > q.NAME_MAX_BYTES:
-            self.refuse(b"a name has more than %d bytes" % q.NAME_MAX_BYTES)
-            return b""
-        return value
+        return self._bounded(value, missing, b"a name", q.NAME_MAX_BYTES)
 
     def names(self, start: int, limit: int, what: bytes) -> tuple[bytes, ...]:
         """Return all names from `start` on, at most `limit`."""
@@ -114,11 +108,14 @@ class Reader:
 
     def a_text(self, value: bytes | None, missing: bytes) -> bytes:
         """Check a text that was read before; None is refused as `missing`."""
+        return self._bounded(value, missing, b"data", q.DATA_MAX_BYTES)
+
+    def _bounded(self, value: bytes | None, missing: bytes, what: bytes, bytes_max: int) -> bytes:
         if value is None:
             self.refuse(missing)
             return b""
-        if len(value) > q.DATA_MAX_BYTES:
-            self.refuse(b"data has more than %d bytes" % q.DATA_MAX_BYTES)
+        if len(value) > bytes_max:
+            self.refuse(b"%b has more than %d bytes" % (what, bytes_max))
             return b""
         return value
 

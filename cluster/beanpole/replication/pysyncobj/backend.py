@@ -125,7 +125,7 @@ class PySyncObjReplica:
         self._started = True
         self._room.look(self._shared.now_s)
         self._note_changes()
-        self._journal.wal.flush()
+        self._journal.flush(self._shared.now_s)
         callbacks.wake()
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class PySyncObjReplica:
         self._rejoin.check()
         self._room.look(shared.now_s)
         self._snapshots.turn()
-        journal.wal.flush()
+        journal.flush(shared.now_s)
         if core.applied < core.commit:
             shared.due = True  # F11: the next turns apply the rest, so that the loop is not blocked
         if shared.due:
@@ -219,7 +219,7 @@ class PySyncObjReplica:
         if not shared.due:
             # Newly committed entries are applied, and received ones written, in the next turn.
             core = self._core
-            shared.due = core.commit > core.applied or self._journal.wal.buffered_bytes > 0
+            shared.due = core.commit > core.applied or self._journal.wants_write(shared.now_s)
         if shared.due:
             self._callbacks.wake()
 
@@ -466,7 +466,7 @@ class PySyncObjReplica:
             self._callbacks.committed()
         core.send_appends()
         self._callbacks.flush()
-        self._journal.wal.flush()
+        self._journal.flush(self._shared.now_s)
         self._applying_until_s = self._callbacks.now_s() + APPLY_SLICE_S
 
     def _apply(self, index: int, term: int, entry: bytes) -> None:

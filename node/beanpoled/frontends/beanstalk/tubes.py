@@ -9,11 +9,13 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import DEFAULT_TUBE, WATCHED_TUBES_MAX
+from beanpole.core.operations.ruled import policy_of
 from beanpole.core.users import ANY_RIGHT, PUT, WORK
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.requests import (
+    PUT_BEYOND_QUOTA,
     PUT_DENIED,
     PUT_DRAINING,
     PUT_NO_MAJORITY,
@@ -28,6 +30,7 @@ _PUT_REFUSALS: Final = {
     PUT_DRAINING: replies.DRAINING,
     PUT_NO_ROOM: replies.OUT_OF_MEMORY,
     PUT_DENIED: replies.DENIED,
+    PUT_BEYOND_QUOTA: replies.OUT_OF_MEMORY,
     PUT_NO_MAJORITY: replies.DRAINING,
 }
 _REFUSALS: Final = {c.OUT_OF_MEMORY: replies.OUT_OF_MEMORY, c.DENIED: replies.DENIED}
@@ -84,10 +87,23 @@ class TubesConnection(RequestConnection):
         """
         if not self._takes_puts():
             return False
-        if self._clients.may(self, PUT, self._used):
-            return True
-        self._hold_put(len(request[4]), partial(self._put, request))
+        clients, size = self._clients, len(request[4])
+        reason = PUT_DENIED
+        if clients.may(self, PUT, self._used):
+            if not clients.is_over_quota(self, size) or self._may_be_known(request):
+                return True
+            reason = PUT_BEYOND_QUOTA
+        if not self._hold_request(size, partial(self._put, request)):
+            self._refuse_put(reason)
         return False
+
+    def _may_be_known(self, request: r.Request) -> bool:
+        """Whether a put may make no job, but be answered with an earlier one."""
+        machine = self._clients.machine
+        policy = policy_of(machine, self._used)
+        if policy is not None and policy.unique_window_us:
+            return True
+        return request[0] == r.PUT_UNIQUE and machine.keys.find(request[5]) != 0
 
     def _refuse_put(self, reason: int) -> None:
         self._replies.reply(_PUT_REFUSALS[reason])

@@ -15,6 +15,7 @@ from beanpole.core.jobs import effects
 from beanpole.core.jobs import job as jobs
 from beanpole.core.jobs.spaces import RANK_NORMAL
 from beanpole.core.users import PUT
+from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.parser import Request
@@ -23,6 +24,7 @@ from beanpoled.frontends.gearman.session import Asked
 from beanpoled.frontends.gearman.shared import PREFIX, Shared
 from beanpoled.frontends.gearman.worker import DATA, WARNING, WorkerSide
 from beanpoled.frontends.requests import (
+    PUT_BEYOND_QUOTA,
     PUT_DENIED,
     PUT_DRAINING,
     PUT_NO_MAJORITY,
@@ -48,6 +50,7 @@ _PUT_REFUSALS: Final = {
     PUT_DRAINING: replies.DRAINING,
     PUT_NO_ROOM: replies.NO_ROOM,
     PUT_DENIED: replies.DENIED,
+    PUT_BEYOND_QUOTA: replies.QUEUE_FULL,
     PUT_NO_MAJORITY: replies.NO_MAJORITY,
 }
 _REFUSALS: Final = {c.FULL: replies.QUEUE_FULL, c.DENIED: replies.DENIED}
@@ -94,9 +97,11 @@ class ClientSide(WorkerSide):
             return
         clients = self._clients
         session = self._session()
-        if not clients.may(self, PUT, PREFIX + function):
+        why = self._why_not_submitted(function, unique, body)
+        if why is not None:
             again = partial(self._submit, kind, function, unique, body, delay_us, reducer)
-            self._hold_put(len(body), again)
+            if not self._hold_request(len(body), again):
+                self._refuse_put(why)
             return
         rank, foreground = _SUBMITS[kind]
         name = external_id(function, unique, body)
@@ -108,6 +113,17 @@ class ClientSide(WorkerSide):
         self._replies.expect(kind)
         self._asked.append((foreground, b"", b""))
         clients.origin.submit_put(self, kind, command)
+
+    def _why_not_submitted(self, function: bytes, unique: bytes, body: bytes) -> int | None:
+        """Return why a submission is refused, as far as this node knows; None if it is not."""
+        clients = self._clients
+        if not clients.may(self, PUT, PREFIX + function):
+            return PUT_DENIED
+        if clients.is_over_quota(self, len(body)):
+            known = clients.machine.queue.spaces[GEARMAN].external_ids
+            if external_id(function, unique, body) not in known:
+                return PUT_BEYOND_QUOTA
+        return None
 
     def _refuse_put(self, reason: int) -> None:
         self._replies.reply(_PUT_REFUSALS[reason])

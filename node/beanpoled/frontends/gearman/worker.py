@@ -4,6 +4,7 @@ Jobs are taken by TAKE, which needs the log. The node reads from its own machine
 worthwhile and when to wake a sleeping worker, so a worker that polls writes nothing.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from beanpole import commands as c
@@ -26,6 +27,7 @@ from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.gearman.held import HeldJobs
 from beanpoled.frontends.gearman.session import NOTHING, Asked, GearmanSession
 from beanpoled.frontends.gearman.shared import PREFIX, Shared, name_of
+from beanpoled.frontends.held_requests import HELD_BYTES_MIN
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_QUIET
 
@@ -281,9 +283,7 @@ class WorkerSide(GearmanSession):
             self._replies.reply(replies.DATA_TOO_LARGE)
         else:
             what = DATA if kind == p.WORK_DATA else WARNING
-            command = (c.NOTIFY, self.number, job, what, data)
-            self._clients.origin.keep_latest((c.PROGRESS, self.number, job))
-            self._ask(kind, command, (job, b"", replies.NO_JOB_OF_DATA))
+            self._report(kind, (c.NOTIFY, self.number, job, what, data), replies.NO_JOB_OF_DATA)
 
     def _work_status(self, request: Request) -> None:
         kind, (handle, numerator, denominator) = request
@@ -320,10 +320,6 @@ class WorkerSide(GearmanSession):
         """End a job with an exception. Many libraries send a WORK_FAIL behind it."""
         handle, data = request[1]
         job = self._held(handle)
-        if job:
-            if len(self._excepted) >= EXCEPTIONS_KEPT_MAX:
-                del self._excepted[next(iter(self._excepted))]
-            self._excepted[job] = None
         if len(data) > RESULT_MAX_BYTES:
             self._finish_too_large(p.WORK_EXCEPTION, job, replies.NO_JOB_OF_EXCEPTION)
         else:
@@ -338,19 +334,51 @@ class WorkerSide(GearmanSession):
 
     def _finish(self, kind: int, job: int, state: int, result: bytes, not_found: bytes) -> None:
         if job:
-            command = (c.FINISH, self.number, job, state, result)
-            self._clients.origin.keep_latest((c.PROGRESS, self.number, job))
-            self._ask(kind, command, (job, b"", not_found))
+            self._report(kind, (c.FINISH, self.number, job, state, result), not_found)
         else:
             self._replies.reply(not_found)
 
+    def _report(self, kind: int, command: c.Command, not_found: bytes) -> None:
+        """Submit a worker's report. A large one that has no effect is kept out of the log."""
+        job, size = command[2], len(command[-1])
+        why = c.OK
+        if size >= HELD_BYTES_MIN:
+            why = self._why_not_reported(job)
+            again = partial(self._report, kind, command, not_found)
+            if why != c.OK and self._hold_request(size, again):
+                return
+        if kind == p.WORK_EXCEPTION:
+            if len(self._excepted) >= EXCEPTIONS_KEPT_MAX:
+                del self._excepted[next(iter(self._excepted))]
+            self._excepted[job] = None
+        if why == c.OK:
+            self._clients.origin.keep_latest((c.PROGRESS, self.number, job))
+            self._ask(kind, command, (job, b"", not_found))
+        else:
+            self._replies.reply(self._outcome(kind, why, job, not_found))
+
+    def _why_not_reported(self, job: int) -> int:
+        """Return the result of a report in the state that this node knows; OK if it has effect."""
+        clients = self._clients
+        found = clients.machine.queue.jobs.get(job)
+        if found is None:
+            return c.NOT_FOUND
+        if not clients.may(self, WORK, found.tube.name):
+            return c.DENIED
+        return c.OK if job in clients.reserved_by(self.number) else c.NOT_FOUND
+
     def _told(self, kind: int, result: Any, asked: Asked) -> None:
-        """Answer a worker's applied report: with nothing, unless it did not hold the job."""
-        denied = replies.DENIED if result == c.DENIED else asked[2]
-        if result == c.DENIED and kind in _ENDS:
+        """Answer a worker's applied report."""
+        self._answer(self._outcome(kind, result, asked[0], asked[2]))
+
+    def _outcome(self, kind: int, result: int, job: int, not_found: bytes) -> bytes:
+        """Return the reply to a report: nothing, unless the worker did not hold the job."""
+        if result != c.DENIED:
+            return b"" if result == c.OK else not_found
+        if kind in _ENDS:
             # Otherwise nobody could do the job as long as this connection lasts.
-            self._clients.origin.submit(self, KIND_QUIET, (c.RETURN, self.number, asked[0]))
-        self._answer(b"" if result == c.OK else denied)
+            self._clients.origin.submit(self, KIND_QUIET, (c.RETURN, self.number, job))
+        return replies.DENIED
 
 
 def assignment(kind: int, handle: bytes, function: bytes, job: jobs.Job) -> bytes:

@@ -23,12 +23,12 @@ from beanpole.protocol.qless.recognition import Script
 from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES, Pattern, Text
 from beanpole.protocol.resp.values import OK, Double, Error, Value, encode
 from beanpoled.frontends.clients import NO_RIGHT, NO_TOKEN, Clients
+from beanpoled.frontends.held_requests import HELD_BYTES_MIN
 from beanpoled.frontends.qless import shared as kinds
 from beanpoled.frontends.qless.heaviness import cost_of
 from beanpoled.frontends.qless.session import QlessSession
 from beanpoled.frontends.qless.shared import Shared
 from beanpoled.frontends.requests import (
-    PUT_DENIED,
     PUT_DRAINING,
     PUT_NO_MAJORITY,
     PUT_NO_ROOM,
@@ -46,9 +46,6 @@ _NO_JOBS: Final = (q.OK, ())
 # Calls whose replies may contain the data of jobs.
 _LARGE: Final = (q.GET, q.MULTIGET, q.POP, q.PEEK, q.TRACKED, q.FAILED_JOBS, q.RECUR_GET)
 _MAKING: Final = (q.PUT, q.RECUR)
-# Of a call that makes no job: with more than this it is kept out of the log, too, where its client
-# has no right to it. Others cost the log as much as the barrier that they would wait for.
-HELD_BYTES_MIN: Final = 1024
 
 NOSCRIPT: Final = Error(b"NOSCRIPT No matching script. Please use EVAL.")
 UNSUPPORTED: Final = Error(b"ERR unsupported script: it is of no dialect of qless that is known")
@@ -297,10 +294,14 @@ class CallSide(QlessSession):
             self.refuse(q.REFUSALS[q.TOO_MUCH], TOO_LARGE)
             return
         size = len(command[-1])
-        counts = code in _MAKING or size >= HELD_BYTES_MIN
-        if counts and not self._may_call(code, arguments):
-            self._hold_put(size, partial(self._submit, asked, code, flavour, now, arguments))
-            return
+        if code in _MAKING or size >= HELD_BYTES_MIN:
+            refused = self._refusal(code, flavour, now, arguments, size)
+            if refused is not None:
+                again = partial(self._submit, asked, code, flavour, now, arguments)
+                if not self._hold_request(size, again):
+                    self._shared.calls[code] += 1
+                    self._replies.reply(self._reply_to(asked, refused))
+                return
         self._shared.calls[code] += 1
         self._replies.expect(KIND_CALL)
         if asked.owed_bytes:
@@ -313,30 +314,37 @@ class CallSide(QlessSession):
         else:
             clients.origin.charge(clients.origin.submit(self, KIND_CALL, command), cost)
 
-    def _may_call(self, code: int, arguments: tuple[Any, ...]) -> bool:
-        """Whether the client may make a call, as far as this node knows."""
+    def _refusal(
+        self, code: int, flavour: int, now: float, arguments: tuple[Any, ...], size: int
+    ) -> q.Result | None:
+        """Return why a call is in vain, as far as this node knows; None if it may not be."""
         machine = self._clients.machine
         users = machine.users
-        return not users.rows or user_may(
+        if users.rows and not user_may(
             machine.qless, users.of(self.user, self.token), code, arguments
-        )
+        ):
+            return q.DENIED, ()
+        if size < HELD_BYTES_MIN:
+            return None
+        return operations.refusal_by_job(machine, code, flavour, now, arguments, size)
 
     def _refuse_put(self, reason: int) -> None:
-        if reason == PUT_DENIED:
-            self.refuse(q.REFUSALS[q.DENIED], self._deny())
-        else:
-            self.refuse(*_PUT_REFUSALS[reason])
+        self.refuse(*_PUT_REFUSALS[reason])
 
     def _called(self, result: Any) -> None:
         """Answer the oldest call with its result."""
         asked = self._asked.popleft()
-        if result[0] != q.OK:
-            self._shared.errors[q.REFUSALS[result[0]]] += 1
-        is_denied = result[0] == q.DENIED
-        reply = encode(self._deny() if is_denied else asked.value(result), self.version)
+        reply = self._reply_to(asked, result)
         if asked.owed_bytes:
             self._replies.owe(len(reply) - asked.owed_bytes)
         self._answer_asked(asked, reply)
+
+    def _reply_to(self, asked: Asked, result: q.Result) -> bytes:
+        """Return the reply to a call, and count its refusal."""
+        if result[0] != q.OK:
+            self._shared.errors[q.REFUSALS[result[0]]] += 1
+        is_denied = result[0] == q.DENIED
+        return encode(self._deny() if is_denied else asked.value(result), self.version)
 
     def _deny(self) -> Error:
         """Count a refusal for a missing right, and return its error."""

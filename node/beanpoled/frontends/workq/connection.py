@@ -19,11 +19,11 @@ from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpole.protocol.workq.parser import Parser
 from beanpoled.frontends.clients import NO_RIGHT, Clients
-from beanpoled.frontends.replies import HELD, Parts
+from beanpoled.frontends.replies import WAIT, Parts
 from beanpoled.frontends.workq import inspection, jobs
 from beanpoled.frontends.workq.awaited import TIMER_MIN_US, Awaited
+from beanpoled.frontends.workq.ending import EndingConnection
 from beanpoled.frontends.workq.jobs import MS_US
-from beanpoled.frontends.workq.putting import PuttingConnection
 from beanpoled.frontends.workq.results import FORMATTERS, added, refusal
 from beanpoled.frontends.workq.shared import Shared
 from beanpoled.host.seam import ClientPort
@@ -40,7 +40,7 @@ RUN_GRACE_US: Final = 60_000_000
 
 
 @final
-class WorkqConnection(PuttingConnection):
+class WorkqConnection(EndingConnection):
     """A Workq client."""
 
     __slots__ = (
@@ -97,10 +97,6 @@ class WorkqConnection(PuttingConnection):
         self._replies.push(replies.TOO_MANY_CLIENTS)
         return True
 
-    def _submit(self, kind: int, command: c.Command) -> None:
-        self._replies.expect(kind)
-        self._clients.origin.submit(self, kind, command)
-
     # --- jobs -----------------------------------------------------------------------------------
 
     def _add(self, request: r.Request) -> None:
@@ -124,15 +120,6 @@ class WorkqConnection(PuttingConnection):
         command = jobs.add_command(self._session(), *fields)
         self._replies.expect(kind)
         self._clients.origin.submit_put(self, kind, command)
-
-    def _complete(self, request: r.Request) -> None:
-        _, job, result = request
-        command = (c.FINISH_NAMED, self._session(), job, DONE, result)
-        self._submit(r.COMPLETE, command)
-
-    def _fail(self, request: r.Request) -> None:
-        _, job, result = request
-        self._submit(r.FAIL, (c.FINISH_NAMED, self._session(), job, FAILED, result))
 
     def _delete(self, request: r.Request) -> None:
         self._submit(r.DELETE, (c.DELETE_NAMED, self._session(), request[1]))
@@ -418,8 +405,9 @@ class WorkqConnection(PuttingConnection):
             self._answer_alone(answer)
         elif kind in (KIND_OPEN, KIND_QUIET) and result != c.OK:
             # The machine refused a command that later ones depend on. The error is sent only where
-            # it cannot be taken for the reply to a request that may be done.
-            if kind == KIND_OPEN or self._replies.head != HELD:
+            # a lease waits for it: a pending request may be done, and without one the lease has
+            # been answered, perhaps with the same error.
+            if kind == KIND_OPEN or self._replies.head == WAIT:
                 self._replies.push(refusal(result))
             self._close()
 

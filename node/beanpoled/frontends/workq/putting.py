@@ -12,6 +12,7 @@ from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpoled.frontends.requests import (
+    PUT_BEYOND_QUOTA,
     PUT_DENIED,
     PUT_DRAINING,
     PUT_NO_MAJORITY,
@@ -24,6 +25,7 @@ _PUT_REFUSALS: Final = {
     PUT_DRAINING: replies.DRAINING,
     PUT_NO_ROOM: replies.OUT_OF_MEMORY,
     PUT_DENIED: replies.DENIED,
+    PUT_BEYOND_QUOTA: replies.OUT_OF_MEMORY,
     PUT_NO_MAJORITY: replies.NO_MAJORITY,
 }
 
@@ -48,9 +50,15 @@ class PuttingConnection(RequestConnection):
         if not self._takes_puts():
             return False
         self._session()
-        if self._clients.may(self, PUT, PREFIX + name):
-            return True
-        self._hold_put(len(payload), partial(put, request))
+        clients, size = self._clients, len(payload)
+        reason = PUT_DENIED
+        if clients.may(self, PUT, PREFIX + name):
+            spaces = clients.machine.queue.spaces
+            if not clients.is_over_quota(self, size) or request[1] in spaces[WORKQ].external_ids:
+                return True
+            reason = PUT_BEYOND_QUOTA
+        if not self._hold_request(size, partial(put, request)):
+            self._refuse_put(reason)
         return False
 
     def _refuse_put(self, reason: int) -> None:

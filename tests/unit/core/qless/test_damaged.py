@@ -15,6 +15,7 @@ from beanpole.errors import Damaged
 from tests.unit.core.cluster import Cluster, image_of
 from tests.unit.core.qless.random_calls import Calls
 from tests.unit.core.qless.test_images import opened, run
+from tests.unit.seeds import seeds
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +139,7 @@ def test_words_that_are_none(chunks: list[Any]) -> None:
             restore.load(broken)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(range(300), 60))
 def test_any_change_is_read_or_damaged(chunks: list[Any], seed: int) -> None:
     """A change of one value of one record is read or is `Damaged`; no other error is raised."""
     dice = random.Random(seed)

@@ -12,6 +12,7 @@ from beanpole.core.operations import qless
 from tests.unit.core.cluster import Cluster, Event, events_of, image_of
 from tests.unit.core.qless.random_calls import Calls
 from tests.unit.core.qless.test_images import opened, run
+from tests.unit.seeds import seeds
 
 STATES = {
     q.WAITING: READY,
@@ -244,7 +245,7 @@ def test_a_job_that_is_completed_and_not_kept_is_done() -> None:
     assert (said([done]), done.run_us) == ([(e.DONE, RESERVED, GONE)], 3_000_000)
 
 
-@pytest.mark.parametrize("seed", range(200, 212))
+@pytest.mark.parametrize("seed", seeds(range(200, 212), 3))
 def test_events_of_a_job_are_a_chain(seed: int) -> None:
     cluster = opened()
     run(cluster, Calls(seed), 250)

@@ -12,6 +12,7 @@ from beanpole.core.machine import Machine
 from beanpole.core.qless import calls, sizes
 from tests.unit.core.cluster import Cluster, Entry, copy_of, events_of, image_of
 from tests.unit.core.qless.random_calls import Calls
+from tests.unit.seeds import seeds
 
 SECOND = 1_000_000
 
@@ -49,7 +50,7 @@ def check(machine: Machine) -> None:
         assert bool(job.dependencies) == (job.state == 4), job.jid
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(range(12), 3))
 def test_two_nodes_and_one_made_of_an_image_agree(seed: int) -> None:
     source = Calls(seed)
     cluster, other = opened(), Machine()
@@ -74,7 +75,7 @@ def test_two_nodes_and_one_made_of_an_image_agree(seed: int) -> None:
 
 
 @pytest.mark.constants
-@pytest.mark.parametrize("seed", range(100, 112))
+@pytest.mark.parametrize("seed", seeds(range(100, 112), 3))
 def test_an_image_shows_the_moment_at_which_it_began(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

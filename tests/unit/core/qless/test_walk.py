@@ -19,6 +19,7 @@ from beanpole.core.qless import (
     throttles,
 )
 from tests.unit.core.qless.checking import Qless, over
+from tests.unit.seeds import seeds
 
 STEPS = 600
 QUEUES = (b"q", b"r")
@@ -207,7 +208,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("flavour", q.FLAVOURS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6)))
 def test_a_walk_leaves_the_tables_in_agreement(seed: int, flavour: int) -> None:
     walk = Walk(seed, flavour)
     walk.run()

@@ -1,12 +1,13 @@
-"""Puts without the right to them, as far as their node knows: held until it knows more.
+"""Requests in vain, as far as their node knows: held until it knows more.
 
-The machine decides about rights, but only on a command that is in the log with its body, at every
-node: anybody could fill the log with jobs that nobody may put. So such a put waits for a barrier, a
-command without a body behind which the node knows every right that was granted before. Only where
-the right is there then does the put become a command. `requests` holds the put itself.
+The machine decides about rights and jobs, but only on a command that is in the log with its body,
+at every node: anybody could fill the log with jobs that nobody may put, and with results of jobs
+that do not exist. So such a request waits for a barrier, a command without a body behind which the
+node knows all that was committed before: rights, jobs, reservations. Only if the request is not in
+vain then does it become a command. `requests` holds the request itself.
 
-One barrier serves all puts that wait when it is submitted, and one is in flight at a time: any
-number of denied puts costs the log one small command in each of its round trips.
+One barrier serves all requests that wait when it is submitted, and one is in flight at a time: any
+number of them costs the log one small command in each of its round trips.
 """
 
 from collections import deque
@@ -19,6 +20,9 @@ from beanpoled.frontends.connection import Connection
 from beanpoled.origin.batches import Batch, Wait
 from beanpoled.origin.outbox import Origin
 
+# A request with a smaller body is submitted at once, if it makes no job: it costs the log not much
+# more than the barrier that it would wait for.
+HELD_BYTES_MIN: Final = 1024
 # Clients that go on in one turn of the loop: the refusals of 256 take 5 ms.
 CLIENTS_IN_A_ROW_MAX: Final = 256
 # A job that never exists.
@@ -27,8 +31,8 @@ _KIND_BARRIER: Final = 0
 
 
 @final
-class HeldPuts:
-    """The connections of a node that hold a put; each has one at most."""
+class HeldRequests:
+    """The connections of a node that hold a request; each has one at most."""
 
     def __init__(self, origin: Origin, call_soon: Callable[[Callable[[], None]], None]) -> None:
         self._origin = origin
@@ -41,7 +45,7 @@ class HeldPuts:
         self._is_going_on = False
 
     def hold(self, connection: Connection) -> None:
-        """Call the connection's `put_checked` when this node knows what is committed now."""
+        """Call the connection's `request_checked` when this node knows what is committed now."""
         self._next[connection] = None
         barrier = self._barrier
         # An incarnation that ends answers nothing; the connections in it end, too.
@@ -78,6 +82,11 @@ class HeldPuts:
         waiting, self._next = self._next, {}
         number = next(iter(waiting)).number
         self._barrier = barrier = _Barrier(self, waiting, self._origin.incarnation)
+        # What they have sent before may decide about what is held, and the barrier must not
+        # overtake it in the line of large commands.
+        in_line = next(filter(self._origin.is_in_line, waiting), None)
+        if in_line is not None:
+            barrier.batch = in_line.batch
         # If that session ends first, the command is refused in its place of the log: that will do.
         self._origin.submit(barrier, _KIND_BARRIER, (c.PEEK, number, _NO_JOB))
 
@@ -85,7 +94,7 @@ class HeldPuts:
         checked = self._checked
         for _ in range(min(CLIENTS_IN_A_ROW_MAX, len(checked))):
             connection, is_known = checked.popleft()
-            connection.put_checked(is_known)
+            connection.request_checked(is_known)
         self._is_going_on = bool(checked)
         if checked:
             self._call_soon(self._go_on)
@@ -108,7 +117,9 @@ class _Barrier:
         "waiting",
     )
 
-    def __init__(self, held: HeldPuts, waiting: dict[Connection, None], incarnation: int) -> None:
+    def __init__(
+        self, held: HeldRequests, waiting: dict[Connection, None], incarnation: int
+    ) -> None:
         self._held = held
         self.waiting = waiting
         self.incarnation = incarnation

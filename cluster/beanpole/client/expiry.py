@@ -1,17 +1,19 @@
 """The time at which a certificate in a file expires, read from its bytes (DER, RFC 5280).
 
-Whether that is soon, and what to say about it, is decided in `checking` and `examining`.
+Whether that is soon, and what to say about it, is decided by callers.
 """
 
 import base64
 import calendar
 import time
-from collections.abc import Sequence
 from typing import Final
+
+from beanpole.client.der import fields, signed
 
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
-_VERSION_TAG: Final = 0xA0
+# Of a certificate's version.
+VERSION_TAG: Final = 0xA0
 _UTC_TIME_TAG: Final = 0x17
 # Position among the fields of a certificate (RFC 5280, 4.1), after its version.
 _VALIDITY: Final = 3
@@ -29,27 +31,8 @@ def expires_s(path: str) -> float:
     if _BEGIN not in text or _END not in text:
         raise ValueError("it is no certificate in PEM")
     raw = base64.b64decode(text.partition(_BEGIN)[2].partition(_END)[0])
-    (_, whole), *_ = _fields(raw)
-    (_, signed), *_ = _fields(whole)
-    fields = [one for one in _fields(signed) if one[0] != _VERSION_TAG]
-    tag, not_after = _fields(fields[_VALIDITY][1])[1]
+    tag, not_after = fields(signed(raw, VERSION_TAG)[_VALIDITY][1])[1]
     return _seconds(tag, not_after.decode("ascii"))
-
-
-def _fields(raw: bytes) -> Sequence[tuple[int, bytes]]:
-    """Split DER into its values, with their tags."""
-    found: list[tuple[int, bytes]] = []
-    at = 0
-    while at < len(raw):
-        tag, size = raw[at], raw[at + 1]
-        at += 2
-        if size & 0x80:
-            more = size & 0x7F
-            size = int.from_bytes(raw[at : at + more], "big")
-            at += more
-        found.append((tag, raw[at : at + size]))
-        at += size
-    return found
 
 
 def _seconds(tag: int, text: str) -> float:

@@ -1,0 +1,50 @@
+"""How a client opens a connection, and how each end of it notices that the other has vanished."""
+
+import socket
+from typing import Final
+
+from beanpole.addresses import UNIX_PREFIX, split_address
+
+# A node or client that vanished without closing its connection is detected after about two minutes
+# of silence, and a firewall does not forget a connection that idles. The kernel by itself begins
+# after two hours.
+KEEPALIVE_IDLE_S: Final = 60
+KEEPALIVE_INTERVAL_S: Final = 10
+KEEPALIVE_PROBES: Final = 5
+
+
+def dial(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Connect to a host and port, or to the UNIX socket at the path `host` if the port is 0."""
+    if port:
+        connected = socket.create_connection((host, port), timeout_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(connected)
+        return connected
+    connected = socket.socket(socket.AF_UNIX)
+    connected.settimeout(timeout_s)
+    try:
+        connected.connect(host)
+    except OSError:
+        connected.close()
+        raise
+    return connected
+
+
+def dial_address(address: str, timeout_s: float) -> socket.socket:
+    """Connect to an address of the form HOST:PORT or unix:PATH."""
+    if address.startswith(UNIX_PREFIX):
+        return dial(address.removeprefix(UNIX_PREFIX), 0, timeout_s)
+    return dial(*split_address(address), timeout_s)
+
+
+def keep_alive(connected: socket.socket) -> None:
+    """Let the kernel ask in silence whether the other end of a TCP connection is still there."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Clients run on other systems too, which may lack the options of Linux.
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    ):
+        if hasattr(socket, name):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,27 @@
+"""Standard output that cannot be written: its reader has gone (`| head`), or its disk is full."""
+
+import os
+import sys
+from collections.abc import Iterable
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines, as many as the reader of a pipe wants.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    try:
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+    except OSError:
+        drop_output()
+        raise
+
+
+def drop_output() -> None:
+    """Discard unwritten output: Python would retry at exit, and end with status 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

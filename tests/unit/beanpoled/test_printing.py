@@ -1,0 +1,66 @@
+"""Standard output whose reader has gone, or whose disk is full."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TIMEOUT_S = 30.0
+BEANPOLE = "from beanpoled.cli import main; exit(main())"
+BEANPOLED = "from beanpoled.main import main; main()"
+CONFIGURATION = """
+cluster = "dev"
+node_id = "a"
+data_dir = "data"
+listen = ["127.0.0.1:0"]
+peer_listen = "127.0.0.1:3"
+grpc_listen = "127.0.0.1:4"
+http_listen = "127.0.0.1:5"
+[members.a]
+peer = "127.0.0.1:1"
+grpc = "127.0.0.1:2"
+"""
+
+
+def ended(program: str, words: list[str], output: int, directory: Path) -> tuple[int, str]:
+    """Run a program with this standard output, buffered as usual; return its status and errors."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=directory,
+        env=environment,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "words", "status_full"),
+    [
+        (BEANPOLE, ["version"], 3),
+        (BEANPOLE, ["top", "--help"], 3),
+        (BEANPOLED, ["--config", "node.toml", "--check"], 1),
+        (BEANPOLED, ["--dump-wal", "."], 1),
+    ],
+)
+def test_a_reader_that_has_gone_is_no_error_and_a_full_disk_is_one(
+    program: str, words: list[str], status_full: int, tmp_path: Path
+) -> None:
+    (tmp_path / "node.toml").write_text(CONFIGURATION)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert ended(program, words, writer, tmp_path) == (0, "")
+    finally:
+        os.close(writer)
+    with open("/dev/full", "w") as full:
+        status, errors = ended(program, words, full.fileno(), tmp_path)
+    assert status == status_full
+    assert errors.startswith("beanpole") and errors.count("\n") == 1

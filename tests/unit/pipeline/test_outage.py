@@ -1,0 +1,79 @@
+"""`beanpole pipeline stream` waits while nodes do not answer, and ends when they refuse."""
+
+import argparse
+from typing import Any
+
+import grpc
+import pytest
+
+from beanpole.client.rpc import Refused
+from beanpole.errors import ClientError
+from pyspark_beanpole.cli import failures, stream
+
+
+class Line:
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, words: str) -> None:
+        self.said.append(words)
+
+    def show(self, progress: object) -> None:
+        """Show nothing."""
+
+
+class Error(grpc.RpcError):
+    """What a node answers to a token that no user has."""
+
+    def details(self) -> str:
+        return "no user has this token"
+
+    def trailing_metadata(self) -> tuple[()]:
+        return ()
+
+
+REFUSED = Refused("a:1", Error())
+
+
+class Nodes:
+    """A stream whose nodes fail with one error after the other."""
+
+    position = 0
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = list(errors)
+
+    def end_now(self) -> int:
+        raise self._errors.pop(0)
+
+
+def test_an_outage_is_said_once() -> None:
+    line, error = Line(), ClientError("no node answers")
+    its: Any = line
+    outage = stream.Outage(its)
+    for _ in range(3):
+        outage.say(error)
+    assert line.said == ["waiting: no node answers"]
+    outage.is_over()
+    outage.say(error)
+    assert len(line.said) == 2
+
+
+def test_a_running_stream_ends_when_its_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "POLL_S", 0.0)
+    line = Line()
+    its: Any = line
+    nodes: Any = Nodes(ClientError("no node answers"), REFUSED)
+    arguments = argparse.Namespace(once=False, every=60, rows=1000)
+    spark: Any = None
+    run = stream._Run(nodes, spark, its, stream.Outage(its), arguments)
+    with pytest.raises(Refused, match="a:1: no user has this token"):
+        run.run()
+    assert line.said == ["waiting: no node answers"]
+
+
+def test_a_stream_does_not_wait_for_a_task_that_was_refused() -> None:
+    assert failures.is_of_nodes("beanpole.errors.ClientError: no node answers")
+    assert not failures.is_of_nodes(f"beanpole.client.rpc.Refused: {REFUSED}")

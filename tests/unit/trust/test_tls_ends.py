@@ -1,0 +1,124 @@
+"""TLS at rare moments: the end while input waits, an unreadable certificate, errors of accept."""
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import uvloop
+
+from beanpoled.host import tls
+from beanpoled.host.dials import why
+from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SLICE_BYTES
+from beanpoled.trust.certificates import Certificates, Files
+from beanpoled.trust.handshakes import UNREADABLE, Handshakes, reason_of
+from tests.unit.trust.pairs import Above, Pair, turn
+
+# What accept(2) names beside the errors of a caller: of a connection that is gone, of the network,
+# of a firewall, and of a system that is short of something.
+ACCEPT_ERRORS = (
+    *("ECONNABORTED", "EPROTO", "ENETDOWN", "EHOSTUNREACH", "ETIMEDOUT", "EPERM"),
+    *("EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"),
+)
+
+
+@pytest.mark.parametrize("size", [3 * RECORD_BYTES_MAX // 2, 3 * SLICE_BYTES])
+def test_the_end_of_the_socket_waits_for_input_that_was_paused(pair: Pair, size: int) -> None:
+    """The loop may tell the end before the call that `resume` has asked for: this ended a node."""
+    pair.shake()
+    pair.above.pauses = pair.above.stays = True
+    pair.client.write(bytes(size))
+    pair.deliver()
+    assert pair.below.paused and len(pair.above.got) < size
+    pair.above.transport.resume_reading()
+    assert pair.stream.eof_received()
+    while len(pair.above.got) < size:
+        assert not pair.above.ends, "its last requests are not taken yet"
+        pair.above.transport.resume_reading()
+        turn(pair.loop)
+    assert pair.above.got == bytes(size) and pair.above.ends == 1
+    assert pair.stream.eof_received(), "the loop tells it again, if it has read again"
+    assert pair.above.ends == 1
+
+
+def test_nothing_is_kept_behind_the_end(pair: Pair) -> None:
+    pair.shake()
+    pair.above.stays = True
+    pair.client.write(b"the last request")
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.client.unwrap()
+    pair.stream.data_received(pair.out.read() + bytes(2 * SLICE_BYTES))
+    before = pair.stream._incoming.pending
+    assert pair.above.got == b"the last request" and not pair.stream._rest
+    for _ in range(3):
+        pair.stream.data_received(bytes(SLICE_BYTES))
+        pair.stream.data_received(bytes(2 * SLICE_BYTES))
+    assert pair.stream._incoming.pending == before <= SLICE_BYTES and not pair.stream._rest
+
+
+def make_odd(place: Path, name: str) -> None:
+    """Make a certificate whose DNS name is no text, as a CA that copies requests signs it."""
+    request, extensions = place / f"{name}.csr", place / f"{name}.ext"
+    extensions.write_text("subjectAltName=DER:30:03:82:01:FF\n")
+    line = ["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    line += ["-nodes", "-keyout", str(place / f"{name}.key"), "-out", str(request)]
+    subprocess.run([*line, "-subj", f"/CN={name}"], check=True, capture_output=True)
+    line = ["openssl", "x509", "-req", "-in", str(request), "-out", str(place / f"{name}.pem")]
+    line += ["-CA", str(place / "ca.pem"), "-CAkey", str(place / "ca.key"), "-CAcreateserial"]
+    line += ["-days", "1", "-extfile", str(extensions)]
+    subprocess.run(line, check=True, capture_output=True)
+
+
+def test_a_certificate_that_cannot_be_read_is_refused(folder: Path, pair: Pair) -> None:
+    """The names were read after the handshake, where an exception ended the node."""
+    make_odd(folder, "odd")
+    other = Pair(folder, pair.loop, shown="odd")
+    other.shake()
+    error = other.stream.established.exception()
+    assert isinstance(error, OSError) and reason_of(error) == UNREADABLE
+    assert why(error) == "shows a certificate that is refused: certificate cannot be read"
+    assert other.below.closing and other.above.transport is None
+
+
+class Failing(socket.socket):
+    """A listening socket whose first calls of `accept` fail, each with another error."""
+
+    left: ClassVar = list(ACCEPT_ERRORS)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """See `socket.socket`."""
+        if self.left:
+            number = getattr(errno, self.left.pop(0))
+            raise OSError(number, os.strerror(number))
+        return super().accept()
+
+
+def test_no_error_of_accept_ends_a_node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "ACCEPT_PAUSE_S", 0)
+    wrong: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: wrong.append(context))
+        handshakes = Handshakes(1, 1, 0, lambda *_: None)
+        files = Files("tls_", str(folder / "a.pem"), str(folder / "a.key"), "", "")
+        with Failing() as listening:
+            listening.setblocking(False)
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            made = (loop, listening, Certificates(files), handshakes, handshakes.of_clients, Above)
+            acceptor = tls.TlsAcceptor(*made, "a client")
+            client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+            place = listening.getsockname()
+            async with asyncio.timeout(10):
+                _, writer = await asyncio.open_connection(*place, ssl=client, server_hostname="a")
+            writer.transport.abort()
+            acceptor.close()
+
+    uvloop.run(run())
+    assert not wrong and not Failing.left
