@@ -20,7 +20,7 @@ class Connection(Protocol):
         """Close the connection now."""
 
 
-class UnreadableList(Exception):
+class _UnreadableList(Exception):
     """A list of revoked certificates was not read; its words name the file and the reason."""
 
 
@@ -33,6 +33,9 @@ class Standing:
         self._connections: dict[Connection, Identity] = {}
         # Empty until the file has been replaced: handshakes before were checked by it.
         self._revoked: frozenset[Identity] = frozenset()
+        self._applied = 0  # the generation of the files whose list was applied
+        self._is_applying = False
+        self._told: tuple[int, str] | None = None  # the generation and why its list was not read
 
     def add(self, connection: Connection, certificate: bytes | None) -> None:
         """Register a connection; one whose handshake began with an older list may end at once.
@@ -56,24 +59,52 @@ class Standing:
         """Note that a connection has ended."""
         self._connections.pop(connection, None)
 
-    async def end_revoked(self) -> int:
-        """Read the list, and end the connections that it revokes.
+    async def apply(self, generation: int) -> str | None:
+        """Read the list and end the connections that it revokes, if that was not done yet.
+
+        A list that cannot be read is tried again by each call, and told once for its content.
+
+        Args:
+            generation: of the files that OpenSSL uses; 0 before any of them was replaced.
 
         Returns:
-            How many there were.
+            A line to log, if something has happened.
+        """
+        if generation == self._applied or self._is_applying:  # long lists outlast a call's pause
+            return None
+        self._is_applying = True
+        try:
+            count = await self._end_revoked()
+        except _UnreadableList as error:
+            told = (generation, str(error))
+            if told == self._told:
+                return None
+            self._told = told
+            return (
+                "the list of revoked certificates cannot be read for the connections that stand, "
+                f"which go on: {error}"
+            )
+        finally:
+            self._is_applying = False
+        self._applied = generation
+        words = "connection" if count == 1 else "connections"
+        return f"ended {count} {words} with a certificate that is revoked now" if count else None
+
+    async def _end_revoked(self) -> int:
+        """Read the list, end the connections that it revokes, and return how many there were.
 
         Raises:
-            UnreadableList: no connection has ended. OpenSSL has read the file: it changes just now,
-                or OpenSSL understands more of it than this program.
+            _UnreadableList: no connection has ended. OpenSSL has read the file: it changes just
+                now, or OpenSSL understands more of it than this program.
         """
         try:
             # A list of many thousand entries takes long.
             self._revoked = await asyncio.to_thread(read, self._path)
         except OSError as error:
-            raise UnreadableList(f"{self._path!r}: {error.strerror}") from error
+            raise _UnreadableList(f"{self._path!r}: {error.strerror}") from error
         except (ValueError, IndexError) as error:
             words = f"not understood ({type(error).__name__}: {error})"
-            raise UnreadableList(f"{self._path!r}: {words}") from error
+            raise _UnreadableList(f"{self._path!r}: {words}") from error
         count = 0
         for place, (connection, shown) in enumerate(list(self._connections.items()), 1):
             if shown in self._revoked:

@@ -17,7 +17,6 @@ from beanpoled.host.seam import WARNING, Log
 from beanpoled.trust.certificates import Certificates, of_clients, of_peers
 from beanpoled.trust.handshakes import Handshakes
 from beanpoled.trust.shared_secret import SharedSecret
-from beanpoled.trust.standing import Standing, UnreadableList
 
 # From this machine version on, all members run a program that makes fresh proofs.
 FRESH_PROOFS_SINCE: Final = 4
@@ -70,9 +69,6 @@ class Trust:
         self.of_peers: Certificates | None = None
         self._log = log
         self._takes_old = takes_old
-        self._ended: dict[Certificates, int] = {}  # the generation whose list was applied
-        self._ending: set[Certificates] = set()  # whose list is being read or applied
-        self._unread: dict[Certificates, tuple[int, str]] = {}  # logged: the generation and why
         self._told: set[str] = set()  # logged places; nine names of members at most
 
     def takes_old(self) -> bool:
@@ -112,40 +108,12 @@ class Trust:
         return told
 
     async def end_revoked(self) -> None:
-        """End connections whose certificates are on a list that was not applied yet.
-
-        A list that cannot be read is tried again by each call, and logged once for its content.
-        """
+        """End connections whose certificates are on a list that was not applied yet."""
         for certificates in self._certificates():
-            generation, standing = certificates.generation, certificates.standing
-            if standing is None or generation == self._ended.get(certificates, 0):
-                continue
-            if certificates not in self._ending:  # a long list outlasts the pause between calls
-                self._ending.add(certificates)
-                try:
-                    await self._end_revoked(certificates, generation, standing)
-                finally:
-                    self._ending.discard(certificates)
-
-    async def _end_revoked(
-        self, certificates: Certificates, generation: int, standing: Standing
-    ) -> None:
-        try:
-            count = await standing.end_revoked()
-        except UnreadableList as error:
-            found = (generation, str(error))
-            if self._unread.get(certificates) != found:
-                self._unread[certificates] = found
-                self._log(
-                    "the list of revoked certificates cannot be read for the connections that "
-                    f"stand, which go on: {error}",
-                    WARNING,
-                )
-            return
-        self._ended[certificates] = generation
-        if count:
-            words = "connection" if count == 1 else "connections"
-            self._log(f"ended {count} {words} with a certificate that is revoked now", WARNING)
+            if certificates.standing is not None:
+                words = await certificates.standing.apply(certificates.generation)
+                if words is not None:
+                    self._log(words, WARNING)
 
     def refused_files(self) -> list[str]:
         """Return why certificate files, as they are now, are not in use."""

@@ -12,7 +12,7 @@ from beanpoled.reloading import RELOADED
 from beanpoled.trust import revocations, standing
 from beanpoled.trust.certificates import Certificates, Files
 from beanpoled.trust.revocations import Identity, identity, read
-from beanpoled.trust.standing import Connection, Standing, UnreadableList
+from beanpoled.trust.standing import Connection, Standing
 from beanpoled.trust.trust import Trust
 from tests.integration.support.authority import Authority
 from tests.unit.trust.pairs import Pair
@@ -69,10 +69,9 @@ def test_connections_of_revoked_certificates_end(
     it.add(without, None)
     it.add(strange, b"no certificate")
     it.forget(gone)
-    with pytest.raises(UnreadableList, match="No such file"):
-        asyncio.run(it.end_revoked())
+    assert "No such file" in str(asyncio.run(it.apply(1)))
     crl.write_bytes(Path(authority.revoke("a", "b")).read_bytes())
-    assert asyncio.run(it.end_revoked()) == 1
+    assert str(asyncio.run(it.apply(1))).startswith("ended 1 connection ")
     assert revoked.has_ended
     assert not any(one.has_ended for one in (kept, gone, without, strange))
     it.add(late, der(authority, "a"))
@@ -142,7 +141,7 @@ def test_a_stream_that_has_just_failed_may_be_ended(authority: Authority, tmp_pa
         pair.stream.data_received(b"no record of TLS")
         assert pair.below.closing, "its loss is not told yet"
         crl.write_bytes(Path(authority.revoke("b")).read_bytes())
-        assert loop.run_until_complete(it.end_revoked()) == 1
+        assert str(loop.run_until_complete(it.apply(1))).startswith("ended 1 connection ")
     finally:
         loop.close()
 
