@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 
 from beanpole.client import where
 from beanpole.client.backup import Broken, Stream, TooOld
+from beanpole.client.printing import drop_output
 from beanpole.client.rpc import Nodes, pauses
 from beanpole.core.image.contents import Contents
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged
@@ -30,8 +31,7 @@ from beanpoled.cli.outputs import naming, removing
 from beanpoled.cli.progress import Progress, size
 from beanpoled.disk.age_keys import RECIPIENTS_MAX, check_pair, recipients
 from beanpoled.disk.age_streams import Encrypting
-from beanpoled.disk.backups import load, read_whole, summary
-from beanpoled.printing import drop_output
+from beanpoled.disk.backups import descriptions, load, read_whole, summary
 
 if TYPE_CHECKING:
     from beanpoled.disk.age_keys import Identity, Recipient
@@ -383,7 +383,8 @@ def _show(arguments: argparse.Namespace) -> int:
         for _ in reader.chunks():
             progress.at(reader.offset)
         progress.end()
-    about = {**reader.about, **(reader.end or {})}
+    header, footer = descriptions(reader, name)
+    about = {**header, **footer}
     about |= {"bytes": source.total or reader.offset, "encrypted": source.encrypted}
     print(json.dumps(_plain(about)) if arguments.json else "\n".join(_page(name, about)))
     return 0

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             progress.end()
         members = _members(arguments.members, backup, len(directories))
-        cluster = _name("--cluster", arguments.cluster or str(backup.about["cluster"]))
+        cluster = _name("--cluster", arguments.cluster or backup.about["cluster"])
         founded = found_offline(cluster, members, lambda: os.urandom(DISK_ID_BYTES))
         by_name = {record.node: record for record in founded}
         with removing():
@@ -147,7 +147,7 @@ def _what_is_there(path: str) -> str:
 
 
 def _members(text: str | None, backup: Backup, count: int) -> list[str]:
-    old = sorted(map(str, backup.about["members"]))
+    old = sorted(backup.about["members"])
     names = old if text is None else [name.strip() for name in text.split(",")]
     members = [_name("--members", name) for name in names]
     if len(set(members)) != len(members):

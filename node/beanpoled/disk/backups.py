@@ -22,6 +22,21 @@ from beanpoled.disk import identity as identities
 # Entries that a file system creates in an empty volume; any other entry means the directory is in
 # use.
 IGNORED: Final = frozenset({"lost+found"})
+# Numbers beyond it have no place in headers of snapshots or in the calendar.
+_NUMBER_MAX: Final = 2**53
+_COUNTS: Final = {str: int}
+# The fields of the header and of the footer: each is of a type, or a list, tuple or dict of such.
+_HEADER: Final[dict[str, Any]] = {
+    **dict.fromkeys(("cluster", "node", "birth", "program"), str),
+    **dict.fromkeys(("index", "term", "created_s"), int),
+    "members": [str],
+}
+_FOOTER: Final[dict[str, Any]] = {
+    "digest": bytes,
+    **dict.fromkeys(("jobs", "dropped", "queue_count", "machine_version", "wall_us"), int),
+    "counts": {str: _COUNTS},
+    "queues": [(str, str, _COUNTS)],
+}
 
 
 class Backup(NamedTuple):
@@ -52,6 +67,38 @@ def summary(contents: Contents) -> dict[str, Any]:
     }
 
 
+def descriptions(reader: Reader, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the header and the footer of a backup whose chunks were all read.
+
+    Raises:
+        Damaged: a field is missing, or of another type: no program of ours has written it.
+    """
+    assert reader.end is not None, "all chunks were read"
+    for part, shapes, found in (
+        ("header", _HEADER, reader.about),
+        ("footer", _FOOTER, reader.end),
+    ):
+        for field, shape in shapes.items():
+            if not _fits(found.get(field), shape):
+                raise Damaged(f"{name}: its {part} does not have a valid {field}")
+    return reader.about, reader.end
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    if shape is int:
+        return type(value) is int and 0 <= value <= _NUMBER_MAX
+    if isinstance(shape, type):
+        return type(value) is shape
+    if isinstance(shape, dict):
+        (kinds,) = shape.items()
+        return type(value) is dict and all(_fits(list(item), kinds) for item in value.items())
+    if type(value) is not list:
+        return False
+    if isinstance(shape, list):
+        return all(_fits(item, shape[0]) for item in value)
+    return len(value) == len(shape) and all(map(_fits, value, shape))
+
+
 def read_whole(stream: Source, name: str, moved: Callable[[int], None]) -> Backup:
     """Read a backup from its first to its last byte, and verify the digest of its contents.
 
@@ -70,13 +117,12 @@ def read_whole(stream: Source, name: str, moved: Callable[[int], None]) -> Backu
     for chunk in reader.chunks():
         contents.take(chunk)
         moved(reader.offset)
-    assert reader.end is not None, "all chunks were read"
-    found = contents.digest()
-    if found != reader.end.get("digest"):
+    about, end = descriptions(reader, name)
+    if contents.digest() != end["digest"]:
         raise Damaged(f"{name}: the contents do not have the digest of the footer")
-    if contents.index != reader.about.get("index"):
+    if contents.index != about["index"]:
         raise Damaged(f"{name}: the image is at another index than the header says")
-    return Backup(reader.about, reader.end, contents)
+    return Backup(about, end, contents)
 
 
 def restored(stream: Source, name: str, backup: Backup) -> Iterator[bytes]:

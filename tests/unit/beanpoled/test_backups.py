@@ -5,6 +5,7 @@ import json
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from beanpoled.disk.offline import look
 from tests.unit.core.cluster import image_of
 from tests.unit.releases.backup import FIXTURE
 
+Fields = dict[str, Any]
 DIGEST = "c5323f2b46dd6734"
 MEMBERS = ("n0", "n1", "n2")
 
@@ -165,21 +167,19 @@ def test_whatever_has_changed_is_refused_with_its_reason(
     assert "cut off" in capsys.readouterr().err
 
 
-def rewritten(digest: bytes | None = None, index: int | None = None) -> io.BytesIO:
-    """Return the recorded backup with one wrong field and valid checksums."""
+def rewritten(header: Fields | None = None, footer: Fields | None = None) -> io.BytesIO:
+    """Return the recorded backup with other fields and valid checksums."""
     with FIXTURE.open("rb") as stream:
         reader = Reader(stream, "FILE")
         chunks = list(reader.chunks())
     contents = Contents()
     for chunk in chunks:
         contents.take(chunk)
-    about = reader.about if index is None else {**reader.about, "index": index}
     made = io.BytesIO()
-    writer = Writer(made, about)
+    writer = Writer(made, {**reader.about, **(header or {})})
     for chunk in chunks:
         writer.add(chunk)
-    end = summary(contents)
-    writer.finish(end if digest is None else {**end, "digest": digest})
+    writer.finish({**summary(contents), **(footer or {})})
     made.seek(0)
     return made
 
@@ -187,9 +187,34 @@ def rewritten(digest: bytes | None = None, index: int | None = None) -> io.Bytes
 def test_contents_have_to_fit_what_the_file_says_of_them() -> None:
     assert read_whole(rewritten(), "FILE", ignore).contents.jobs == 7
     with pytest.raises(Damaged, match="do not have the digest"):
-        read_whole(rewritten(digest=bytes(32)), "FILE", ignore)
+        read_whole(rewritten(footer={"digest": bytes(32)}), "FILE", ignore)
     with pytest.raises(Damaged, match="another index"):
-        read_whole(rewritten(index=1), "FILE", ignore)
+        read_whole(rewritten(header={"index": 1}), "FILE", ignore)
+
+
+@pytest.mark.parametrize(
+    ("header", "footer", "field"),
+    [
+        ({"created_s": "yesterday"}, {}, "header does not have a valid created_s"),
+        ({"members": ["n0", 1]}, {}, "header does not have a valid members"),
+        ({"term": 2**64 - 1}, {}, "header does not have a valid term"),
+        ({"cluster": None}, {}, "header does not have a valid cluster"),
+        ({}, {"digest": "text"}, "footer does not have a valid digest"),
+        ({}, {"counts": {"beanstalk": {"ready": "1"}}}, "footer does not have a valid counts"),
+        ({}, {"queues": [["beanstalk", "a"]]}, "footer does not have a valid queues"),
+        ({}, {"jobs": True}, "footer does not have a valid jobs"),
+    ],
+)
+def test_a_field_of_another_type_is_named(
+    header: Fields, footer: Fields, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(rewritten(header, footer).getvalue())
+    for options, status in (("show",), 3), (("verify",), 1), (("verify", "--load"), 1):
+        assert cli.main(["backup", *options, str(file)]) == status
+        assert capsys.readouterr().err == f"beanpole: {file}: its {field}\n"
+    assert restore(file, tmp_path / "a", members="n0") == 3
+    assert capsys.readouterr().err == f"beanpole: {file}: its {field}\n"
 
 
 def test_a_file_that_changes_between_two_readings_is_noticed() -> None:
