@@ -84,7 +84,14 @@ def add_addresses(parser: Parser, port: Port, *names: str) -> None:
 
 def add_directory(parser: Parser) -> None:
     """Add the option `--dir`, the folder of a local cluster."""
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="folder of a local cluster")
+    parser.add_argument("--dir", type=folder, metavar="DIR", help="folder of a local cluster")
+
+
+def folder(text: str) -> Path:
+    """Parse the path of a folder; an empty one, of a variable that is not set, would be `.`."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no folder; the current one is .")
+    return Path(text)
 
 
 def addresses(

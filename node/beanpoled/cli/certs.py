@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from beanpole.client.where import folder
 from beanpole.errors import ConfigurationError
 
 DAYS_DEFAULT: Final = 365
@@ -35,7 +36,7 @@ def add_command(commands: Any) -> None:
         description="Writes ca.pem, and NAME.pem with NAME.key for each node and for `client`. "
         "Run again, it uses the CA that is there. Needs the program openssl.",
     )
-    way.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write them")
+    way.add_argument("--to", type=folder, required=True, metavar="DIR", help="where to write them")
     way.add_argument(
         "--nodes", default="n0,n1,n2", metavar="ID,...", help="the members' ids (default n0,n1,n2)"
     )

@@ -297,9 +297,9 @@ def rules_of(one: policies_pb2.Policy) -> list[str]:
     rules = []
     if one.attempts_max:
         then = f"moves to {one.dead}" if one.dead else "is buried"
-        rules.append(f"after {one.attempts_max} attempts a job {then}")
-    limits = [f"{one.jobs_max} jobs"] if one.jobs_max else []
-    limits += [f"{one.bytes_max} bytes"] if one.bytes_max else []
+        rules.append(f"after {_counted(one.attempts_max, 'attempt')} a job {then}")
+    limits = [_counted(one.jobs_max, "job")] if one.jobs_max else []
+    limits += [_counted(one.bytes_max, "byte")] if one.bytes_max else []
     if limits:
         rules.append(f"at most {' and '.join(limits)}, then {_FULL_RULES[one.when_full]}")
     if one.ttr_s:
@@ -315,6 +315,10 @@ def rules_of(one: policies_pb2.Policy) -> list[str]:
     if one.rate:
         rules.append(f"{one.rate} jobs in {time_words(one.rate_period_us)} are given out at most")
     return rules or ["no rule"]
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def time_words(time_us: int) -> str:

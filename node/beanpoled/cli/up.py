@@ -16,7 +16,7 @@ from typing import Any, Final
 import grpc.aio
 
 from beanpole.client.rpc import CHANNEL_OPTIONS
-from beanpole.client.where import DIRECTORY_DEFAULT
+from beanpole.client.where import DIRECTORY_DEFAULT, folder
 from beanpole.errors import ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled import program
@@ -50,7 +50,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument(
         "--dir",
-        type=Path,
+        type=folder,
         metavar="DIR",
         default=Path(DIRECTORY_DEFAULT),
         help="where the jobs are kept (default ./.beanpole)",

@@ -2,9 +2,9 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
+from beanpole.client import where
 from pyspark_beanpole.cli import common
 
 
@@ -17,7 +17,10 @@ def add_command(commands: Any) -> None:
     )
     common.add_input(parser)
     parser.add_argument(
-        "--to", type=Path, metavar="DIR", help="also write all that does not add up into tables"
+        "--to",
+        type=where.folder,
+        metavar="DIR",
+        help="also write all that does not add up into tables",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     common.add_spark(parser)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from beanpole.client import where
 from pyspark_beanpole.cli import common
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ def add_command(commands: Any) -> None:
         "report", help="write statistics: a page for people, tables for machines"
     )
     common.add_input(parser)
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write")
+    parser.add_argument(
+        "--to", type=where.folder, required=True, metavar="DIR", help="where to write"
+    )
     parser.add_argument(
         "--since",
         metavar="TIME",

@@ -123,3 +123,22 @@ def test_an_address_that_nobody_gave_is_told_as_such(here: Path) -> None:
         assert hinted({wrong: "h:1"}) == f"{words}; {wrong} is no variable of Beanpole"
     assert hinted({"BEANPOLE_ADR": "h:1"}, "--addr", "127.0.0.1:1") == ""
     assert hinted({"BEANPOLE_ADDR": "127.0.0.1:1"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("status", "--dir"),
+        ("up", "--dir"),
+        ("certs dev", "--to"),
+        ("pipeline report", "--to"),
+        ("pipeline audit", "--to"),
+    ],
+)
+def test_an_empty_folder_is_not_the_current_one(
+    command: str, option: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*command.split(), option, ""])
+    assert f"argument {option}: '' is no folder; the current one is ." in capsys.readouterr().err
+    assert list(here.iterdir()) == []
