@@ -97,7 +97,6 @@ ORDER = {
             *("beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
             *("beanpoled.largest_queues", "beanpoled.node_view", "beanpoled.readiness"),
             *("beanpoled.program", "beanpoled.connections_view", "beanpoled.qless_view"),
-            "beanpoled.printing",
             *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
             *("beanpoled.descriptors", "beanpoled.examining"),
         ),

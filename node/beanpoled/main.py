@@ -9,7 +9,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NoReturn
 
@@ -17,6 +17,7 @@ import uvloop
 
 # First, because gRPC reads its settings when it is imported.
 import beanpoled.quiet  # noqa: F401
+from beanpole.client.printing import parse, print_lines
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
@@ -35,7 +36,6 @@ from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
-from beanpoled.printing import print_lines
 from beanpoled.reloading import Reading, Reloader
 from beanpoled.rpc.admin import RpcServer, Service
 from beanpoled.rpc.auditing import Auditor
@@ -112,10 +112,10 @@ def _log_in(directory: str) -> str:
 
 def main() -> None:
     """Run `beanpoled`."""
-    arguments = parser().parse_args()
     if not __debug__:
         sys.exit("beanpoled: asserts are part of its safety; do not run it with python -O")
     try:
+        arguments = parse(parser())
         if arguments.dump_wal is not None:
             print_lines(describe(_log_in(arguments.dump_wal)))
             return
@@ -154,9 +154,11 @@ class _Parser(argparse.ArgumentParser):
         """Exit with the error alone: the usage has forty lines, which would hide it."""
         self.exit(EXIT_CONFIGURATION, f"{self.prog}: {message}; see {self.prog} --help\n")
 
-    def parse_args(self) -> argparse.Namespace:  # type: ignore[override]  # as it is used here
+    def parse_args(  # type: ignore[override]  # as it is used here
+        self, args: Sequence[str] | None = None
+    ) -> argparse.Namespace:
         """Parse the command line; report an unknown flag together with the nearest known one."""
-        arguments, unknown = self.parse_known_args()
+        arguments, unknown = self.parse_known_args(args)
         if unknown:
             self.error(_unknown(unknown[0], self._option_string_actions))
         return arguments

@@ -1,8 +1,9 @@
 """Standard output that cannot be written: its reader has gone (`| head`), or its disk is full."""
 
+import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -11,6 +12,8 @@ def print_lines(lines: Iterable[str]) -> None:
     Raises:
         OSError: they cannot be written.
     """
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
     try:
         for line in lines:
             sys.stdout.write(f"{line}\n")
@@ -19,6 +22,20 @@ def print_lines(lines: Iterable[str]) -> None:
         drop_output()
     except OSError:
         drop_output()
+        raise
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse a command line, and write what --help and --version print, which argparse leaves.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    try:
+        return parser.parse_args(argv)
+    except SystemExit:
+        if sys.stdout is not None:
+            print_lines(())
         raise
 
 

@@ -13,6 +13,7 @@ from typing import Any
 # First, because gRPC reads its settings when it is imported.
 import beanpoled.quiet  # noqa: F401
 from beanpole import VERSION
+from beanpole.client.printing import drop_output, parse
 from beanpole.client.spoken import hint
 from beanpole.errors import BeanpoleError, ConfigurationError
 from beanpoled import program
@@ -43,7 +44,6 @@ from beanpoled.cli import (
     work,
 )
 from beanpoled.cli.exits import EXIT_NO_ANSWER, EXIT_REFUSED, EXIT_WORDS
-from beanpoled.printing import drop_output
 
 
 # Making it takes 20 ms, and the scripts of completion want it again.
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     outputs.escape_unwritable()
     try:
-        arguments = _parsed(argv)
+        arguments = parse(parser(), argv)
         if sys.stdout is None:
             print("beanpole: standard output is closed", file=sys.stderr)
             return EXIT_REFUSED
@@ -120,15 +120,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         drop_output()
         return EXIT_NO_ANSWER
     return exit_status
-
-
-def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    try:
-        return parser().parse_args(argv)
-    finally:
-        # argparse ends the process for --help and --version, but leaves what it printed unwritten.
-        if sys.stdout is not None:
-            sys.stdout.flush()
 
 
 def _add_version(commands: Any) -> None:

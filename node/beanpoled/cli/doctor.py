@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from beanpole.client import where
+from beanpole.client.printing import print_lines
 from beanpole.client.rpc import Nodes
 from beanpole.errors import BeanpoleError, ClientError, Damaged
 from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
@@ -69,12 +70,15 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         found = list(_of_cluster(where.addresses(arguments, where.GRPC)))
     if arguments.json:
-        print(json.dumps([one._asdict() for one in found]))
+        print_lines([json.dumps([one._asdict() for one in found])])
     else:
-        for one in found:
-            more = f"; {one.remedy}" if one.remedy else ""
-            print(f"{one.level} {one.name}: {one.words}{more}")
+        print_lines(map(_line, found))
     return EXIT_NO if any(one.level != OK for one in found) else 0
+
+
+def _line(one: Finding) -> str:
+    more = f"; {one.remedy}" if one.remedy else ""
+    return f"{one.level} {one.name}: {one.words}{more}"
 
 
 # --- a cluster ------------------------------------------------------------------------------------

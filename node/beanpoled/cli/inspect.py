@@ -9,6 +9,7 @@ import os
 import time
 from typing import Any, Final
 
+from beanpole.client.printing import print_lines
 from beanpole.errors import ConfigurationError
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled.cli.exits import EXIT_NO
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     record = record_of(files, arguments.directory)
     found = look(files, arguments.directory, record)
     about = as_json(record, found)
-    print(json.dumps(about) if arguments.json else as_text(arguments.directory, about))
+    print_lines([json.dumps(about) if arguments.json else as_text(arguments.directory, about)])
     return EXIT_NO if about["damage"] else 0
 
 

@@ -1,6 +1,7 @@
 """The outputs of commands: the encoding of standard output, words of full disks, signals.
 
-Tables are laid out in `columns`, and live lines in `screen`; `printing` has closed pipes.
+Tables are laid out in `columns`, and live lines in `screen`; closed pipes are in
+`beanpole.client.printing`.
 """
 
 import contextlib

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from beanpole.client.printing import drop_output, parse, print_lines
 from beanpole.client.spoken import hint
 from beanpole.errors import BeanpoleError, ConfigurationError
 from pyspark_beanpole.cli import audit, job, qless, redrive, report, stream
@@ -34,9 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         allow_abbrev=False,
     )
     add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
-    arguments = parser.parse_args(argv)
     try:
+        arguments = parse(parser, argv)
         status: int = arguments.run(arguments)
+        print_lines(())
     except ConfigurationError as error:
         print(f"beanpole pipeline: {error}", file=sys.stderr)
         return EXIT_REFUSED
@@ -49,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of our output has closed it.
-        sys.stderr.close()
+        drop_output()
         return 0
     except OSError as error:
         print(f"beanpole pipeline: {error}", file=sys.stderr)

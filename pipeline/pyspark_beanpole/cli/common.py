@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from beanpole.client import where
 from beanpole.client.events import Events
+from beanpole.client.printing import drop_output
 from beanpole.client.rpc import PATIENCE_S
 from pyspark_beanpole import session
 from pyspark_beanpole.cli.running import Running, run_command
@@ -54,8 +54,7 @@ def say(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # The rest of the buffer must not fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:

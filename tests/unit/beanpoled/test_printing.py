@@ -10,6 +10,7 @@ import pytest
 TIMEOUT_S = 30.0
 BEANPOLE = "from beanpoled.cli import main; exit(main())"
 BEANPOLED = "from beanpoled.main import main; main()"
+PIPELINE = "from pyspark_beanpole.cli import main; exit(main())"
 CONFIGURATION = """
 cluster = "dev"
 node_id = "a"
@@ -41,11 +42,23 @@ def ended(program: str, words: list[str], output: int, directory: Path) -> tuple
 
 
 @pytest.mark.slow
+def test_a_verdict_stays_where_its_reader_has_gone(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert ended(BEANPOLE, ["doctor", "no-such-folder"], writer, tmp_path) == (1, "")
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "words", "status_full"),
     [
         (BEANPOLE, ["version"], 3),
         (BEANPOLE, ["top", "--help"], 3),
+        (PIPELINE, ["job", "--help"], 3),
+        (BEANPOLED, ["--version"], 1),
         (BEANPOLED, ["--config", "node.toml", "--check"], 1),
         (BEANPOLED, ["--dump-wal", "."], 1),
     ],
