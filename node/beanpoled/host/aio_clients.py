@@ -14,7 +14,7 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.frontend import Frontend, Frontends
 from beanpoled.host.seam import WARNING, Log
-from beanpoled.host.sockets import BACKLOG, bind
+from beanpoled.host.sockets import BACKLOG, Failed, bind
 from beanpoled.host.tls import TlsAcceptor
 from beanpoled.trust.certificates import names_in
 from beanpoled.trust.trust import Trust
@@ -53,7 +53,10 @@ class ClientProtocol:
 
     def data_received(self, data: bytes) -> None:
         if self._connection is not None:
-            self._connection.received(data)
+            try:
+                self._connection.received(data)
+            except OSError as failure:
+                raise Failed(str(failure)) from failure
 
     def eof_received(self) -> bool:
         if self._connection is not None:

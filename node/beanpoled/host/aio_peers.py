@@ -16,7 +16,7 @@ from beanpole.errors import ProtocolError
 from beanpoled.config.node import NodeConfig
 from beanpoled.host.dials import Dialer, DialPauses, why
 from beanpoled.host.seam import DEBUG, WARNING, Log
-from beanpoled.host.sockets import bind
+from beanpoled.host.sockets import Failed, bind
 from beanpoled.host.tls import TlsAcceptor
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
@@ -104,7 +104,10 @@ class PeerProtocol:
             self.failure = f"answers, but {error}"
             self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
             self.close()
-        except OSError as failure:  # a member's disk id cannot be stored: it dials again
+        except OSError as failure:
+            if self.peer is not None:
+                raise Failed(str(failure)) from failure
+            # A member's disk id cannot be stored: it dials again.
             self._links.complain(f"a link cannot be made: {failure.strerror}")
             self.close()
         else:

@@ -1,4 +1,7 @@
-"""Bind the sockets on which a node listens, and remove stale UNIX sockets. No event loop here."""
+"""Bind the sockets on which a node listens, and remove stale UNIX sockets. No event loop here.
+
+Also the error of work for what was received from one, which the event loop would hide.
+"""
 
 import os
 import socket
@@ -10,6 +13,14 @@ from beanpole.errors import ConfigurationError
 
 # Ten thousand workers may connect at once after a restart.
 BACKLOG: Final = 8192
+
+
+class Failed(Exception):
+    """The system refused something in the work for received bytes, such as a read of the log.
+
+    uvloop takes an `OSError` for one of the connection, closes it and tells nobody. The effects of
+    this one are unknown, so the node has to end.
+    """
 
 
 def bind(address: str, listen: bool = False) -> socket.socket:

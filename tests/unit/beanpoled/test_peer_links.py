@@ -11,7 +11,8 @@ import pytest
 import uvloop
 
 from beanpoled.host.aio_peers import STRANGERS_MAX, PeerLinks, PeerProtocol
-from beanpoled.links.link import FrameReader
+from beanpoled.host.sockets import Failed
+from beanpoled.links.link import FrameReader, encode_frame
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import config
 
@@ -138,6 +139,17 @@ def test_a_write_to_a_closed_socket_is_a_lost_link_and_no_end_of_the_node(links:
     links.take_turn(lambda: None)
     step()
     assert links.lost == ["n1"], "once only"
+
+
+def test_an_error_of_the_system_in_the_work_for_a_frame_is_told(links: Links) -> None:
+    """As an `OSError`, it only closed the link: uvloop takes it for one of the connection."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    links.router = cast(Any, SimpleNamespace(receive=refuse))
+    with pytest.raises(Failed, match="Input/output error"):
+        links._links["n1"].data_received(encode_frame(1, b""))
 
 
 class Stranger:
