@@ -218,6 +218,9 @@ def run(backend: Backend, options: argparse.Namespace, directory: Path, seed: in
         _tell(words)
     try:
         chosen = choose(backend, options.scenario, _tell)
+        if not chosen:  # nothing would be broken, and that would look good
+            print("no scenario is left", file=sys.stderr)
+            return 2
         backend.start_all()
         rounds = Rounds(backend, chosen, directory, seed, _tell)
         done = rounds.run(options.minutes)
