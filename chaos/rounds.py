@@ -160,7 +160,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("backend", choices=sorted(backends.ALL), help="where the nodes are")
     parser.add_argument("--minutes", type=float, default=MINUTES_DEFAULT)
     parser.add_argument("--seed", type=int, help="decides faults and clients (default: any)")
-    parser.add_argument("--compiled", action="store_true", help="run the nodes of build/compiled")
+    parser.add_argument(
+        "--compiled",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="run the nodes of build/compiled (what `make rounds` does), or those of the sources",
+    )
     parser.add_argument(
         "--scenario", action="append", metavar="NAME", help="only this one; may be repeated"
     )
