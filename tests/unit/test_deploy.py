@@ -1,5 +1,7 @@
 """The files in deploy/ agree with the program."""
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -7,8 +9,13 @@ import yaml
 
 from beanpole import VERSION
 from beanpoled.config.node import SETTINGS
+from chaos.containers import STOP_TIMEOUT_S
 
-KUBERNETES: Final = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
+ROOT: Final = Path(__file__).resolve().parents[2]
+KUBERNETES: Final = ROOT / "deploy" / "kubernetes"
+# What a stop takes at most, beside the jobs in workers' hands (docs/operating.md), and the last
+# writes.
+STOP_S: Final = 15 + 3
 
 
 def test_the_chart_is_for_this_version() -> None:
@@ -36,3 +43,23 @@ def test_nodes_leave_no_core_dumps() -> None:
     nodes = {name: one for name, one in compose["services"].items() if name in ("n1", "n2", "n3")}
     assert len(nodes) == 3 and all(one["ulimits"] == {"core": 0} for one in nodes.values())
     assert "\nLimitCORE=0\n" in (KUBERNETES.parent / "systemd" / "beanpoled.service").read_text()
+
+
+def test_supervisors_wait_for_the_longest_stop() -> None:
+    drain_ms = next(one.default for one in SETTINGS if one.name == "drain_timeout_ms")
+    least_s = int(str(drain_ms)) / 1000 + STOP_S
+    compose = yaml.safe_load((KUBERNETES.parent / "docker" / "compose.yaml").read_text())
+    for name in ("n1", "n2", "n3"):
+        assert compose["services"][name]["stop_grace_period"] == f"{STOP_TIMEOUT_S}s"
+    unit = (KUBERNETES.parent / "systemd" / "beanpoled.service").read_text()
+    (of_unit,) = re.findall(r"(?m)^TimeoutStopSec=(\d+)$", unit)
+    values = yaml.safe_load((KUBERNETES / "beanpole" / "values.yaml").read_text())
+    of_pod = values["terminationGracePeriodSeconds"] - values["drainSeconds"]
+    assert min(STOP_TIMEOUT_S, int(of_unit), of_pod) > least_s
+
+
+def test_the_source_distribution_has_what_make_check_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    targets = project["tool"]["hatch"]["build"]["targets"]
+    (typed,) = re.findall(r"(?m)^TYPED := ([a-z ]+) ", (ROOT / "Makefile").read_text())
+    assert {f"/{name}" for name in typed.split()} <= set(targets["sdist"]["include"])
