@@ -3,7 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -29,11 +29,16 @@ def test_the_chart_has_the_alerts() -> None:
     assert copy.read_text() == (KUBERNETES.parent / "prometheus" / copy.name).read_text()
 
 
-def test_every_variable_of_the_base_is_a_setting() -> None:
+def container_of_the_base() -> dict[str, Any]:
     found = yaml.safe_load_all((KUBERNETES / "base" / "beanpole.yaml").read_text())
     (pods,) = (one for one in found if one["kind"] == "StatefulSet")
     (container,) = pods["spec"]["template"]["spec"]["containers"]
-    names = {one["name"] for one in container["env"]}
+    assert isinstance(container, dict)
+    return container
+
+
+def test_every_variable_of_the_base_is_a_setting() -> None:
+    names = {one["name"] for one in container_of_the_base()["env"]}
     assert names <= {f"BEANPOLE_{setting.name.upper()}" for setting in SETTINGS}
     assert len(names) >= 10
 
@@ -56,6 +61,14 @@ def test_supervisors_wait_for_the_longest_stop() -> None:
     values = yaml.safe_load((KUBERNETES / "beanpole" / "values.yaml").read_text())
     of_pod = values["terminationGracePeriodSeconds"] - values["drainSeconds"]
     assert min(STOP_TIMEOUT_S, int(of_unit), of_pod) > least_s
+
+
+def test_a_node_that_loads_a_snapshot_is_not_killed() -> None:
+    """Its loop stands still meanwhile: the probe is as patient as the watchdog of the unit."""
+    unit = (KUBERNETES.parent / "systemd" / "beanpoled.service").read_text()
+    (watchdog_s,) = re.findall(r"(?m)^WatchdogSec=(\d+)$", unit)
+    probe = container_of_the_base()["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= int(watchdog_s)
 
 
 def test_the_source_distribution_has_what_make_check_needs() -> None:
