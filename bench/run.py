@@ -276,7 +276,10 @@ def run_tls(options: argparse.Namespace) -> int:
 def run_check(options: argparse.Namespace) -> int:
     """Compare a quick run with the recorded ratios."""
     recorded = check.load(options.recorded)
-    slower = check.slower(recorded, check.ratios_of(measure(options.set, options)))
+    measured = measure(options.set, options)
+    if words := check.elsewhere(options.recorded, measured.machine):
+        print(f"bench-check: {words}")
+    slower = check.slower(recorded, check.ratios_of(measured))
     for line in slower:
         print(f"slower: {line}")
     print(
