@@ -29,7 +29,7 @@ class Greeting(socketserver.BaseRequestHandler):
     """Sends the address at which it was reached, and waits for the end of the connection."""
 
     def handle(self) -> None:
-        self.request.sendall(f"{self.server.server_address[0]}\n".encode())
+        self.request.sendall(f"{self.request.getsockname()[0]}\n".encode())
         self.request.recv(1)
 
 
@@ -49,7 +49,8 @@ class Nodes:
 
         class Pages(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                name = NAMES[int(str(self.server.server_address[0]).rpartition(".")[2]) - 11]
+                host = self.connection.getsockname()[0]
+                name = next(name for name in NAMES if nodes.address(name) == host)
                 good = self.path == "/livez" or (self.path == "/readyz" and name in nodes.ready)
                 self.send_response(200 if good else 503)
                 self.send_header("Content-Length", "0")

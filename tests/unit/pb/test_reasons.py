@@ -23,10 +23,11 @@ def reasons(tree: ast.AST) -> Iterator[str]:
         if isinstance(call.func, ast.Name) and call.func.id == "CallRefused"
         for argument in call.args
     }
-    for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and node not in wrong and REASON.fullmatch(node.value):
-            yield node.value
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    for constant in constants:
+        value = constant.value
+        if constant not in wrong and isinstance(value, str) and REASON.fullmatch(value):
+            yield value
 
 
 def test_the_page_names_every_reason() -> None:
