@@ -309,4 +309,4 @@ $(LINTERS):
 
 clean: ## remove everything that make made; the queue in .beanpole stays
 	rm -rf $(VENV) build dist bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find cluster node pipeline chaos tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find cluster node pipeline bench chaos deploy tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -173,11 +173,14 @@ def _start(directory: Path, folder: Path) -> float:
 def table(found: list[Step]) -> list[list[str]]:
     """Return the rows of a table, its head first."""
     rows = [["of three nodes", *(f"{one.jobs:,} jobs" for one in found), "each 100,000 more"]]
+    more_jobs = found[-1].jobs - found[0].jobs
 
     def row(words: str, values: list[float], unit: str, digits: int) -> None:
-        slope = (values[-1] - values[0]) / (found[-1].jobs - found[0].jobs) * 100_000
         cells = [f"{value:,.{digits}f} {unit}" for value in values]
-        rows.append([words, *cells, f"{slope:,.{digits + 1}f} {unit}"])
+        slope = "-"
+        if more_jobs:
+            slope = f"{(values[-1] - values[0]) / more_jobs * 100_000:,.{digits + 1}f} {unit}"
+        rows.append([words, *cells, slope])
 
     for words, rans in (
         ("backup", [one.backup for one in found]),

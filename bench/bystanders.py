@@ -13,7 +13,10 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection as Pipe
 from typing import Final
 
+from bench.processes import BenchError
+
 REPLY_S: Final = 120.0
+ENDED: Final = "a bystander has ended"
 # The pauses between two jobs: where only the longest wait is asked for, and where all puts count.
 PAUSE_S: Final = 0.01
 SHORT_PAUSE_S: Final = 0.005
@@ -73,9 +76,12 @@ class Waits:
         return p99_ms(self.waits_s())
 
     def waits_s(self) -> list[float]:
-        """Return the durations of all puts since the last call."""
-        self._pipe.send(None)
-        return self._pipe.recv()
+        """Return the durations of all puts since the last call; BenchError if it has ended."""
+        try:
+            self._pipe.send(None)
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            raise BenchError(ENDED) from None
 
 
 def p99_ms(waits_s: list[float]) -> float:
@@ -101,6 +107,8 @@ def _put_always(address: str, pipe: "Pipe[list[float], None]") -> None:
     with suppress(EOFError):
         while True:
             pipe.recv()
+            if not thread.is_alive():
+                return  # it printed the reason; fewer puts would look like quick ones
             count = len(waits_s)
             pipe.send(waits_s[:count])
             del waits_s[:count]
@@ -119,9 +127,16 @@ class Bystanders:
         theirs.close()
 
     def take(self) -> tuple[float, int]:
-        """Return (longest wait in ms since the last call, number of closed connections)."""
-        self._pipe.send(None)
-        longest_ms, closed = self._pipe.recv()
+        """Return (longest wait in ms since the last call, number of closed connections).
+
+        Raises:
+            BenchError: a bystander has ended.
+        """
+        try:
+            self._pipe.send(None)
+            longest_ms, closed = self._pipe.recv()
+        except (EOFError, OSError):
+            raise BenchError(ENDED) from None
         return longest_ms, closed
 
     def stop(self) -> None:
@@ -135,6 +150,8 @@ def _stand_by(addresses: list[str], pipe: "Pipe[tuple[float, int], None]") -> No
     with suppress(EOFError):
         while True:
             pipe.recv()
+            if not all(one.is_alive for one in bystanders):
+                return  # it printed the reason; its waits would be missing
             longest_s = max(one.take() for one in bystanders)
             pipe.send((longest_s * 1e3, sum(one.closed for one in bystanders)))
 
@@ -145,13 +162,23 @@ class Bystander:
     def __init__(self, address: str) -> None:
         self._address = address
         self._longest_s = 0.0
+        self._asked_s: float | None = None  # when the answer under way was asked for
         self.closed = 0
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def take(self) -> float:
-        """Return the longest wait for an answer since the last call, in seconds."""
+        """Return the longest wait for an answer since the last call, in seconds.
+
+        An answer that has not come yet counts for as long as it has been missing.
+        """
         found, self._longest_s = self._longest_s, 0.0
-        return found
+        asked_s = self._asked_s
+        return found if asked_s is None else max(found, time.monotonic() - asked_s)
 
     def _run(self) -> None:
         connection = Connection(self._address)
@@ -166,8 +193,9 @@ class Bystander:
                 connection = Connection(self._address)
 
     def _ask(self, connection: Connection, data: bytes) -> bytes:
-        begun_s = time.monotonic()
+        self._asked_s = begun_s = time.monotonic()
         try:
             return connection.ask(data)
         finally:
             self._longest_s = max(self._longest_s, time.monotonic() - begun_s)
+            self._asked_s = None

@@ -16,6 +16,8 @@ from bench.results import BASELINE, Results, Spread, groups, ratios, spread
 RECORDED: Final = Path(__file__).resolve().parent / "recorded.json"
 # A smaller loss is never reported: two rounds may agree by chance better than a third would.
 SPREAD_MIN: Final = 0.1
+# The parts of a machine without which ratios cannot be compared.
+SAME: Final = ("processor", "system", "python")
 
 Ratios = Mapping[str, Spread]
 
@@ -68,6 +70,16 @@ def record(results: Results, path: Path) -> int:
     }
     path.write_text(json.dumps(kept, indent=1) + "\n")
     return len(found)
+
+
+def elsewhere(path: Path, machine: Mapping[str, str]) -> str:
+    """Return in words how the recorded machine differs from this one; empty if it does not."""
+    recorded = json.loads(path.read_text()).get("machine", {})
+    differ = [name for name in SAME if recorded.get(name) != machine.get(name)]
+    if not differ:
+        return ""
+    told = "; ".join(f"{name}: {recorded.get(name, 'unknown')}" for name in differ)
+    return f"the ratios are those of another machine ({told}): record first"
 
 
 def load(path: Path) -> dict[str, Spread]:

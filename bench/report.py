@@ -166,8 +166,12 @@ def charts(results: Results) -> dict[str, str]:
             lines.setdefault(system, []).append((connections, middle(group, "op_s")))
     if not any(len(line) > 1 for line in lines.values()):
         return {}
-    title = next(one.title for one in SETS if one.name == results.set)
-    return {f"{results.set}.svg": chart.draw(title, "connections", "op/s", lines)}
+    return {f"{results.set}.svg": chart.draw(_title(results), "connections", "op/s", lines)}
+
+
+def _title(results: Results) -> str:
+    """Return the title of a set; its name for those of a run's own choice (`run`, `installed`)."""
+    return next((one.title for one in SETS if one.name == results.set), results.set)
 
 
 def _series(results: Results, label: str, points: dict[str, int]) -> str:
@@ -180,9 +184,8 @@ def _series(results: Results, label: str, points: dict[str, int]) -> str:
 
 def section(results: Results, folder: str) -> str:
     """Return the section of the page about one set."""
-    title = next((one.title for one in SETS if one.name == results.set), results.set)
     machine = "; ".join(f"{name}: {value}" for name, value in results.machine.items())
-    parts = [f"### {title}", head(results), f"Machine: {machine}."]
+    parts = [f"### {_title(results)}", head(results), f"Machine: {machine}."]
     parts += [f"![{name}]({folder}/{name})" for name in charts(results)]
     parts += [markdown(rows) for rows in tables(results)]
     again = f"bench {results.set} --rounds {results.rounds} --seconds {results.seconds:g}"

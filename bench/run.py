@@ -5,6 +5,7 @@ that a change of the machine's speed affects all; the order rotates by one from 
 """
 
 import argparse
+import itertools
 import shutil
 import signal
 import subprocess
@@ -98,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=run_strangers)
     command = _add(commands, "backups", "backup, verify and restore of ever more jobs")
     _add_load(command, (backups.CONNECTIONS,))
-    command.add_argument("--steps", type=_counts, default=backups.STEPS, metavar="N,N")
+    command.add_argument("--steps", type=_rising, default=backups.STEPS, metavar="N,N")
     _add_dir(command)
     command.set_defaults(run=run_backups)
     command = _add(commands, "scrape", "pages of metrics with many queues, and puts beside them")
@@ -149,6 +150,13 @@ def _count(text: str) -> int:
 
 def _counts(text: str) -> tuple[int, ...]:
     return tuple(_count(part) for part in text.split(","))
+
+
+def _rising(text: str) -> tuple[int, ...]:
+    found = _counts(text)
+    if any(after <= before for before, after in itertools.pairwise(found)):
+        raise argparse.ArgumentTypeError("each must be above the one before")
+    return found
 
 
 def _add_load(command: argparse.ArgumentParser, connections: tuple[int, ...]) -> None:
@@ -268,7 +276,10 @@ def run_tls(options: argparse.Namespace) -> int:
 def run_check(options: argparse.Namespace) -> int:
     """Compare a quick run with the recorded ratios."""
     recorded = check.load(options.recorded)
-    slower = check.slower(recorded, check.ratios_of(measure(options.set, options)))
+    measured = measure(options.set, options)
+    if words := check.elsewhere(options.recorded, measured.machine):
+        print(f"bench-check: {words}")
+    slower = check.slower(recorded, check.ratios_of(measured))
     for line in slower:
         print(f"slower: {line}")
     print(

@@ -8,6 +8,7 @@ the table shows how much, and the second rate is measured for that reason. So is
 many processes that use as much of the machine and never speak to a node.
 """
 
+import itertools
 import multiprocessing
 import multiprocessing.synchronize
 import random
@@ -87,15 +88,19 @@ def connect(ports: Ports, port: int) -> socket.socket:
 
 
 def hold_handshakes(ports: Ports, begun: Event) -> None:
-    """Keep 1,000 connections whose handshake never ends; reopen connections that are closed."""
+    """Keep 1,000 connections whose handshake never ends, and replace the oldest ones.
+
+    A node keeps `handshakes_per_address_max` of them (100), and closes the others at once.
+    """
     hello = bytes.fromhex("16030100c8010000c40303")
     held: list[socket.socket] = []
+    targets = itertools.cycle(ports.tls)
     while True:
         if len(held) == HALF_OPEN:
             oldest = held.pop(0)
             oldest.close()
         with suppress(OSError):
-            stranger = connect(ports, ports.tls[len(held) % NODES])
+            stranger = connect(ports, next(targets))
             stranger.sendall(hello)
             held.append(stranger)
         if len(held) == HALF_OPEN:

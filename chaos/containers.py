@@ -35,7 +35,7 @@ HOST_FIRST: Final = 100
 HTTP_TIMEOUT_S: Final = 1.0
 SERVE_TIMEOUT_S: Final = 60.0
 # As in compose.yaml.
-STOP_TIMEOUT_S: Final = 30
+STOP_TIMEOUT_S: Final = 45
 CPU_PERIOD_US: Final = 100_000
 
 

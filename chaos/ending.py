@@ -100,6 +100,11 @@ def figures(found: checks.Findings, clients: int, seconds: float) -> list[str]:
     ]
 
 
+def idle(found: checks.Findings) -> list[str]:
+    """Return a finding if the clients put nothing: then nothing could be lost."""
+    return [] if found.verdict.acknowledged else ["no put was acknowledged: nothing was tested"]
+
+
 def miscounted(found: checks.Findings, total_jobs: int) -> list[str]:
     """Return a finding if the number of jobs does not match the puts."""
     low = found.verdict.acknowledged

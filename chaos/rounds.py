@@ -129,7 +129,7 @@ class Rounds:
         excused = {str(op) for ops in clients for op in ops if self._backend.excuses(op)}
         found.odd = [line for line in found.odd if line.partition(": ")[2] not in excused]
         findings = [*self._backend.findings, *found.violations()]
-        findings += ending.miscounted(found, total_jobs)
+        findings += ending.idle(found) + ending.miscounted(found, total_jobs)
         for path in self._backend.logs():
             lines = path.read_text(errors="replace").splitlines()
             findings += [f"{path}: {line}" for line in lines if any(w in line for w in TROUBLE)]
@@ -160,7 +160,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("backend", choices=sorted(backends.ALL), help="where the nodes are")
     parser.add_argument("--minutes", type=float, default=MINUTES_DEFAULT)
     parser.add_argument("--seed", type=int, help="decides faults and clients (default: any)")
-    parser.add_argument("--compiled", action="store_true", help="run the nodes of build/compiled")
+    parser.add_argument(
+        "--compiled",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="run the nodes of build/compiled (what `make rounds` does), or those of the sources",
+    )
     parser.add_argument(
         "--scenario", action="append", metavar="NAME", help="only this one; may be repeated"
     )
@@ -218,6 +223,9 @@ def run(backend: Backend, options: argparse.Namespace, directory: Path, seed: in
         _tell(words)
     try:
         chosen = choose(backend, options.scenario, _tell)
+        if not chosen:  # nothing would be broken, and that would look good
+            print("no scenario is left", file=sys.stderr)
+            return 2
         backend.start_all()
         rounds = Rounds(backend, chosen, directory, seed, _tell)
         done = rounds.run(options.minutes)

@@ -126,7 +126,7 @@ static void declare(struct connection *one) {
 
 static void open_amqp(struct connection *one) {
     struct amqp *state = need(sizeof *state);
-    state->taken = need(sizeof *state->taken * (size_t)settings.depth);
+    state->taken = need(sizeof *state->taken * (size_t)settings.slots);
     one->state = state;
     send_all(one->fd, "AMQP\0\0\x09\x01", 8);
     expect(one, START);

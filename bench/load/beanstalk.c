@@ -22,7 +22,7 @@ static int tube_of(const struct connection *one) {
 
 static void open_beanstalk(struct connection *one) {
     struct beanstalk *state = need(sizeof *state);
-    state->jobs = need(sizeof *state->jobs * (size_t)settings.depth);
+    state->jobs = need(sizeof *state->jobs * (size_t)settings.slots);
     state->tube = tube_of(one);
     one->state = state;
     if (one->idle) {

@@ -30,7 +30,7 @@ static void append_head(struct connection *one, uint32_t kind, size_t bytes) {
 
 static void open_gearman(struct connection *one) {
     struct gearman *state = need(sizeof *state);
-    state->handles = need(sizeof *state->handles * (size_t)settings.depth);
+    state->handles = need(sizeof *state->handles * (size_t)settings.slots);
     one->state = state;
     strcpy(state->function, "load");
     if (settings.by_pairs)

@@ -37,7 +37,7 @@ enum { EVENTS_MAX = 512 };
 /* A server that answers nothing for this long is taken for dead. */
 static const uint64_t SILENCE_NS_MAX = 60ull * 1000000000ull;
 /* Batches of the filling have about so many bytes. */
-enum { FILL_BATCH_BYTES = 64 * 1024, FILL_DEPTH_MAX = 256, INPUT_BYTES_MIN = 16 * 1024 };
+enum { FILL_BATCH_BYTES = 64 * 1024, INPUT_BYTES_MIN = 16 * 1024 };
 /* In `handoff`, a worker waits for so long before its job is put: it surely is blocked. */
 static const uint64_t HANDOFF_PAUSE_NS = 3000000;
 

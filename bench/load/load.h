@@ -15,7 +15,7 @@
 /* RUN: a job whose result the client waits for. */
 enum operation { PUT, RESERVE, DELETE, TOUCH, RELEASE, BURY, KICK, RUN, OPERATIONS };
 
-enum { ID_BYTES = 16, LINE_BYTES_MAX = 512, DEPTH_MAX = 1024 };
+enum { ID_BYTES = 16, LINE_BYTES_MAX = 512, DEPTH_MAX = 1024, FILL_DEPTH_MAX = 256 };
 
 struct connection {
     int fd, number;
@@ -49,6 +49,7 @@ extern const struct protocol BEANSTALK, REDIS, NATS, GEARMAN, AMQP, WORKQ, QLESS
 struct settings {
     size_t body_bytes;
     int connections, depth, tubes;
+    int slots; /* the commands of the largest batch: those of the filling are larger than `depth` */
     unsigned delay_s;
     bool by_pairs; /* each two connections have a tube of their own */
     const char *script; /* a file, for protocols that send one */

@@ -19,7 +19,7 @@ struct nats {
 
 static void open_nats(struct connection *one) {
     struct nats *state = need(sizeof *state);
-    state->acknowledgements = need(sizeof *state->acknowledgements * (size_t)settings.depth);
+    state->acknowledgements = need(sizeof *state->acknowledgements * (size_t)settings.slots);
     one->state = state;
     char line[LINE_BYTES_MAX];
     /* The first line is INFO, which is longer than any other; only its end is looked for. */

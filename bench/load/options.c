@@ -131,4 +131,6 @@ void parse(int count, char **words) {
     if (workload->cycle[0] == RESERVE && !options.fill_jobs)
         die("nothing to take: --fill is 0", NULL);
     settings.by_pairs = pairs;
+    settings.slots = settings.depth;
+    if (options.fill_jobs && settings.slots < FILL_DEPTH_MAX) settings.slots = FILL_DEPTH_MAX;
 }

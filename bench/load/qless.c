@@ -44,7 +44,7 @@ static void open_qless(struct connection *one) {
     char line[LINE_BYTES_MAX];
     size_t bytes;
     const char *text = script(&bytes);
-    state->jids = need(sizeof *state->jids * (size_t)settings.depth);
+    state->jids = need(sizeof *state->jids * (size_t)settings.slots);
     snprintf(state->worker, sizeof state->worker, "w%d", one->number);
     append_text(one, "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$%zu\r\n", bytes);
     append(one, text, bytes);

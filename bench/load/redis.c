@@ -12,7 +12,7 @@ struct redis {
 
 static void open_redis(struct connection *one) {
     struct redis *state = need(sizeof *state);
-    state->ids = need(sizeof *state->ids * (size_t)settings.depth);
+    state->ids = need(sizeof *state->ids * (size_t)settings.slots);
     one->state = state;
 }
 

@@ -18,7 +18,7 @@ struct workq {
 
 static void open_workq(struct connection *one) {
     struct workq *state = need(sizeof *state);
-    state->ids = need(sizeof *state->ids * (size_t)settings.depth);
+    state->ids = need(sizeof *state->ids * (size_t)settings.slots);
     strcpy(state->name, "load");
     if (settings.by_pairs) snprintf(state->name, sizeof state->name, "load%d", one->number / 2);
     one->state = state;

@@ -45,7 +45,11 @@ tls:
   revokedConfigMap: revoked-clients
   peerSecretName: nodes-tls
   peerRevokedConfigMap: revoked-nodes
-report: {enabled: true, image: "report:1", existingClaim: reports}
+report:
+  enabled: true
+  image: "report:1"
+  existingClaim: reports
+  extraEnvFrom: [{secretRef: {name: more}}]
 backup:
   enabled: true
   className: slow

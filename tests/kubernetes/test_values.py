@@ -136,3 +136,15 @@ def test_an_upgrade_does_not_change_the_number_of_nodes(there: int, refused: boo
         assert f"replicas is 3, and the cluster has {there}" in done.stderr
     else:
         assert one_of("StatefulSet", done.stdout)["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize(("job", "values"), [("backup", BACKUP), ("report", REPORT)])
+def test_jobs_have_the_pull_secrets_and_more_variables(job: str, values: tuple[str, ...]) -> None:
+    """A private registry, and a cluster with users, whose commands need a token."""
+    given = ["--set", "image.pullSecrets[0].name=registry"]
+    given += ["--set", f"{job}.extraEnvFrom[0].secretRef.name=token"]
+    manifest = one_of("CronJob", render(*values, *given))
+    pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    (only,) = pod["containers"]
+    assert only["envFrom"] == [{"secretRef": {"name": "token"}}]

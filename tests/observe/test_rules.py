@@ -4,7 +4,9 @@ The series are synthetic; `test_live` checks that live nodes export the metrics 
 """
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -19,6 +21,13 @@ B: Final = f'{JOB}, instance="b"'
 HOST: Final = {"job": "beanpole", "instance": "a"}
 CLUSTER: Final = {"job": "beanpole"}
 EVENTS: Final = f'{A}, scope="cluster"'
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+# Their sums have no other labels than job and instance.
+SUMMED: Final = (
+    "BeanpoleJobsNearLimit",
+    "BeanpoleConnectionsNearLimit",
+    "BeanpoleConnectionsRefused",
+)
 
 
 class Case(NamedTuple):
@@ -238,11 +247,20 @@ def promtool(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
 
 
-def judge(name: str, series: dict[str, str], fires: bool, directory: Path) -> str:
+def judge(
+    name: str,
+    series: dict[str, str],
+    fires: bool,
+    directory: Path,
+    more: Mapping[str, str] = NO_LABELS,
+) -> str:
     """Return promtool's errors, or an empty string if the alert behaves as expected."""
     case, rule = CASES[name], rules()[name]
     expected = [
-        {"exp_labels": case.labels | rule["labels"], "exp_annotations": rule["annotations"]}
+        {
+            "exp_labels": {**case.labels, **rule["labels"], **more},
+            "exp_annotations": rule["annotations"],
+        }
     ]
     test = {
         "interval": "1m",
@@ -277,6 +295,34 @@ def test_it_fires(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_silent(name: str, tmp_path: Path) -> None:
     assert not (found := judge(name, CASES[name].silent, False, tmp_path)), found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_fires_whatever_labels_an_operator_adds(name: str, tmp_path: Path) -> None:
+    """The Prometheus operator gives each series the namespace, the pod and so on."""
+    found = {
+        series.replace('instance="a"', 'instance="a", pod="p"').replace(
+            'instance="b"', 'instance="b", pod="q"'
+        ): values
+        for series, values in CASES[name].firing.items()
+    }
+    pod = {"a": "p", "b": "q"}.get(CASES[name].labels.get("instance", ""))
+    kept = {} if pod is None or name in SUMMED else {"pod": pod}
+    assert not (words := judge(name, found, True, tmp_path, kept)), words
+
+
+def test_a_cluster_of_which_no_node_answers_has_no_majority(tmp_path: Path) -> None:
+    down = one("up", A, "0x9") | one("up", B, "0x9")
+    assert not (found := judge("BeanpoleNoMajority", down, True, tmp_path)), found
+    starting = one("up", A, "0x9") | one("up", B, "1x9")
+    assert not (found := judge("BeanpoleNoMajority", starting, False, tmp_path)), found
+
+
+def test_an_upgrade_can_end_when_all_programs_know_the_newer_version(tmp_path: Path) -> None:
+    mixed = CASES["BeanpoleUpgradeNotFinalized"].firing | one(
+        "beanpole_machine_version_known", B, "3x1600"
+    )
+    assert not (found := judge("BeanpoleUpgradeNotFinalized", mixed, False, tmp_path)), found
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="see whether planted defects are noticed")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of a mutant; all by default")
     names = parser.parse_args().names
+    if unknown := sorted(set(names) - {one.name for one in ALL}):
+        parser.error(
+            f"there are no mutants {', '.join(unknown)}; docs/testing/mutants.md lists them"
+        )
     wanted = [place for place, one in enumerate(ALL) if not names or one.name in names]
     survivors = 0
     context = multiprocessing.get_context("spawn")

@@ -4,6 +4,7 @@ Here each mutant meets the schedule or the seed that caught it, which must pass 
 change of the code has given that seed another life, the next seeds are tried.
 """
 
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from tests.shares import one_in
 from tests.sim import mutations
 from tests.sim.mutant import WITHIN, Check, Mutant
 from tests.sim.mutant_table import MUTANTS, NAMES, SCHEDULES
-from tests.sim.mutants import is_right, verdict
+from tests.sim.mutants import is_right, main, verdict
 
 IN_LIVES: Final = [mutant for mutant in MUTANTS + SCHEDULES if mutant.seed]
 IN_SCHEDULES: Final = [mutant for mutant in MUTANTS + SCHEDULES if not mutant.seed]
@@ -43,6 +44,14 @@ def test_it_is_caught(mutant: Mutant) -> None:
             assert not without(mutant.check, seed)
             return
     pytest.fail(f"{mutant.name} is not noticed: {said}")
+
+
+def test_a_wrong_name_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result would be that 0 of 0 mutants are caught, with status 0."""
+    monkeypatch.setattr(sys, "argv", ["mutants", "no_such_mutant"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
 
 
 def test_every_repair_has_its_mutant() -> None:

@@ -77,7 +77,8 @@ class NodeAdminServicer:
 
     def Reload(self, request, context):
         """Makes a node read its configuration and its certificates again, as SIGHUP does. Refused with
-        BAD_CONFIGURATION, and without effect, if the configuration is wrong.
+        BAD_CONFIGURATION, and without effect, if the configuration is wrong; with BAD_CERTIFICATES if
+        only a file of certificates cannot be used: the settings have changed then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -63,7 +63,8 @@ class PeerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def NodeInfo(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the answering node's description of itself.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

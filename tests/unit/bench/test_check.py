@@ -54,6 +54,13 @@ def test_what_was_not_measured_does_not_pass(tmp_path: Path) -> None:
     assert "not measured" in line
 
 
+def test_ratios_of_another_machine_are_named_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "recorded.json"
+    check.record(BEFORE, path)
+    assert check.elsewhere(path, BEFORE.machine) == ""
+    assert "processor: 2 x fast" in check.elsewhere(path, {"processor": "2 x slow"})
+
+
 def test_without_the_baseline_there_is_an_error() -> None:
     with pytest.raises(BenchError, match="apt-get install beanstalkd"):
         check.ratios_of(run(("beanpole, 3 nodes", 300)))

@@ -55,6 +55,15 @@ def test_only_the_marked_part_of_the_page_changes(tmp_path: Path) -> None:
     assert written == [page, tmp_path / "performance" / "quick.svg"]
 
 
+def test_a_run_of_ones_own_choice_has_a_section_and_a_chart(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"{report.BEGIN}\n{report.END}\n")
+    several = [*RUN.figures, figure(1, "beanpole, 3 nodes", 900.0, 256)]
+    report.write([RUN._replace(set="installed", figures=several)], page)
+    assert "### installed\n" in page.read_text()
+    assert (tmp_path / "performance" / "installed.svg").exists()
+
+
 def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("nothing")
     with pytest.raises(BenchError, match="has no lines"):

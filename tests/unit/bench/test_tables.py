@@ -1,8 +1,12 @@
 """Tables of benchmark sets that keep no file: ratios, slopes, percentiles."""
 
+import multiprocessing
+from collections import Counter
+from unittest.mock import Mock
+
 import pytest
 
-from bench import backups, bystanders, scrape, tls
+from bench import backups, bystanders, run, scrape, strangers, tls
 from bench.backups import MIB, Ran, Step
 
 
@@ -24,6 +28,37 @@ def test_a_slope_is_that_of_a_hundred_thousand_jobs() -> None:
     assert by_words["backup"] == ["1.0 s", "7.0 s", "0.80 s"]
     assert by_words["the file"] == ["30.0 MiB", "120.0 MiB", "12.00 MiB"]
     assert by_words["verify: peak memory of the command"] == ["10 MiB", "10 MiB", "0.0 MiB"]
+
+
+def test_one_number_of_jobs_has_no_slope() -> None:
+    ran = Ran(1.0, 10 * MIB)
+    one = Step(250_000, ran, ran, 30 * MIB, 50 * MIB, MIB, 1.0, 2.0, ran, ran, 1.0)
+    assert ["backup", "1.0 s", "-"] in backups.table([one])
+    for wrong in ("5,5", "5,4"):
+        with pytest.raises(SystemExit):
+            run.parser().parse_args(["backups", "--steps", wrong])
+
+
+class Enough(Exception):
+    """Ends a stranger, who goes on for ever."""
+
+
+def test_handshakes_are_held_at_all_nodes_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    dialled: Counter[int] = Counter()
+
+    def connect(ports: strangers.Ports, port: int) -> Mock:
+        dialled[port] += 1
+        if dialled.total() == 31:
+            raise Enough
+        return Mock()
+
+    monkeypatch.setattr(strangers, "connect", connect)
+    monkeypatch.setattr(strangers, "HALF_OPEN", 4)
+    monkeypatch.setattr(strangers, "PACE_S", 0.0)
+    context = multiprocessing.get_context("spawn")
+    with pytest.raises(Enough):
+        strangers.hold_handshakes(strangers.Ports([1, 2, 3], [], [], ""), context.Event())
+    assert sorted(dialled.values()) == [10, 10, 11]
 
 
 def test_percentiles_are_of_all_puts() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos import record
+from chaos import ending, record
 from chaos.checks import Window, gaps_s, judge, percentile
 from chaos.record import Op
 
@@ -51,6 +51,14 @@ def good() -> list[list[Op]]:
             op(2, record.DELETE, (12, 12.5), "DELETED"),
         ],
     ]
+
+
+def test_a_run_without_a_put_tests_nothing() -> None:
+    assert ending.idle(judge(good())) == []
+    away = op(0, record.CONNECT, (0, 1), record.UNKNOWN, job=0)
+    for clients in ([], [[away]], [[op(0, record.PUT, (0, 1), "DRAINING", job=0, body=HEAD)]]):
+        assert judge(clients).violations() == []
+        assert ending.idle(judge(clients)) == ["no put was acknowledged: nothing was tested"]
 
 
 def test_a_good_history_is_good() -> None:

@@ -105,6 +105,21 @@ def test_what_a_machine_lacks_is_left_out_and_named() -> None:
     assert told == ["left out: slow disk: there is no strace"]
 
 
+def test_the_sources_may_be_asked_for_as_the_error_says() -> None:
+    """`make rounds ARGS=--no-compiled`."""
+    assert rounds.parse(["processes", "--compiled"]).compiled is True
+    assert rounds.parse(["processes", "--compiled", "--no-compiled"]).compiled is False
+    assert rounds.parse(["processes"]).compiled is False
+
+
+def test_a_run_without_any_scenario_is_not_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = rounds.parse(["processes", "--scenario", "slow disk", "--minutes", "0"])
+    assert rounds.run(Told([]), options, tmp_path, 1) == 2
+    assert "no scenario is left" in capsys.readouterr().err
+
+
 def test_faults_last_between_their_limits() -> None:
     chance = random.Random(1)
     low, high = common.DISTURBANCE_S
