@@ -65,5 +65,6 @@ SEEDS: Final = {
     90798: "a worker slept at a node that stops, while the end of its job was on its way",
     94173: "a leader was behind a member that was cut off, and fell: a delay ended early",
     95026: "the same, and the entry that bounds it was of a node whose wall clock was behind",
+    97279: "a wait was over when its request was applied: a result behind it was not the answer",
     80750: "a node learned that a right had ended when a wait was over: the judge asked for a word",
 }

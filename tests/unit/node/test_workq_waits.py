@@ -86,6 +86,25 @@ def test_a_barrier_is_not_answered_twice(scene: Scene, client: Client) -> None:
     assert client.port.take() == TIMEOUT
 
 
+def test_a_wait_that_is_over_before_its_request_is_applied(scene: Scene, client: Client) -> None:
+    """Life 97279: its node was behind, and the result was in time, but later in the log."""
+    assert client.ask(ADD) == OK
+    assert client.send(b"result %b 1000\r\n" % JOB) == b""
+    scene.pass_us(2 * SECOND)
+    scene.commit_own()
+    assert client.port.take() == b"", "this node may not know what others have done"
+    scene.commit_own(scene.finish())
+    assert client.port.take() == ended(1, b"r")
+
+
+def test_a_result_without_a_wait_needs_no_barrier(scene: Scene, client: Client) -> None:
+    assert client.ask(ADD) == OK
+    assert client.send(b"result %b 0\r\n" % JOB) == b""
+    scene.pass_us(2 * SECOND)
+    scene.commit_own()
+    assert client.port.take() == TIMEOUT
+
+
 def test_a_result_of_a_job_that_is_not_there(client: Client) -> None:
     assert client.ask(b"result %b 60000\r\n" % JOB) == NOT_FOUND
 

@@ -20,17 +20,22 @@ class Awaited:
         job_id: the number of the job, once it is known.
         is_run: whether the client has made the job, which is deleted with the reply.
         until_us: the time at which the wait ends, by the node's clock.
+        is_instant: whether the client does not wait at all.
         is_due: whether the wait has ended and its barrier is in progress.
         is_deleting: whether the deletion of the job is in progress.
     """
 
-    __slots__ = ("_extended", "is_deleting", "is_due", "is_run", "job", "job_id", "until_us")
+    __slots__ = (
+        *("_extended", "is_deleting", "is_due", "is_instant", "is_run", "job", "job_id"),
+        "until_us",
+    )
 
-    def __init__(self, job: bytes, is_run: bool, until_us: int) -> None:
+    def __init__(self, job: bytes, is_run: bool, until_us: int, is_instant: bool) -> None:
         self.job = job
         self.job_id = 0
         self.is_run = is_run
         self.until_us = until_us
+        self.is_instant = is_instant
         self.is_due = False
         self.is_deleting = False
         self._extended = 0  # the number of the reservation for whose end a run waits

@@ -276,7 +276,7 @@ class WorkqConnection(EndingConnection):
         clients = self._clients
         self.blocked = True
         clients.read_clock()
-        self._awaited = Awaited(job, is_run, clients.now_us + wait_ms * MS_US)
+        self._awaited = Awaited(job, is_run, clients.now_us + wait_ms * MS_US, wait_ms == 0)
 
     def _added_to_run(self, result: tuple[int, int] | int) -> None:
         if isinstance(result, int):
@@ -298,8 +298,8 @@ class WorkqConnection(EndingConnection):
         ended = self._clients.listeners.listen(self, job_id)
         if ended is not None:
             self.job_told(*ended)
-        elif awaited.until_us <= self._clients.now_us:
-            self._judge(awaited)
+        elif awaited.is_instant:
+            self._judge(awaited)  # the request itself was a barrier behind the end of the wait
         else:
             self._arm_awaited(awaited)
 
