@@ -1,5 +1,6 @@
 """Limits of time for the unit tests: none or a long one, since the machine may be slow and busy."""
 
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -38,6 +39,9 @@ def long_limits() -> Iterator[None]:
     """Make the limits long for all tests of this process."""
     with pytest.MonkeyPatch.context() as patch:
         for limit in LIMITS:
-            patch.setattr(limit, LONG_S)
-        patch.setattr("beanpoled.rpc.bringing.Bringer.brought.__defaults__", (LONG_S,))
+            # Only what these tests use: to import all takes as long as many of them.
+            if "grpc" in sys.modules or limit.rpartition(".")[0] in sys.modules:
+                patch.setattr(limit, LONG_S)
+        if bringing := sys.modules.get("beanpoled.rpc.bringing"):
+            patch.setattr(bringing.Bringer.brought, "__defaults__", (LONG_S,))
         yield
