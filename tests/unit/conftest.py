@@ -1,5 +1,6 @@
-"""Limits of time for the unit tests: none or a long one, since the machine may be slow and busy."""
+"""What unit tests do not take from their surroundings: limits of time, and a user's settings."""
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Final
@@ -7,10 +8,13 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.unit.golden.script import SETTING
+
 # By default an example that takes 0.2 s fails its test, and so do examples that are made slowly.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+# The machine may be slow and busy.
 LONG_S: Final = 60.0
 # What nodes and commands allow for an answer on the same machine, a second or a few. No test waits
 # until such a limit has passed: a member that is down refuses its connection at once.
@@ -32,6 +36,16 @@ LIMITS: Final = (
     "beanpoled.rpc.node_admin.READ_TIMEOUT_S",
     "beanpoled.rpc.oldest.KEPT_S",
 )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_settings() -> Iterator[None]:
+    """Hide the cluster and the token of the user that runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith("BEANPOLE_") and name != SETTING:
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
