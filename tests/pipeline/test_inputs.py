@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
@@ -167,6 +167,7 @@ def test_jobs_that_never_had_an_event_count_where_only_numbers_are_known() -> No
     assert answers.started(kept, NOTHING).equals(answers.before(kept))
 
 
+@settings(deadline=None)
 @given(first=st.integers(0, 10**9), rows=st.integers(0, 10**8))
 def test_ranges_touch_and_are_of_a_size_that_is_worth_a_task(first: int, rows: int) -> None:
     step = step_of(rows)

@@ -99,15 +99,14 @@ Ask = Callable[[grpc.aio.Channel], Awaitable[None]]
 
 
 def served(
-    ask: Ask, view: FakeView | None = None, secret: str = "", add: Any = None
-) -> list[Entry]:
-    """Send a call to a fake node; return the entries of its audit log."""
-    told: list[Entry] = []
+    ask: Ask, add: Callable[[Entry], None], view: FakeView | None = None, secret: str = ""
+) -> None:
+    """Send calls to a fake node, whose audit log is `add`."""
 
     async def run() -> None:
         trust = trust_of("n0", secret)
         peers = PeerClient({"n1": "127.0.0.1:1"}, trust)
-        auditor = Auditor(add or told.append, lambda context: "ann")
+        auditor = Auditor(add, lambda context: "ann")
         server = RpcServer(view or FakeView(), peers, trust, interceptors=[auditor])
         port = await server.start("127.0.0.1:0")
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -115,8 +114,7 @@ def served(
         await peers.close()
         await server.stop(0)
 
-    asyncio.run(asyncio.wait_for(run(), 30))
-    return told
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_calls_that_change_something_are_told_of_with_their_outcome() -> None:
@@ -126,8 +124,12 @@ def test_calls_that_change_something_are_told_of_with_their_outcome() -> None:
         await stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest())
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.TransferLeader(admin_pb2.TransferLeaderRequest(to="n7"))
+        # Its status is sent before it is told of.
+        await until(lambda: len(told) == 2)
 
-    taken, moved = served(ask)
+    told: list[Entry] = []
+    served(ask, told.append)
+    taken, moved = told
     assert (taken.method, taken.outcome) == ("Admin/TakeSnapshot", "OK")
     assert (moved.method, moved.outcome) == ("Admin/TransferLeader", "INVALID_ARGUMENT")
     assert (moved.caller, moved.user, moved.certificate) == ("127.0.0.1", "ann", "")
@@ -146,11 +148,12 @@ def test_a_caller_that_goes_and_a_stream_that_is_refused() -> None:
                 .FetchSnapshot(peer_pb2.FetchSnapshotRequest(index=5))
                 .read()
             )
+        await until(lambda: len(told) == 2)
 
     view = FakeView()
     view.role = "leader"
     told: list[Entry] = []
-    served(ask, view, SECRET, told.append)
+    served(ask, told.append, view, SECRET)
     gone, refused = told
     assert (gone.method, gone.outcome) == ("Admin/TransferLeader", "CANCELLED")
     assert (refused.method, refused.outcome) == ("Peer/FetchSnapshot", "UNAUTHENTICATED")
@@ -168,7 +171,7 @@ def test_reading_again_and_again_is_told_of_once_in_a_while(
             await stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest())
 
     told: list[Entry] = []
-    served(ask, add=alike.Alike(told.append).add)
+    served(ask, alike.Alike(told.append).add)
     assert [one.alike for one in told if one.method == "Admin/ListConnections"] == [0, 2]
     assert len(told) == 6
 

@@ -25,7 +25,7 @@ from tests.unit.beanpoled.auth_scene import TOKEN, give_users
 from tests.unit.beanpoled.qless_scene import Scene
 from tests.unit.node.stage import Port
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class SocketPort(Port):

@@ -1,5 +1,6 @@
 """`beanpole completion`: a real bash completes with it; all shells get every command."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def tab(script: Path, *words: str) -> list[str]:
         text=True,
         check=True,
         cwd=script.parent,
+        env={**os.environ, "LC_ALL": "C"},  # bash warns of a locale that is not there
     )
     assert not done.stderr
     return done.stdout.split()

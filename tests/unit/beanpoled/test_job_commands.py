@@ -320,7 +320,7 @@ def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
     command = shlex.join([sys.executable, "-c", "from beanpoled.cli import main; exit(main())"])
     words = f"{command} {shlex.join(line)} {redirections}"
     return subprocess.run(
-        ["sh", "-c", words], capture_output=True, text=True, timeout=30, check=False
+        ["sh", "-c", words], capture_output=True, text=True, timeout=60, check=False
     )
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import time
+from contextlib import ExitStack
 
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import Tube
@@ -16,6 +17,7 @@ from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import Stage
 
 RESIZE = shown.parsed("gearman:resize")
+FILES = 200
 SPACE = Space(min(SPACES), SPACES[min(SPACES)])
 
 
@@ -64,9 +66,13 @@ def test_queues_without_jobs_and_with_long_names_have_no_figures() -> None:
 
 def test_a_process_knows_itself() -> None:
     before = process.read()
-    with open(os.devnull) as _:
+    with ExitStack() as files:
+        for _ in range(FILES):
+            files.enter_context(open(os.devnull))
         now = process.read()
-    assert now.open_fds == before.open_fds + 1 <= now.max_fds
+    # The sockets of earlier tests may be closed meanwhile: by the threads of gRPC, or as garbage.
+    assert abs(now.open_fds - before.open_fds - FILES) < FILES / 2
+    assert now.open_fds <= now.max_fds
     assert now.cpu_seconds_total >= before.cpu_seconds_total > 0
     assert 1 << 20 < now.resident_memory_bytes < now.virtual_memory_bytes
     assert 0 < time.time() - now.start_time_seconds < 24 * 3600

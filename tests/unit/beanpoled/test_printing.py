@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 BEANPOLE = "from beanpoled.cli import main; exit(main())"
 BEANPOLED = "from beanpoled.main import main; main()"
 PIPELINE = "from pyspark_beanpole.cli import main; exit(main())"

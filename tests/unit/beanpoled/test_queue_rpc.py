@@ -76,7 +76,7 @@ def run(test: Callable[[Service], Coroutine[None, None, None]]) -> None:
         async with service.running():
             await test(service)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def put_request(*keys: bytes) -> queue_pb2.PutRequest:

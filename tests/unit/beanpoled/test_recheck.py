@@ -95,7 +95,7 @@ def run(test: Callable[[Scene], Coroutine[None, None, None]]) -> None:
     async def main() -> None:
         await test(Scene())
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_calls_that_wait_at_once_share_a_barrier(begun: list[Call]) -> None:

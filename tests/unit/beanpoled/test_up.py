@@ -257,7 +257,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Up:
 
 
 def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 60))
+    asyncio.run(asyncio.wait_for(test(), 180))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any, Final
 import requests
 from toxiproxy.api import APIConsumer
 
-TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 60.0
 
 
 @contextlib.contextmanager

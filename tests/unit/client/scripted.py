@@ -23,7 +23,7 @@ class Node:
         for script in scripts:
             connection, _ = self.listener.accept()
             with connection:
-                connection.settimeout(10)
+                connection.settimeout(60)
                 self.converse(connection, script)
         self.listener.close()
 
@@ -43,6 +43,6 @@ class Node:
         connection.recv(1)
 
     def finish(self) -> None:
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
         assert self.wrong == []

@@ -27,10 +27,8 @@ def start() -> Iterator[Callable[..., Node]]:
         node.finish()
 
 
-def dead_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+# Nothing listens there. Another process could get a port that was free a moment ago.
+DEAD = "127.0.0.1:1"
 
 
 def test_a_whole_session(start: Callable[..., Node]) -> None:
@@ -95,7 +93,7 @@ def test_the_next_node_gets_the_session_and_the_repeatable_command(
     ignore = (b"ignore default\r\n", b"WATCHING 1\r\n")
     first = start([use, watch, ignore, (b"reserve-with-timeout 30\r\n", None)])
     second = start([use, watch, ignore, (b"reserve-with-timeout 30\r\n", b"RESERVED 3 1\r\nx\r\n")])
-    with Client([dead_address(), first.address, second.address]) as client:
+    with Client([DEAD, first.address, second.address]) as client:
         client.use(b"t")
         client.watch([b"t"])
         assert client.reserve() == Job(3, b"x")
@@ -151,7 +149,7 @@ def test_a_denied_command_says_what_is_missing(start: Callable[..., Node]) -> No
 
 
 def test_no_node_at_all_is_said_after_the_patience_with_all_reasons() -> None:
-    addresses = [dead_address(), "unix:/nowhere/at/all"]
+    addresses = [DEAD, "unix:/nowhere/at/all"]
     with Client(addresses, patience_s=0.1) as client, pytest.raises(ClientError) as caught:
         client.reserve(0)
     assert "no node answers" in str(caught.value)
@@ -207,11 +205,19 @@ def test_a_wait_that_is_repeated_ends_when_it_would_have_ended(
 def test_a_node_that_vanished_does_not_hold_a_wait_without_end(
     start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    exchange = StreamClient._exchange
+
+    def limited(client: Client, *arguments: Any) -> Any:
+        # The other node answers, and has the time for it.
+        client._reply_timeout_s = 0.1 if client.address == vanished else 60
+        return exchange(client, *arguments)
+
+    monkeypatch.setattr(StreamClient, "_exchange", limited)
     monkeypatch.setattr(beanstalk, "WAIT_SLICE_S", 0)
     other = start([(within(0), b"RESERVED 7 2\r\nhi\r\n")])
     with socket.create_server(("127.0.0.1", 0)) as silent:
         vanished = f"127.0.0.1:{silent.getsockname()[1]}"
-        with Client([vanished, other.address], reply_timeout_s=0.1) as client:
+        with Client([vanished, other.address]) as client:
             assert client.reserve() == Job(7, b"hi")
 
 

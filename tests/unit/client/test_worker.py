@@ -13,7 +13,7 @@ from beanpole.client.blocking import DeniedError, Job, NotAvailableError, TimedO
 from beanpole.client.worker import Retry, Task, Worker
 
 JOB = 7
-DONE_S = 10
+DONE_S = 60
 
 
 class FakeClient:

@@ -16,7 +16,7 @@ from beanpoled.rpc.events import EventsServicer
 from tests.unit.eventlog.test_store import Life
 from tests.unit.node.stage import StageHost, config
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 
 
 class ArrowHost(StageHost):

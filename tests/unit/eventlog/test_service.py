@@ -21,7 +21,7 @@ from tests.unit.eventlog.served import ArrowHost, Server, life_of, serving
 from tests.unit.eventlog.test_store import Life, image_of
 from tests.unit.node.stage import config
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def history(entries: int = 12, each: int = 30) -> list[tuple[Any, ...]]:

@@ -117,18 +117,18 @@ def test_sync_waits_for_a_write_that_runs_in_the_thread() -> None:
     def hold(operation: str, path: str) -> None:
         if threading.current_thread() is thread and operation == "write":
             inside.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     disk.fail = hold
     work, done = disk.works[0].popleft()
     thread = threading.Thread(target=work)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     threading.Timer(0.02, go_on.set).start()
     records = fill(wal, 1)
     wal.sync()
     assert go_on.is_set() and wal.durable == wal.end
-    thread.join(10)
+    thread.join(60)
     done(None)
     assert wal.read(records[0][0]) == records[0][1:]
 

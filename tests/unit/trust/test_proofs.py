@@ -21,7 +21,7 @@ from tests.unit.beanpoled.fakes import FakeView, trust_of
 SECRET: Final = "a secret of a cluster"
 KEY: Final = SECRET.encode()
 NONCE: Final = bytes(range(16))
-TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 60.0
 
 
 def made(challenges: Challenges, now_us: int = 0, fresh: bytes = NONCE) -> Call:

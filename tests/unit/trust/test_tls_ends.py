@@ -115,7 +115,7 @@ def test_no_error_of_accept_ends_a_node(folder: Path, monkeypatch: pytest.Monkey
             acceptor = tls.TlsAcceptor(*made, "a client")
             client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
             place = listening.getsockname()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 _, writer = await asyncio.open_connection(*place, ssl=client, server_hostname="a")
             writer.transport.abort()
             acceptor.close()

@@ -75,11 +75,11 @@ def test_no_pattern_takes_long(piece: bytes) -> None:
     """Both to prepare and to match: a hundred of them take some 20 ms."""
     pattern = b"*" + piece * ((PATTERN_MAX_BYTES - 4) // len(piece))
     text = Text(b"ql:w:" + b"a" * 4095 + b"b")
-    began_s = time.process_time()
+    began_s = time.thread_time()  # other threads of this process may be busy
     for number in range(100):
         # The suffix fits, so that all the rest is tried.
         assert not Pattern(pattern + b"%c*b" % (128 + number)).fits(text)
-    assert time.process_time() - began_s < 1
+    assert time.thread_time() - began_s < 1
 
 
 def test_a_match_makes_few_numbers() -> None:
