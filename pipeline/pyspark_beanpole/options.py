@@ -282,7 +282,7 @@ def _position(text: str) -> Position:
                 return Position("", offset, cluster)
         elif isinstance(found, int) and not isinstance(found, bool):
             return Position("", _number(0, OFFSET_MAX)(text))
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         pass
     raise ValueError(
         f'earliest, latest, a number from 0 to {OFFSET_MAX}, or {{"cluster": NAME, "offset": N}}'
