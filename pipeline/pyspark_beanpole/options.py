@@ -5,7 +5,7 @@ Names are those of Spark's Kafka source where it has the same option. This modul
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -178,6 +178,18 @@ def columns(given: Mapping[str, str]) -> list[str]:
 def for_batch(given: Mapping[str, str]) -> ReadOptions:
     """Return the options of spark.read."""
     return _for_reading(_Options(given, BATCH_OPTIONS), EARLIEST)
+
+
+def of_nodes(
+    addresses: Iterable[str], patience_s: int, fail_on_data_loss: bool = True
+) -> ReadOptions:
+    """Return the options of our own reads from nodes."""
+    given = {
+        "addresses": ",".join(addresses),
+        "patienceSeconds": str(patience_s),
+        "failOnDataLoss": str(fail_on_data_loss),
+    }
+    return for_batch(given)
 
 
 def is_export(given: Mapping[str, str]) -> bool:

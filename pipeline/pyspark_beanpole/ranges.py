@@ -217,12 +217,10 @@ class ClusterSource:
 
     def read(self, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         from pyspark_beanpole import planning, readers
-        from pyspark_beanpole.options import for_batch
+        from pyspark_beanpole.options import of_nodes
         from pyspark_beanpole.schema import EVENTS, chosen
 
-        options = for_batch(
-            {"addresses": ",".join(self.addresses), "patienceSeconds": str(self.patience_s)}
-        )
+        options = of_nodes(self.addresses, self.patience_s)
         # Tasks begin at different nodes.
         turn = hash((first,)) % len(self.addresses)
         nodes = (*self.addresses[turn:], *self.addresses[:turn])

@@ -22,7 +22,7 @@ from beanpole.exporting.directory import Directory, begun, held, listed
 from beanpole.exports import STATES, UNCOUNTED, BadExport, Manifest, compared
 from beanpole.places import Place, below, resolved, shown
 from pyspark_beanpole.inputs import from_directory
-from pyspark_beanpole.options import EARLIEST, LATEST, for_batch
+from pyspark_beanpole.options import EARLIEST, LATEST, of_nodes
 from pyspark_beanpole.planning import Range, kept, warn_of_silent
 from pyspark_beanpole.readers import batches as read
 from pyspark_beanpole.schema import chosen
@@ -272,12 +272,7 @@ class Stream:
         if first == extent.end:
             return extent.jobs
         counts = dict(extent.jobs_before)
-        options = for_batch(
-            {
-                "addresses": ",".join(self._settings.addresses),
-                "patienceSeconds": str(self._settings.patience_s),
-            }
-        )
+        options = of_nodes(self._settings.addresses, self._settings.patience_s)
         schema = chosen(["offset", "tube", "state_before", "state"])
         part = Range(extent.first, first, self._settings.addresses)
         for rows in read(part, options, schema) if extent.first < first else ():
