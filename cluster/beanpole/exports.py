@@ -256,7 +256,9 @@ def _of_version_2(found: dict[str, Any]) -> Manifest:
     manifest = Manifest(
         _text(found["cluster"]),
         _jobs(found["jobs_before"]),
-        uncounted={_text(name): _number(at) for name, at in found.get("uncounted", {}).items()},
+        uncounted={
+            _file_name(name): _number(at) for name, at in dict(found.get("uncounted", {})).items()
+        },
         owner=owner and Owner(_text(owner["id"]), _text(owner["host"]), _number(owner["at_s"])),
         begin=None if begin is None else _number(begin),
     ).with_files(files)
@@ -275,6 +277,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a text")
     return value
+
+
+def _file_name(value: Any) -> str:
+    """Check a name whose file is removed: nothing outside of the directory may be."""
+    if named(_text(value)) is None:
+        raise ValueError(f"{value!r} is not the name of a file of events")
+    return str(value)
 
 
 def _jobs(value: Any) -> dict[str, int]:

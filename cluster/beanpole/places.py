@@ -40,17 +40,17 @@ def resolved(name: str) -> Place:
     """Return the place that a path or URI names. It is not read and need not exist.
 
     Raises:
-        ConfigurationError: its scheme is not supported, or its file system cannot be reached.
+        ConfigurationError: it is empty, its scheme is not supported, or its file system cannot be
+            reached.
     """
     from pyarrow.fs import FileSystem, LocalFileSystem
 
-    match = _URI.fullmatch(name)
-    scheme = match[1].lower() if match is not None else "file"
-    if scheme not in SCHEMES and match is not None and match[2] is None:
-        match = None  # a path with a colon in it
-    if match is None or scheme == "file":
-        path = _local_path(name, match)
+    path = local_path(name)
+    if path is not None:
         return Place(LocalFileSystem(), path, path, is_local=True)
+    match = _URI.fullmatch(name)
+    assert match is not None, "any other name is that of a local path"
+    scheme = match[1].lower()
     scheme = _ARROW_SCHEMES.get(scheme, scheme)
     if scheme not in SCHEMES:
         raise ConfigurationError(
@@ -70,9 +70,29 @@ def resolved(name: str) -> Place:
     return Place(files, path, shown(name), is_local=False)
 
 
-def _local_path(name: str, match: "re.Match[str] | None") -> str:
+def below(name: str, folder: str) -> str:
+    """Return the name of a folder of a directory, before the options after "?" of a URI."""
+    is_local = local_path(name) is not None
+    bare, mark, options = (name, "", "") if is_local else name.partition("?")
+    return f"{bare.rstrip('/')}/{folder}{mark}{options}"
+
+
+def local_path(name: str) -> str | None:
+    """Return the absolute path of a directory of this machine; None for any other URI.
+
+    Raises:
+        ConfigurationError: it is empty, or a URI of another machine's file.
+    """
+    if not name:
+        raise ConfigurationError("'' is no directory; the current one is .")
+    match = _URI.fullmatch(name)
     if match is None:
         return os.path.abspath(name)
+    scheme = match[1].lower()
+    if scheme not in SCHEMES and match[2] is None:
+        return os.path.abspath(name)  # a path with a colon in it
+    if scheme != "file":
+        return None
     rest = match[3]
     # Accepts file:///x and file:/x; a host, as in file://host/x, would mean another machine.
     if match[2] and not rest.startswith("/"):

@@ -14,7 +14,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pyspark_beanpole.chains import FAULTS, chained, defects, ends, went_last
+from pyspark_beanpole.life import printable
 from pyspark_beanpole.statistics.keys import STATES
+from pyspark_beanpole.tables import replace_file
 
 # The exit codes of `beanpole pipeline audit`; 2 is that of a wrong command line.
 BALANCED: Final = 0
@@ -164,7 +166,9 @@ def _put_findings(events: DataFrame) -> list[Finding]:
 
 def _fault_finding(links: DataFrame, kind: str, count: int) -> Finding:
     rows = defects(links).where(F.col("kind") == kind).orderBy("offset").limit(NAMED_MAX).collect()
-    named = tuple(f"job {row['job_id']}, offset {row['offset']}: {row['said']}" for row in rows)
+    named = tuple(
+        f"job {row['job_id']}, offset {row['offset']}: {printable(row['said'])}" for row in rows
+    )
     return Finding(kind, count, named)
 
 
@@ -258,7 +262,8 @@ def run_audit(
     """
     result = audit(events, first=first, end=end, jobs=jobs, jobs_before=jobs_before)
     if directory is not None:
-        directory.mkdir(parents=True, exist_ok=True)
+        # Spark takes what is before a colon for the name of a file system.
+        folder = f"file://{directory.absolute()}"
         inside = events.where(F.col("offset").between(result.first, result.end - 1))
         links = chained(inside, from_start=result.first == 0)
         tables = {
@@ -266,7 +271,7 @@ def run_audit(
             "gaps": gaps(inside, "offset", result.first, result.end),
         }
         for name, table in tables.items():
-            table.write.mode("overwrite").parquet(str(directory / name))
+            table.write.mode("overwrite").parquet(f"{folder}/{name}")
         text = json.dumps(result.as_json(), indent=2) + "\n"
-        (directory / "audit.json").write_text(text)
+        replace_file(directory / "audit.json", text.encode())
     return result

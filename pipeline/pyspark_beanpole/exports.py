@@ -129,7 +129,7 @@ class Opened:
                     break
                 return
             except FileNotFoundError:
-                files = _holding(place, position, end)
+                files = holding(place, position, end)
         raise BadExport(f"{place.name}/{file.name} is not there any more")
 
     def verify(self, file: File) -> None:
@@ -142,7 +142,7 @@ class Opened:
         try:
             checked(place, file, self.cluster)
         except FileNotFoundError:
-            for one in _holding(place, file.first, file.end):
+            for one in holding(place, file.first, file.end):
                 checked(place, one, self.cluster)
 
     def verify_all(self) -> None:
@@ -286,7 +286,7 @@ def _without_damaged(export: Opened, problems: Sequence[Problem]) -> Opened:
     )
 
 
-def _holding(place: Place, first: int, end: int) -> list[File]:
+def holding(place: Place, first: int, end: int) -> list[File]:
     """Return the files that hold a range now, according to the manifest.
 
     Raises:

@@ -181,7 +181,7 @@ def from_cluster(
     events = reader.option("startingOffsets", extent.first).option("endingOffsets", extent.end)
     return Input(
         spark,
-        ClusterSource(tuple(addresses), extent.first, extent.end),
+        ClusterSource(tuple(addresses), extent.first, extent.end, patience_s),
         events.load,
         extent.cluster,
         [(extent.first, extent.end)],

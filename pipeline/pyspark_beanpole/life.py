@@ -146,8 +146,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
         f"{wall:%Y-%m-%d %H:%M:%S}.{wall.microsecond // 1000:03}",
         row["event"],
         row["state"],
-        where,
-        ", ".join(_details(row)),
+        printable(where),
+        printable(", ".join(_details(row))),
     )
 
 

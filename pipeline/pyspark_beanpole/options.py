@@ -5,7 +5,7 @@ Names are those of Spark's Kafka source where it has the same option. This modul
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -180,6 +180,18 @@ def for_batch(given: Mapping[str, str]) -> ReadOptions:
     return _for_reading(_Options(given, BATCH_OPTIONS), EARLIEST)
 
 
+def of_nodes(
+    addresses: Iterable[str], patience_s: int, fail_on_data_loss: bool = True
+) -> ReadOptions:
+    """Return the options of our own reads from nodes."""
+    given = {
+        "addresses": ",".join(addresses),
+        "patienceSeconds": str(patience_s),
+        "failOnDataLoss": str(fail_on_data_loss),
+    }
+    return for_batch(given)
+
+
 def is_export(given: Mapping[str, str]) -> bool:
     """Whether events are read from an export and not from nodes."""
     names = {name.lower() for name in given}
@@ -282,7 +294,7 @@ def _position(text: str) -> Position:
                 return Position("", offset, cluster)
         elif isinstance(found, int) and not isinstance(found, bool):
             return Position("", _number(0, OFFSET_MAX)(text))
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         pass
     raise ValueError(
         f'earliest, latest, a number from 0 to {OFFSET_MAX}, or {{"cluster": NAME, "offset": N}}'

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from beanpole.client.events import Events
 from beanpole.client.rpc import PATIENCE_S
-from beanpole.exporting.files import GROUP_ROWS
+from beanpole.exporting.files import GROUP_ROWS, unreadable
 from beanpole.exports import FILE_ROWS_MAX, File
-from beanpole.places import resolved
-from pyspark_beanpole.exports import THREADS, Opened
+from beanpole.places import Place, resolved
+from pyspark_beanpole.exports import THREADS, Opened, holding
 from pyspark_beanpole.packing import rows_of
 from pyspark_beanpole.statistics.chunks import REPEATED
 
@@ -147,20 +147,44 @@ class ExportSource:
 
     def _groups_of(self, file: File) -> list[Group]:
         place = resolved(self.export.directory)
-        metadata = pq.read_metadata(place.at(file.name), filesystem=place.files)
-        found: list[Group] = []
-        first = file.first
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            wall, time_us = (_extremes(group, name) for name in ("wall_time", "time_us"))
-            end = first + group.num_rows
-            found.append(Group(first, end, wall[0], wall[1], time_us[1]))
-            first = end
-        return found
+        try:
+            return _groups(place, file)
+        except FileNotFoundError:
+            # A compaction has replaced it since; the extremes may be those of more events.
+            there = [part for one in holding(place, *file[1:3]) for part in _groups(place, one)]
+        inside = [part for part in there if part.first < file.end and file.first < part.end]
+        return [
+            part._replace(first=max(part.first, file.first), end=min(part.end, file.end))
+            for part in inside
+        ]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the cache, which only the driver needs."""
         return {"export": self.export}
+
+
+def _groups(place: Place, file: File) -> list[Group]:
+    """Return the row groups of a file, of which only the end is read.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        BadExport: it cannot be read.
+    """
+    try:
+        metadata = pq.read_metadata(place.at(file.name), filesystem=place.files)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(place, file, error) from None
+    found: list[Group] = []
+    first = file.first
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        wall, time_us = (_extremes(group, name) for name in ("wall_time", "time_us"))
+        end = first + group.num_rows
+        found.append(Group(first, end, wall[0], wall[1], time_us[1]))
+        first = end
+    return found
 
 
 def _extremes(group: Any, name: str) -> tuple[int, int]:
@@ -193,12 +217,10 @@ class ClusterSource:
 
     def read(self, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         from pyspark_beanpole import planning, readers
-        from pyspark_beanpole.options import for_batch
+        from pyspark_beanpole.options import of_nodes
         from pyspark_beanpole.schema import EVENTS, chosen
 
-        options = for_batch(
-            {"addresses": ",".join(self.addresses), "patienceSeconds": str(self.patience_s)}
-        )
+        options = of_nodes(self.addresses, self.patience_s)
         # Tasks begin at different nodes.
         turn = hash((first,)) % len(self.addresses)
         nodes = (*self.addresses[turn:], *self.addresses[:turn])

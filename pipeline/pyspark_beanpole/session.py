@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -187,7 +188,10 @@ def _launch(settings: Mapping[str, str], log: "SparkLog", java: Java) -> None:
     finally:
         gateways.Popen = subprocess.Popen
         os.close(pipe)
-    SparkContext(conf=conf, gateway=gateway)
+    context = SparkContext(conf=conf, gateway=gateway)
+    # It would print the stack of an error on our standard error, even that of a Java that we end.
+    server: Any = context._accumulatorServer
+    server.handle_error = lambda *_: log.write(traceback.format_exc())
 
 
 def _local(quick: bool) -> dict[str, str]:

@@ -3,31 +3,59 @@
 Their columns are in docs/pipeline-statistics.md; Spark is not involved.
 """
 
+import io
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from beanpole.exporting.files import sync_folder
 
 # The only file of a table: DIR/NAME/data.parquet, so that DIR/NAME can be read as a table.
 DATA: Final = "data.parquet"
 
 
-def write_tables(directory: Path, tables: Mapping[str, pa.Table]) -> None:
-    """Write each table to DIR/NAME/data.parquet, and remove other files there.
+def content_of(table: pa.Table) -> memoryview:
+    """Return the bytes of a table's file."""
+    content = io.BytesIO()
+    pq.write_table(table, content, compression="zstd")
+    return content.getbuffer()
 
-    Each file is written beside the old one and then replaces it.
+
+def replace_file(path: Path, content: Any) -> None:
+    """Replace a file atomically and durably, or make it, with its folder.
+
+    Two processes that do so at once each write a file of their own: the later one stays.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name(f"{_hidden(path.name)}{uuid.uuid4().hex}")
+    try:
+        with hidden.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(hidden, path)
+    finally:
+        hidden.unlink(missing_ok=True)
+    sync_folder(str(path.parent))
+
+
+def _hidden(name: str) -> str:
+    """Return how the name of an unfinished file begins; readers skip names with a dot."""
+    return f".{name}-"
+
+
+def write_tables(directory: Path, tables: Mapping[str, pa.Table]) -> None:
+    """Write each table to DIR/NAME/data.parquet, and remove other files there."""
     for name, table in tables.items():
-        folder = directory / name
-        folder.mkdir(parents=True, exist_ok=True)
-        # Readers skip names that begin with a dot.
-        hidden = folder / f".{DATA}"
-        pq.write_table(table, hidden, compression="zstd")
-        os.replace(hidden, folder / DATA)
+        path = directory / name / DATA
+        replace_file(path, content_of(table))
         # Files of release 0.3.0, whose rows would be read together with these.
-        for other in folder.iterdir():
-            if other.name != DATA and other.is_file():
+        for other in path.parent.iterdir():
+            is_ours = other.name == DATA or other.name.startswith(_hidden(DATA))
+            if not is_ours and other.is_file():
                 other.unlink()

@@ -83,3 +83,15 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
     yield
     for key in quick:
         spark.conf.unset(key)
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """The query of the URI of a bucket `events` in an object store on this machine."""
+    from moto.server import ThreadedMotoServer
+
+    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    store.start()
+    host, port = store.get_host_and_port()
+    yield f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
+    store.stop()

@@ -156,6 +156,16 @@ def test_a_history_whose_beginning_is_gone_adds_up_with_the_counts_from_before(
     assert "states before the first event" in kinds(audit(rest, jobs_before=fewer))
 
 
+def test_a_folder_with_a_colon_is_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run_audit(frame(spark, History(26).run(20).events), Path("at 12:30"))
+    assert result.exit_code == 0
+    found = {path.name for path in (tmp_path / "at 12:30").iterdir()}
+    assert found == {"audit.json", "defects", "gaps"}
+
+
 def test_an_empty_log_adds_up(spark: SparkSession) -> None:
     result = audit(spark.createDataFrame([], EVENTS), first=0, end=0, jobs={})
     assert (result.events, result.findings) == (0, ())

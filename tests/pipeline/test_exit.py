@@ -96,6 +96,33 @@ def test_a_signal_ends_it_without_a_word(start: Start, number: signal.Signals) -
     wait_until(lambda: not Path(f"/proc/{java}").exists(), TIMEOUT_S, "the end of Java")
 
 
+# Java ends while Spark reads what its tasks have counted.
+ENDED: Final = """
+import sys
+from pathlib import Path
+from pyspark_beanpole import session
+from pyspark_beanpole.sparklog import SparkLog
+
+log, java = SparkLog(Path(sys.argv[1])), session.Java()
+spark = session.start("ended", "local[1]", quick=True, log=log, java=java)
+server = spark.sparkContext._accumulatorServer
+try:
+    raise EOFError("in the middle")
+except EOFError:
+    server.handle_error(None, ("127.0.0.1", 1))
+java.end()
+log.close(True)
+"""
+
+
+def test_the_stack_of_a_spark_that_is_ended_is_in_the_log_only(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", ENDED, str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "EOFError: in the middle" in log.read_text()
+
+
 def test_a_python_that_is_not_there(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")
     status, said = ended(audit(start(Log(), 10)))

@@ -1,6 +1,5 @@
 """Exports through Spark: the five ways to read one, and their reports of damage."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -124,18 +123,6 @@ def test_an_audit_without_lost_events_does_not_add_up(
     said = capsys.readouterr()
     assert f"passed over: {tmp_path / 'in' / files[0].name} is not there" in said.err
     assert "missing offsets: 30\n  0 to 29\n" in said.out
-
-
-@pytest.fixture
-def bucket() -> Iterator[str]:
-    """The query of the URI of a bucket `events` in an object store on this machine."""
-    from moto.server import ThreadedMotoServer
-
-    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    store.start()
-    host, port = store.get_host_and_port()
-    yield f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
-    store.stop()
 
 
 def test_an_export_in_an_object_store_is_read_without_hadoop(

@@ -96,6 +96,12 @@ def test_ranges_of_a_cluster_in_tasks(spark: SparkSession, start: Start) -> None
     assert [row["job_id"] for row in oldest] == [mail[0]["job_id"]]
 
 
+def test_tasks_look_for_nodes_as_long_as_is_asked(spark: SparkSession, start: Start) -> None:
+    source = from_cluster(spark, [start(Log(), 5).address], 7).source
+    assert isinstance(source, ClusterSource)
+    assert source.patience_s == 7
+
+
 def count(batches: Iterator[pa.RecordBatch], column: str) -> dict[str, pa.Table]:
     """Return the number of rows and the columns of the batches."""
     rows = 0

@@ -265,3 +265,25 @@ def test_lives_add_up_whatever_the_batches(seed: int, job: int, size: int) -> No
     assert found["reservations"] == own[-1]["attempt"]
     held = sum(one["run_us"] or 0 for one in own) / 1e6
     assert found["ran_s"] + found["unfinished_s"] == pytest.approx(held)
+
+
+def test_an_empty_name_is_no_export(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "job", "2", "--from", ""]) == 2
+    assert capsys.readouterr().err == "beanpole: '' is no directory; the current one is .\n"
+
+
+def test_words_of_clients_do_not_move_the_cursor(
+    start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [one | {"reason": "a\x1b[2Jb", "host": "h\x9bh"} for one in life_of_one()]
+    assert main(["pipeline", "job", "2", "--addresses", start(Log(events=events)).address]) == 0
+    said = capsys.readouterr().out
+    assert "a\ufffd[2Jb" in said and "h\ufffdh" in said
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "\u0662", "9" * 19, "9" * 5000])
+def test_what_is_no_id_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["pipeline", "job", "--", text])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(f"{text!r} is not a job id: it must be 1 to {2**63 - 1}")

@@ -10,6 +10,7 @@ from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
 from pyspark_beanpole.report.period import ANY, Asked, Period, asked, chosen, moment
 from pyspark_beanpole.report.series import POINTS_MAX, STEPS_MIN, steps_of
+from pyspark_beanpole.report.summary import summary
 from pyspark_beanpole.statistics.keys import DAY_US, MINUTE_US, SECOND_US
 
 NOON_US = int(datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()) * SECOND_US
@@ -45,6 +46,47 @@ def test_what_is_no_time_is_one_line(text: str, capsys: pytest.CaptureFixture[st
     assert main([*command, f"--since={text}"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"beanpole: --since {text!r} is not allowed: ")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--to", "s3a://k:s@b/x"], "argument --to: s3a://b/x is not allowed: it must be a path"),
+        (["--to", ""], "argument --to: '' is no directory; the current one is ."),
+        (["--to", "file://host/x"], "argument --to: file://host/x is not allowed: "),
+        (["--wait-slo", "1e20"], "argument --wait-slo: '1e20' is not a number of seconds above 0"),
+        (["--run-slo", "nan"], "argument --run-slo: 'nan' is not a number of seconds above 0"),
+        (["--queue", "\udcff"], r"argument --queue: '\udcff' is not UTF-8: events show the bytes"),
+        (["--patience", "0000000000099999"], "argument --patience: '0000000000099999' is not a "),
+    ],
+)
+def test_other_wrong_options_are_one_line(
+    more: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["pipeline", "report", "--addresses", "127.0.0.1:1", "--to", "/nowhere", *more])
+    assert raised.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"beanpole pipeline report: error: {words}")
+
+
+@pytest.mark.parametrize(
+    "command", [["redrive", "--where", "tube = '\udcff'"], ["job", "--external-id", "\udcff"]]
+)
+def test_other_texts_that_are_not_utf_8_are_one_line(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["pipeline", *command, "--addresses", "127.0.0.1:1"])
+    assert raised.value.code == 2
+    assert "is not UTF-8: events show the bytes" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_longest_period_has_one_before_it_with_a_date() -> None:
+    period = chosen(asked("1970-01-01", "2999-12-31", NOON_US), NOON_US, NOON_US)
+    assert summary(None, [], None, period.before)["period"]["since"].startswith("0940-")
+    with pytest.raises(ConfigurationError, match="its year must be 1970 to 2999"):
+        moment("--until", "3000-01-01", NOON_US)
 
 
 def test_times_in_the_wrong_order_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

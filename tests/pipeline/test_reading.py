@@ -1,6 +1,7 @@
 """The parts of a log that a report reads, which yield the same page as the whole log; no Spark."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from beanpole.exports import BadExport
+from beanpoled.eventlog.export import compact
 from bench import pipeline_events
 from pyspark_beanpole.exports import opened
 from pyspark_beanpole.ranges import ExportSource
@@ -133,3 +136,27 @@ def test_a_report_without_spark_is_whole(export: Path, tmp_path: Path) -> None:
     assert summary["period"]["since"] == since
     html = page(found.figures, found.findings, None)
     assert (tmp_path / "index.html").read_text() == html
+
+
+def test_files_that_a_compaction_replaced_tell_their_times(export: Path, tmp_path: Path) -> None:
+    """A report looks at the times of all files after it has listed them."""
+    shutil.copytree(export, tmp_path / "log")
+    source = ExportSource(opened(str(tmp_path / "log")))
+    fresh = ExportSource(opened(str(tmp_path / "log")))
+    walls = range(BEGIN_US, BEGIN_US + 70 * HOUR_US, HOUR_US)
+    wanted = [fresh.offset_at(wall_us) for wall_us in walls]
+    before, after = compact(str(tmp_path / "log"), "")
+    assert after < before
+    assert source.edges() == fresh.edges()
+    assert all(source.offset_at(wall_us) <= at for wall_us, at in zip(walls, wanted, strict=True))
+    assert source.offset_at(BEGIN_US + 100 * HOUR_US) == fresh.export.end
+
+
+def test_a_file_whose_times_cannot_be_read_is_named(export: Path, tmp_path: Path) -> None:
+    """Larger exports are not checked before their times are read."""
+    shutil.copytree(export, tmp_path / "log")
+    source = ExportSource(opened(str(tmp_path / "log")))
+    path = tmp_path / "log" / source.export.files[0].name
+    path.write_bytes(b"?" * path.stat().st_size)
+    with pytest.raises(BadExport, match=f"{path.name} cannot be read: "):
+        source.edges()

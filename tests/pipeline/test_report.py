@@ -1,6 +1,7 @@
 """The report: a self-contained page, tables that can be read back, a summary."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -35,7 +36,7 @@ from pyspark_beanpole.report.page import source_words
 from pyspark_beanpole.report.period import Asked
 from pyspark_beanpole.report.run import run_report, write_report
 from pyspark_beanpole.statistics.keys import Limits
-from pyspark_beanpole.tables import write_tables
+from pyspark_beanpole.tables import replace_file, write_tables
 from tests.pipeline import naive
 from tests.pipeline.histories import SECOND_US, History, Pace
 from tests.pipeline.made import made, read_of, table_of
@@ -342,6 +343,38 @@ def test_tables_replace_what_was_there(tmp_path: Path) -> None:
         write_tables(tmp_path, {"depth": pa.table({"n": numbers})})
     assert [path.name for path in old.iterdir()] == ["data.parquet"]
     assert pq.read_table(old)["n"].to_pylist() == [3]
+
+
+def test_two_reports_at_once_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process replaces the file while this one writes it."""
+    real = os.fsync
+
+    def another(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", real)
+        replace_file(tmp_path / "page", b"the other one, which is longer")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", another)
+    replace_file(tmp_path / "page", b"this one")
+    assert (tmp_path / "page").read_bytes() == b"this one"
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+def test_a_file_is_durable_before_it_replaces_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "page").write_bytes(b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_tables(tmp_path, {"depth": pa.table({"n": [1]})})
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(tmp_path / "page", b"new")
+    assert (tmp_path / "page").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["page"]
 
 
 def test_keys_of_an_object_store_are_not_on_the_page() -> None:

@@ -13,9 +13,11 @@ import pytest
 from beanpole.client.events import Events, EventsLost
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import files as steps
+from beanpole.exporting.directory import listed
 from beanpole.exports import BadExport
 from beanpole.places import resolved
 from pyspark_beanpole.exports import opened
+from pyspark_beanpole.packing import packed
 from pyspark_beanpole.statistics.answers import finished
 from pyspark_beanpole.statistics.parts import reduced
 from pyspark_beanpole.streaming import batches, pieces, tables
@@ -188,6 +190,62 @@ def test_it_may_die_at_any_step(
     assert same(numbers(tmp_path), of_batch(log))
 
 
+def test_a_batch_that_fails_leaves_no_files(
+    open_stream: Open, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they would fill the disk of a stream that waits for nodes."""
+    stream = open_stream(start(Log(), 300))
+
+    def half(spark: object, batch: Batch) -> Written:
+        run_here(spark, batch)
+        assert list(tmp_path.glob("events/_tries/*/date=*/*"))
+        raise ClientError("no node answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "run", half)
+        with pytest.raises(ClientError, match="no node answers"):
+            stream.step(NO_SPARK, 300)
+    assert not list(tmp_path.glob("events/_tries/*"))
+    assert catch_up(stream) == 3
+    assert offsets(tmp_path) == list(range(300))
+
+
+def test_a_directory_in_an_object_store_may_have_options(
+    open_stream: Open, start: Start, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"s3a://test:test@events/dir/?{bucket}"
+    files = resolved(f"{name}&allow_bucket_creation=1").files
+    files.create_dir("events")
+    log = Log(events=History(5).run(250).events)
+    node = start(log)
+    first = open_stream(node, directory=name)
+    catch_up(first)
+    first.refresh()
+    first.close()
+    found = {path.partition("/date=")[0] for path in listed(resolved(name))}
+    assert {one for one in found if one[0] == "e"} == {"events", "events/_manifest.json"}
+    export = opened(f"s3a://test:test@events/dir/events?{bucket}")
+    assert export.spans == ((0, 250),)
+    # What is lost is made anew from the events there.
+    files.delete_dir_contents("events/dir/_parts")
+    asked: list[str] = []
+
+    def again(spark: object, directory: str, put_from: int | None) -> Any:
+        asked.append(directory)
+        return reduced(opened(directory).read(), put_from=put_from)
+
+    monkeypatch.setattr("pyspark_beanpole.streaming.stream._all_reduced", again)
+    open_stream(node, directory=name).refresh()
+    assert asked == [f"s3a://test:test@events/dir/events?{bucket}"]
+    table = resolved(f"s3a://test:test@events/dir/tables/throughput?{bucket}")
+    assert pq.read_table(table.at("data.parquet"), filesystem=files)["puts"].to_pylist()
+
+
+def test_an_empty_name_is_no_directory(open_stream: Open, start: Start) -> None:
+    with pytest.raises(ConfigurationError, match="'' is no directory"):
+        open_stream(start(Log()), directory="")
+
+
 def test_small_files_are_compacted(open_stream: Open, start: Start, tmp_path: Path) -> None:
     node = start(Log(), 1000)
     stream = open_stream(node, rows_max=10)
@@ -235,6 +293,8 @@ def test_statistics_are_made_anew_where_they_lack(
     [piece] = (tmp_path / "_parts").iterdir()
     piece.write_bytes(b"of another version")
     again = open_stream(node)
+    # The tables have all events, but maybe by the rules of that version.
+    assert not again.is_fresh()
     again.refresh()
     assert same(numbers(tmp_path), of_batch(log))
 
@@ -247,6 +307,16 @@ def test_another_cluster_is_refused(open_stream: Open, start: Start) -> None:
         open_stream(start(Log("other"), 70))
     with pytest.raises(ConfigurationError, match=r"offset 50 lies beyond .* which end at 20"):
         open_stream(start(Log(), 20))
+
+
+def test_a_cluster_that_was_begun_anew_ends_a_stream(open_stream: Open, start: Start) -> None:
+    """Its events would be added behind those of the earlier one, once it has as many."""
+    node = start(log := Log(), 200)
+    stream = open_stream(node)
+    catch_up(stream)
+    del log.events[50:]
+    with pytest.raises(ConfigurationError, match="offset 200 lies beyond the events of cluster"):
+        stream.end_now()
 
 
 def test_two_streams_do_not_share_a_directory(open_stream: Open, start: Start) -> None:
@@ -410,4 +480,6 @@ def test_parts_of_another_version_are_not_read(
     del parts["ready"]
     with pytest.raises(ValueError, match="another version"):
         pieces.unpacked_parts(pieces.packed_parts(parts))
+    assert Pieces(resolved(str(tmp_path))).load(0, 10) is False
+    (tmp_path / Piece(0, 10).name).write_bytes(packed(pa.table({"of": ["another program"]})))
     assert Pieces(resolved(str(tmp_path))).load(0, 10) is False

@@ -128,6 +128,19 @@ def _read(directory: Directory, group: Sequence[File]) -> Iterator["pa.RecordBat
     for file in group:
         try:
             for batch in steps.read_file(place, file, cluster):
-                yield steps.with_columns(batch, schema)
+                yield _with_columns(batch, schema)
         except FileNotFoundError:
             raise BadExport(f"{place.name}/{file.name} is not there") from None
+
+
+def _with_columns(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+    """Return a batch with the columns of a schema; columns that it lacks are null."""
+    import pyarrow as pa
+
+    columns = [
+        batch.column(number)
+        if (number := batch.schema.get_field_index(field.name)) >= 0
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

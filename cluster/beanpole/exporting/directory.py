@@ -132,6 +132,11 @@ class Directory:
         if due:
             for name in due:
                 steps.remove(self.place, name)
+            if self.place.is_local:
+                # A file that came back after a power cut would have events of another file again.
+                for folder in {os.path.dirname(self.place.at(name)) for name in due}:
+                    with contextlib.suppress(FileNotFoundError):
+                        steps.sync_folder(folder)
             kept = {name: at_s for name, at_s in uncounted.items() if name not in due}
             self.change(self.manifest._replace(uncounted=kept))
 
@@ -268,12 +273,22 @@ def begun(
         cluster: the cluster of its events.
         jobs_before: the number of jobs in each state before the first event to be exported.
         begin: the offset of that event, for a process that goes on before there is a file.
+
+    Raises:
+        ConfigurationError: another process holds it, or has begun it since `held` looked.
     """
     if place.is_local:
-        os.makedirs(place.path, exist_ok=True)
+        steps.make_folder(place)
     manifest = Manifest(cluster, dict(jobs_before), begin=begin)
     directory = Directory(place, manifest, _locked(place))
-    directory.change(manifest)
+    try:
+        there = read_manifest(place)
+        if there is not None and (there.spans or there.owner is not None):
+            raise ConfigurationError(f"another export has begun in {place.name}: start again")
+        directory.change(manifest)
+    except BaseException:
+        directory.close()
+        raise
     return directory
 
 

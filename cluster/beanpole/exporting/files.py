@@ -4,6 +4,7 @@ Belongs here: Parquet, checksums, and the steps by which a file is published. `d
 the files that count. Arrow is imported late, because a node never needs it itself.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -57,7 +58,14 @@ class Writer:
         self._file: _Unfinished | None = None
 
     def write(self, batch: "pa.RecordBatch") -> list[File]:
-        """Add events; return the files that this has finished."""
+        """Add events; return the files that this has finished.
+
+        After an error the unfinished file is dropped: it lacks events, and must get no name.
+        """
+        with self._dropped_on_error():
+            return self._write(batch)
+
+    def _write(self, batch: "pa.RecordBatch") -> list[File]:
         done = []
         for day, rows in _days(batch):
             position = 0
@@ -76,9 +84,22 @@ class Writer:
         return done
 
     def finish(self) -> list[File]:
-        """Finish the file that is being written, if there is one, and return it."""
-        file, self._file = self._file, None
-        return [] if file is None else [file.finish()]
+        """Finish the file that is being written, if there is one, and return it.
+
+        After an error it is dropped, as by `write`.
+        """
+        with self._dropped_on_error():
+            done = [] if self._file is None else [self._file.finish()]
+        self._file = None
+        return done
+
+    @contextlib.contextmanager
+    def _dropped_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.drop()
+            raise
 
     def drop(self) -> None:
         """Discard the unfinished file."""
@@ -108,8 +129,6 @@ class _Unfinished:
     def __init__(
         self, place: Place, cluster: str, day: int, first: int, schema: "pa.Schema"
     ) -> None:
-        import pyarrow.parquet as pq
-
         self._place = place
         self._cluster = cluster
         self._day, self._first, self._end = day, first, first
@@ -124,7 +143,7 @@ class _Unfinished:
         self._buffer = io.BytesIO()
         self._sink = _open(place, self._hidden) if place.is_local else self._buffer
         self._counted = _Counted(self._sink)
-        self._writer = pq.ParquetWriter(self._counted, schema, compression="zstd")
+        self._writer: Any = None  # begins the file, so it is made with the first rows
 
     @property
     def rows(self) -> int:
@@ -143,7 +162,10 @@ class _Unfinished:
     def _write_group(self) -> None:
         """Write a row group of a fixed number of rows, however the rows were batched."""
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._counted, self._schema, compression="zstd")
         table = pa.Table.from_batches(self._batches).combine_chunks()
         group = table.slice(0, GROUP_ROWS)
         self._batches = table.slice(GROUP_ROWS).to_batches()
@@ -180,8 +202,10 @@ class _Unfinished:
         return file
 
     def drop(self) -> None:
-        self._writer.close()
-        self._sink.close()
+        # Both write what is left, and a full disk refuses that, too.
+        for part in filter(None, (self._writer, self._sink)):
+            with contextlib.suppress(Exception):
+                part.close()
         if self._place.is_local:
             remove(self._place, self._hidden)
 
@@ -334,19 +358,6 @@ def _checked(
     return parquet
 
 
-def with_columns(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
-    """Return a batch with the columns of a schema; columns that it lacks are null."""
-    import pyarrow as pa
-
-    columns = [
-        batch.column(number)
-        if (number := batch.schema.get_field_index(field.name)) >= 0
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 def described(place: Place, file: File, cluster: str) -> File:
     """Return a file known by its name only, completed with size and checksum; see `checked`."""
     content = _content(place, file)
@@ -424,12 +435,17 @@ def _days(batch: "pa.RecordBatch") -> Iterator[tuple[int, "pa.RecordBatch"]]:
 # --- atomic steps ---------------------------------------------------------------------------------
 
 
-def make_folder(place: Place, folder: str) -> None:
+def make_folder(place: Place, folder: str = "") -> None:
     """Make a folder of a local directory, and the directory itself, durably."""
-    path = place.at(folder)
-    if not os.path.isdir(path):
-        os.makedirs(path, exist_ok=True)
-        sync_folder(place.path)
+    path = os.path.normpath(place.at(folder))
+    made = []
+    while not os.path.isdir(path):
+        made.append(path)
+        path = os.path.dirname(path)
+    if made:
+        os.makedirs(made[0], exist_ok=True)
+    for path in made:
+        sync_folder(os.path.dirname(path))
 
 
 def rename(place: Place, before: str, after: str) -> None:

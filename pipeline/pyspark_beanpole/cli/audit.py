@@ -4,7 +4,6 @@ import argparse
 import json
 from typing import Any
 
-from beanpole.client import where
 from pyspark_beanpole.cli import common
 
 
@@ -16,12 +15,7 @@ def add_command(commands: Any) -> None:
         description="Exit status 0: everything adds up; 1: it does not. What does not is named.",
     )
     common.add_input(parser)
-    parser.add_argument(
-        "--to",
-        type=where.folder,
-        metavar="DIR",
-        help="also write all that does not add up into tables",
-    )
+    common.add_to(parser, required=False, help_="also write all that does not add up into tables")
     parser.add_argument("--json", action="store_true", help="print JSON")
     common.add_spark(parser)
     common.set_run(parser, run)

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from beanpole.client import where
 from beanpole.client.events import Events
 from beanpole.client.printing import drop_output
 from beanpole.client.rpc import PATIENCE_S
+from beanpole.errors import ConfigurationError
+from beanpole.places import local_path, shown
 from pyspark_beanpole import session
 from pyspark_beanpole.cli.running import Running, run_command
 from pyspark_beanpole.options import PATIENCE_MAX_S
@@ -92,6 +95,35 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     where.add_directory(parser)
     add_allow_missing(parser)
     _add_patience(parser)
+
+
+def add_to(parser: argparse.ArgumentParser, *, required: bool, help_: str) -> None:
+    """Add --to, a folder of this machine into which the command itself writes."""
+    parser.add_argument("--to", type=_folder, required=required, metavar="DIR", help=help_)
+
+
+def _folder(text: str) -> Path:
+    try:
+        path = local_path(text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if path is None:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not allowed: it must be a path of this machine"
+        )
+    # A path is shown as it was given.
+    return Path(text) if path == os.path.abspath(text) else Path(path)
+
+
+def text(given: str) -> str:
+    """Parse a text that is compared with those of events."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(
+            f"{given!a} is not UTF-8: events show the bytes of such a name as \\xff"
+        ) from None
+    return given
 
 
 def add_allow_missing(parser: argparse.ArgumentParser) -> None:
@@ -231,7 +263,9 @@ def audited(found: "Input", directory: Path | None = None) -> "Audit":
 
 
 def _patience(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text[:9]) <= PATIENCE_MAX_S):
+    digits_max = len(str(PATIENCE_MAX_S))
+    is_number = text.isascii() and text.isdecimal() and len(text) <= digits_max
+    if not is_number or int(text) > PATIENCE_MAX_S:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a whole number of seconds from 0 to {PATIENCE_MAX_S}"
         )

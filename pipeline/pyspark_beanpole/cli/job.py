@@ -35,6 +35,7 @@ def add_command(commands: Any) -> None:
     which.add_argument("id", type=_id, nargs="?", metavar="ID", help="the job's id")
     which.add_argument(
         "--external-id",
+        type=common.text,
         metavar="TEXT",
         help="what its client calls it: a UUID of Workq, a unique of Gearman; reads all events",
     )
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark_beanpole.life import as_json, life_of, lines, printable
 
     common.find_nodes(arguments)
-    looked = _exported(arguments) if arguments.directory else _served(arguments)
+    looked = _served(arguments) if arguments.directory is None else _exported(arguments)
     job_id, words = arguments.id, f"job {arguments.id}"
     if job_id is None:
         words = f"a job with the external id {printable(arguments.external_id)!r}"
@@ -178,7 +179,8 @@ def _read(nodes: Events, first: int, end: int) -> Iterator[pa.RecordBatch]:
 
 
 def _id(text: str) -> int:
-    found = int(text) if text.isascii() and text.isdecimal() else 0
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(ID_MAX))
+    found = int(text) if is_number else 0
     if not 1 <= found <= ID_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a job id: it must be 1 to {ID_MAX}")
     return found

@@ -30,7 +30,11 @@ def add_command(commands: Any) -> None:
     )
     common.add_allow_missing(parser)
     parser.add_argument(
-        "--where", default="true", metavar="SQL", help="for instance: tube = 'mail' AND buries < 3"
+        "--where",
+        type=common.text,
+        default="true",
+        metavar="SQL",
+        help="for instance: tube = 'mail' AND buries < 3",
     )
     parser.add_argument(
         "--state", choices=("buried", "delayed"), default="buried", help="default: buried"
@@ -43,6 +47,7 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the chosen jobs, and kick them unless --dry-run is given."""
     spark = common.spark(arguments)
+    from pyspark_beanpole.life import printable
     from pyspark_beanpole.redriving import chosen, count, counted
 
     found = common.events(arguments, spark)
@@ -52,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     total = count(jobs, arguments.where)
     print(f"{total:,} {arguments.state} jobs")
     for row in counted(jobs).limit(TUBES_SHOWN_MAX).collect():
-        print(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}")
+        print(printable(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}"))
     if arguments.dry_run or not total:
         return 0 if total else EXIT_NO
     with Nodes(arguments.addresses, arguments.patience) as nodes:

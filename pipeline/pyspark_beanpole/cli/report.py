@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from beanpole.client import where
 from pyspark_beanpole.cli import common
 
 if TYPE_CHECKING:
     from pyspark_beanpole.report.run import Report
 
 SLO_DEFAULT_S: Final = 60.0
+# A century: microseconds of it are exact.
+SLO_MAX_S: Final = 3_153_600_000.0
 
 
 def add_command(commands: Any) -> None:
@@ -22,9 +23,7 @@ def add_command(commands: Any) -> None:
         "report", help="write statistics: a page for people, tables for machines"
     )
     common.add_input(parser)
-    parser.add_argument(
-        "--to", type=where.folder, required=True, metavar="DIR", help="where to write"
-    )
+    common.add_to(parser, required=True, help_="where to write")
     parser.add_argument(
         "--since",
         metavar="TIME",
@@ -37,6 +36,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--queue",
         nargs="+",
+        type=common.text,
         action="extend",
         default=[],
         metavar="NAME",
@@ -120,6 +120,8 @@ def _seconds(text: str) -> float:
         found = float(text)
     except ValueError:
         found = -1.0
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    if not 0 < found <= SLO_MAX_S:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds above 0 and up to {SLO_MAX_S:.0f}"
+        )
     return found

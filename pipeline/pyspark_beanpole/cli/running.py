@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
 from pyspark_beanpole import logs  # noqa: F401  (it looks for handlers before ours are there)
@@ -71,7 +71,10 @@ class Running:
             for number in SIGNALS:
                 signal.signal(number, self._end)
 
-    def _end(self, number: int, frame: FrameType | None) -> NoReturn:
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        if self.ended is not None:
+            # It ends already, at the latest by the timers of the first signal.
+            return
         self.ended = number
         drop = threading.Timer(JAVA_DROP_S, self.java.end)
         leave = threading.Timer(DROP_S, self._leave, (number,))
@@ -117,6 +120,10 @@ class Running:
             return ClientError("out of memory")
         if isinstance(error, OSError):
             return ClientError(str(error))
+        if isinstance(error, UnicodeEncodeError):
+            # A name on the command line is not UTF-8.
+            part = ascii(error.object[error.start : error.end])
+            return ConfigurationError(f"{part} cannot be written as {error.encoding}")
         return ClientError(f"a defect of Beanpole: {type(error).__name__}: {failures.gist(text)}")
 
     def _last(self) -> Sequence[str]:
@@ -140,12 +147,14 @@ def run_command(run: Callable[[argparse.Namespace], int], arguments: argparse.Na
     arguments.running = running
     try:
         with _quiet(running), _ended_by_signals(running):
-            return run(arguments)
-    except (KeyboardInterrupt, Ended) as ended:
-        # The work may be dropped: every write replaces its target as a whole, or is repeated.
-        running.java.end()
-        number = ended.number if isinstance(ended, Ended) else signal.SIGINT
-        return running.status_after(number)
+            try:
+                return run(arguments)
+            except (KeyboardInterrupt, Ended) as ended:
+                # The work may be dropped: every write replaces its target as a whole, or is
+                # repeated. Further signals change nothing meanwhile.
+                running.java.end()
+                number = ended.number if isinstance(ended, Ended) else signal.SIGINT
+                return running.status_after(number)
     except BrokenPipeError as error:
         if running.ended is not None:
             return running.status_after(running.ended)

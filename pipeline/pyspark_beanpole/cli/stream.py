@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from beanpole.client.events import Events, EventsLost, OtherCluster
 from beanpole.client.rpc import Refused
 from beanpole.errors import ClientError, ConfigurationError
-from beanpole.exports import OFFSET_MAX
+from beanpole.exports import OFFSET_MAX, BadExport
 from pyspark_beanpole.cli import common, failures
 from pyspark_beanpole.cli.running import Running
 from pyspark_beanpole.options import EARLIEST, LATEST
@@ -135,6 +135,7 @@ class _Run:
         self._rows_max: int = arguments.rows
         self._batches = 0
         self._rate = 0.0
+        self._damage = ""
         self._due_s = self._refresh_due_s = 0.0
 
     def run(self) -> None:
@@ -147,6 +148,7 @@ class _Run:
             if not self._once:
                 end = self._polled()
                 self._show(end)
+            self._stream.touch()
 
     def _polled(self) -> int:
         """Return the cluster's end, once a node answers."""
@@ -157,6 +159,7 @@ class _Run:
                 if not _is_outage(error):
                     raise
                 self._wait(error)
+                self._stream.touch()
                 time.sleep(POLL_S)
 
     def _tried(self, end: int) -> bool:
@@ -177,11 +180,20 @@ class _Run:
             self._batches += 1
             self._rate = rows / (time.monotonic() - now_s)
             self._show(end)
-            self._stream.compact()
+            self._compact()
         if now_s >= self._refresh_due_s and not self._stream.is_fresh():
             self._stream.refresh()
             self._refresh_due_s = time.monotonic() + REFRESH_S
         return behind > 0 and is_due
+
+    def _compact(self) -> None:
+        """Merge small files; a failed merge is reported, and the stream goes on."""
+        try:
+            self._stream.compact()
+        except (BadExport, OSError) as error:
+            if str(error) != self._damage:
+                self._damage = str(error)
+                self._line.say(f"not compacted: {error}")
 
     def _show(self, end: int) -> None:
         self._line.show(Progress(self._batches, self._stream.position, end, self._rate))

@@ -20,8 +20,8 @@ _AGO: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 _ALLOWED: Final = (
     "a time like 2026-11-21T12:00 (UTC if it names no zone) or how long ago, like 90m, 2h, 3d"
 )
-# Years with four digits, whose microseconds fit 64 bits with room for subtraction.
-_YEARS: Final = range(1970, 9000)
+# So that the period before, which is as long, begins in a year that has a date, too.
+_YEARS: Final = range(1970, 3000)
 
 
 class Period(NamedTuple):

@@ -8,7 +8,6 @@ Only `run_report` uses Spark, to reduce the events; `write_report` writes.
 """
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from pyspark_beanpole.report.reading import part_of
 from pyspark_beanpole.report.summary import summary
 from pyspark_beanpole.statistics import answers, parts
 from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, Limits
-from pyspark_beanpole.tables import write_tables
+from pyspark_beanpole.tables import replace_file, write_tables
 
 if TYPE_CHECKING:
     from pyspark_beanpole.inputs import Input
@@ -102,7 +101,6 @@ def write_report(
     read: Read | None, directory: Path, audited: Audited | None = None, cluster: str = ""
 ) -> Report:
     """Write tables, page and summary of reduced events; None stands for a log without events."""
-    directory.mkdir(parents=True, exist_ok=True)
     if read is None:
         write_tables(directory / TABLES, answers.finished(parts.merged([])))
         _write(directory, empty_page(cluster, None, None, ()), summary(None, [], audited))
@@ -121,6 +119,4 @@ def write_report(
 def _write(directory: Path, text: str, said: object) -> None:
     """Replace the page and the summary atomically, each on its own."""
     for name, content in ((PAGE, text), (SUMMARY, json.dumps(said, indent=2) + "\n")):
-        hidden = directory / f".{name}"
-        hidden.write_text(content, encoding="utf-8")
-        os.replace(hidden, directory / name)
+        replace_file(directory / name, content.encode())

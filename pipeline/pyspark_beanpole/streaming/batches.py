@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from beanpole.exporting.files import Writer
 from beanpole.exports import File
 from beanpole.places import resolved
-from pyspark_beanpole.options import for_batch
+from pyspark_beanpole.options import of_nodes
 from pyspark_beanpole.planning import Range, spread
 from pyspark_beanpole.readers import batches as read
 from pyspark_beanpole.schema import EVENTS
@@ -64,13 +64,7 @@ class Batch:
                 yield pa.RecordBatch.from_arrays([pa.array(row[0]), row[1]], _NAMES)
 
     def _write(self, part: Range) -> "tuple[list[File], Parts | None]":
-        options = for_batch(
-            {
-                "addresses": ",".join(self.addresses),
-                "patienceSeconds": str(self.patience_s),
-                "failOnDataLoss": str(self.fail_on_data_loss),
-            }
-        )
+        options = of_nodes(self.addresses, self.patience_s, self.fail_on_data_loss)
         writer = Writer(resolved(self.folder), self.cluster)
         files: list[File] = []
 

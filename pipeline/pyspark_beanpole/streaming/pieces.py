@@ -103,7 +103,7 @@ class Pieces:
             return False
         try:
             parts = {piece: self._read(piece) for piece in found}
-        except (OSError, ValueError, pa.ArrowException):
+        except (OSError, KeyError, ValueError, pa.ArrowException):
             return False
         self._obsolete = [piece for piece in pieces if piece not in parts]
         self._closed, self._open = found[:-1], found[-1] if found else None

@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from beanpole.client.events import Events, EventsLost, Extent
+from beanpole.client.events import Events, Extent
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import compaction
 from beanpole.exporting import files as steps
 from beanpole.exporting.directory import Directory, begun, held, listed
 from beanpole.exports import STATES, UNCOUNTED, BadExport, Manifest, compared
-from beanpole.places import Place, resolved
+from beanpole.places import Place, below, resolved, shown
 from pyspark_beanpole.inputs import from_directory
-from pyspark_beanpole.options import EARLIEST, LATEST, for_batch
+from pyspark_beanpole.options import EARLIEST, LATEST, of_nodes
 from pyspark_beanpole.planning import Range, kept, warn_of_silent
 from pyspark_beanpole.readers import batches as read
 from pyspark_beanpole.schema import chosen
@@ -62,10 +62,10 @@ class Stream:
         """Create a closed stream; call `open` next."""
         self._settings = settings
         self._nodes = events
-        root = settings.directory.rstrip("/")
-        self._place = resolved(f"{root}/{EVENTS_FOLDER}")
-        self._tables = resolved(f"{root}/{TABLES_FOLDER}")
-        self._pieces = Pieces(resolved(f"{root}/{PARTS_FOLDER}"))
+        self._events = below(settings.directory, EVENTS_FOLDER)
+        self._place = resolved(self._events)
+        self._tables = resolved(below(settings.directory, TABLES_FOLDER))
+        self._pieces = Pieces(resolved(below(settings.directory, PARTS_FOLDER)))
         self._directory: Directory | None = None
         # The start of the next batch, and the end of the events in the written tables.
         self.position = 0
@@ -91,7 +91,7 @@ class Stream:
             ClientError: no node answers.
         """
         settings = self._settings
-        _check_new_layout(resolved(settings.directory.rstrip("/")), settings.directory)
+        _check_new_layout(resolved(settings.directory))
         extent = self._nodes.extent()
         found = held(self._place, extent.cluster, adopts=False)
         if found is None:
@@ -104,8 +104,7 @@ class Stream:
                 found.close()
                 raise
             self._directory = found
-        with suppress(FileNotFoundError):
-            self._place.files.delete_dir(self._place.at(TRIES_FOLDER))
+        self._remove(TRIES_FOLDER)
 
     def restore(self, spark: SparkSession) -> None:
         """Read the partial statistics of the committed events, or compute them anew."""
@@ -114,11 +113,13 @@ class Stream:
             return
         files = self.directory.manifest.files
         first, end = (files[0].first, files[-1].end) if files else (0, 0)
-        if not self._pieces.load(first, end):
-            parts = _all_reduced(spark, self._place.name, 0 if first == 0 else None)
+        if self._pieces.load(first, end):
+            self._written = tables.end_of(self._tables)
+        else:
+            # The tables may be by earlier rules, too.
+            parts = _all_reduced(spark, self._events, 0 if first == 0 else None)
             self._pieces.begin(first, end, parts)
         self._pieces.clean()
-        self._written = tables.end_of(self._tables)
         self._is_whole = True
 
     def close(self) -> None:
@@ -131,9 +132,10 @@ class Stream:
         """Return the offset of the cluster's next event.
 
         Raises:
+            ConfigurationError: it lies before `position`: the cluster was begun anew.
             ClientError: no node answers.
         """
-        return self._nodes.extent().end
+        return self._extent_to(self.position).end
 
     def step(self, spark: SparkSession, end: int) -> int:
         """Run a batch of the events up to an offset, at most `rows_max`.
@@ -155,7 +157,7 @@ class Stream:
         end = min(end, first + settings.rows_max)
         folder = f"{TRIES_FOLDER}/{uuid.uuid4().hex}"
         batch = batches.Batch(
-            f"{settings.directory.rstrip('/')}/{EVENTS_FOLDER}/{folder}",
+            below(self._events, folder),
             extent.cluster,
             settings.addresses,
             settings.patience_s,
@@ -164,7 +166,12 @@ class Stream:
             self._put_from(first),
             batches.ranges(first, end, settings.addresses, _cores(spark)),
         )
-        written = batches.run(spark, batch)
+        try:
+            written = batches.run(spark, batch)
+        except Exception:
+            # It may fail again and again while nodes do not answer.
+            self._remove(folder)
+            raise
         self._commit(folder, written)
         self.position = end
         return sum(file.rows for file in written.files)
@@ -187,13 +194,25 @@ class Stream:
         self.directory.add(files)
         if step is not None:
             self._pieces.accept(step)
-        with suppress(FileNotFoundError):
-            self._place.files.delete_dir(self._place.at(folder))
+        self._remove(folder)
         self._is_whole = True
 
-    def compact(self) -> None:
-        """Merge small files if it is worth it, at most as many events as a large file has."""
+    def _remove(self, folder: str) -> None:
+        """Remove a folder of files that do not count; what stays is removed at the next start."""
+        with suppress(OSError):
+            self._place.files.delete_dir(self._place.at(folder))
+
+    def touch(self) -> None:
+        """Renew the claim to a directory without locks; call it regularly."""
         self.directory.touch()
+
+    def compact(self) -> None:
+        """Merge small files if it is worth it, at most as many events as a large file has.
+
+        Raises:
+            BadExport: a file is corrupt. The stream can go on.
+            OSError: for example, there is no room for the merged file. The stream can go on.
+        """
         if group := compaction.due(self.directory.manifest.files):
             compaction.merge(self.directory, group)
 
@@ -253,12 +272,7 @@ class Stream:
         if first == extent.end:
             return extent.jobs
         counts = dict(extent.jobs_before)
-        options = for_batch(
-            {
-                "addresses": ",".join(self._settings.addresses),
-                "patienceSeconds": str(self._settings.patience_s),
-            }
-        )
+        options = of_nodes(self._settings.addresses, self._settings.patience_s)
         schema = chosen(["offset", "tube", "state_before", "state"])
         part = Range(extent.first, first, self._settings.addresses)
         for rows in read(part, options, schema) if extent.first < first else ():
@@ -274,20 +288,22 @@ class Stream:
 
         Raises:
             ConfigurationError: a majority of its nodes reports that.
+            ClientError: the nodes that answer have fewer events, but are too few to tell.
         """
-        try:
-            extent = self._nodes.extent_to(end)
-        except EventsLost:
-            raise
-        except ClientError as error:
-            if self._nodes.extent().end < end:
-                raise ConfigurationError(f"{self._settings.directory}: {error}") from None
-            raise
+        extent = self._extent_to(end)
         if extent.end < end:
             raise ClientError(
-                f"{self._settings.directory} has events to {end}, and the nodes that answer only "
-                f"to {extent.end}"
+                f"{shown(self._settings.directory)} has events to {end}, and the nodes that answer "
+                f"only to {extent.end}"
             )
+
+    def _extent_to(self, end: int) -> Extent:
+        try:
+            return self._nodes.extent_to(end)
+        except ClientError as error:
+            if self._nodes.extent().end < end:
+                raise ConfigurationError(f"{shown(self._settings.directory)}: {error}") from None
+            raise
 
 
 def _all_reduced(spark: SparkSession, directory: str, put_from: int | None) -> Parts:
@@ -296,7 +312,7 @@ def _all_reduced(spark: SparkSession, directory: str, put_from: int | None) -> P
     return merged(found.reduce(partial(reduced, put_from=put_from)))
 
 
-def _check_new_layout(place: Place, name: str) -> None:
+def _check_new_layout(place: Place) -> None:
     """Refuse a directory of release 0.3.0, whose batches no manifest lists.
 
     Raises:
@@ -307,8 +323,8 @@ def _check_new_layout(place: Place, name: str) -> None:
     found = place.files.get_file_info([place.at(one) for one in OLD])
     if any(info.type == FileType.Directory for info in found):
         raise ConfigurationError(
-            f"{name} was written by `stream` of release 0.3.0, which had another layout: give a "
-            "new directory, and `--start OFFSET` where that one ends, or remove it"
+            f"{place.name} was written by `stream` of release 0.3.0, which had another layout: "
+            "give a new directory, and `--start OFFSET` where that one ends, or remove it"
         )
 
 

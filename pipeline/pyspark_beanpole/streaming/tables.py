@@ -5,7 +5,6 @@ has opened the old file reads it to its end; a Spark query that was planned befo
 and runs later fails with a message, because its file is gone.
 """
 
-import io
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 
 from beanpole.exporting.files import write_whole
 from beanpole.places import Place
-from pyspark_beanpole.tables import DATA
+from pyspark_beanpole.tables import DATA, content_of
 
 # In the metadata of each table: the offset after the last event that it covers.
 END_KEY: Final = "beanpole.end"
@@ -26,9 +25,7 @@ def write(place: Place, tables: Mapping[str, pa.Table], end: int) -> None:
     """Replace all tables; `end` is the offset after the events that they cover."""
     for name in sorted(tables, key=lambda name: name == LAST):
         table = tables[name].replace_schema_metadata({END_KEY: str(end)})
-        content = io.BytesIO()
-        pq.write_table(table, content, compression="zstd")
-        write_whole(place, f"{name}/{DATA}", content.getbuffer())
+        write_whole(place, f"{name}/{DATA}", content_of(table))
 
 
 def end_of(place: Place) -> int | None:

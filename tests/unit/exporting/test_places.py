@@ -6,7 +6,7 @@ import pytest
 from pyarrow.fs import GcsFileSystem, LocalFileSystem, S3FileSystem
 
 from beanpole.errors import ConfigurationError
-from beanpole.places import resolved, shown
+from beanpole.places import below, resolved, shown
 
 OPTIONS = "endpoint_override=127.0.0.1:9&scheme=http"
 
@@ -33,6 +33,22 @@ def test_names_of_object_stores(scheme: str) -> None:
     assert place.at("x") == "bucket/some/path/x"
 
 
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("/a/b/", "/a/b/events"),
+        ("/", "/events"),
+        ("/a?b", "/a?b/events"),
+        ("day:1", "day:1/events"),
+        ("file:///a", "file:///a/events"),
+        ("s3://bucket/x", "s3://bucket/x/events"),
+        ("s3a://key:secret@bucket/x/?region=y", "s3a://key:secret@bucket/x/events?region=y"),
+    ],
+)
+def test_names_of_folders_of_a_directory(name: str, folder: str) -> None:
+    assert below(name, "events") == folder
+
+
 def test_names_of_google() -> None:
     place = resolved(f"gs://anonymous@bucket/some/path?{OPTIONS}")
     assert isinstance(place.files, GcsFileSystem)
@@ -48,6 +64,7 @@ def test_keys_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("", "'' is no directory; the current one is ."),
         ("ftp://host/x", "ftp://host/x is not allowed: it must be a path or a URI that begins"),
         ("file://host/x", "file://host/x is not allowed: it must be file:/PATH or file:///PATH"),
         ("s3://key:secret@", "s3: is not allowed: it names no directory"),

@@ -70,6 +70,11 @@ def test_delays(text: str, seconds: float) -> None:
     assert options.for_stream({**HERE, "maxTriggerDelay": text}).trigger_delay_s == seconds
 
 
+def test_an_offset_that_json_cannot_read_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="is not allowed: it must be earliest, latest"):
+        options.for_batch({**HERE, "startingOffsets": "[" * 100_000})
+
+
 def test_the_least_rows_of_a_batch_are_not_more_than_the_most() -> None:
     given = {**HERE, "minOffsetsPerTrigger": "7"}
     found = options.for_stream(given)

@@ -8,6 +8,7 @@ import pytest
 
 from beanpole.client.rpc import Refused
 from beanpole.errors import ClientError
+from beanpole.exports import BadExport
 from pyspark_beanpole.cli import failures, stream
 
 
@@ -44,9 +45,43 @@ class Nodes:
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = list(errors)
+        self.touched = 0
 
     def end_now(self) -> int:
         raise self._errors.pop(0)
+
+    def touch(self) -> None:
+        self.touched += 1
+
+
+class Damaged:
+    """A stream whose files cannot be merged, and which ends after some looks for events."""
+
+    position = 0
+
+    def __init__(self, looks: int, batches: int) -> None:
+        self._looks, self._batches = looks, batches
+        self.touched = 0
+
+    def end_now(self) -> int:
+        self._looks -= 1
+        if self._looks < 0:
+            raise REFUSED
+        return self.position + (1 if self._batches else 0)
+
+    def step(self, spark: object, end: int) -> int:
+        self._batches -= 1
+        self.position = end
+        return 1
+
+    def compact(self) -> None:
+        raise BadExport("x.parquet is damaged")
+
+    def is_fresh(self) -> bool:
+        return True
+
+    def touch(self) -> None:
+        self.touched += 1
 
 
 def test_an_outage_is_said_once() -> None:
@@ -72,6 +107,24 @@ def test_a_running_stream_ends_when_its_token_is_refused(monkeypatch: pytest.Mon
     with pytest.raises(Refused, match="a:1: no user has this token"):
         run.run()
     assert line.said == ["waiting: no node answers"]
+    assert nodes.touched, "its claim to the directory is renewed meanwhile"
+
+
+def test_a_file_that_cannot_be_merged_does_not_end_a_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "POLL_S", 0.0)
+    line = Line()
+    its: Any = line
+    damaged: Any = Damaged(looks=9, batches=3)
+    arguments = argparse.Namespace(once=False, every=0, rows=1000)
+    spark: Any = None
+    with pytest.raises(Refused):
+        stream._Run(damaged, spark, its, stream.Outage(its), arguments).run()
+    assert damaged.position == 3
+    assert line.said == ["not compacted: x.parquet is damaged"]
+    # Also while there are no events.
+    assert damaged.touched == 8
 
 
 def test_a_stream_does_not_wait_for_a_task_that_was_refused() -> None:
