@@ -14,8 +14,9 @@ from typing import Final
 from tests.integration.support.raw import Address, connect
 from tests.integration.support.waiting import wait_until
 
-START_TIMEOUT_S: Final = 30.0
-STOP_TIMEOUT_S: Final = 20.0
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 60.0
+ANSWER_TIMEOUT_S: Final = 5.0
 LOG_LINES_SHOWN: Final = 30
 
 
@@ -102,7 +103,7 @@ class Process:
 def answers(address: Address) -> bool:
     """Whether a server accepts connections at the address now."""
     try:
-        connect(address, 1.0).close()
+        connect(address, ANSWER_TIMEOUT_S).close()
     except (OSError, TimeoutError):
         return False
     return True
