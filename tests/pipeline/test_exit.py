@@ -16,7 +16,7 @@ from tests.integration.support.waiting import wait_until
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log
 
-TIMEOUT_S: Final = 120
+TIMEOUT_S: Final = 300
 
 
 def audit(node: Double, *more: str) -> "subprocess.Popen[str]":
