@@ -51,21 +51,34 @@ def stock(node: Node, token: str = "", tube: str = "mail") -> Iterator["greensta
         yield client
 
 
-@pytest.fixture
-def locked(quick: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Locked:
-    """A locked cluster, and commands that ask a follower first."""
-    leader, followers = quick.roles()
-    run = Commands(*[quick.nodes[number].grpc for number in (*followers, leader)])
-    file = tmp_path / "token"
-    if quick.directory not in LOCKED:
+def lock(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, place: Path) -> Locked:
+    """Lock a cluster, unless it is; return it with commands that ask a follower first."""
+    leader, followers = cluster.roles()
+    run = Commands(*[cluster.nodes[number].grpc for number in (*followers, leader)])
+    file = place / "token"
+    if cluster.directory not in LOCKED:
         run("user set root --right all=all:*")
         file.write_text(run("user token root"))
         monkeypatch.setenv("BEANPOLE_TOKEN_FILE", str(file))
         run("user set anonymous")
-        LOCKED[quick.directory] = file.read_text()
-    file.write_text(LOCKED[quick.directory])
+        LOCKED[cluster.directory] = file.read_text()
+    file.write_text(LOCKED[cluster.directory])
     monkeypatch.setenv("BEANPOLE_TOKEN_FILE", str(file))
-    return quick, run
+    return cluster, run
+
+
+@pytest.fixture
+def locked(quick: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Locked:
+    """The module's cluster, locked."""
+    return lock(quick, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Locked]:
+    """A locked cluster whose calls wait for a majority longer than a slow machine takes."""
+    settings = {"command_timeout_ms": 60_000, "fence_timeout_ms": 65_000, "node_timeout_ms": 70_000}
+    with Cluster(tmp_path / "steady", settings=settings).running() as cluster:
+        yield lock(cluster, monkeypatch, tmp_path)
 
 
 LOCKED: Final[dict[Path, str]] = {}
@@ -112,9 +125,9 @@ def test_a_stock_client_is_denied_and_allowed_through_a_follower(
     assert token not in page and token not in cluster.story()
 
 
-def test_wrong_tokens_keep_nobody_from_putting(locked: Locked) -> None:
+def test_wrong_tokens_keep_nobody_from_putting(steady: Locked) -> None:
     """Their checks share barriers, and take no place of calls that do something."""
-    cluster, _ = locked
+    cluster, _ = steady
     leader, (follower, other) = cluster.roles()
     node = cluster.nodes[follower]
     request = queue_pb2.PutRequest(jobs=[queue_pb2.PutJob(tube="flooded", body=b"x")])
