@@ -21,7 +21,7 @@ HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parent.parent
 MODULES: Final = ROOT / "build" / "clients" / "node_modules"
 CLIENT_TIMEOUT_S: Final = 60.0
-START_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S: Final = 60.0
 # Functions that every worker program serves.
 FUNCTIONS: Final = frozenset({"reverse", "parts", "wait", "note"})
 

@@ -12,7 +12,7 @@ from tests.clients.places import AGAINST_GEARMAND, Names, Workers
 from tests.integration.support.gearmand import GET_STATUS_UNIQUE, Packets
 from tests.integration.support.waiting import wait_until
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def lines(path: Path, count: int) -> list[str]:

@@ -19,7 +19,7 @@ from tests.integration.support.processes import answers
 from tests.integration.support.waiting import wait_until
 
 AGAINST_GEARMAND: Final = os.environ.get("BEANPOLE_CLIENTS_SERVER") == "gearmand"
-PORT_TIMEOUT_S: Final = 20.0
+PORT_TIMEOUT_S: Final = 60.0
 
 Names = Callable[[str], str]
 Workers = Callable[[Program], str]

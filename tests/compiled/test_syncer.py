@@ -22,7 +22,7 @@ from beanpole.storage.wal import Wal
 
 BUILT = Path(__file__).resolve().parents[2] / "build" / "compiled" / "beanpole" / "storage"
 OURS = Identity("dev", "n0")
-WAIT_S = 20.0
+WAIT_S = 60.0
 # The size of the zeros that a file has in advance.
 ROOM = 2 * 1024 * 1024
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from beanpole.client import spoken
 from tests.integration.support import load
 from tests.integration.support.nodes import QUICK, Cluster
 from tests.integration.support.queues import (
@@ -31,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def no_load_left() -> Iterator[None]:
     yield
     load.stop_all()
+
+
+@pytest.fixture
+def patient_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the look at a port wait longer than a slow machine takes; a hint waits for a second."""
+    monkeypatch.setattr(spoken, "TIMEOUT_S", 60.0)
 
 
 @pytest.fixture

@@ -126,8 +126,7 @@ def test_all_jobs_of_all_protocols_come_back_in_order(
 @pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_leader_dies_in_the_middle(cluster: Cluster, tmp_path: Path) -> None:
-    leader = cluster.leader()
-    follower = cluster.followers()[0]
+    leader, (follower, _) = cluster.roles()
     with Raw(cluster.nodes[follower].beanstalk, TIMEOUT_S) as client:
         jobs = [client.put(b"%d " % n + b"x" * BIG_BYTES) for n in range(BIG_JOBS)]
     path = tmp_path / "backup"

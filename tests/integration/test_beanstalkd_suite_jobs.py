@@ -10,11 +10,11 @@ import pytest
 
 from tests.integration.support.queues import QUOTE, Queue
 from tests.integration.support.raw import Raw
-from tests.integration.support.waiting import wait_for_time
+from tests.integration.support.waiting import wait_until
 
 NOT_FOUND = b"NOT_FOUND"
-# Tolerance of a tenth for the timeout of one second in test_reserve_with_timeout_2conns.
-TIMED_OUT_MAX_S = 1.1
+# Where a TTR or a delay is no subject of a test, it is longer than in testserv.c: a machine may
+# pause for the second that it has there.
 
 
 def put(client: Raw, queue: Queue, number: int, arguments: bytes, body: bytes) -> int:
@@ -36,8 +36,8 @@ def test_peek_delayed(queue: Queue) -> None:
     client = queue.connect()
     client.ask(b"peek-delayed", NOT_FOUND)
     put(client, queue, 1, b"0 0 1", b"A")
-    later = put(client, queue, 2, b"0 99 1", b"B")
-    sooner = put(client, queue, 3, b"0 1 1", b"C")
+    later = put(client, queue, 2, b"0 999 1", b"B")
+    sooner = put(client, queue, 3, b"0 99 1", b"C")
     client.ask(b"peek-delayed", b"FOUND %d 1" % sooner, b"C")
     client.ask(b"delete %d" % sooner, b"DELETED")
     client.ask(b"peek-delayed", b"FOUND %d 1" % later, b"B")
@@ -47,7 +47,7 @@ def test_peek_delayed(queue: Queue) -> None:
 
 def test_peek_buried_kick(queue: Queue) -> None:
     client = queue.connect()
-    job = put(client, queue, 1, b"0 0 1", b"A")
+    job = put(client, queue, 1, b"0 0 100", b"A")
     client.ask(b"peek-buried", NOT_FOUND)
     client.ask(b"bury %d 0" % job, NOT_FOUND)
     reserve(client, job, b"A", b"reserve-with-timeout 0")
@@ -61,7 +61,7 @@ def test_peek_buried_kick(queue: Queue) -> None:
 
 def test_kickjob_buried(queue: Queue) -> None:
     client = queue.connect()
-    job = put(client, queue, 1, b"0 0 1", b"A")
+    job = put(client, queue, 1, b"0 0 100", b"A")
     reserve(client, job, b"A", b"reserve")
     client.ask(b"bury %d 0" % job, b"BURIED")
     client.ask(b"kick-job %d" % queue.id(100), NOT_FOUND)
@@ -72,7 +72,7 @@ def test_kickjob_buried(queue: Queue) -> None:
 def test_kickjob_delayed(queue: Queue) -> None:
     client = queue.connect()
     ready = put(client, queue, 1, b"0 0 1", b"A")
-    delayed = put(client, queue, 2, b"0 10 1", b"B")
+    delayed = put(client, queue, 2, b"0 100 1", b"B")
     client.ask(b"kick-job %d" % ready, NOT_FOUND)
     client.ask(b"kick-job %d" % delayed, b"KICKED")
     client.ask(b"kick-job %d" % delayed, NOT_FOUND)
@@ -95,7 +95,7 @@ def test_delete_ready(queue: Queue) -> None:
 
 def test_delete_reserved_by_other(queue: Queue) -> None:
     owner, other = queue.connect(), queue.connect()
-    job = put(owner, queue, 1, b"0 0 1", b"a")
+    job = put(owner, queue, 1, b"0 0 100", b"a")
     reserve(owner, job, b"a", b"reserve")
     other.ask(b"delete %d" % job, NOT_FOUND)
 
@@ -130,10 +130,10 @@ def test_delayed_to_ready(queue: Queue) -> None:
         return tuple(int(stats[key]) for key in keys)
 
     total = counts()[2]
-    put(client, queue, 1, b"0 1 0", b"")
+    put(client, queue, 1, b"0 3 0", b"")
     assert counts() == (0, 1, total + 1)
-    wait_for_time(1.01)
-    assert counts() == (1, 0, total + 1)
+    # Not after three seconds by our clock: cluster time leaves out pauses of the leader's process.
+    wait_until(lambda: counts() == (1, 0, total + 1), 60, "the job is ready")
 
 
 TUBE_STATS = {
@@ -202,36 +202,34 @@ def test_reserve_with_timeout_2conns(queue: Queue) -> None:
     first.send(b"reserve-with-timeout 1\r\n")
     second.ask(b"watch foo", b"WATCHING 2")
     first.expect(b"TIMED_OUT")
-    assert 1 <= time.monotonic() - start <= TIMED_OUT_MAX_S
+    assert time.monotonic() - start >= 1
 
 
 def test_reserve_ttr_deadline_soon(queue: Queue) -> None:
     client = queue.connect()
-    job = put(client, queue, 1, b"0 0 1", b"a")
+    job = put(client, queue, 1, b"0 0 2", b"a")
     reserve(client, job, b"a")
-    wait_for_time(0.2)
-    assert state(client, job) == "reserved"
-    client.ask(b"reserve-with-timeout 1", b"DEADLINE_SOON")
-    assert state(client, job) == "reserved"
-    client.ask(b"release %d 0 0" % job, b"RELEASED")
+    # At once, because the job has one second left when the warning comes.
+    client.send(b"reserve-with-timeout 60\r\npeek-ready\r\nrelease %d 0 0\r\n" % job)
+    client.expect(b"DEADLINE_SOON", NOT_FOUND, b"RELEASED")
     assert state(client, job) == "ready"
 
 
 def test_reserve_job_ttr_deadline_soon(queue: Queue) -> None:
     client = queue.connect()
-    job = put(client, queue, 1, b"0 5 1", b"a")
+    job = put(client, queue, 1, b"0 100 2", b"a")
     assert state(client, job) == "delayed"
     reserve(client, job, b"a", b"reserve-job %d" % job)
-    client.ask(b"reserve-with-timeout 1", b"DEADLINE_SOON")
-    assert state(client, job) == "reserved"
-    wait_for_time(1)
+    # At once, because the job has one second left when the warning comes.
+    client.send(b"reserve-with-timeout 60\r\npeek-ready\r\n")
+    client.expect(b"DEADLINE_SOON", NOT_FOUND)
     put(client, queue, 2, b"0 0 1", b"B")
-    assert state(client, job) == "ready"
+    wait_until(lambda: state(client, job) == "ready", 60, "its time is over")
 
 
 def test_reserve_job_already_reserved(queue: Queue) -> None:
     owner, other = queue.connect(), queue.connect()
-    job = put(owner, queue, 1, b"0 0 1", b"A")
+    job = put(owner, queue, 1, b"0 0 100", b"A")
     reserve(owner, job, b"A", b"reserve-job %d" % job)
     owner.ask(b"reserve-job %d" % job, NOT_FOUND)
     other.ask(b"reserve-job %d" % job, NOT_FOUND)
@@ -239,8 +237,8 @@ def test_reserve_job_already_reserved(queue: Queue) -> None:
 
 def test_reserve_job_ready(queue: Queue) -> None:
     client = queue.connect()
-    first = put(client, queue, 1, b"0 0 1", b"A")
-    second = put(client, queue, 2, b"0 0 1", b"B")
+    first = put(client, queue, 1, b"0 0 100", b"A")
+    second = put(client, queue, 2, b"0 0 100", b"B")
     reserve(client, second, b"B", b"reserve-job %d" % second)
     assert state(client, second) == "reserved"
     client.ask(b"reserve-job %d" % queue.id(3), NOT_FOUND)
@@ -250,7 +248,7 @@ def test_reserve_job_ready(queue: Queue) -> None:
 
 def test_reserve_job_delayed(queue: Queue) -> None:
     client = queue.connect()
-    job = put(client, queue, 1, b"0 100 1", b"A")
+    job = put(client, queue, 1, b"0 100 100", b"A")
     reserve(client, job, b"A", b"reserve-job %d" % job)
     assert state(client, job) == "reserved"
     client.ask(b"release %d 1 0" % job, b"RELEASED")
@@ -259,7 +257,7 @@ def test_reserve_job_delayed(queue: Queue) -> None:
 
 def test_reserve_job_buried(queue: Queue) -> None:
     client = queue.connect()
-    jobs = [put(client, queue, number, b"0 0 1", b"%d" % number) for number in (1, 2)]
+    jobs = [put(client, queue, number, b"0 0 100", b"%d" % number) for number in (1, 2)]
     for number, job in enumerate(jobs, 1):
         reserve(client, job, b"%d" % number, b"reserve")
         client.ask(b"bury %d 0" % job, b"BURIED")
@@ -283,7 +281,7 @@ def test_close_and_quit_release_job(queue: Queue, end: str) -> None:
     else:
         consumer.close()
     # The job must come back long before its TTR of 100 s.
-    reserve(producer, job, b"a")
+    reserve(producer, job, b"a", b"reserve-with-timeout 50")
 
 
 def test_unpause_tube(queue: Queue) -> None:

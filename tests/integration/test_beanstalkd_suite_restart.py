@@ -17,7 +17,7 @@ from tests.integration.support.waiting import wait_until
 MIB = 1024**2
 # Other programs may meanwhile use up to this much of the disk.
 DISK_MARGIN_BYTES = 2048 * MIB
-DISK_TIMEOUT_S = 20.0
+DISK_TIMEOUT_S = 60.0
 
 
 class Restartable:

@@ -25,7 +25,7 @@ from tests.integration.support.program import ran
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
-PORT_TIMEOUT_S = 20.0
+PORT_TIMEOUT_S = 60.0
 # Longer than an election on a busy machine.
 TIMEOUT_S = 60.0
 

@@ -5,6 +5,7 @@ The single cases, without sockets, are in `tests/unit/client/test_sansio.py`.
 
 import asyncio
 import signal
+from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
 
@@ -78,15 +79,16 @@ def test_a_reservation_that_is_lost_is_told(module: ModuleType, quick: Cluster) 
 
 def test_a_put_that_nobody_answers_is_said_to_be_open(module: ModuleType, quick: Cluster) -> None:
     addresses = [node.beanstalk for node in quick.nodes]
-    with maker(module)(addresses, reply_timeout_s=0.5, patience_s=0.5) as client:
+    # Long enough for the commands by which the client begins, on a slow machine.
+    with maker(module)(addresses, reply_timeout_s=3, patience_s=3) as client, ExitStack() as stack:
         for number in range(3):
-            quick.process(number).signal(signal.SIGSTOP)
+            process = quick.process(number)
+            process.signal(signal.SIGSTOP)
+            stack.callback(process.signal, signal.SIGCONT)
         with pytest.raises(module.MayBeDoneError):
             client.put("x")
         with pytest.raises(ConnectionError):
             client.peek(1)
-        for number in range(3):
-            quick.process(number).signal(signal.SIGCONT)
 
 
 def test_a_cancelled_reserve_leaves_a_client_that_works(shared: Cluster) -> None:

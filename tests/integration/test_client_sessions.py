@@ -89,7 +89,7 @@ def test_one_that_does_not_come_back_is_waited_for(shared: Cluster) -> None:
         rival.ask(b"watch gone", b"WATCHING 2")
         rival.ask(b"use gone", b"USING gone")
         with Raw(shared.nodes[1].beanstalk) as worker:
-            worker.ask(b"keep " + token + b" 2", b"KEPT")
+            worker.ask(b"keep " + token + b" 5", b"KEPT")
             worker.ask(b"watch gone", b"WATCHING 2")
             # Other tests have left jobs in `default`.
             worker.ask(b"ignore default", b"WATCHING 1")

@@ -93,7 +93,7 @@ def test_greenstalk_tubes(place: tuple[str, int]) -> None:
 
 
 def test_pystalk_jobs(place: tuple[str, int]) -> None:
-    with contextlib.closing(pystalk.BeanstalkClient(*place, socket_timeout=10)) as client:
+    with contextlib.closing(pystalk.BeanstalkClient(*place, socket_timeout=60)) as client:
         client.watch("stalks")
         with client.using("stalks") as inserter:
             _, number = inserter.put_job("grün", pri=7, ttr=30)
@@ -119,7 +119,7 @@ def test_pystalk_jobs(place: tuple[str, int]) -> None:
 
 
 def test_pystalk_tubes(place: tuple[str, int]) -> None:
-    with contextlib.closing(pystalk.BeanstalkClient(*place, socket_timeout=10)) as client:
+    with contextlib.closing(pystalk.BeanstalkClient(*place, socket_timeout=60)) as client:
         _, number = client.put_job_into("twigs", b"body")
         client.watch("twigs")
         assert sorted(client.list_tubes()) == ["default", "twigs"]
@@ -129,7 +129,7 @@ def test_pystalk_tubes(place: tuple[str, int]) -> None:
             client.reserve_job(0)
         client.unpause_tube("twigs")
         # With beanstalkd, unpausing takes effect a moment after its reply.
-        wait_until(lambda: client.stats_tube("twigs")["pause"] == 0, 5)
+        wait_until(lambda: client.stats_tube("twigs")["pause"] == 0, 60)
         assert client.reserve_job(1).job_id == number
         client.delete_job(number)
         stats = client.stats()

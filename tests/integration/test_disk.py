@@ -18,9 +18,8 @@ JOBS_MAX = 2000
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_failed_write_stops_only_its_node(cluster: Cluster, role: str) -> None:
-    leader = cluster.leader()
-    victim = leader if role == "leader" else cluster.followers()[0]
-    other = next(number for number in cluster.followers() if number != victim)
+    leader, (follower, other) = cluster.roles()
+    victim = leader if role == "leader" else follower
     process = cluster.process(victim)
     with Raw(cluster.nodes[other].beanstalk, timeout_s=30) as client:
         jobs = [client.put(b"x" * BODY_BYTES) for _ in range(JOBS_BEFORE)]

@@ -23,8 +23,8 @@ from tests.integration.support.waiting import wait_until
 # The period of the comparison of images in this test; the default is a minute.
 DIGEST_PERIOD_S = 2.0
 # On a loaded machine heartbeats, digests and the end of a process take longer.
-SLACK_S = 10.0
-REJOIN_TIMEOUT_S = 20.0
+SLACK_S = 60.0
+REJOIN_TIMEOUT_S = 60.0
 ATTEMPTS = 5
 
 
@@ -59,10 +59,9 @@ def make_differ(cluster: Cluster, number: int, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["transitions", "image"])
 def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: str) -> None:
-    victim = watched.followers()[0]
+    _, (victim, other) = watched.roles()
     make_differ(watched, victim, how)
     process = watched.process(victim)
-    other = next(number for number in watched.followers() if number != victim)
     with Raw(watched.nodes[other].beanstalk, timeout_s=30) as client:
         jobs = [client.put(b"before") for _ in range(20)]
         marked = client.put(MARK)

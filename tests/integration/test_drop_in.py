@@ -105,7 +105,7 @@ def test_errors(module: ModuleType, place: tuple[str, int]) -> None:
             client.put("x" * 2**20)
         with pytest.raises(module.BadFormatError):
             client.use("a tube")
-        client.put("x", ttr=1)
+        client.put("x", ttr=2)
         job = client.reserve(timeout=5)
         with pytest.raises(module.DeadlineSoonError):
             client.reserve(timeout=5)

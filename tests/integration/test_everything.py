@@ -56,8 +56,8 @@ def test_none_is_without_an_exercise() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_through_a_follower(name: str, nodes: Cluster, tmp_path: Path) -> None:
-    follower, other = nodes.followers()
-    order = [nodes.nodes[number] for number in (follower, nodes.leader(), other)]
+    leader, (follower, other) = nodes.roles()
+    order = [nodes.nodes[number] for number in (follower, leader, other)]
     queue = "".join(letter if letter.isalnum() else "-" for letter in name)
     with outputs():
         ALL[name](Scene(order, queue, tmp_path))
@@ -67,8 +67,8 @@ def test_through_a_follower(name: str, nodes: Cluster, tmp_path: Path) -> None:
 @pytest.mark.parametrize("wave", one_in(WAVES, range(WAVES)))
 def test_while_the_leader_is_killed(wave: int, nodes: Cluster, tmp_path: Path) -> None:
     nodes.mend()
-    leader = nodes.leader()
-    order = [nodes.nodes[number] for number in (leader, *nodes.followers())]
+    leader, followers = nodes.roles()
+    order = [nodes.nodes[number] for number in (leader, *followers)]
     some = {name: ALL[name] for name in islice(ALL, wave, None, WAVES)}
     with outputs():
         opened = run_while_killed(some, order, tmp_path, lambda: nodes.kill(leader))

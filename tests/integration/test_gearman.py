@@ -19,7 +19,7 @@ from tests.integration.support.raw import Address, connect
 from tests.integration.support.waiting import wait_until
 
 REPLY_TIMEOUT_S = 60.0
-PORT_TIMEOUT_S = 20.0
+PORT_TIMEOUT_S = 60.0
 FUNCTIONS = 10_000
 PIPELINE = 500
 DROPPERS = 20
@@ -90,7 +90,8 @@ class Clients:
     """Clients of three nodes: of two followers and of the leader."""
 
     def __init__(self, cluster: Cluster) -> None:
-        numbers = [*cluster.followers(), cluster.leader()]
+        leader, followers = cluster.roles()
+        numbers = [*followers, leader]
         self.addresses = [cluster.nodes[number].speaks("gearman") for number in numbers]
         wait_until(lambda: all(map(answers, self.addresses)), PORT_TIMEOUT_S, "Gearman's ports")
         self._made: list[Client] = []
@@ -198,7 +199,9 @@ def test_ten_thousand_functions(clients: Clients) -> None:
     assert found == (p.STATUS_RES_UNIQUE, (*unique[:2], b"0", *unique[3:]))
     admin = clients.connect(2)
     worker.close()
-    wait_until(lambda: b"many0\t1\t0\t0\n" in admin.rows(b"status"), 20, "the worker's end")
+    wait_until(
+        lambda: b"many0\t1\t0\t0\n" in admin.rows(b"status"), PORT_TIMEOUT_S, "the worker's end"
+    )
     clients.drop(names)
     assert not [row for row in admin.rows(b"status") if row.startswith(b"many")]
 

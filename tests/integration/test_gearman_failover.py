@@ -28,7 +28,7 @@ from tests.integration.support.waiting import wait_until
 
 JOBS = 50
 ROUNDS = 4
-PORT_TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 # Shorter times than the defaults, so that tests are fast.
 IMPATIENT = {
     "raft_min_ms": 400,
@@ -42,7 +42,7 @@ IMPATIENT = {
 def gearman_ports(cluster: Cluster) -> list[str]:
     """Return the Gearman addresses of all nodes, once the nodes accept clients there."""
     addresses = [node.speaks("gearman") for node in cluster.nodes]
-    wait_until(lambda: all(map(answers, addresses)), PORT_TIMEOUT_S, "the ports of Gearman")
+    wait_until(lambda: all(map(answers, addresses)), TIMEOUT_S, "the ports of Gearman")
     return addresses
 
 
@@ -110,7 +110,7 @@ def test_the_node_of_a_worker_dies(nodes: Nodes, dies: str) -> None:
     submitter, busy, idle = nodes.client(nodes.second), nodes.worker(dying), None
     kind, [handle] = submitter.ask(SUBMIT_JOB, FUNCTION, b"", b"x")
     assert kind == JOB_CREATED
-    assigned = wait_until(lambda: grabbed(busy), 20, "the job")
+    assigned = wait_until(lambda: grabbed(busy), TIMEOUT_S, "the job")
     assert assigned == [handle, FUNCTION, b"x"]
     busy.send(WORK_STATUS, handle, b"3", b"4")
     assert submitter.receive() == (WORK_STATUS, [handle, b"3", b"4"])
@@ -118,7 +118,7 @@ def test_the_node_of_a_worker_dies(nodes: Nodes, dies: str) -> None:
     asleep(idle)
     nodes.cluster.kill(dying)
     assert idle.receive()[0] == NOOP
-    assert wait_until(lambda: grabbed(idle), 20, "the job again") == assigned
+    assert wait_until(lambda: grabbed(idle), TIMEOUT_S, "the job again") == assigned
     status = submitter.ask(GET_STATUS, handle)
     assert status == (STATUS_RES, [handle, b"1", b"1", b"0", b"0"]), "its progress begins anew"
     idle.send(WORK_COMPLETE, handle, b"done")
@@ -148,11 +148,11 @@ def test_the_node_of_the_submitters_dies(nodes: Nodes) -> None:
     def is_known(handle: bytes) -> bool:
         return other.ask(GET_STATUS, handle)[1][1] == b"1"
 
-    wait_until(lambda: not is_known(unwanted), 20, "the job that nobody wants is gone")
+    wait_until(lambda: not is_known(unwanted), TIMEOUT_S, "the job that nobody wants is gone")
     assert is_known(shared) and is_known(background)
     worker = nodes.worker(nodes.second)
     for handle in (shared, background):
-        assert wait_until(lambda: grabbed(worker), 20, "a job")[0] == handle
+        assert wait_until(lambda: grabbed(worker), TIMEOUT_S, "a job")[0] == handle
         worker.send(WORK_COMPLETE, handle, b"done")
     assert other.receive() == (WORK_COMPLETE, [shared, b"done"])
     assert worker.ask(GRAB_JOB)[0] == NO_JOB

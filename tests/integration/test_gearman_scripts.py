@@ -27,7 +27,7 @@ from tests.integration.support.waiting import wait_until
 
 SCRIPTS = sorted(FOLDER.glob("*.txt"))
 INSTALLED = gearmand_path() is not None
-PORT_TIMEOUT_S = 20.0
+PORT_TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module", params=["single", "follower"])

@@ -9,7 +9,8 @@ from tests.integration.support.nodes import Cluster
 from tests.integration.support.program import ran
 from tests.integration.support.waiting import wait_until
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
+pytestmark = pytest.mark.usefixtures("patient_look")
 KINDS = {"workq": "Workq", "gearman": "Gearman", "qless": "qless", "beanstalk": "beanstalk"}
 
 

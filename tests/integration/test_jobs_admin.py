@@ -32,7 +32,7 @@ from tests.integration.support.commands import Commands
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 
-CALL_TIMEOUT_S: Final = 10.0
+CALL_TIMEOUT_S: Final = 60.0
 JOBS: Final = 100_000 if "TEST_FULL" in os.environ else 20_000
 PAGES: Final = 100
 PART: Final = 4_000
@@ -195,8 +195,7 @@ def test_what_is_wrong_is_said(shared: Cluster, words: str, said: str) -> None:
 
 def test_a_move_of_many_goes_on_at_another_node(cluster: Cluster) -> None:
     """The leader serves the move and is killed during it: each job moves once, none is lost."""
-    leader = cluster.leader()
-    followers = cluster.followers()
+    leader, followers = cluster.roles()
     jobs = put(cluster.nodes[leader].grpc, "many", [b"x"] * 20_000)
     killed = threading.Event()
 

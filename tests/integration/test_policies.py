@@ -32,7 +32,7 @@ def without_policies(run: Commands) -> None:
 
 def test_a_dead_letter_is_found_fixed_and_brought_back(quick: Cluster) -> None:
     """All commands go through a follower, and the leader is killed before the last attempt ends."""
-    leader, (follower, other) = quick.leader(), quick.followers()
+    leader, (follower, other) = quick.roles()
     run = Commands(quick.nodes[follower].grpc)
     without_policies(run)
     said = run(f"policy set mail --attempts {ATTEMPTS} --dead mail-dead")
@@ -62,7 +62,7 @@ def test_a_dead_letter_is_found_fixed_and_brought_back(quick: Cluster) -> None:
 
 
 def test_it_holds_while_the_leader_dies_and_after_a_restart(quick: Cluster) -> None:
-    leader, (follower, other) = quick.leader(), quick.followers()
+    leader, (follower, other) = quick.roles()
     nodes = quick.nodes
     run = Commands(nodes[leader].grpc, nodes[follower].grpc)
     without_policies(run)
@@ -102,7 +102,7 @@ def test_it_holds_while_the_leader_dies_and_after_a_restart(quick: Cluster) -> N
 
 
 def test_the_rules_hold_through_a_follower_and_a_change_of_leader(quick: Cluster) -> None:
-    leader, (follower, other) = quick.leader(), quick.followers()
+    leader, (follower, other) = quick.roles()
     nodes = quick.nodes
     run = Commands(nodes[follower].grpc, nodes[other].grpc)
     without_policies(run)

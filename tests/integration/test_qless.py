@@ -18,7 +18,7 @@ from tests.integration.support.processes import answers
 from tests.integration.support.raw import connect
 from tests.integration.support.waiting import wait_until
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 JOBS = 500
 # The declarations that identify a dialect; their bodies are never run.
 SCRIPT = """
@@ -37,7 +37,8 @@ class Clients:
     """Clients of two followers (0, 1) and of the leader (2) that speak one version of RESP."""
 
     def __init__(self, cluster: Cluster, version: int) -> None:
-        numbers = [*cluster.followers(), cluster.leader()]
+        leader, followers = cluster.roles()
+        numbers = [*followers, leader]
         self.nodes = [cluster.nodes[number] for number in numbers]
         self.addresses = [node.speaks("qless") for node in self.nodes]
         wait_until(lambda: all(map(answers, self.addresses)), TIMEOUT_S, "the ports of qless")

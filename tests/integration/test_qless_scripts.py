@@ -13,7 +13,7 @@ from tests.integration.support.qless_scripts import PAGE, SCRIPTS, Player, read_
 from tests.integration.support.raw import Address
 from tests.integration.support.waiting import wait_until
 
-PORT_TIMEOUT_S = 20.0
+PORT_TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module", params=["single", "follower"])

@@ -15,7 +15,7 @@ from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 SURVIVOR = 2
-REFUSAL_TIMEOUT_S = 20.0
+REFUSAL_TIMEOUT_S = 60.0
 
 
 def beanpole(*arguments: str) -> str:
@@ -52,9 +52,19 @@ def wait_until_applied_everywhere(cluster: Cluster) -> None:
 
 def births(cluster: Cluster) -> set[str]:
     """Return the birth ids that the nodes report, while all nodes are up."""
-    found = {node["birth"] for node in status(cluster.nodes[0])["nodes"]}
+
+    def reported() -> set[str]:
+        nodes = status(cluster.nodes[0])["nodes"]
+        # Nodes that were started together reach each other by gRPC only after a pause.
+        return {node["birth"] for node in nodes} if all_reachable(nodes) else set()
+
+    found = wait_until(reported, REFUSAL_TIMEOUT_S, "all nodes report it")
     assert len(found) == 1, found
     return found
+
+
+def all_reachable(nodes: list[dict[str, Any]]) -> bool:
+    return all(node["reachable"] for node in nodes)
 
 
 def test_every_job_of_the_last_disk_comes_back(cluster: Cluster, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 VICTIM = 2
+TIMEOUT_S = 60.0
 
 
 def last_line_of_refusal(cluster: Cluster, number: int, exit_status: int = 1) -> str:
@@ -50,7 +51,7 @@ def test_a_lost_disk_is_refused_until_the_node_rejoins(cluster: Cluster) -> None
         cluster.start(VICTIM, ["--rejoin"])
         cluster.wait_until_serving(VICTIM)
         # The node becomes a voter only with the full state; from then on it starts normally.
-        wait_until(lambda: standing(data) == VOTER, 20, "rejoined")
+        wait_until(lambda: standing(data) == VOTER, TIMEOUT_S, "rejoined")
         cluster.terminate(VICTIM)
         cluster.start(VICTIM)
         cluster.wait_until_serving(VICTIM)
@@ -78,7 +79,7 @@ def test_two_empty_disks_begin_no_second_cluster(cluster: Cluster) -> None:
     for number in (1, 2):
         shutil.move(data[number], copies[number])
         cluster.start(number)
-    wait_until(partial(is_up, cluster, 1), 30)
+    wait_until(partial(is_up, cluster, 1), TIMEOUT_S)
     waiting = status(cluster.nodes[1])["nodes"][1]
     assert "n0" in waiting["waiting_for"] and waiting["birth"] is None
     assert not waiting["serving"]
@@ -161,7 +162,7 @@ def test_a_node_with_another_secret_stays_outside(cluster: Cluster) -> None:
     path.write_text('peer_secret = "not what the others have"\n' + path.read_text())
     process = cluster.start(VICTIM)
     log = cluster.nodes[VICTIM].directory / "output.log"
-    wait_until(lambda: "has another peer_secret" in log.read_text(), 20)
+    wait_until(lambda: "has another peer_secret" in log.read_text(), TIMEOUT_S)
     assert process.status() is None
     nodes = {node["id"]: node for node in status(cluster.nodes[0])["nodes"]}
     assert nodes["n0"]["reachable"]
@@ -177,14 +178,14 @@ def test_one_client_too_many_hears_so_and_the_others_go_on(tmp_path: Path) -> No
         clients = [Raw(address) for _ in range(3)]
         clients[0].ask(b"use a", b"USING a")
         # All three are accepted before the fourth is.
-        wait_until(lambda: b"current-connections: 3" in stats(clients[1]), 10)
+        wait_until(lambda: b"current-connections: 3" in stats(clients[1]), TIMEOUT_S)
         with Raw(address) as fourth:
             fourth.ask(b"put 0 0 1 1\r\nx", b"OUT_OF_MEMORY")
             with pytest.raises(ConnectionError):
                 fourth.line()
         clients[2].put(b"served")
         clients[0].close()
-        wait_until(lambda: b"current-connections: 2" in stats(clients[1]), 10)
+        wait_until(lambda: b"current-connections: 2" in stats(clients[1]), TIMEOUT_S)
         with Raw(address) as fifth:
             fifth.put(b"room again")
         for client in clients[1:]:
@@ -203,8 +204,7 @@ def test_without_a_quorum_the_words_say_what_is_certain(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")  # with the default times
     try:
         cluster.start_all()
-        leader = cluster.leader()
-        survivor = cluster.followers()[0]
+        leader, (survivor, _) = cluster.roles()
         address = cluster.nodes[survivor].beanstalk
         with Raw(address, timeout_s=30) as putter, Raw(address, timeout_s=30) as deleter:
             job = putter.put(b"before")
@@ -214,21 +214,21 @@ def test_without_a_quorum_the_words_say_what_is_certain(tmp_path: Path) -> None:
                     cluster.kill(number)
             cluster.kill(leader)
             # The commands are sent after the link to the leader is down, so they get no number.
-            wait_until(lambda: status(cluster.nodes[survivor])["leader"] is None, 10)
+            wait_until(lambda: status(cluster.nodes[survivor])["leader"] is None, TIMEOUT_S)
             putter.send(b"put 0 0 1 1\r\nx\r\n")
             deleter.ask(b"delete %d" % job, b"INTERNAL_ERROR")
             assert putter.line() == b"DRAINING"
             for client in (putter, deleter):
                 client.send(b"put 0 0 1 1\r\ny\r\n")  # later than the fence can wait
             for client in (putter, deleter):
-                assert client.line() == b"DRAINING"
-                with pytest.raises(ConnectionError):
-                    client.line()  # cut off for too long: the node closes its clients
+                # Cut off for too long: the node closes its clients, on a slow machine before it has
+                # read the last put.
+                assert client.rest() in (b"DRAINING\r\n", b"")
         for number in range(3):
             if number != survivor:
                 cluster.start(number)
         cluster.wait_until_all_serve()
-        wait_until(lambda: takes_clients(address), 20)
+        wait_until(lambda: takes_clients(address), TIMEOUT_S)
         with Raw(address) as again:
             again.ask(b"peek 2", b"NOT_FOUND")
             again.ask(b"delete %d" % job, b"DELETED")

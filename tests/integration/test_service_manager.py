@@ -12,7 +12,7 @@ from tests.integration.support.nodes import Cluster, http_get
 from tests.integration.support.processes import Process
 from tests.integration.support.waiting import wait_until
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 class Manager:

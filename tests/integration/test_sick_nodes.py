@@ -3,7 +3,6 @@
 The permitted outcomes and their times are checked with virtual time in tests/sim/schedules_sick.py.
 """
 
-import contextlib
 import os
 import shlex
 import signal
@@ -39,15 +38,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         made.close()
 
 
-def everything_until_the_end(client: Raw) -> bytes:
-    """Return all bytes until the connection ends."""
-    told = b""
-    with contextlib.suppress(ConnectionError):
-        while data := client.stream.recv(4096):
-            told += data
-    return told
-
-
 def test_clients_of_a_frozen_leader_see_their_end_when_it_thaws(cluster: Cluster) -> None:
     frozen = cluster.leader()
     other = next(number for number in range(3) if number != frozen)
@@ -70,8 +60,8 @@ def test_clients_of_a_frozen_leader_see_their_end_when_it_thaws(cluster: Cluster
             assert worker.put(b"b") > job
         finally:
             os.kill(pid, signal.SIGCONT)
-        assert everything_until_the_end(holder) == b""
-        assert everything_until_the_end(waiter) == b""
+        assert holder.rest() == b""
+        assert waiter.rest() == b""
     cluster.wait_until_serving(frozen)
 
 
@@ -93,7 +83,7 @@ def test_a_leader_whose_disk_hangs_is_replaced_and_comes_back(
         ready = http_get(cluster.nodes[sick].http, "/readyz")
         assert ready[0] == 503 and "[-]disk: behind for" in ready[1]
         # Its loop still runs: it closes its clients, and the other nodes hear from it.
-        assert everything_until_the_end(lost) == b""
+        assert lost.rest() == b""
         story = cluster.process(sick).log.read_text()
         assert "handing over to" in story and "this node's disk does not" in story
         assert "declared down" not in story
@@ -104,10 +94,10 @@ def test_a_leader_whose_disk_hangs_is_replaced_and_comes_back(
 
 
 def test_a_node_whose_disk_hangs_can_be_stopped(cluster: Cluster, tmp_path: Path) -> None:
-    sick = cluster.followers()[0]
+    leader, (sick, _) = cluster.roles()
     (tmp_path / f"hang{sick}").touch()
     process = cluster.process(sick)
-    with Raw(cluster.nodes[cluster.leader()].beanstalk, LONG_S) as client:
+    with Raw(cluster.nodes[leader].beanstalk, LONG_S) as client:
         wait_until(
             lambda: client.put(b"x") and "the disk is behind" in process.log.read_text(),
             LONG_S,

@@ -40,7 +40,7 @@ class Slow(Raw):
     def names(self, command: bytes) -> list[str]:
         found = super().names(command)
         self._other.close()
-        wait_until(lambda: self.find(b"stats-tube brief") is None, 10)
+        wait_until(lambda: self.find(b"stats-tube brief") is None, 60)
         return found
 
 

@@ -12,7 +12,7 @@ from tests.integration.support.raw import Raw, connect
 from tests.integration.support.waiting import wait_until
 from tests.toy.frontend import ROW
 
-LINE_TIMEOUT_S = 20.0
+LINE_TIMEOUT_S = 60.0
 
 
 class Toy:
@@ -78,7 +78,7 @@ def toys(tmp_path: Path) -> Iterator[ToyCluster]:
     try:
         cluster.start_all()
         ports = [cluster.toy(number) for number in range(3)]
-        wait_until(lambda: all(map(answers, ports)), 10, "the ports of the protocol")
+        wait_until(lambda: all(map(answers, ports)), LINE_TIMEOUT_S, "the ports of the protocol")
         yield cluster
     finally:
         cluster.close()

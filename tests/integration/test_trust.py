@@ -20,7 +20,7 @@ from tests.integration.support.waiting import wait_until
 
 FIRST = "the first secret of a cluster"
 SECOND = "the second secret of a cluster"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")

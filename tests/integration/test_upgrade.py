@@ -68,8 +68,9 @@ def finalize(cluster: Cluster, number: int, *line: str) -> tuple[int, str]:
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_an_operator_ends_an_upgrade(cluster: Cluster, old: Program) -> None:
-    leader, follower, before = cluster.leader(), cluster.followers()[0], releases.KNOWS[old.name]
-    for number in cluster.followers():
+    (leader, followers), before = cluster.roles(), releases.KNOWS[old.name]
+    follower = followers[0]
+    for number in followers:
         upgrade(cluster, number, NEW)
     assert sorted(versions(cluster)) == [(before, before), *[(before, KNOWS)] * 2]
     failed, words = finalize(cluster, follower)

@@ -9,17 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.support.nodes import Cluster, http_get, status
+from tests.integration.support.nodes import QUICK, Cluster, http_get, status
 from tests.integration.support.raw import Address
 from tests.integration.support.waiting import wait_until
-
-QUICK = {
-    "raft_min_ms": 200,
-    "raft_max_ms": 400,
-    "command_timeout_ms": 1200,
-    "fence_timeout_ms": 1600,
-    "node_timeout_ms": 2000,
-}
 
 
 @pytest.fixture
@@ -52,12 +44,12 @@ def test_a_node_that_is_alone_says_why_each_of_the_others_is_away(
     try:
         cluster.start(0)
         cluster.start(2)  # it dials neither of the others
-        wait_until(lambda: says(cluster, 0, f"warning: starting: {words}"), 30)
+        wait_until(lambda: says(cluster, 0, f"warning: starting: {words}"), 60)
         found = status(node)["nodes"][0]
         assert (found["state"], found["waits"]) == ("starting", words)
         code, page = http_get(node.http, "/readyz")
         assert code == 503 and f"[-]state: starting, {words}\n" in page
-        wait_until(lambda: says(cluster, 2, "n0 has made no link to this node"), 30)
+        wait_until(lambda: says(cluster, 2, "n0 has made no link to this node"), 60)
     finally:
         cluster.close()
 
@@ -69,8 +61,8 @@ def test_a_member_with_another_secret_is_named(tmp_path: Path) -> None:
     words = f"n1 {cluster.nodes[1].peer} answers, but n1 has another peer_secret"
     try:
         cluster.start_all(wait=False)
-        wait_until(lambda: says(cluster, 0, f"to found the cluster: {words}"), 30)
-        wait_until(lambda: says(cluster, 1, "n0 has made no link to this node"), 30)
+        wait_until(lambda: says(cluster, 0, f"to found the cluster: {words}"), 60)
+        wait_until(lambda: says(cluster, 1, "n0 has made no link to this node"), 60)
     finally:
         cluster.close()
 
@@ -84,15 +76,15 @@ def test_a_node_that_is_cut_off_says_so_and_goes_on(tmp_path: Path) -> None:
         assert status(node)["nodes"][0]["state"] == "serving"
         for number in (1, 2):
             cluster.kill(number)
-        wait_until(lambda: says(cluster, 0, "state: cut off, was serving"), 30)
+        wait_until(lambda: says(cluster, 0, "state: cut off, was serving"), 60)
         refused = ", ".join(f"{one.id} {one.peer} refused" for one in cluster.nodes[1:])
         words = f"cut off: waiting for a majority: {refused}"
-        wait_until(lambda: says(cluster, 0, words), 30)
+        wait_until(lambda: says(cluster, 0, words), 60)
         assert status(node)["nodes"][0]["state"] == "cut off"
         assert "[-]state: cut off, waiting for a majority: " in http_get(node.http, "/readyz")[1]
         cluster.start(1)
-        wait_until(lambda: http_get(node.http, "/readyz")[0] == 200, 30)
-        wait_until(lambda: says(cluster, 0, "state: serving, was "), 30)
+        wait_until(lambda: http_get(node.http, "/readyz")[0] == 200, 60)
+        wait_until(lambda: says(cluster, 0, "state: serving, was "), 60)
         assert not says(cluster, 0, "Traceback")
     finally:
         cluster.close()

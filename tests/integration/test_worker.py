@@ -19,7 +19,7 @@ from beanpole.client.worker import Bury, Retry, Task, Worker
 from tests.integration.support.nodes import BEANPOLE, Cluster
 from tests.integration.support.waiting import wait_until
 
-DONE_S = 40
+DONE_S = 60
 
 
 @contextmanager
@@ -139,9 +139,10 @@ def test_a_long_job_is_touched(shared: Cluster) -> None:
 
         @worker.handles("long")
         def handle(task: Task) -> None:
-            wait_until(lambda: client.stats_job(task.id)["age"] >= 5, DONE_S)
+            wait_until(lambda: client.stats_job(task.id)["age"] >= 7, DONE_S)
 
-        client.put("x", ttr=2)
+        # It is touched after half of that.
+        client.put("x", ttr=6)
         with working(worker):
             wait_until(count(worker, "deleted"), DONE_S)
     assert worker.counts == {"deleted": 1, "released": 0, "buried": 0, "lost": 0}

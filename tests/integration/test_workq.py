@@ -17,13 +17,14 @@ from tests.integration.support.waiting import wait_until
 from tests.integration.support.workq_scripts import PAGE, SCRIPTS, Player, read_script
 
 CLIENTS = 300
+TIMEOUT_S = 60.0
 MIB = 1 << 20
 
 
 def wait_for_ports(cluster: Cluster) -> list[str]:
     """Return the nodes' Workq addresses, once the version is raised and the ports are open."""
     ports = [node.speaks("workq") for node in cluster.nodes]
-    wait_until(lambda: all(map(answers, ports)), 20, "the ports of the protocol")
+    wait_until(lambda: all(map(answers, ports)), TIMEOUT_S, "the ports of the protocol")
     return ports
 
 
@@ -79,7 +80,7 @@ def test_hundreds_wait_for_one_large_result_at_every_node(
             client.send(b"result %b 60000\r\n" % str(job).encode())
         text = f'beanpole_commands_total{{protocol="workq",command="result"}} {CLIENTS // 3}\n'
         for node in shared.nodes:
-            wait_until(lambda at=node.http: text in http_get(at, "/metrics")[1], 20)  # type: ignore[misc]
+            wait_until(lambda at=node.http: text in http_get(at, "/metrics")[1], TIMEOUT_S)  # type: ignore[misc]
         connect(1).complete(job, result)
         for client in waiting:
             client.expect(b"+OK 1", b"%b 1 %d" % (str(job).encode(), MIB))
@@ -147,7 +148,7 @@ def test_a_client_goes_on_when_the_leader_dies(cluster: Cluster) -> None:
 
         thread = threading.Thread(target=wait)
         thread.start()
-        wait_until(lambda: (found := worker.inspect_queue(run)) and found.ready == 1, 20)
+        wait_until(lambda: (found := worker.inspect_queue(run)) and found.ready == 1, TIMEOUT_S)
         jobs = [producer.add(added, b"%d" % number) for number in range(100)]
         cluster.kill(leader)
         jobs += [producer.add(added, b"%d" % number) for number in range(100, 200)]

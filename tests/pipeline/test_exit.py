@@ -16,7 +16,7 @@ from tests.integration.support.waiting import wait_until
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log
 
-TIMEOUT_S: Final = 120
+TIMEOUT_S: Final = 300
 
 
 def audit(node: Double, *more: str) -> "subprocess.Popen[str]":
@@ -41,7 +41,10 @@ def java_of(process: "subprocess.Popen[str]") -> int:
     def runs() -> bool:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for child in children:
-            command = Path(f"/proc/{child}/cmdline").read_bytes()
+            try:
+                command = Path(f"/proc/{child}/cmdline").read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # the one that was asked for Java's version has ended meanwhile
             if b"org.apache.spark.deploy.SparkSubmit" in command and b"java" in command[:200]:
                 found.append(int(child))
         return bool(found)

@@ -13,7 +13,8 @@ from tests.integration.support.waiting import wait_until
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log
 
-TIMEOUT_S = 60
+# The first query of a session compiles for a minute while other tests use the cores.
+TIMEOUT_S = 300
 
 
 class Table:

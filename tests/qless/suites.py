@@ -25,7 +25,7 @@ QLESS_PY_SEED: Final = SUITES / "qless-py-0.9.4"
 # The suites need an empty server before each test, and empty it after each.
 FLUSH: Final = {"qless_flush": "on"}
 AGAINST_REDIS: Final = os.environ.get("BEANPOLE_QLESS_SERVER") == "redis"
-PORT_TIMEOUT_S: Final = 20.0
+PORT_TIMEOUT_S: Final = 60.0
 SUITE_TIMEOUT_S: Final = 240.0
 # These tests act before their listening thread may be ready, so they are repeated, also with Redis.
 RACING: Final = frozenset(

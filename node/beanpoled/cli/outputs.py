@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Final
@@ -72,11 +73,13 @@ def removing() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         raise _Ended(number)
 
-    # What `nohup` ignores stays ignored.
+    # What `nohup` ignores stays ignored. Python lets only the main thread handle signals, and a
+    # program may run the command in another one.
+    is_main = threading.current_thread() is threading.main_thread()
     numbers = [
         number
         for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is signal.SIG_DFL
+        if is_main and signal.getsignal(number) is signal.SIG_DFL
     ]
     for number in numbers:
         signal.signal(number, end)

@@ -20,7 +20,7 @@ from tests.integration.support.processes import answers
 from tests.integration.support.raw import Address, Raw, connect
 from tests.integration.support.waiting import wait_until
 
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 60.0
 QUEUE: Final = b"numbered"
 # The declarations by which a dialect is recognized; the code behind them is never run.
 SCRIPT: Final = """

@@ -222,15 +222,16 @@ def node_info(scene: Scene) -> None:
 
 
 def fetch_snapshot(scene: Scene) -> None:
-    def fetch(stub: Any) -> list[Any]:
-        return list(stub.FetchSnapshot(peer_pb2.FetchSnapshotRequest(), timeout=PATIENCE_S))
+    """Take it and fetch it at one node, because the others may have none if that is killed."""
 
-    def act() -> list[Any]:
-        # A newer snapshot may remove the file meanwhile, and no snapshot is no answer either.
-        take_snapshot(scene)
-        return ask(scene, "Peer", fetch)
+    def act(channel: Any) -> list[Any]:
+        taken, wanted = admin_pb2.TakeSnapshotRequest(), peer_pb2.FetchSnapshotRequest()
+        STUBS["beanpole.v1.Admin"](channel).TakeSnapshot(taken, timeout=PATIENCE_S)
+        # A newer snapshot may remove the file meanwhile, which is no answer: it is done again.
+        return list(STUBS["beanpole.v1.Peer"](channel).FetchSnapshot(wanted, timeout=PATIENCE_S))
 
-    first, *others = wait_until(act, PATIENCE_S)
+    with Nodes(scene.grpc, PATIENCE_S) as nodes:
+        first, *others = nodes.first_answer(act)
     assert first.index > 0 and not first.data
     assert others and all(one.data for one in others)
 

@@ -31,7 +31,7 @@ from tests.integration.support.waiting import wait_for_time, wait_until
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "scripts" / "gearman"
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "protocols" / "gearman.md"
-REPLY_TIMEOUT_S: Final = 10.0
+REPLY_TIMEOUT_S: Final = 60.0
 END: Final = b"(end)"
 NOTHING: Final = b"(nothing)"
 

@@ -25,7 +25,8 @@ from tests.integration.support.waiting import wait_until
 # Longer than any pause that a client may see; a later reply is an error.
 REPLY_TIMEOUT_S: Final = 30.0
 JOIN_TIMEOUT_S: Final = 60.0
-EMPTY_TIMEOUT_S: Final = 30.0
+PROGRESS_TIMEOUT_S: Final = 60.0
+EMPTY_TIMEOUT_S: Final = 60.0
 # A job whose delete is unknown must come back by the end of its session, never by its TTR.
 TTR_S: Final = 3600
 
@@ -139,7 +140,7 @@ class Load:
         """Return the number of jobs finished so far."""
         return sum(len(worker.history.deletes) for worker in self.workers)
 
-    def wait_for_progress(self, jobs: int, timeout_s: float = REPLY_TIMEOUT_S) -> None:
+    def wait_for_progress(self, jobs: int, timeout_s: float = PROGRESS_TIMEOUT_S) -> None:
         """Wait until the given number of jobs, and one by each client, are finished in addition."""
         total = self.deleted() + jobs
         each = [len(worker.history.deletes) + 1 for worker in self.workers]

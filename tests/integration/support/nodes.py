@@ -38,8 +38,10 @@ SETTINGS: Final = {"disk_reserve_bytes": 0}
 # For tests in which a node is declared down: nearly the shortest times that are allowed with the
 # default election times.
 QUICK: Final = {"command_timeout_ms": 3000, "fence_timeout_ms": 4000, "node_timeout_ms": 4500}
-LEADER_TIMEOUT_S: Final = 20.0
-HTTP_TIMEOUT_S: Final = 2.0
+LEADER_TIMEOUT_S: Final = 60.0
+HTTP_TIMEOUT_S: Final = 60.0
+# For a question that is asked again: a node that is stopped holds up the others no longer.
+ROLE_TIMEOUT_S: Final = 2.0
 
 Settings = Mapping[str, object]
 
@@ -109,10 +111,10 @@ def write_configuration(
     return path
 
 
-def http_get(address: Address, path: str) -> tuple[int, str]:
+def http_get(address: Address, path: str, timeout_s: float = HTTP_TIMEOUT_S) -> tuple[int, str]:
     """Return the status and the text at a path; ConnectionError while no server answers."""
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=HTTP_TIMEOUT_S) as reply:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=timeout_s) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -203,18 +205,25 @@ class Nodes:
 
     def _says(self, number: int, page: str) -> bool:
         try:
-            return http_get(self.nodes[number].http, page)[0] == 200
+            return http_get(self.nodes[number].http, page, ROLE_TIMEOUT_S)[0] == 200
         except ConnectionError:
             return False
 
-    def followers(self) -> list[int]:
-        """Return the numbers of the nodes that run and do not lead."""
+    def roles(self) -> tuple[int, list[int]]:
+        """Return the number of the leader, and those of the other nodes that run.
+
+        An election between two questions could make one node both, or none.
+        """
         leader = self.leader()
-        return [
+        return leader, [
             number
             for number, node in enumerate(self.nodes)
             if number != leader and answers(node.beanstalk)
         ]
+
+    def followers(self) -> list[int]:
+        """Return the numbers of the nodes that run and do not lead."""
+        return self.roles()[1]
 
     def story(self) -> str:
         """Return the processes' output, to be shown when a test fails."""

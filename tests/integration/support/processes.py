@@ -14,8 +14,10 @@ from typing import Final
 from tests.integration.support.raw import Address, connect
 from tests.integration.support.waiting import wait_until
 
-START_TIMEOUT_S: Final = 30.0
-STOP_TIMEOUT_S: Final = 20.0
+# Three nodes take 52 s where their processes get a tenth of a core.
+START_TIMEOUT_S: Final = 120.0
+STOP_TIMEOUT_S: Final = 60.0
+ANSWER_TIMEOUT_S: Final = 5.0
 LOG_LINES_SHOWN: Final = 30
 
 
@@ -102,7 +104,7 @@ class Process:
 def answers(address: Address) -> bool:
     """Whether a server accepts connections at the address now."""
     try:
-        connect(address, 1.0).close()
+        connect(address, ANSWER_TIMEOUT_S).close()
     except (OSError, TimeoutError):
         return False
     return True

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.integration.support.raw import Address
 
 PIECE_BYTES: Final = 65536
-CALL_TIMEOUT_S: Final = 10.0
+CALL_TIMEOUT_S: Final = 60.0
 
 
 class Link:

@@ -5,9 +5,10 @@ It knows only the framing of replies; more helpful clients are Beanpole's librar
 
 import socket
 import time
+from contextlib import suppress
 from typing import Final, Self
 
-TIMEOUT_S: Final = 10.0
+TIMEOUT_S: Final = 60.0
 LINE_BYTES_MAX: Final = 1024
 
 # "HOST:PORT" or "unix:PATH".
@@ -153,6 +154,14 @@ class Raw:
         except ConnectionResetError:
             return
         assert not got, f"unexpected {got!r}"
+
+    def rest(self) -> bytes:
+        """Receive all bytes until the connection ends, however it ends."""
+        with suppress(ConnectionError):
+            while True:
+                self._receive()
+        told, self._buffer = self._buffer, b""
+        return told
 
     def half_close(self) -> None:
         """Close the sending side, and stay to read."""

@@ -21,7 +21,7 @@ FIRST: Final = "0.2.0"
 LAST: Final = "0.3.0"
 # The newest machine version of each, to which its nodes raise themselves.
 KNOWS: Final = {FIRST: 2, LAST: 3}
-RAISED_S: Final = 20.0
+RAISED_S: Final = 60.0
 
 
 class Program(NamedTuple):

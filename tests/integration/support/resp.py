@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from tests.integration.support.raw import Address, connect
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 60.0
 
 
 class Failure(NamedTuple):

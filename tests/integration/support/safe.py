@@ -14,7 +14,7 @@ from tests.integration.support.authority import Authority
 from tests.integration.support.nodes import BEANPOLE, Cluster, Settings, http_get
 from tests.integration.support.ports import free_block
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 60.0
 # TLS ports are this number above the plain ones.
 TLS_PORT: Final = 5
 

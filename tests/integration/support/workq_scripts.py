@@ -26,7 +26,7 @@ from tests.integration.support.waiting import wait_until
 
 SCRIPTS: Final = sorted((FOLDER / "workq").glob("*.txt"))
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "protocols" / "workq.md"
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 60.0
 END: Final = b"(end)"
 # The reply of this command is one line, so anything before it was left over by the script.
 LAST: Final = b"inspect\r\n"

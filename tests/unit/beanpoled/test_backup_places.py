@@ -230,6 +230,12 @@ def stuck():
     assert os.listdir(tmp_path) == []
 
 
+def test_a_thread_can_run_a_backup(tmp_path: Path) -> None:
+    """Only the main thread may handle signals, and a program runs the command where it likes."""
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(backup, tmp_path / "file").result(TIMEOUT_S) == 0
+
+
 def test_nothing_stays_of_a_restore_that_a_signal_ends(tmp_path: Path) -> None:
     assert backup(tmp_path / "file") == 0
     with started(STUCK, tmp_path / "file", "--to", tmp_path / "a") as ending:
