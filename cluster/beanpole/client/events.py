@@ -59,7 +59,7 @@ class EventsLost(ClientError):
 
 
 class OtherCluster(ClientError):
-    """The addresses are of nodes of different clusters."""
+    """The addresses are of nodes of different clusters, or of another one than known events."""
 
 
 class Extent(NamedTuple):
@@ -153,7 +153,8 @@ class Events:
             The extent of the nodes that answered; if `patience_s` ended, it may be too short.
 
         Raises:
-            ClientError: see `ranges`; or the majority of the addresses has fewer events.
+            ClientError: see `ranges`.
+            OtherCluster: also if the majority of the addresses has fewer events.
         """
 
         def has_all(extent: Extent) -> bool:
@@ -196,7 +197,7 @@ class Events:
     def _short_of(self, offset: int, extent: Extent) -> Extent:
         """Return an extent that is too short, or raise if the offset cannot be of this cluster."""
         if extent.end < offset and 2 * len(extent.failures) < len(self._nodes.addresses):
-            raise ClientError(
+            raise OtherCluster(
                 f"offset {offset} lies beyond the events of cluster {extent.cluster!r}, which end "
                 f"at {extent.end}: it is of another cluster of that name, or of an earlier life"
             )

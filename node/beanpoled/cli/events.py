@@ -237,7 +237,7 @@ class _Run:
 
     def catch_up(self) -> None:
         """Write everything up to the present end of the cluster's events."""
-        end = self._source.extent(self._source.ranges()).end
+        end = self._source.end(self._position)
         try:
             for batch in self._source.read(self._position, end):
                 self.export.write(batch)

@@ -6,8 +6,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from beanpole.client.events import Events, Extent, Replies, joined
-from beanpole.errors import ClientError, UnknownVersion
+from beanpole.client.events import Events, Extent, OtherCluster, Replies, joined
+from beanpole.errors import ClientError, ConfigurationError, UnknownVersion
 from beanpole.exports import UNCOUNTED
 from beanpoled.eventlog import columns
 from beanpoled.view import JobCounts
@@ -51,6 +51,21 @@ class Source:
     def extent(self, ranges: Replies) -> Extent:
         """Return the combined ranges of those nodes."""
         return joined(ranges, self.failures)
+
+    def end(self, known: int) -> int:
+        """Return the end of the events that the answering nodes have.
+
+        Args:
+            known: an offset that the events had reached before; the nodes that have may not answer.
+
+        Raises:
+            ConfigurationError: a majority has fewer events: the cluster was begun anew.
+            ClientError: see `ranges`.
+        """
+        try:
+            return self._events.extent_to(known).end
+        except OtherCluster as error:
+            raise ConfigurationError(str(error)) from None
 
     def jobs_at(self, offset: int, ranges: Replies) -> JobCounts:
         """Return the job counts after all events before an offset.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from beanpole.exporting import directory as directories
 from beanpole.exporting import files
 from beanpole.exports import BadExport
 from beanpoled import cli
-from beanpoled.cli import exits
+from beanpoled.cli import events, exits
 from beanpoled.eventlog import columns
 from beanpoled.eventlog.events import EventBatch
 from beanpoled.eventlog.export import Export, begin_export, open_export
@@ -87,6 +88,23 @@ def test_a_gap_of_one_node_is_filled_from_another() -> None:
         assert (extent.first, extent.end) == (0, 360)
         for offset in (0, 100, 180, 200, 360):
             assert source.jobs_at(offset, ranges) == JobCounts(ready=offset)
+
+
+def test_an_export_that_follows_ends_where_the_cluster_is_begun_anew(tmp_path: Path) -> None:
+    """It would have waited in silence, and then mixed the events of both."""
+    entries = history()
+    with serving(Server(life_of(entries)), Server(life_of(entries[:9]))) as (old, new):
+        with Source([old]) as source:
+            run = events._Run(source, str(tmp_path / "out"), None, 1.0, threading.Event())
+            run.catch_up()
+        with Source([new, "127.0.0.1:1", "127.0.0.1:2"]) as source:
+            run._source = source
+            run.follow()  # the nodes that do not answer may have more
+        with Source([new]) as source, pytest.raises(ConfigurationError, match="an earlier life"):
+            run._source = source
+            run.follow()
+        run.close()
+    assert offsets(tmp_path / "out") == list(range(360))
 
 
 class Dying(Server):
