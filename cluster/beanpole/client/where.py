@@ -90,7 +90,7 @@ def add_directory(parser: Parser) -> None:
 def folder(text: str) -> Path:
     """Parse the path of a folder; an empty one, of a variable that is not set, would be `.`."""
     if not text:
-        raise argparse.ArgumentTypeError("'' is no folder; the current one is .")
+        raise argparse.ArgumentTypeError("'' is no directory; the current one is .")
     return Path(text)
 
 

@@ -140,5 +140,5 @@ def test_an_empty_folder_is_not_the_current_one(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([*command.split(), option, ""])
-    assert f"argument {option}: '' is no folder; the current one is ." in capsys.readouterr().err
+    assert f"argument {option}: '' is no directory; the current one is ." in capsys.readouterr().err
     assert list(here.iterdir()) == []
