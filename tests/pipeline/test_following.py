@@ -53,6 +53,9 @@ class Fake:
     def compact(self) -> None:
         self.compacted += 1
 
+    def touch(self) -> None:
+        """There is no claim to renew."""
+
     def is_fresh(self) -> bool:
         return self.written == self.position
 
