@@ -148,7 +148,7 @@ def test_the_node_of_the_submitters_dies(nodes: Nodes) -> None:
     def is_known(handle: bytes) -> bool:
         return other.ask(GET_STATUS, handle)[1][1] == b"1"
 
-    wait_until(lambda: not is_known(unwanted), TIMEOUT_S, "the job that nobody wants is gone")
+    wait_until(lambda: not is_known(unwanted), TIMEOUT_S, "the unwanted job is gone")
     assert is_known(shared) and is_known(background)
     worker = nodes.worker(nodes.second)
     for handle in (shared, background):

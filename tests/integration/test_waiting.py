@@ -111,7 +111,7 @@ class Pollers:
             stream.sendall(self._command)
 
     def run(self, polls: int) -> None:
-        """Answer every TIMED_OUT with the next poll until each has had so many."""
+        """Answer each TIMED_OUT with the next poll, until every client has had this number."""
         end = time.monotonic() + TIMEOUT_S
         while min(self.timeouts) < polls:
             assert time.monotonic() < end, f"{min(self.timeouts)} of {polls} polls"

@@ -136,7 +136,7 @@ class _Watched:
         self.channel: grpc.aio.Channel | None = None
         self.seen: node_pb2.Node | None = None
         self.reported_down = False
-        # Whether somebody else has started it again: how that process ends is not known here.
+        # Whether it was started again by hand: the exit status of that process is not known here.
         self.by_hand = False
 
     @property

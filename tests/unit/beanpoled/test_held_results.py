@@ -193,7 +193,7 @@ def test_a_report_of_a_job_that_is_not_held_is_not_logged(kind: int) -> None:
     scene = gearman_scene.Scene()
     _, job = working(scene)
     client = gearman_scene.worker(scene, b"f")
-    for other in (job, job + 1):  # of another worker; of nobody
+    for other in (job, job + 1):  # held by another worker; unknown
         client.connection.received(report(kind, other) + ECHO)
         assert client.port.take() == b""
         assert codes(settle(scene)) == [c.PEEK]

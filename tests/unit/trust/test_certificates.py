@@ -145,7 +145,7 @@ def test_contexts_are_made_anew_so_that_they_know_no_old_sessions(place: Path) -
         now_s += passed_s
         assert found.refresh() is None and of_any.refresh() is None
         assert (found.server is first) == is_same
-    assert found.generation == 0 and of_any.server is its  # it verifies nobody
+    assert found.generation == 0 and of_any.server is its  # it verifies no certificates
     second = found.server
     assert found.refresh() is None and found.server is second
 

@@ -20,7 +20,7 @@ class Awaited:
         job_id: the number of the job, once it is known.
         is_run: whether the client has made the job, which is deleted with the reply.
         until_us: the time at which the wait ends, by the node's clock.
-        is_instant: whether the client does not wait at all.
+        is_instant: whether the time of the wait is 0: it is over before the request is submitted.
         is_due: whether the wait has ended and its barrier is in progress.
         is_deleting: whether the deletion of the job is in progress.
     """

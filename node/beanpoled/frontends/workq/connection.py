@@ -299,7 +299,8 @@ class WorkqConnection(EndingConnection):
         if ended is not None:
             self.job_told(*ended)
         elif awaited.is_instant:
-            self._judge(awaited)  # the request itself was a barrier behind the end of the wait
+            # The request came after the end of the wait, so what was done before is known here.
+            self._judge(awaited)
         else:
             self._arm_awaited(awaited)
 
