@@ -4,7 +4,6 @@ Their columns are in docs/pipeline-statistics.md; Spark is not involved.
 """
 
 import io
-import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beanpole.exporting.files import sync_folder
+from beanpole.exporting import files
 
 # The only file of a table: DIR/NAME/data.parquet, so that DIR/NAME can be read as a table.
 DATA: Final = "data.parquet"
@@ -34,14 +33,9 @@ def replace_file(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f"{_hidden(path.name)}{uuid.uuid4().hex}")
     try:
-        with hidden.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(hidden, path)
+        files.replace_file(str(hidden), str(path), content)
     finally:
         hidden.unlink(missing_ok=True)
-    sync_folder(str(path.parent))
 
 
 def _hidden(name: str) -> str:

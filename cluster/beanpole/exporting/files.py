@@ -467,12 +467,23 @@ def write_whole(place: Place, name: str, content: Any) -> None:
         return
     folder, _, last = name.rpartition("/")
     make_folder(place, folder)
-    hidden = f"{folder}/.{last}" if folder else f".{last}"
-    with open(place.at(hidden), "wb") as file:
+    replace_file(place.at(f"{folder}/.{last}" if folder else f".{last}"), place.at(name), content)
+
+
+def replace_file(hidden: str, path: str, content: Any) -> None:
+    """Replace a local file atomically and durably, or make it.
+
+    Args:
+        hidden: the path of the unfinished file, in the same folder.
+        path: of the file.
+        content: bytes, or anything with a buffer.
+    """
+    with open(hidden, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    rename(place, hidden, name)
+    os.rename(hidden, path)
+    sync_folder(os.path.dirname(path))
 
 
 def remove(place: Place, name: str) -> None:
