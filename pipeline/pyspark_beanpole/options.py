@@ -264,14 +264,21 @@ def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
+def whole(text: str, smallest: int, largest: int) -> int | None:
+    """Parse a whole number of a range; None if the text is no such number."""
+    # The length is checked first: Python refuses to parse thousands of digits.
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(largest))):
+        return None
+    found = int(text)
+    return found if smallest <= found <= largest else None
+
+
 def _number(smallest: int, largest: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        # The length is checked first: Python refuses to parse thousands of digits.
-        if not (text.isascii() and text.isdecimal() and len(text) <= len(str(largest))):
+        found = whole(text, smallest, largest)
+        if found is None:
             raise ValueError(f"a whole number from {smallest} to {largest}")
-        if not smallest <= int(text) <= largest:
-            raise ValueError(f"a whole number from {smallest} to {largest}")
-        return int(text)
+        return found
 
     return read
 

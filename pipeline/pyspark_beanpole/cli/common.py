@@ -18,7 +18,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.places import local_path, shown
 from pyspark_beanpole import session
 from pyspark_beanpole.cli.running import Running, run_command
-from pyspark_beanpole.options import PATIENCE_MAX_S
+from pyspark_beanpole.options import PATIENCE_MAX_S, whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -263,13 +263,12 @@ def audited(found: "Input", directory: Path | None = None) -> "Audit":
 
 
 def _patience(text: str) -> int:
-    digits_max = len(str(PATIENCE_MAX_S))
-    is_number = text.isascii() and text.isdecimal() and len(text) <= digits_max
-    if not is_number or int(text) > PATIENCE_MAX_S:
+    found = whole(text, 0, PATIENCE_MAX_S)
+    if found is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a whole number of seconds from 0 to {PATIENCE_MAX_S}"
         )
-    return int(text)
+    return found
 
 
 def _setting(text: str) -> tuple[str, str]:

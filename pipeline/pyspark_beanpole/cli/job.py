@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from beanpole.client.events import Events, EventsLost
 from beanpole.places import resolved
 from pyspark_beanpole.cli import common
+from pyspark_beanpole.options import whole
 from pyspark_beanpole.packing import rows_of
 
 if TYPE_CHECKING:
@@ -179,8 +180,7 @@ def _read(nodes: Events, first: int, end: int) -> Iterator[pa.RecordBatch]:
 
 
 def _id(text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(ID_MAX))
-    found = int(text) if is_number else 0
-    if not 1 <= found <= ID_MAX:
+    found = whole(text, 1, ID_MAX)
+    if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a job id: it must be 1 to {ID_MAX}")
     return found

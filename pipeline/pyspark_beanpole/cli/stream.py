@@ -12,7 +12,7 @@ from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import OFFSET_MAX, BadExport
 from pyspark_beanpole.cli import common, failures
 from pyspark_beanpole.cli.running import Running
-from pyspark_beanpole.options import EARLIEST, LATEST
+from pyspark_beanpole.options import EARLIEST, LATEST, whole
 from pyspark_beanpole.progress import Progress, StreamLine
 from pyspark_beanpole.session import check_spark
 
@@ -26,6 +26,8 @@ TRIGGER_S: Final = 60
 # A batch of this size fits into the memory of small machines and is soon repeated after a crash.
 ROWS_PER_BATCH: Final = 1_000_000
 POLL_S: Final = 1.0
+# The most that the options which are whole numbers allow: nine digits, 31 years in seconds.
+WHOLE_MAX: Final = 999_999_999
 # The cost of refreshing the tables grows slowly with the days that they cover.
 REFRESH_S: Final = 300.0
 # An outage is reported when it begins, when its reason changes, and at this interval.
@@ -261,8 +263,7 @@ def _start(text: str) -> str:
     Raises:
         ConfigurationError: it is not a position in a stream.
     """
-    is_offset = text.isascii() and text.isdecimal() and len(text) <= len(str(OFFSET_MAX))
-    if text in (EARLIEST, LATEST) or (is_offset and int(text) <= OFFSET_MAX):
+    if text in (EARLIEST, LATEST) or whole(text, 0, OFFSET_MAX) is not None:
         return text
     raise ConfigurationError(
         f"--start {text!r} is not allowed: it must be {EARLIEST}, {LATEST}, or an offset from 0 "
@@ -271,6 +272,7 @@ def _start(text: str) -> str:
 
 
 def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 999999999")
-    return int(text)
+    found = whole(text, 1, WHOLE_MAX)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {WHOLE_MAX}")
+    return found
