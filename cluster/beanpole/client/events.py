@@ -59,7 +59,11 @@ class EventsLost(ClientError):
 
 
 class OtherCluster(ClientError):
-    """The addresses are of nodes of different clusters, or of another one than known events."""
+    """The addresses are of nodes of different clusters."""
+
+
+class BegunAnew(OtherCluster):
+    """The nodes have fewer events than there were: the cluster is another one of the same name."""
 
 
 class Extent(NamedTuple):
@@ -154,7 +158,7 @@ class Events:
 
         Raises:
             ClientError: see `ranges`.
-            OtherCluster: also if the majority of the addresses has fewer events.
+            BegunAnew: the majority of the addresses has fewer events.
         """
 
         def has_all(extent: Extent) -> bool:
@@ -197,7 +201,7 @@ class Events:
     def _short_of(self, offset: int, extent: Extent) -> Extent:
         """Return an extent that is too short, or raise if the offset cannot be of this cluster."""
         if extent.end < offset and 2 * len(extent.failures) < len(self._nodes.addresses):
-            raise OtherCluster(
+            raise BegunAnew(
                 f"offset {offset} lies beyond the events of cluster {extent.cluster!r}, which end "
                 f"at {extent.end}: it is of another cluster of that name, or of an earlier life"
             )

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from beanpole.client.events import Events, Extent, OtherCluster, Replies, joined
+from beanpole.client.events import BegunAnew, Events, Extent, Replies, joined
 from beanpole.errors import ClientError, ConfigurationError, UnknownVersion
 from beanpole.exports import UNCOUNTED
 from beanpoled.eventlog import columns
@@ -64,7 +64,7 @@ class Source:
         """
         try:
             return self._events.extent_to(known).end
-        except OtherCluster as error:
+        except BegunAnew as error:
             raise ConfigurationError(str(error)) from None
 
     def jobs_at(self, offset: int, ranges: Replies) -> JobCounts:

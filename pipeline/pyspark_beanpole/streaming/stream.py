@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from beanpole.client.events import Events, Extent
+from beanpole.client.events import BegunAnew, Events, Extent
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import compaction
 from beanpole.exporting import files as steps
@@ -300,10 +300,8 @@ class Stream:
     def _extent_to(self, end: int) -> Extent:
         try:
             return self._nodes.extent_to(end)
-        except ClientError as error:
-            if self._nodes.extent().end < end:
-                raise ConfigurationError(f"{shown(self._settings.directory)}: {error}") from None
-            raise
+        except BegunAnew as error:
+            raise ConfigurationError(f"{shown(self._settings.directory)}: {error}") from None
 
 
 def _all_reduced(spark: SparkSession, directory: str, put_from: int | None) -> Parts:
