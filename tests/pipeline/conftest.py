@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_beanpole import session
 from tests.pipeline.double import Double, Log
+from tests.unit.exporting.made import object_store
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # Spark's Python processes do not have pytest's settings, so they need the import path.
@@ -88,10 +89,5 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
 @pytest.fixture
 def bucket() -> Iterator[str]:
     """The query of the URI of a bucket `events` in an object store on this machine."""
-    from moto.server import ThreadedMotoServer
-
-    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    store.start()
-    host, port = store.get_host_and_port()
-    yield f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
-    store.stop()
+    with object_store() as endpoint:
+        yield f"endpoint_override={endpoint}&scheme=http&region=us-east-1"

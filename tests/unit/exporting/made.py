@@ -1,7 +1,8 @@
-"""Export directories for tests: random events, damage, and the reader's view."""
+"""Export directories for tests: random events, damage, the reader's view, and object stores."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -76,3 +77,17 @@ def offsets(export: Opened, first: int | None = None, end: int | None = None) ->
     return [
         offset for rows in export.read(first, end) for offset in rows.column("offset").to_pylist()
     ]
+
+
+@contextmanager
+def object_store() -> Iterator[str]:
+    """Run an empty object store; yield its HOST:PORT."""
+    from moto.server import ThreadedMotoServer
+
+    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    store.start()
+    host, port = store.get_host_and_port()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        store.stop()

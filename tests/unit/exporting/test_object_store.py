@@ -15,7 +15,7 @@ from beanpoled.eventlog.export import compact
 from pyspark_beanpole.exports import opened
 from tests.unit.eventlog.served import Server, life_of, serving
 from tests.unit.eventlog.test_service import history
-from tests.unit.exporting.made import batch, offsets
+from tests.unit.exporting.made import batch, object_store, offsets
 
 JOBS = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
 
@@ -23,13 +23,8 @@ JOBS = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """Yield the endpoint of an empty store."""
-    from moto.server import ThreadedMotoServer
-
-    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    store.start()
-    host, port = store.get_host_and_port()
-    yield f"{host}:{port}"
-    store.stop()
+    with object_store() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
