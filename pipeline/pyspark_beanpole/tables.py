@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beanpole.exporting import files
+from beanpole.exporting import steps
 
 # The only file of a table: DIR/NAME/data.parquet, so that DIR/NAME can be read as a table.
 DATA: Final = "data.parquet"
@@ -33,7 +33,7 @@ def replace_file(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f"{_hidden(path.name)}{uuid.uuid4().hex}")
     try:
-        files.replace_file(str(hidden), str(path), content)
+        steps.replace_file(str(hidden), str(path), content)
     finally:
         hidden.unlink(missing_ok=True)
 

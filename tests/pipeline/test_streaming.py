@@ -12,7 +12,7 @@ import pytest
 
 from beanpole.client.events import Events, EventsLost
 from beanpole.errors import ClientError, ConfigurationError
-from beanpole.exporting import files as steps
+from beanpole.exporting import steps
 from beanpole.exporting.directory import listed
 from beanpole.exports import BadExport
 from beanpole.places import resolved

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from beanpole.exporting import files as steps
 from beanpole.exporting.directory import Directory
+from beanpole.exporting.files import read_file, unreadable, write_range
 from beanpole.exports import FILE_ROWS_MAX, BadExport, File, file_name
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File
     rows = group[-1].end - group[0].first
     directory.change(manifest._replace(uncounted={**manifest.uncounted, name: 0}))
     try:
-        [file] = steps.write_range(place, manifest.cluster, _read(directory, group), rows_max=rows)
+        [file] = write_range(place, manifest.cluster, _read(directory, group), rows_max=rows)
     except (BadExport, OSError):
         # The disk may be full: then the name stays announced, and the next `clean` removes it.
         with contextlib.suppress(OSError):
@@ -123,11 +123,11 @@ def _read(directory: Directory, group: Sequence[File]) -> Iterator["pa.RecordBat
         try:
             found.append(pq.read_schema(place.at(file.name), filesystem=place.files))
         except (pa.ArrowException, OSError) as error:
-            raise steps.unreadable(place, file, error) from None
+            raise unreadable(place, file, error) from None
     schema = pa.unify_schemas([one.remove_metadata() for one in found])
     for file in group:
         try:
-            for batch in steps.read_file(place, file, cluster):
+            for batch in read_file(place, file, cluster):
                 yield _with_columns(batch, schema)
         except FileNotFoundError:
             raise BadExport(f"{place.name}/{file.name} is not there") from None

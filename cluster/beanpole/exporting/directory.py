@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TextIO
 
 from beanpole.errors import BeanpoleError, ConfigurationError, StorageError
-from beanpole.exporting import files as steps
+from beanpole.exporting import steps
+from beanpole.exporting.files import HIDDEN, described
 from beanpole.exports import (
     MANIFEST,
     VERSION,
@@ -190,7 +191,7 @@ class Directory:
         """
         sizes = listed(self.place)
         for name in sizes:
-            if name.rpartition("/")[2].startswith(steps.HIDDEN):
+            if name.rpartition("/")[2].startswith(HIDDEN):
                 steps.remove(self.place, name)
         found = compared(self.manifest, sizes, self.place.name)
         manifest = self.manifest
@@ -210,7 +211,7 @@ class Directory:
             self.change(manifest)
 
     def _described(self, file: File) -> File:
-        return steps.described(self.place, file, self.manifest.cluster)
+        return described(self.place, file, self.manifest.cluster)
 
     def _coming(self, file: File) -> File | None:
         """Return a file that no manifest lists yet; None if it was never complete."""

@@ -1,7 +1,7 @@
 """Files of events: written as a whole, never changed, and verified when they are read.
 
-Belongs here: Parquet, checksums, and the steps by which a file is published. `directory` determines
-the files that count. Arrow is imported late, because a node never needs it itself.
+Belongs here: Parquet and checksums. `steps` publishes a file; `directory` determines the files that
+count. Arrow is imported late, because a node never needs it itself.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crc32c import crc32c
 
+from beanpole.exporting import steps
 from beanpole.exports import (
     CHANGES_KEY,
     CLUSTER_KEY,
@@ -139,7 +140,7 @@ class _Unfinished:
         # Objects are published as a whole and cannot be renamed, so they get their name at once.
         self._hidden = f"{folder}/{HIDDEN}{first:020d}-{uuid.uuid4().hex}" if place.is_local else ""
         if place.is_local:
-            make_folder(place, folder)
+            steps.make_folder(place, folder)
         self._buffer = io.BytesIO()
         self._sink = _open(place, self._hidden) if place.is_local else self._buffer
         self._counted = _Counted(self._sink)
@@ -196,9 +197,9 @@ class _Unfinished:
             with self._sink:
                 self._sink.flush()
                 os.fsync(self._sink.fileno())
-            rename(self._place, self._hidden, file.name)
+            steps.rename(self._place, self._hidden, file.name)
         else:
-            put(self._place, file.name, self._buffer.getbuffer())
+            steps.put(self._place, file.name, self._buffer.getbuffer())
         return file
 
     def drop(self) -> None:
@@ -207,7 +208,7 @@ class _Unfinished:
             with contextlib.suppress(Exception):
                 part.close()
         if self._place.is_local:
-            remove(self._place, self._hidden)
+            steps.remove(self._place, self._hidden)
 
 
 class _Counted(io.RawIOBase):
@@ -241,6 +242,10 @@ def add_changes(changes: dict[str, dict[str, int]], rows: "pa.Table") -> None:
             if one[column] in STATES:
                 # Every tube has a name, so the empty one stands for events without a tube.
                 changes[one["tube"] or ""][one[column]] += sign * one["count_all"]
+
+
+def _open(place: Place, name: str) -> Any:
+    return open(place.at(name), "wb")
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -430,81 +435,3 @@ def _days(batch: "pa.RecordBatch") -> Iterator[tuple[int, "pa.RecordBatch"]]:
     for start, stop in pairwise([0, *changes.tolist(), batch.num_rows]):
         if start < stop:
             yield int(days[start]), batch.slice(start, stop - start)
-
-
-# --- atomic steps ---------------------------------------------------------------------------------
-
-
-def make_folder(place: Place, folder: str = "") -> None:
-    """Make a folder of a local directory, and the directory itself, durably."""
-    path = os.path.normpath(place.at(folder))
-    made = []
-    while not os.path.isdir(path):
-        made.append(path)
-        path = os.path.dirname(path)
-    if made:
-        os.makedirs(made[0], exist_ok=True)
-    for path in made:
-        sync_folder(os.path.dirname(path))
-
-
-def rename(place: Place, before: str, after: str) -> None:
-    """Rename a file of a local directory, durably."""
-    os.rename(place.at(before), place.at(after))
-    sync_folder(os.path.dirname(place.at(after)))
-
-
-def put(place: Place, name: str, content: Any) -> None:
-    """Write a whole object, which becomes visible when it is complete."""
-    with place.files.open_output_stream(place.at(name)) as stream:
-        stream.write(content)
-
-
-def write_whole(place: Place, name: str, content: Any) -> None:
-    """Replace a file atomically: a reader finds the old content or the whole new one."""
-    if not place.is_local:
-        put(place, name, content)
-        return
-    folder, _, last = name.rpartition("/")
-    make_folder(place, folder)
-    replace_file(place.at(f"{folder}/.{last}" if folder else f".{last}"), place.at(name), content)
-
-
-def replace_file(hidden: str, path: str, content: Any) -> None:
-    """Replace a local file atomically and durably, or make it.
-
-    Args:
-        hidden: the path of the unfinished file, in the same folder.
-        path: of the file.
-        content: bytes, or anything with a buffer.
-    """
-    with open(hidden, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(hidden, path)
-    sync_folder(os.path.dirname(path))
-
-
-def remove(place: Place, name: str) -> None:
-    """Remove a file, if it exists."""
-    try:
-        if place.is_local:
-            os.unlink(place.at(name))
-        else:
-            place.files.delete_file(place.at(name))
-    except FileNotFoundError:
-        pass
-
-
-def _open(place: Place, name: str) -> Any:
-    return open(place.at(name), "wb")
-
-
-def sync_folder(path: str) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

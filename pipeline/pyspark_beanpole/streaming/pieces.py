@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from beanpole.exporting import files as steps
+from beanpole.exporting import steps
 from beanpole.exporting.directory import listed
 from beanpole.places import Place
 from pyspark_beanpole.packing import packed, unpacked

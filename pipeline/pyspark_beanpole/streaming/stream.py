@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 
 from beanpole.client.events import BegunAnew, Events, Extent
 from beanpole.errors import ClientError, ConfigurationError
-from beanpole.exporting import compaction
-from beanpole.exporting import files as steps
+from beanpole.exporting import compaction, steps
 from beanpole.exporting.directory import Directory, begun, held, listed
 from beanpole.exports import STATES, UNCOUNTED, BadExport, Manifest, compared
 from beanpole.places import Place, below, resolved, shown

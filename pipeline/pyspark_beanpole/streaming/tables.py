@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beanpole.exporting.files import write_whole
+from beanpole.exporting.steps import write_whole
 from beanpole.places import Place
 from pyspark_beanpole.tables import DATA, content_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from beanpole.errors import ConfigurationError
-from beanpole.exporting import compaction, files
+from beanpole.exporting import compaction, files, steps
 from beanpole.exporting.directory import begun, held, listed, read_manifest
 from beanpole.exports import MANIFEST, Manifest, written
 from beanpole.places import resolved
@@ -114,28 +114,28 @@ def test_replaced_files_are_gone_for_good_before_the_manifest_forgets_them(
 ) -> None:
     """Else a power cut could bring back files whose events another file has."""
     made = exported(tmp_path / "out", [(0, 10, 0), (10, 10, 0)])
-    steps: list[str] = []
-    unlink, rename, sync = os.unlink, os.rename, files.sync_folder
+    done: list[str] = []
+    unlink, rename, sync = os.unlink, os.rename, steps.sync_folder
 
     def unlinked(path: str) -> None:
-        steps.append("unlink")
+        done.append("unlink")
         unlink(path)
 
     def renamed(before: str, after: str) -> None:
-        steps.append(f"rename {Path(after).name}")
+        done.append(f"rename {Path(after).name}")
         rename(before, after)
 
     def synced(path: str) -> None:
-        steps.append(f"sync {Path(path).name}")
+        done.append(f"sync {Path(path).name}")
         sync(path)
 
     with held(resolved(str(tmp_path / "out"))) or pytest.fail("there is none") as out:
         monkeypatch.setattr(os, "unlink", unlinked)
         monkeypatch.setattr(os, "rename", renamed)
-        monkeypatch.setattr(files, "sync_folder", synced)
+        monkeypatch.setattr(steps, "sync_folder", synced)
         compaction.merge(out, made)
-    last = steps.index("unlink")
-    assert steps[last:] == [
+    last = done.index("unlink")
+    assert done[last:] == [
         "unlink", "unlink", "sync date=1970-01-01", f"rename {MANIFEST}", "sync out",
     ]  # fmt: skip
 
@@ -144,7 +144,7 @@ def test_all_folders_of_a_new_directory_are_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(files, "sync_folder", synced.append)
+    monkeypatch.setattr(steps, "sync_folder", synced.append)
     begun(resolved(str(tmp_path / "a" / "b")), "c", {}).close()
     assert {str(tmp_path), str(tmp_path / "a")} <= set(synced)
 

@@ -6,7 +6,7 @@ import pytest
 from pyarrow.fs import S3FileSystem
 
 from beanpole.errors import ConfigurationError, StorageError
-from beanpole.exporting import directory, files
+from beanpole.exporting import directory, files, steps
 from beanpole.exporting.directory import begun, held, listed, read_manifest
 from beanpole.exports import MANIFEST, BadExport, file_name
 from beanpole.places import resolved
@@ -76,10 +76,10 @@ def test_damages_are_named(bucket: str) -> None:
             out.add(files.write_range(place, "c", [batch(first, 10)]))
     name = file_name("1970-01-01", 10, 20)
     whole = place.files.open_input_stream(place.at(name)).read()
-    files.put(place, name, whole[:50] + b"?" + whole[51:])
+    steps.put(place, name, whole[:50] + b"?" + whole[51:])
     with pytest.raises(BadExport, match="is damaged: its checksum is not that of the manifest"):
         offsets(opened(bucket))
-    files.remove(place, name)
+    steps.remove(place, name)
     with pytest.raises(BadExport, match=f"{name} is not there"):
         opened(bucket)
     with pytest.raises(ConfigurationError, match=r"none is not a directory that .* wrote"):
@@ -118,7 +118,7 @@ def test_one_process_writes_at_a_time(bucket: str, monkeypatch: pytest.MonkeyPat
 def test_a_running_export_says_that_it_lives(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = resolved(bucket)
     with begun(place, "c", JOBS) as out:
-        files.remove(place, MANIFEST)
+        steps.remove(place, MANIFEST)
         out.touch()
         assert read_manifest(place) is None
         monkeypatch.setattr(directory, "OWNER_PERIOD_S", -1)
@@ -131,7 +131,7 @@ def test_what_was_cut_off_is_removed_and_what_is_whole_counts(bucket: str) -> No
     place = resolved(bucket)
     with begun(place, "c", JOBS):
         files.write_range(place, "c", [batch(0, 10)])
-        files.put(place, file_name("1970-01-01", 10, 20), b"PAR1")
+        steps.put(place, file_name("1970-01-01", 10, 20), b"PAR1")
     assert offsets(opened(bucket)) == []
     with held(place) or pytest.fail("there is none") as out:
         assert out.manifest.spans == ((0, 10),)
