@@ -90,10 +90,10 @@ static size_t take_beanstalk(struct connection *one, char *input, size_t bytes) 
     bool right = false;
     if (now == PUT && strncmp(input, "USING ", 6) == 0) return line;
     if (now == PUT && strncmp(input, "INSERTED ", 9) == 0) {
-        state->jobs[one->answered] = strtoull(input + 9, &rest, 10);
+        state->jobs[answered_slot(one)] = strtoull(input + 9, &rest, 10);
         right = *rest == '\r';
     } else if (now == RESERVE && strncmp(input, "RESERVED ", 9) == 0) {
-        state->jobs[one->answered] = strtoull(input + 9, &rest, 10);
+        state->jobs[answered_slot(one)] = strtoull(input + 9, &rest, 10);
         right = strtoull(rest, &rest, 10) == settings.body_bytes && *rest == '\r';
         line += settings.body_bytes + 2;
     } else if (words[now]) {

@@ -91,7 +91,7 @@ static size_t take_gearman(struct connection *one, char *input, size_t bytes) {
     if (kind == JOB_ASSIGN) {
         size_t handle = strnlen(input + HEAD_BYTES, all - HEAD_BYTES) + 1;
         if (handle > HANDLE_BYTES_MAX) die("a handle too long", NULL);
-        memcpy(state->handles[one->answered], input + HEAD_BYTES, handle);
+        memcpy(state->handles[answered_slot(one)], input + HEAD_BYTES, handle);
     }
     answer(one);
     return all;

@@ -61,9 +61,14 @@ static uint64_t now_ns(void) {
     return (uint64_t)at.tv_sec * 1000000000ull + (uint64_t)at.tv_nsec;
 }
 
+int answered_slot(const struct connection *one) {
+    if (one->answered == one->asked) die("more answers than questions", NULL);
+    return one->answered;
+}
+
 void answer(struct connection *one) {
     uint64_t now = now_ns();
-    if (one->answered++ == one->asked) die("more answers than questions", NULL);
+    one->answered = answered_slot(one) + 1;
     if (counting) {
         uint64_t took = now > one->sent_ns ? now - one->sent_ns : 0;
         record(&total, took);

@@ -63,6 +63,8 @@ static inline enum operation doing(const struct connection *one) {
     return one->cycle[one->step];
 }
 
+/* The slot of the command that a message answers; dies if every command is answered already. */
+int answered_slot(const struct connection *one);
 /* One command of the current step is answered. */
 void answer(struct connection *one);
 

@@ -65,7 +65,7 @@ static void take_message(struct connection *one, char *line, const char *body, s
         if (sscanf(line, "MSG %*s %*s %255s %*u", reply) != 1 ||
             strncmp(reply, "$JS.ACK.", 8) != 0 || bytes != settings.body_bytes)
             die("a pull was refused", line);
-        strcpy(state->acknowledgements[one->answered], reply);
+        strcpy(state->acknowledgements[answered_slot(one)], reply);
     }
     answer(one);
 }

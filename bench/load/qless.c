@@ -127,7 +127,7 @@ static size_t take_qless(struct connection *one, char *input, size_t bytes) {
         char *jid = strstr(text, "\"jid\":\""), *close = jid ? strchr(jid + 7, '"') : NULL;
         if (!close || close - jid - 7 >= JID_BYTES_MAX) die("no job was popped", text);
         *close = 0;
-        strcpy(state->jids[one->answered], jid + 7);
+        strcpy(state->jids[answered_slot(one)], jid + 7);
     } else if (doing(one) == DELETE && strcmp(text, "complete") != 0) {
         die("not complete", text);
     }

@@ -48,7 +48,7 @@ static size_t take_redis(struct connection *one, char *input, size_t bytes) {
         }
         if (bytes < line + settings.body_bytes + 2) return 0;
         size_t known = settings.body_bytes < ID_BYTES ? settings.body_bytes : ID_BYTES;
-        memcpy(state->ids[one->answered], input + line, known);
+        memcpy(state->ids[answered_slot(one)], input + line, known);
         line += settings.body_bytes + 2;
     } else if (input[0] != ':' || input[1] == '0') {
         *end = 0;

@@ -73,7 +73,7 @@ static size_t take_workq(struct connection *one, char *input, size_t bytes) {
         *second = '\n';
         line = (size_t)(second - input) + 1 + body + 2;
         if (bytes < line) return 0;
-        if (now == RESERVE) memcpy(state->ids[one->answered], end + 1, UUID_BYTES);
+        if (now == RESERVE) memcpy(state->ids[answered_slot(one)], end + 1, UUID_BYTES);
     }
     answer(one);
     return line;

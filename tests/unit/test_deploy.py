@@ -50,6 +50,12 @@ def test_nodes_leave_no_core_dumps() -> None:
     assert "\nLimitCORE=0\n" in (KUBERNETES.parent / "systemd" / "beanpoled.service").read_text()
 
 
+def test_haproxy_gets_descriptors_for_its_clients() -> None:
+    """Its limit of connections follows from them; two are used for a connection."""
+    compose = yaml.safe_load((KUBERNETES.parent / "docker" / "compose.yaml").read_text())
+    assert 20_000 < compose["services"]["haproxy"]["ulimits"]["nofile"] < 1_000_000
+
+
 def test_supervisors_wait_for_the_longest_stop() -> None:
     drain_ms = next(one.default for one in SETTINGS if one.name == "drain_timeout_ms")
     least_s = int(str(drain_ms)) / 1000 + STOP_S

@@ -158,6 +158,7 @@ class AuditLog:
                     item.set()
             if None in items:
                 self._sync()
+                self._close()
                 return
 
     def _write(self, entries: list[Entry]) -> None:
@@ -195,12 +196,15 @@ class AuditLog:
 
     def _rotate(self) -> None:
         self._sync()
-        assert self._file is not None, "it was written"
-        os.close(self._file)
-        self._file = None
+        self._close()
         for place in reversed(range(FILES_MAX - 1)):
             with contextlib.suppress(FileNotFoundError):
                 os.replace(self._name(place), self._name(place + 1))
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def _name(self, place: int) -> str:
         return f"{self._path}.{place}" if place else self._path

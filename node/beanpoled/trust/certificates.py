@@ -162,16 +162,16 @@ class Certificates:
                     return f"{words}: other nodes would refuse it: {why(error)}"
         return ""
 
-    def _stamps(self) -> list[tuple[int, int] | None]:
-        """The modification time and inode of each file; files in Kubernetes are links that move."""
-        found: list[tuple[int, int] | None] = []
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        """Return time, inode and size of each file; files in Kubernetes are links that move."""
+        found: list[tuple[int, int, int] | None] = []
         for path in self._paths():
             try:
                 stat = os.stat(path)
             except OSError:
                 found.append(None)
             else:
-                found.append((stat.st_mtime_ns, stat.st_ino))
+                found.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
         return found
 
     def _paths(self) -> Sequence[str]:

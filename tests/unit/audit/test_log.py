@@ -1,5 +1,6 @@
 """The files of the audit log: lines, limits, a full disk."""
 
+import contextlib
 import errno
 import json
 import os
@@ -157,6 +158,23 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     made.log.add(ENTRY)
     assert made.log.flush() and made.log.lost == 1 and made.lines
     made.log.close()
+
+
+def test_a_closed_log_holds_no_file(tmp_path: Path) -> None:
+    made = Opened(tmp_path)
+    made.log.add(ENTRY)
+    assert made.log.flush() and str(tmp_path / NAME) in held_files()
+    made.log.close()
+    assert str(tmp_path / NAME) not in held_files()
+
+
+def held_files() -> set[str]:
+    """The files that this process has open; a descriptor of another thread may close meanwhile."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return found
 
 
 def test_entries_that_wait_are_bounded(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

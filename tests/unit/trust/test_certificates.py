@@ -1,5 +1,6 @@
 """Settings of TLS, mismatching files, and replaced files."""
 
+import os
 import ssl
 import subprocess
 from collections.abc import Mapping
@@ -134,6 +135,17 @@ def test_files_that_are_replaced(place: Path, tmp_path: Path) -> None:
     own["pem"].unlink()
     assert "No such file" in str(found.refresh())
     assert found.refresh() is None  # already reported
+
+
+def test_a_file_written_twice_within_a_tick_of_the_clock(place: Path, tmp_path: Path) -> None:
+    """The kernel's times have steps of some milliseconds: the size may be all that differs."""
+    own = tmp_path / "own.pem"
+    own.write_bytes((place / "a.pem").read_bytes())
+    time_ns = own.stat().st_mtime_ns
+    found = Certificates(files(place, certificate=str(own)))
+    own.write_text("nothing")
+    os.utime(own, ns=(time_ns, time_ns))
+    assert "stay in use" in str(found.refresh())
 
 
 def test_contexts_are_made_anew_so_that_they_know_no_old_sessions(place: Path) -> None:
