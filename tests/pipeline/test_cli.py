@@ -219,6 +219,16 @@ def test_report_names_events_that_are_missing(
     assert json.loads((out / "summary.json").read_text())["missing"] == [[5, 8]]
 
 
+@pytest.mark.parametrize("command", ["report", "audit"])
+def test_a_folder_that_cannot_be_made_is_told_before_events_are_read(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    where = ["--from", str(tmp_path / "no export"), "--to", str(tmp_path / "file" / "out")]
+    assert main(["pipeline", command, *where]) == 2
+    assert capsys.readouterr().err == f"beanpole: --to {tmp_path}/file/out: Not a directory\n"
+
+
 def test_no_node_is_one_line(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     node = start(Log())
     node.stop()

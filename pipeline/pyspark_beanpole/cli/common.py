@@ -115,6 +115,18 @@ def _folder(text: str) -> Path:
     return Path(text) if path == os.path.abspath(text) else Path(path)
 
 
+def make_folder(directory: Path) -> None:
+    """Make the folder of --to before any event is read: what is wrong with it is told at once.
+
+    Raises:
+        ConfigurationError: it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--to {shown(str(directory))}: {error.strerror}") from None
+
+
 def text(given: str) -> str:
     """Parse a text that is compared with those of events."""
     try:

@@ -61,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     # Parsed before Spark starts, so that a wrong time is reported at once.
     wanted = asked(arguments.since, arguments.until, time.time_ns() // 1000)
+    common.make_folder(arguments.to)
     spark = common.spark(arguments)
     from pyspark_beanpole.report.page import source_words
     from pyspark_beanpole.report.run import run_report
