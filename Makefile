@@ -58,7 +58,7 @@ SERVICES := $(addprefix proto/beanpole/pb/,admin.proto backup.proto events.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled wheel man test test-long test-nodes test-spark test-sim test-compiled test-compiled-units test-spark-cluster \
+.PHONY: up compiled wheel man test check-after-spark test-long test-nodes test-spark test-sim test-compiled test-compiled-units test-spark-cluster \
 	test-power test-page test-systemd test-repeats test-kills test-clients test-qless test-wheel test-observe \
 	test-namespaces test-rounds test-kubernetes rounds partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
@@ -131,9 +131,13 @@ check: lint ## lint and all unit tests, in minutes
 	$(BIN)/python -m pytest -q --numprocesses=auto tests/test_tidy.py tests/unit
 
 # Fifteen minutes on two cores. What would take it further has the mark `long`.
-test: $(READY) $(SPARK) ## everything that fits into minutes, in parts that share the cores
-	$(MAKE) --jobs=2 check $(COMPILED_READY)
+test: $(READY) ## everything that fits into minutes, in parts that share the cores
+	$(MAKE) --jobs=2 check-after-spark $(COMPILED_READY)
 	$(MAKE) --jobs=3 --output-sync=target test-nodes test-spark test-sim test-compiled
+
+# pip replaces the programs of the environment, which tests run; the compiler needs none of them.
+check-after-spark: $(SPARK)
+	$(MAKE) check
 
 test-nodes: $(READY) $(COMPILED_READY) # real nodes, which wait for time more than they compute
 	$(BIN)/python -m pytest -q --numprocesses=2 --dist=loadfile -m '$(MARKED)' tests/integration tests/compiled

@@ -7,7 +7,7 @@ are noticed.
 import pytest
 
 from tests.sim.cluster import Violation
-from tests.sim.regressions import SEEDS
+from tests.sim.regressions import NEWEST, SEEDS
 from tests.sim.replays import outputs
 from tests.sim.storm import CALM, Storm, Stuck, replay
 
@@ -22,7 +22,10 @@ def run(seed: int) -> Storm:
     return storm
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed",
+    [seed if seed in NEWEST else pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS],
+)
 def test_what_was_broken_once_is_kept(seed: int) -> None:
     assert run(seed).history
 
