@@ -43,7 +43,7 @@ class Port(NamedTuple):
 
 BEANSTALK: Final = Port("beanstalk", "beanstalk", "listen", 11300, "BEANPOLE_ADDR")
 GRPC: Final = Port("grpc", "gRPC", "grpc_listen", 11320, "BEANPOLE_GRPC_ADDR")
-QLESS: Final = Port("qless", "qless", "listeners.qless", 11360, "")
+QLESS: Final = Port("qless", "qless", "listeners.qless", 6380, "")
 # PEM files for gRPC: the CA of the nodes' certificates, the client's certificate and its key.
 TLS_CA: Final = "BEANPOLE_TLS_CA"
 TLS_CERTIFICATE: Final = "BEANPOLE_TLS_CERTIFICATE"

@@ -31,6 +31,11 @@ NICENESS: Final = 10
 # A batch takes ten milliseconds if no other process needs the processor. A process that takes this
 # long was stopped, and snapshots wait behind it.
 EXCHANGE_MAX_S: Final = 60.0
+# The signals that a node handles itself: `host.aio` says what they do.
+FOR_THE_NODE: Final = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+    *(signal.SIGUSR1, signal.SIGUSR2),
+)
 ENCODE: Final = 0
 FIRST_AT_WALL: Final = 1
 
@@ -223,9 +228,9 @@ def _answer(requests: IO[bytes], replies: IO[bytes]) -> None:
 def main() -> None:
     """Serve the node on stdin and stdout."""
     # The process ends with its input, when the node ends. A key pressed on the node's terminal, or
-    # a signal to its whole process group, must not end it earlier.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # a signal to the node's whole group or unit (`systemctl kill`), must not end it earlier.
+    for number in FOR_THE_NODE:
+        signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output that a library prints is no answer

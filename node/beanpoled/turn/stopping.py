@@ -53,6 +53,7 @@ class Stopping:
         self._step_since_us = 0
         self._contact_us = 0  # loop time at which a majority was last in contact
         self.holders = 0  # clients that the stop waits for
+        self._waits = True  # until a second signal
         # Tells the service manager that the node stops; set by the program.
         self.announce: Callable[[], None] = lambda: None
 
@@ -70,6 +71,9 @@ class Stopping:
             self._frontends.close()
             self._clients.leave()
             self._enter(_HANDING_OVER)
+        elif self._step == _HANDING_OVER and self._waits:
+            context.host.log("told again to stop: it will wait for no client", WARNING)
+            self._waits = False
         elif self._step == _DRAINING:
             context.host.log(f"told again to stop: {self._words()}", WARNING)
             self._enter(_FINISHING)
@@ -118,7 +122,7 @@ class Stopping:
             self._contact_us = context.loop_us
         is_cut_off = context.loop_us - self._contact_us > CONTACT_PATIENCE_US
         # A client with a request in flight may still get a job.
-        if limit_us and self._clients.connections and not is_cut_off:
+        if limit_us and self._waits and self._clients.connections and not is_cut_off:
             if holders and not self.holders:
                 seconds = limit_us / SECOND_US
                 words = f"waiting up to {seconds:g} s for {holders} clients to finish their jobs"

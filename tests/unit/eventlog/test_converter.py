@@ -66,8 +66,8 @@ def test_signals_to_the_whole_group_leave_it_to_the_node(converter: Converter) -
     events = chance(6, 10, 0)
     converter.encode(events)
     (pid,) = children(os.getpid())
-    os.kill(pid, signal.SIGINT)
-    os.kill(pid, signal.SIGTERM)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        os.kill(pid, number)
     converter.encode(events)
     assert children(os.getpid()) == [pid]
 

@@ -113,6 +113,16 @@ def test_the_second_signal_ends_it(stage: Stage) -> None:
     assert worker.closed and stage.host.lines[-1] == "exit"
 
 
+def test_a_second_signal_during_the_hand_over_ends_the_wait_before_it_begins(stage: Stage) -> None:
+    worker = served(stage, TAKE)
+    stage.node.stopping.stop()
+    for _ in range(2):
+        stage.node.stopping.stop()
+    pass_quietly(stage, 800_000)
+    assert worker.closed and stage.host.lines[-1] == "exit"
+    assert stage.host.lines.count("told again to stop: it will wait for no client") == 1
+
+
 def test_each_order_to_stop_is_announced(stage: Stage) -> None:
     announced: list[str] = []
     stage.node.stopping.announce = lambda: announced.append("stop")
