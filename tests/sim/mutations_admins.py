@@ -210,7 +210,7 @@ ADMINS: Final = (
         "functions: one is dropped although workers have it",
         r"was dropped beside a worker",
         drop_beside_workers,
-        seed=4,
+        seed=3,
     ),
     in_lives(
         "last_cancel_drops",

@@ -132,7 +132,7 @@ CHANGES: Final = (
         "changes: a job is moved while a worker has it",
         r"it is to say|a worker had it",
         move_takes_reserved,
-        seed=4,
+        seed=3,
     ),
     in_lives(
         "delete_takes_reserved",
@@ -153,7 +153,7 @@ CHANGES: Final = (
         "changes: what was found is counted as changed",
         r"were done",
         matched_is_changed,
-        seed=7,
+        seed=3,
     ),
     in_lives(
         "one_is_skipped", "changes: a scan misses a job", r"was missed", one_is_skipped, seed=3
@@ -166,7 +166,7 @@ CHANGES: Final = (
         "changes: a job is told as changed that was not",
         r"were done|other jobs were changed",
         wrong_state_is_done,
-        seed=4,
+        seed=3,
     ),
     in_lives(
         "moved_is_ready",
@@ -180,6 +180,6 @@ CHANGES: Final = (
         "changes: more are changed than were asked for",
         r"more than were asked for",
         count_is_no_bound,
-        seed=9,
+        seed=7,
     ),
 )

@@ -218,7 +218,7 @@ QLESS: Final = (
         "qless: a lock ends a second early",
         r"a second holder at|its holder was not told|it failed with attempts left",
         locks_end_early,
-        seed=6,
+        seed=3,
     ),
     in_lives("short_locks", "qless: locks have a length of their own", r"a lock of", short_locks),
     in_lives(

@@ -73,7 +73,7 @@ RULED: Final = (
         "ruled queues: Gearman's and Workq's exceed their limits",
         r"ruled' has \d+ jobs",
         limits_of_tubes_alone,
-        seed=5,
+        seed=13,
     ),
     in_lives(
         "drops_by_id",

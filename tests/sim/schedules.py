@@ -203,6 +203,28 @@ def a_leader_is_deposed(_: int, repairs: Repairs) -> None:
     _require(not lone.take(messages.PRE_VOTE), "a deposed leader stands again at once")
 
 
+def a_member_pauses_when_it_is_to_lead(_: int, repairs: Repairs) -> None:
+    """A leader that has given a transfer up is not deposed by its target, which was paused."""
+    given_up = 0
+    for seed in range(1, 7):
+        cluster = Cluster(3, seed, repairs=repairs)
+        leader = cluster.wait_leader()
+        cluster.put(leader, 3)
+        cluster.clock.run(1.0)
+        target = next(node for node in cluster.nodes.values() if node is not leader)
+        target.pause(0.9 * cluster.config("n0").raft_max_s)
+        term = leader.replica.term
+        assert leader.replica.transfer(target.name)
+        cluster.clock.run_until(lambda: not leader.replica._transfer.active, 5.0)  # noqa: B023
+        if leader.replica.role != "leader":
+            continue  # the target read the request after its pause, in time
+        given_up += 1
+        cluster.clock.run(5.0)
+        words = f"life {seed}: {leader.name} led in {term}, now it is {leader.replica.term}"
+        _require(leader.replica.role == "leader" and leader.replica.term == term, words)
+    assert given_up, "each transfer succeeded"
+
+
 def a_leader_is_cut_off(_: int, repairs: Repairs) -> None:
     """D1, V1: a leader that is cut off steps down within two of the longest timeouts."""
     cluster = Cluster(3, seed=4, repairs=repairs)

@@ -5,7 +5,7 @@ Stuck if a guarantee is broken. Schedules for replicas alone are in `schedules`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser
@@ -19,6 +19,11 @@ from tests.sim.wire import Wire
 from tests.sim.world import World
 
 REPLY_S = 3.0
+
+# The delay of a job in an idle cluster, of which half passes before the leader is alone.
+IDLE_DELAY_S: Final = 30
+# Cluster time stands while no majority answers; what a failover takes counts, too.
+IDLE_LATE_MAX_S: Final = 5.0
 
 
 class Hand:
@@ -144,6 +149,30 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
     leader.enter(hand_over)
     world.clock.run(6.0)
     assert host.node.leader.term.serving, "it does not lead"
+
+
+def an_idle_leader_loses_its_majority(_: int, repairs: Repairs) -> None:
+    """The time that a leader counted since its newest entry is kept when it is elected again."""
+    world, leader = quick_world(repairs)
+    hand = Hand(world, leader)
+    hand.send(b"put 0 %d 60 1\r\na" % IDLE_DELAY_S)
+    hand.wait(1)
+    begun_s = world.clock.now_s
+    world.clock.run(IDLE_DELAY_S / 2)
+    others = [name for name in world.names if name != leader.name]
+    for name in others:
+        world.crash(name)
+    world.clock.run(2.0)
+    for name in others:
+        world.start(name)
+
+    def is_ready() -> bool:
+        return any(host.node.context.machine.queue.ready for host in world.serving())
+
+    world.clock.run_until(is_ready, 2.0 * IDLE_DELAY_S)
+    late_s = world.clock.now_s - begun_s - IDLE_DELAY_S
+    if not is_ready() or late_s > IDLE_LATE_MAX_S:
+        raise Violation(f"a delay of {IDLE_DELAY_S} s ended {late_s:.1f} s late, or later")
 
 
 def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:

@@ -4,14 +4,20 @@ A schedule takes a seed, which it ignores, and the repairs that are on, and rais
 rule is broken. Random calls are in `qless`, and their judge is in `verdicts_qless`.
 """
 
-from typing import Final
+from typing import Any, Final
 
+from beanpole.pb import users_pb2
 from beanpole.protocol.resp.client import Reply, ReplyParser, encode
+from beanpole.protocol.resp.values import Error
 from beanpole.replication.pysyncobj.repairs import Repairs
 from tests.sim.cluster import Violation
+from tests.sim.history import host_of
 from tests.sim.host import SimHost
 from tests.sim.qless import NO_JOBS, SCRIPT
 from tests.sim.schedules_node import REPLY_S, quick_world
+from tests.sim.services import CallEnded, Services
+from tests.sim.services import Caller as GrpcCaller
+from tests.sim.stewards import EVERYWHERE, RIGHTS
 from tests.sim.storm import Stuck
 from tests.sim.wire import Wire
 from tests.sim.world import World
@@ -20,6 +26,9 @@ from tests.sim.world import World
 LOCK_S: Final = 1.0
 # A lock has ended, and the grace period has not.
 LATE_S: Final = 1.5
+# The bytes that a user may have, and data that fits into them once, and not twice.
+ROOM_BYTES: Final = 100
+LARGE: Final = b'{"data": "%s"}' % (b"x" * 50)
 
 
 class Caller:
@@ -69,3 +78,27 @@ def a_warned_worker_renews_its_lock(_: int, repairs: Repairs) -> None:
         if (found := other.call(b"pop", b"queue", b"other", b"1")) not in NO_JOBS:
             raise Violation(f"its holder was not warned when the {lock} lock ended: {found!r}")
         holder.call(b"heartbeat", b"job", b"holder")
+
+
+def data_that_grows_is_counted(_: int, repairs: Repairs) -> None:
+    """A job that is put again with more data takes the room of all of it."""
+    world, leader = quick_world(repairs)
+    _bound_anonymous(world, leader)
+    caller = Caller(world, leader)
+    for jid, data in ((b"first", b"{}"), (b"first", LARGE), (b"second", LARGE)):
+        reply = caller.call(b"put", b"worker", b"queue", jid, b"klass", data, b"0")
+        is_in = not isinstance(reply, Error)
+        if is_in != (jid == b"first"):
+            raise Violation(f"of {ROOM_BYTES} bytes, and {jid!r} with {len(data)}: {reply!r}")
+
+
+def _bound_anonymous(world: World, host: SimHost) -> None:
+    """Give clients without a token all rights, and room for few bytes."""
+    rights = [users_pb2.Rights(pattern=EVERYWHERE, rights=RIGHTS)]
+    request = users_pb2.SetUserRequest(name="anonymous", rights=rights)
+    request.limits.bytes_max = ROOM_BYTES
+    services, done = Services(host), list[CallEnded | None]()
+    caller: Any = GrpcCaller(host_of(0))  # as gRPC's own context
+    services.begin(services.users.Set(request, caller), lambda _, error: done.append(error))
+    if not world.clock.run_until(lambda: bool(done), REPLY_S) or done != [None]:
+        raise Stuck(f"users are not set: {done}")

@@ -185,7 +185,7 @@ class Proposer:
         now_us = context.clock.estimate_us(context.now_us)
         commands: list[c.Command] = []
         if term.epoch_is_due:
-            now_us = self._saved_clock.begin_epoch()
+            now_us = self._saved_clock.begin_epoch(term.number)
             commands.append(term.epoch(now_us))
         sections: list[tuple[int, int, int, bytes]] = []
         size = count = 0

@@ -124,8 +124,8 @@ class SavedClock:
 
         host.files.submit(work, done)
 
-    def begin_epoch(self) -> int:
-        """Become the cluster's clock, and return the time of the EPOCH."""
+    def begin_epoch(self, term: int) -> int:
+        """Become the cluster's clock in a term, and return the time of its EPOCH."""
         self._learn()
         context = self._context
         clock = context.clock
@@ -139,7 +139,7 @@ class SavedClock:
         # Later than every reservation that is known or in the log, so that the floor protects all
         # of them.
         latest_us = max(context.machine.queue.now_us, self._newest_times_us()[0])
-        clock.lead(max(start_us, latest_us + 1))
+        clock.lead(term, max(start_us, latest_us + 1))
         return clock.estimate_us(context.now_us)
 
     def _bounded_us(self, told_us: int) -> int:

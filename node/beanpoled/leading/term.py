@@ -68,7 +68,7 @@ class Term:
         # Entries of earlier terms that were not applied at the election may be later than the time
         # this node knew; its clock goes on from them, or time would stand still until it reaches
         # them.
-        context.clock.lead(context.machine.queue.now_us)
+        context.clock.lead(self.number, context.machine.queue.now_us)
         self.since_us = context.loop_us
 
     def node_down(self, origin: int, incarnation: int) -> None:

@@ -43,7 +43,7 @@ class ClusterClock:
 
     def __init__(self) -> None:
         self._base_us = 0
-        self.term = 0  # of the leader that sent it
+        self.term = 0  # of the leader that sent it, perhaps this node
         self.went_back = False  # since the last save: the saved time is too late
         self._received_at_us = -1  # monotonic; -1: this process has received no time
         self.leading = False
@@ -78,9 +78,14 @@ class ClusterClock:
         """Whether this process has received a leader's time, or was one."""
         return self._received_at_us >= 0
 
-    def lead(self, start_us: int) -> None:
-        """Become the clock, from `start_us` (never earlier than the known time)."""
+    def lead(self, term: int, start_us: int) -> None:
+        """Become the clock of this term, from `start_us` (never earlier than the known time).
+
+        The term is kept when the node follows again: its own entries of that term are older than
+        the time that it counted since, and only the leader of a later term may be behind it.
+        """
         self._base_us = max(self._base_us, start_us)
+        self.term = term
         self.leading = True
 
     def follow(self, now_us: int) -> None:

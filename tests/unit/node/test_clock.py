@@ -59,16 +59,28 @@ def test_the_next_leader_is_believed_even_if_it_is_behind() -> None:
 def test_a_node_that_led_believes_the_next_leader() -> None:
     clock = ClusterClock()
     clock.receive(1, 500, 1000)
-    clock.lead(900)
+    clock.lead(2, 900)
     clock.follow(1010)
     clock.receive(3, 700, 1020)
     assert clock.estimate_us(1020) == 700
 
 
+def test_a_node_that_led_is_not_set_back_by_its_own_entries() -> None:
+    """The newest of them is as old as the cluster was idle: delays ended so much later."""
+    clock = ClusterClock()
+    clock.receive(1, 500, 1000)
+    clock.lead(2, 900)
+    clock.advance(600, True)
+    clock.follow(1610)
+    assert clock.knows(2, 900)
+    clock.receive(2, 900, 1620)
+    assert clock.estimate_us(1620) == 1510 and not clock.went_back
+
+
 def test_a_leader_s_time_moves_by_turns_and_only_while_a_majority_answers() -> None:
     clock = ClusterClock()
     clock.receive(1, 500, 1000)
-    clock.lead(clock.estimate_us(1010))
+    clock.lead(2, clock.estimate_us(1010))
     clock.receive(1, 10**9, 1010)
     clock.advance(7, True)
     clock.advance(10**6, False)
@@ -80,9 +92,9 @@ def test_a_leader_s_time_moves_by_turns_and_only_while_a_majority_answers() -> N
 def test_leading_never_turns_time_back() -> None:
     clock = ClusterClock()
     clock.receive(1, 500, 1000)
-    clock.lead(3)
+    clock.lead(2, 3)
     assert clock.estimate_us(1000) == 500
-    clock.lead(900)
+    clock.lead(2, 900)
     assert clock.estimate_us(1000) == 900
 
 

@@ -223,13 +223,13 @@ def test_a_leader_that_was_down_asks_other_nodes_before_its_wall_clock() -> None
     """It counted an hour in which the others were stopped: it had saved its clock before."""
     stage = Stage()
     stage.node.leader.saved_clock._pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
-    assert stage.node.leader.saved_clock.begin_epoch() == 3_607_000_000
+    assert stage.node.leader.saved_clock.begin_epoch(1) == 3_607_000_000
     stage = Stage()
     stage.node.leader.saved_clock._pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
     for peer, cluster_us in (("n1", 9_000_000), ("n2", 8_000_000)):
         stage.node.peers.up(peer)
         heartbeat(stage, peer, cluster_us=cluster_us)
-    assert stage.node.leader.saved_clock.begin_epoch() == 8_000_000
+    assert stage.node.leader.saved_clock.begin_epoch(1) == 8_000_000
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_what_members_tell_is_bounded_by_the_newest_entry(
     heartbeat(stage, "n1", cluster_us=8_000_000, wall_us=wall_us + skew_s * SECOND)
     entry = c.encode_entry(0, 2_100_000, wall_us - entry_age_s * SECOND, [])
     stage.replica.newest = (1, entry)
-    assert stage.node.leader.saved_clock.begin_epoch() == start_us
+    assert stage.node.leader.saved_clock.begin_epoch(1) == start_us
 
 
 def test_what_members_tell_is_bounded_by_the_pair_on_the_disk() -> None:
@@ -264,7 +264,7 @@ def test_what_members_tell_is_bounded_by_the_pair_on_the_disk() -> None:
     heartbeat(stage, "n1", cluster_us=8_000_000)
     entry = c.encode_entry(0, 5_500_000, wall_us - 9 * SECOND, [])
     stage.replica.newest = (1, entry)
-    assert stage.node.leader.saved_clock.begin_epoch() == 6_000_000
+    assert stage.node.leader.saved_clock.begin_epoch(1) == 6_000_000
 
 
 def test_a_member_that_was_not_heard_for_long_keeps_its_wall_clock() -> None:
@@ -298,7 +298,7 @@ def test_a_cold_start_by_the_entry_of_a_node_whose_wall_clock_is_behind(
         heartbeat(stage, peer, wall_us=wall_us + skew_s * SECOND)
     stage.node.leader.saved_clock._pair = (7_000_000, wall_us - 10 * SECOND)
     stage.replica.newest = (1, c.encode_entry(0, 12_000_000, wall_us - 4 * SECOND, []))
-    assert abs(stage.node.leader.saved_clock.begin_epoch() - start_us) <= 1
+    assert abs(stage.node.leader.saved_clock.begin_epoch(1) - start_us) <= 1
 
 
 def test_a_node_that_was_up_tells_the_time_that_it_received() -> None:

@@ -183,6 +183,10 @@ class Core:
         """Restart the election timeout."""
         self._path.postpone_election(now_s)
 
+    def forget_transfer(self) -> None:
+        """Do not campaign for the leader any more."""
+        self._library._SyncObj__transferInProgress = False
+
     def send_now(self) -> None:
         """Let the next tick send appends instead of waiting for the period."""
         self._library._SyncObj__newAppendEntriesTime = 0.0

@@ -59,12 +59,12 @@ class Elections:
         # C4: after a pause the heartbeats that arrived during it are still unread, and the library
         # would campaign before it reads them.
         if paused_s > shared.config.raft_min_s / 2 and shared.repairs.pause_is_not_silence:
-            core.postpone_election(now_s)
+            self._wait_again()
         if core.deadline_s >= now_s:
             return
         if self._rejoin.active or shared.journal.disk_hangs:
             # With a hung disk, this member's own vote and all of its proposals would wait for it.
-            core.postpone_election(now_s)
+            self._wait_again()
         elif core.transferring:
             self._for_transfer = True
         elif not shared.peers or not shared.repairs.pre_vote:
@@ -74,6 +74,15 @@ class Elections:
         else:
             core.postpone_election(now_s)
             self._ask_for_pre_votes()
+
+    def _wait_again(self) -> None:
+        """Restart the timeout of a member that may not campaign now.
+
+        A transfer to it ends, too: its leader gives it up and goes on, and would be deposed by a
+        campaign that comes later, which needs no pre-votes.
+        """
+        self._shared.core.postpone_election(self._shared.now_s)
+        self._shared.core.forget_transfer()
 
     def deposed(self) -> None:
         """Restart the timeout: the library would let a deposed leader campaign at once (C5)."""
