@@ -96,6 +96,11 @@ class Image(Protocol):
 class Sink(Protocol):
     """The destination of the chunks of a fetched snapshot."""
 
+    @property
+    def failure(self) -> str | None:
+        """Return why it drops all chunks; None while it takes them. The producer gives up then."""
+        ...
+
     # The producer pauses while this is large.
     @property
     def backlog_bytes(self) -> int:

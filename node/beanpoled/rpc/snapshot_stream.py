@@ -12,6 +12,8 @@ class Sink(Protocol):
     """The receiver of the chunks of a fetched snapshot."""
 
     @property
+    def failure(self) -> str | None: ...
+    @property
     def backlog_bytes(self) -> int: ...
     def write(self, chunk: bytes) -> None: ...
 
@@ -38,7 +40,9 @@ class SnapshotStream:
         if crc32c(data) != check:
             return f"a chunk from {self._peer} does not have its checksum"
         self._sink.write(data)
-        return None
+        # A sink that accepts nothing more would let the peer send all of its snapshot.
+        failure = self._sink.failure
+        return None if failure is None else f"the snapshot of {self._peer}: {failure}"
 
     def ended(self) -> str | None:
         """Check the end of the stream; return why it cannot be complete, None if it can."""

@@ -162,11 +162,16 @@ class FakeSettings:
 
 
 class FakeSink:
-    """Collects the chunks of a snapshot; reports a large backlog when first asked."""
+    """Collects the chunks of a snapshot; reports a large backlog when first asked.
 
-    def __init__(self) -> None:
+    It fails at a chunk with the number `fails_at`, if that is not 0.
+    """
+
+    def __init__(self, fails_at: int = 0) -> None:
         self.chunks: list[bytes] = []
         self.looks = 0
+        self.failure: str | None = None
+        self._fails_at = fails_at
 
     @property
     def backlog_bytes(self) -> int:
@@ -175,6 +180,8 @@ class FakeSink:
 
     def write(self, chunk: bytes) -> None:
         self.chunks.append(chunk)
+        if len(self.chunks) == self._fails_at:
+            self.failure = "given up"
 
 
 def broken_chunks(error: Exception) -> Iterator[bytes]:

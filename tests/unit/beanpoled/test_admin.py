@@ -421,6 +421,11 @@ def test_a_snapshot_comes_over_in_chunks() -> None:
             assert await cluster.peers.fetch_snapshot("n0", 7, sink) is None
             assert sink.chunks == chunks
 
+            view.snapshot = SnapshotStream(7, 3, iter(chunks))
+            sink = FakeSink(fails_at=1)
+            failed = await cluster.peers.fetch_snapshot("n0", 7, sink)
+            assert failed == "the snapshot of n0: given up"
+            assert sink.chunks == chunks[:1], "the rest is not fetched"
             view.snapshot = SnapshotStream(8, 3, iter(chunks))
             sink = FakeSink()
             failed = await cluster.peers.fetch_snapshot("n0", 7, sink)
