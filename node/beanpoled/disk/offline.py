@@ -111,7 +111,11 @@ def begin_anew(machine: Machine, last: int) -> int:
     )
     position = max(machine.index, last) + 1
     machine.apply(position, NO_FLAGS, now_us, wall_us, [(c.LEADER, 0, 0, downs)])
-    while machine.has_work():
+    while machine.has_work() or machine.detached:
+        # A kept session would go on with its jobs for its grace, and its secret would be valid.
+        for session in list(machine.detached.values()):
+            machine.forget_detached(session)
+            machine.kill(session)
         position += 1
         machine.apply(position, NO_FLAGS, now_us, wall_us, [])
     machine.origins.clear()

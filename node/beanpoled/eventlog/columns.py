@@ -295,7 +295,8 @@ def _session(record: Any, members: tuple[str, ...]) -> dict[str, "pa.Array"]:
     import pyarrow.compute as pc
 
     nobody = record["origin"] == e.NO_ORIGIN
-    places = pa.array(record["origin"], pa.int64(), mask=nobody)
+    # One event with the place of a member of another cluster must not cost the whole segment.
+    places = pa.array(record["origin"], pa.int64(), mask=record["origin"] >= len(members))
     node = pa.array(members, pa.string()).take(places)
     incarnation = pa.array(record["incarnation"].astype("int64"), mask=nobody)
     session = pa.array(record["session"].astype("int64"), mask=nobody)

@@ -27,6 +27,19 @@ def test_columns_are_what_a_naive_decoder_finds(
     assert columns.to_arrow(events).to_pylist() == list(naive(events))
 
 
+def test_a_place_of_no_member_is_a_node_that_is_not_known() -> None:
+    events = chance(3, 50, 0)
+    rows = columns.to_arrow(events._replace(members=MEMBERS[:1])).to_pylist()
+    whole = columns.to_arrow(events).to_pylist()
+    assert {row["node"] for row in whole} >= set(MEMBERS)
+    for row, one in zip(rows, whole, strict=True):
+        if one["node"] in MEMBERS[1:]:
+            if (one["worker"] or "").startswith(f"{one['node']}:"):
+                one["worker"] = None
+            one["node"] = None
+        assert row == one
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 200), st.data())
 def test_a_slice_is_a_part_of_the_whole(seed: int, rows: int, data: st.DataObject) -> None:
