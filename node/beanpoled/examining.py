@@ -20,7 +20,7 @@ DAY_S: Final = 86_400.0
 CERTIFICATE_DAYS_MIN: Final = 30
 # Every change waits for a sync on a majority.
 SYNC_MEAN_MAX_S: Final = 0.05
-# The alert BeanpoleOldReadyJob comes after ten minutes; here it means that workers are missing.
+# Six times the age of the alert BeanpoleOldReadyJob: the workers are gone, and not only slow.
 READY_MAX_S: Final = 3600.0
 # Like the alert BeanpoleConnectionsNearLimit.
 CONNECTIONS_SHARE_MAX: Final = 0.8

@@ -150,7 +150,7 @@ CHANGES: Final = (
     ),
     in_lives(
         "matched_is_changed",
-        "changes: what was found is counted as changed",
+        "changes: a job that was only found is counted as changed",
         r"were done",
         matched_is_changed,
         seed=3,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from beanpole.replication.consensus import Sink
 from beanpoled.rpc.peer import CHUNK_TIMEOUT_S
-from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
+from beanpoled.rpc.snapshot_stream import SnapshotStream
 
 if TYPE_CHECKING:
     from tests.sim.host import SimHost

@@ -14,12 +14,13 @@ from crc32c import crc32c
 
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
+from beanpole.replication.consensus import Sink
 from beanpoled.rpc import credentials
 from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.door import Door
 from beanpoled.rpc.proofs import ProofChecker, Unproved, answered
 from beanpoled.rpc.server import Context, describe, fail, write
-from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
+from beanpoled.rpc.snapshot_stream import SnapshotStream
 from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView
 

@@ -3,19 +3,9 @@
 `peer` transports the messages; the sink receives the chunks.
 """
 
-from typing import Protocol
-
 from crc32c import crc32c
 
-
-class Sink(Protocol):
-    """The receiver of the chunks of a fetched snapshot."""
-
-    @property
-    def failure(self) -> str | None: ...
-    @property
-    def backlog_bytes(self) -> int: ...
-    def write(self, chunk: bytes) -> None: ...
+from beanpole.replication.consensus import Sink
 
 
 class SnapshotStream:

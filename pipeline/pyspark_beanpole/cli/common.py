@@ -116,7 +116,7 @@ def _folder(text: str) -> Path:
 
 
 def make_folder(directory: Path) -> None:
-    """Make the folder of --to before any event is read: what is wrong with it is told at once.
+    """Make the folder of --to before events are read, so that an error comes at once.
 
     Raises:
         ConfigurationError: it cannot be made.

@@ -299,7 +299,8 @@ class WorkqConnection(EndingConnection):
         if ended is not None:
             self.job_told(*ended)
         elif awaited.is_instant:
-            # The request came after the end of the wait, so what was done before is known here.
+            # The wait was over before the request was submitted: this node has applied every result
+            # that came in time.
             self._judge(awaited)
         else:
             self._arm_awaited(awaited)
