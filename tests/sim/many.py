@@ -42,6 +42,8 @@ FAULTS: Final = (
     "repeated puts",
     "calls that failed",
     "transfers",
+    "nodes that led again",
+    "leaders that kept pace",
     "snapshots",
     "refused member lists",
     "lost parts",

@@ -1,4 +1,4 @@
-"""Planted defects of changes of the leader, each with the schedule that notices it.
+"""Planted defects of changes of the leader and of its clock, each with the check that notices it.
 
 The patches and their table; see `mutations` and `mutant_table`.
 """
@@ -9,7 +9,7 @@ from beanpole.replication.pysyncobj.core import Core
 from beanpoled.shared.clock import ClusterClock
 from tests.sim import schedules as s
 from tests.sim import schedules_node as n
-from tests.sim.mutant import Mutant
+from tests.sim.mutant import Mutant, storm
 from tests.sim.mutations import Patch, nothing
 
 
@@ -28,6 +28,16 @@ def forgotten_term() -> list[Patch]:
     return [(ClusterClock, "lead", wrong)]
 
 
+def half_turns() -> list[Patch]:
+    """Only half of the time counts in which the leader can serve."""
+    advance = ClusterClock.advance
+
+    def wrong(self: ClusterClock, step_us: int, majority_answers: bool) -> None:
+        advance(self, step_us // 2, majority_answers)
+
+    return [(ClusterClock, "advance", wrong)]
+
+
 LEADERS: Final = (
     Mutant(
         "transfers_last",
@@ -40,7 +50,15 @@ LEADERS: Final = (
         "forgotten_term",
         "time: the newest entry of a node that led sets its clock back",
         n.an_idle_leader_loses_its_majority,
-        r"a delay of .* late, or later",
+        r"cluster time went on by .* which ran for",
         forgotten_term,
+    ),
+    Mutant(
+        "half_turns",
+        "time: cluster time is slow",
+        storm,
+        r"cluster time went on by .* which ran for",
+        half_turns,
+        seed=1,
     ),
 )

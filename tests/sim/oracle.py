@@ -1,11 +1,12 @@
 """Durability and clock checks made outside the nodes: what disks must hold, how fast time may run.
 
 Every node's acknowledgements are compared with what a crash left of its log (R6), every commit with
-the disks of a majority, and every leader's clock with the time in which it could serve. The oracle
-knows replicas and hosts, never clients; what clients saw is judged in `verdicts`.
+the disks of a majority, and every leader's clock with the time in which it could serve: it may not
+be ahead of that, and not behind it where nothing is in the way. The oracle knows replicas and
+hosts, never clients; what clients saw is judged in `verdicts`.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from beanpole.replication.pysyncobj import messages
 from beanpoled.shared.clock import TURN_MAX_US
@@ -20,6 +21,22 @@ if TYPE_CHECKING:
 ACK_HEAD: Final = bytes((0x96, messages.ACK))
 # A pause of a node counts as this much: the product's own constant, read before any mutation.
 PAUSE_COUNTS_S: Final = TURN_MAX_US / 1e6
+# Of the time in which a healthy leader runs, at least this share counts: its turns are short then.
+PACE_MIN: Final = 0.9
+
+
+class Reading(NamedTuple):
+    """Cluster time at a node that leads, or that led until now."""
+
+    term: int
+    cluster_us: int
+    ran_s: float  # how long the process had run, without its pauses
+
+    @classmethod
+    def of(cls, host: "SimHost", term: int) -> "Reading":
+        """Read the clock of a node, which leads in this term."""
+        context = host.node.context
+        return cls(term, context.clock.estimate_us(context.now_us), host.ran_s)
 
 
 class Oracle:
@@ -34,6 +51,7 @@ class Oracle:
         self._wiped: set[str] = set()
         # (term, cluster time, seconds in which the process ran, its pauses) at the last proposal
         self._stamped: dict[str, tuple[int, int, float, int]] = {}
+        self._kept: dict[str, Reading] = {}  # by node: its time when it ceased to lead
 
     # --- disks ------------------------------------------------------------------------------------
 
@@ -54,6 +72,7 @@ class Oracle:
         term, index = self._told.pop(name, (0, 0))
         self._promised[name] = index if term == replica.term else 0
         self._stamped.pop(name, None)
+        self._kept.pop(name, None)
 
     def wiped(self, name: str) -> None:
         """Note that a node's disk is empty; its old content counts until the node has rejoined."""
@@ -93,6 +112,7 @@ class Oracle:
 
     def proposed(self, host: "SimHost") -> None:
         """Check cluster time as a leader stamps an entry: each pause counts 250 ms at most."""
+        self._goes_on(host)
         if not host.node.leader.term.serving:
             return  # entries committed before its election may be ahead of its clock
         term = host.node.context.replica.term
@@ -107,4 +127,44 @@ class Oracle:
             raise Violation(
                 f"cluster time went on by {(time_us - before_us) / 1e6:.3f} s at {host.name}, "
                 f"which could serve for {passed_s:.3f} s"
+            )
+
+    def deposed(self, host: "SimHost") -> None:
+        """Note the time of a node that ceases to lead: its own estimate goes on from there."""
+        clock, replica = host.node.context.clock, host.node.context.replica
+        if clock.leading and replica.role != "leader":
+            self._kept[host.name] = Reading.of(host, clock.term)
+
+    def _goes_on(self, host: "SimHost") -> None:
+        """Check that a node that leads again has lost no time, unless another led meanwhile."""
+        kept = self._kept.pop(host.name, None)
+        if kept is None:
+            return
+        now = Reading.of(host, host.node.context.replica.term)
+        leaders = self._world.leaders
+        if any(leaders.get(term) not in (host.name, None) for term in range(kept.term, now.term)):
+            return  # the other leader may have been behind
+        self._world.counts["nodes that led again"] += 1
+        self._check_passed(host, kept, now, 1.0)
+
+    def healthy(self) -> Reading | None:
+        """Return the leader's time, from which on nothing is in its way."""
+        leader = self._world.leader()
+        return None if leader is None else Reading.of(leader, leader.node.context.replica.term)
+
+    def kept_pace(self, before: Reading | None) -> None:
+        """Check that the cluster's time has passed since `healthy`, if the leader is the same."""
+        leader, now = self._world.leader(), self.healthy()
+        if before is None or now is None or leader is None or now.term != before.term:
+            return
+        self._world.counts["leaders that kept pace"] += 1
+        self._check_passed(leader, before, now, PACE_MIN)
+
+    def _check_passed(self, host: "SimHost", before: Reading, now: Reading, share: float) -> None:
+        ran_s = (now.ran_s - before.ran_s) * host.rate
+        passed_s = (now.cluster_us - before.cluster_us) / 1e6
+        if passed_s < ran_s * share - STAMP_S:
+            raise Violation(
+                f"cluster time went on by {passed_s:.3f} s at {host.name}, which ran for "
+                f"{ran_s:.3f} s"
             )

@@ -187,9 +187,11 @@ class Storm:
         # A snapshot that was being written when the disks were mended may end its node once more.
         if not self._each_answers() and not self._each_answers():
             raise Stuck("a node ended again after healing")
+        healthy = world.oracle.healthy()
         self._serve_waits()
         world.clock.run(2.0)
         self._check_quiet()
+        world.oracle.kept_pace(healthy)
         if not world.clock.run_until(world.is_equal, SETTLED_S):
             raise Stuck(f"not all nodes are equal {SETTLED_S} s after healing")
         world.check_equal()

@@ -110,6 +110,7 @@ class WatchedCallbacks(ReplicaCallbacks):
     def role_changed(self) -> None:
         """See `Callbacks`."""
         super().role_changed()
+        self.world.oracle.deposed(self.world.hosts[self.name])
         self.world.role_changed(self.context)
 
 
