@@ -91,31 +91,41 @@ class Ends:
     def _answer(self, leaving: list[Waiter]) -> None:
         context = self._context
         due_us = context.machine.next_due_us(context.clock.estimate_us(context.now_us))
-        nones: dict[tuple[int, int], list[frames.NoneItem]] = {}
+        ended: dict[tuple[int, int], list[Waiter]] = {}
         for waiter in leaving:
             if self._line.waiters.get(waiter.key) is not waiter or waiter.granting:
                 continue
             if self._must_stay(waiter, due_us):
-                # The waiter is still leaving: the next turn asks again, the waiters behind it
-                # first.
-                del self._leaving[waiter.key]
-                self._leaving[waiter.key] = waiter
+                self._keep(waiter)
                 continue
-            self._line.remove(waiter.key)
-            self.forget(waiter.key)
-            origin, incarnation, session = waiter.key
-            item = (session, waiter.request, waiter.until_us)
-            nones.setdefault((origin, incarnation), []).append(item)
-        for (origin, incarnation), items in nones.items():
-            for frame in frames.encode_all(self._term.number, incarnation, items):
-                self._send(origin, frame)
+            ended.setdefault(waiter.key[:2], []).append(waiter)
+        for (origin, incarnation), waiters in ended.items():
+            for at in range(0, len(waiters), frames.ITEMS_MAX):
+                self._end(origin, incarnation, waiters[at : at + frames.ITEMS_MAX])
 
-    def _send(self, origin: int, frame: bytes) -> None:
+    def _end(self, origin: int, incarnation: int, waiters: list[Waiter]) -> None:
+        """Answer NONE to waiters of one origin; they stay, and leave later, if its link is full."""
+        items = [(waiter.key[2], waiter.request, waiter.until_us) for waiter in waiters]
+        frame = frames.encode_items(self._term.number, incarnation, items)
+        is_sent = self._send(origin, frame)
+        for waiter in waiters:
+            if is_sent:
+                self._line.remove(waiter.key)
+                self.forget(waiter.key)
+            else:
+                self._keep(waiter)
+
+    def _keep(self, waiter: Waiter) -> None:
+        """Let a waiter stay: the next turn asks again, the waiters behind it first."""
+        del self._leaving[waiter.key]
+        self._leaving[waiter.key] = waiter
+
+    def _send(self, origin: int, frame: bytes) -> bool:
         context = self._context
         if origin == context.index:
             self._origin.nones(context.name, frame)
-        else:
-            context.host.send_peer(context.members[origin], frames.NONES, frame)
+            return True
+        return context.host.send_peer(context.members[origin], frames.NONES, frame)
 
     def _must_stay(self, waiter: Waiter, due_us: int | None) -> bool:
         """Whether a job may still come for a waiter that wants to leave.

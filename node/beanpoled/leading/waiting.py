@@ -4,12 +4,18 @@ The line lives at the leader only and is volatile: after a change of leader the 
 waits. It only proposes; the GRANT in the log decides which client gets a job. No I/O, no clock.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 # Lazily deleted places are swept when they outnumber the live ones by more than this.
 STALE_SLACK: Final = 64
+# Each place that is taken pays for a sweep of this many: more than the two that keep up with it.
+SWEPT_PER_PLACE: Final = 4
+# A new line pays for a look at this many others, so that the lines that nobody stands in never
+# outnumber those in use by much.
+LINES_PER_NEW: Final = 2
 # The limit of waiting clients' tubes that one turn examines, so that lists of a thousand tubes do
 # not hold it up: a place in a line takes a tenth of a microsecond.
 LOOKS_PER_TURN_MAX: Final = 16_384
@@ -44,12 +50,24 @@ class Waiter:
         self.parked = False  # its origin is silent; it keeps its place
 
 
+class _Line:
+    """The places in one tube: a heap that also has places whose waiters have left them."""
+
+    __slots__ = ("places", "sweep_at")
+
+    def __init__(self) -> None:
+        self.places: list[tuple[int, Key]] = []
+        self.sweep_at = STALE_SLACK  # the number of places at which it is swept
+
+
 class WaitingLine:
     """All waiters: by client, and by tube in the order of their places."""
 
     def __init__(self) -> None:
         self.waiters: dict[Key, Waiter] = {}
-        self._lines: dict[bytes, list[tuple[int, Key]]] = {}
+        self._lines: dict[bytes, _Line] = {}
+        self._round: deque[bytes] = deque()  # the tubes of all lines, the next to look at first
+        self._sweepable = 0  # the number of places that sweeps may look at now
         self._next_place = 1
 
     def __len__(self) -> int:
@@ -81,11 +99,35 @@ class WaitingLine:
             self._enter(waiter)
 
     def _enter(self, waiter: Waiter) -> None:
+        # All lines of clients that watch a thousand tubes grow by the same places: they may not be
+        # swept in the same call.
+        sweepable = self._sweepable + SWEPT_PER_PLACE * len(waiter.tubes)
+        self._sweepable = min(sweepable, LOOKS_PER_TURN_MAX)
         for tube in waiter.tubes:
-            line = self._lines.setdefault(tube, [])
-            heappush(line, (waiter.place, waiter.key))
-            if len(line) > 2 * len(self.waiters) + STALE_SLACK:
-                self._sweep(tube, line)
+            line = self._lines.get(tube)
+            if line is None:
+                line = self._begin_line(tube)
+            heappush(line.places, (waiter.place, waiter.key))
+            size = len(line.places)
+            if size > line.sweep_at and self._sweepable >= min(size, LOOKS_PER_TURN_MAX):
+                self._sweepable -= size
+                self._sweep(line)
+
+    def _begin_line(self, tube: bytes) -> _Line:
+        """Begin the line of a tube, and end others without waiters.
+
+        A tube that clients watch for one reply each is soon gone, and then no job and no waiter
+        leads to its line again.
+        """
+        for _ in range(min(LINES_PER_NEW, len(self._round))):
+            other = self._round.popleft()
+            if self.first(other) is None:
+                del self._lines[other]
+            else:
+                self._round.append(other)
+        line = self._lines[tube] = _Line()
+        self._round.append(tube)
+        return line
 
     def remove(self, key: Key) -> Waiter | None:
         """Forget a waiter; its places are skipped from now on."""
@@ -100,8 +142,9 @@ class WaitingLine:
         line = self._lines.get(tube)
         if line is None:
             return None
-        while line:
-            place, key = line[0]
+        places = line.places
+        while places:
+            place, key = places[0]
             waiter = self.waiters.get(key)
             if (
                 waiter is not None
@@ -110,8 +153,7 @@ class WaitingLine:
                 and not waiter.parked
             ):
                 return waiter
-            heappop(line)
-        del self._lines[tube]
+            heappop(places)
         return None
 
     def of_origin(self, origin: int) -> Iterator[Waiter]:
@@ -122,13 +164,14 @@ class WaitingLine:
         """Forget everything: leadership is lost."""
         self.waiters.clear()
         self._lines.clear()
+        self._round.clear()
 
-    def _sweep(self, tube: bytes, line: list[tuple[int, Key]]) -> None:
-        line[:] = {
+    def _sweep(self, line: _Line) -> None:
+        # A waiter that was moved to other tubes has another place in them.
+        line.places[:] = {
             entry
-            for entry in line
-            if (waiter := self.waiters.get(entry[1])) is not None
-            and waiter.place == entry[0]
-            and tube in waiter.tubes
+            for entry in line.places
+            if (waiter := self.waiters.get(entry[1])) is not None and waiter.place == entry[0]
         }
-        heapify(line)
+        heapify(line.places)
+        line.sweep_at = 2 * len(line.places) + STALE_SLACK

@@ -82,8 +82,8 @@ class Waits:
         """Forget the wait of a client that is gone."""
         if self._of_session.get(wait.session) is wait:
             del self._of_session[wait.session]
-            if wait.sent:
-                wait.ending = True
+            if wait.told:
+                wait.ending = wait.sent = True  # the leader may know it from before a `tell_all`
                 self._new_ends.append(wait)
 
     def leave(self) -> None:
@@ -104,10 +104,15 @@ class Waits:
 
     def tell_all(self) -> None:
         """Send all waits again: a new link or a new leader knows none of them."""
+        gone = [wait for wait in self._new_ends if self._is_gone(wait)]
         self._new = [wait for wait in self._of_session.values() if not wait.is_local]
-        self._new_ends = [wait for wait in self._new if wait.ending or wait.withdrawn]
+        self._new_ends = [wait for wait in self._new if wait.ending or wait.withdrawn] + gone
         for wait in self._new:
             wait.sent = False
+
+    def _is_gone(self, wait: Wait) -> bool:
+        """Whether the leader may know this wait, and its client is gone."""
+        return wait.sent and self._of_session.get(wait.session) is not wait
 
     def send(self, leader: LeaderLink, term: int, incarnation: int, number: int) -> bool:
         """Send new waits and ends; return False if the link is full or gone.
@@ -134,14 +139,18 @@ class Waits:
         is_sent = True
         for frame in frames.encode_all(term, incarnation, items):
             is_sent &= leader.send(frames.WAITS, frame)
-        ends = [(wait.session, wait.request) for wait in self._new_ends if wait.sent]
+        ends = [wait for wait in self._new_ends if wait.sent]
         self._new_ends = [
             wait
             for wait in self._new_ends
             if not wait.sent and self._of_session.get(wait.session) is wait  # or it was given up
         ]
-        for frame in frames.encode_all(term, incarnation, ends):
+        named = [(wait.session, wait.request) for wait in ends]
+        for frame in frames.encode_all(term, incarnation, named):
             is_sent &= leader.send(frames.UNWAITS, frame)
+        if not is_sent:
+            # `tell_all` finds the others by their clients.
+            self._new_ends += [wait for wait in ends if self._is_gone(wait)]
         return is_sent
 
     # --- outcomes of waits ----------------------------------------------------------------------

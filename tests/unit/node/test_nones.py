@@ -32,6 +32,20 @@ def test_none_is_said_after_a_majority_confirmed(stage: Stage) -> None:
     assert len(stage.node.leader.line) == 0
 
 
+def test_none_is_said_again_if_the_link_is_full(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1), (2, 1, 1))
+    stage.items("n1", frames.UNWAITS, (1, 1), (2, 1))
+    stage.host.takes = False
+    confirm(stage)
+    assert len(stage.node.leader.line) == 2
+    stage.host.takes = True
+    assert stage.sent(frames.NONES, "n1") == []
+    confirm(stage)
+    (frame,) = stage.sent(frames.NONES, "n1")
+    assert [item[0] for item in frames.decode_items(frame, 3)[2]] == [1, 2]
+    assert len(stage.node.leader.line) == 0
+
+
 def test_none_is_not_said_with_what_was_committed_but_not_applied(stage: Stage) -> None:
     stage.items("n1", frames.WAITS, (1, 1, 1))
     stage.replica.commit_index += 1

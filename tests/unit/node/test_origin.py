@@ -111,6 +111,23 @@ def test_waits_and_their_ends_come_again_on_a_new_link(stage: Stage) -> None:
     assert frames.decode_items(stage.sent(frames.UNWAITS)[0], 2)[2] == [(1, 1)]
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_the_leader_is_told_that_a_waiting_client_is_gone_while_all_comes_again(
+    stage: Stage, is_full: bool
+) -> None:
+    connection, _ = stage.client(b"reserve\r\n")
+    stage.apply_sections((0, 1, 2, ((c.OPEN, 1),)))
+    assert frames.decode_items(stage.sent(frames.WAITS)[0], 3)[2] == [(1, 1, 2)]
+    stage.host.takes = not is_full
+    if not is_full:
+        stage.node.origin.resend()
+    connection.lost()
+    stage.run()
+    stage.host.takes = True
+    stage.pass_us(20_000)
+    assert [frames.decode_items(frame, 2)[2] for frame in stage.sent(frames.UNWAITS)] == [[(1, 1)]]
+
+
 def test_a_job_for_nobody_is_returned(stage: Stage) -> None:
     connection, _ = stage.client(b"reserve\r\n")
     stage.apply_sections((0, 1, 2, ((c.OPEN, 1),)))

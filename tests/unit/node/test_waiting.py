@@ -1,6 +1,14 @@
 """The waiting line: its order, the first waiter of a tube, and skipped waiters."""
 
-from beanpoled.leading.waiting import STALE_SLACK, Waiter, WaitingLine
+import pytest
+
+from beanpoled.leading.waiting import (
+    LINES_PER_NEW,
+    LOOKS_PER_TURN_MAX,
+    STALE_SLACK,
+    Waiter,
+    WaitingLine,
+)
 
 
 def add(line: WaitingLine, session: int, *tubes: bytes, origin: int = 0) -> Waiter:
@@ -87,7 +95,52 @@ def test_places_of_waiters_that_left_do_not_pile_up() -> None:
     for session in range(2, 2000):
         add(line, session, b"a")
         line.remove((0, 1, session))
-    assert len(line._lines[b"a"]) <= STALE_SLACK + 3
+    assert len(line._lines[b"a"].places) <= STALE_SLACK + 3
     stays.parked = False
     line.put_back(stays)
     assert line.first(b"a") is stays
+
+
+def test_places_behind_a_blocked_waiter_do_not_pile_up_because_other_lines_are_long() -> None:
+    line = WaitingLine()
+    for session in range(1000):
+        add(line, session, b"%d" % session)
+    for _ in range(500):
+        line.remove(add(line, 5000, b"7").key)
+    assert len(line._lines[b"7"].places) <= STALE_SLACK + 3
+
+
+def test_lines_that_nobody_stands_in_are_forgotten() -> None:
+    line = WaitingLine()
+    blocked = [add(line, session, b"%d" % session) for session in range(10)]
+    for number in range(2000):  # a tube for one reply each
+        waiter = add(line, 5000, b"reply-%d" % number)
+        assert line.first(b"reply-%d" % number) is waiter
+        line.remove(waiter.key)
+    assert len(line._lines) == len(line._round) <= 1 + LINES_PER_NEW * len(blocked)
+    assert [line.first(waiter.tubes[0]) for waiter in blocked] == blocked
+
+
+def test_the_lines_of_a_thousand_tubes_are_not_swept_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = WaitingLine()
+    tubes = [b"%d" % number for number in range(1000)]
+    swept = 0
+    sweep = line._sweep
+
+    def counted(of: object) -> None:
+        nonlocal swept
+        swept += len(of.places)  # type: ignore[attr-defined]
+        sweep(of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(line, "_sweep", counted)
+    add(line, 0, *tubes)  # blocked for ever, in front of the others
+    looks = []
+    for number in range(3 * STALE_SLACK):
+        waiter = add(line, 1 + number, *tubes)
+        line.remove(waiter.key)
+        looks.append(swept)
+        swept = 0
+    assert 0 < max(looks) <= LOOKS_PER_TURN_MAX
+    assert max(len(of.places) for of in line._lines.values()) <= 3 * STALE_SLACK
