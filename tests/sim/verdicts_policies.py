@@ -134,6 +134,8 @@ class PolicyJudge:
                 raise Violation(f"it had its {counts[0]} attempts, and came back: {event}")
         elif event.kind not in (e.TOUCHED, e.DUE, e.PUT):
             mine.untouched = False
+        if (event.kind, event.state, event.reason) == (e.MOVED, e.MOVING, e.ADMIN) and mine.noted:
+            mine.noted, mine.given = (mine.noted[0], event.reserves), 0  # new attempts
         if event.kind != e.BURIED and event.buries != known.buries:
             raise Violation(f"it was buried {known.buries} times: {event}")
         if event.state == GONE:

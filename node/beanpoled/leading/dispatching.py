@@ -224,7 +224,8 @@ class Dispatcher:
             known = queue.tubes.get(tube)
             if known is not None and known.closed:
                 continue  # its waiters are matched with its jobs when it opens
-            for _ in range(min(count, GRANTS_FOR_PUTS_MAX - len(grants))):
+            deliverable = queue.deliverable(tube, count)
+            for _ in range(min(deliverable, GRANTS_FOR_PUTS_MAX - len(grants))):
                 waiter = self.line.first(tube)
                 if waiter is None:
                     break
@@ -284,4 +285,6 @@ class Dispatcher:
         # Most tubes have no ready job; this test keeps the check cheap.
         if not tube.ready_count or tube.closed:
             return False
-        return tube.ready_count > self._claimed.get(tube.name, 0)
+        # The GRANTs beyond a rate would find nothing, one for each waiter and token.
+        queue = self._context.machine.queue
+        return queue.deliverable(tube.name, tube.ready_count) > self._claimed.get(tube.name, 0)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from beanpole import commands as c
 from beanpole import events as e
@@ -61,6 +63,43 @@ def test_its_own_counts_before_the_longest_beginning() -> None:
     assert found.of(b"m") is None
     policy = found.of(b"mail")
     assert policy is not None and policy.attempts_max == 2
+
+
+NAMES = st.text("ab", max_size=4).map(str.encode)
+
+
+@given(st.sets(NAMES), st.sets(NAMES), st.sampled_from([b"a", TURN[:1]]), NAMES)
+def test_the_longest_of_all_that_match_counts(
+    exact: set[bytes], beginnings: set[bytes], first: bytes, rest: bytes
+) -> None:
+    found = Policies()
+    for pattern in sorted(exact - {b""}) + [name + policies.ANY for name in sorted(beginnings)]:
+        found.put(pattern, Policy(dead=pattern))
+    name = first + rest
+    matching = [one for one in beginnings if name.startswith(one) and (one or first == b"a")]
+    wanted = max(matching, key=len) + policies.ANY if matching else None
+    policy = found.of(name)
+    assert (policy and policy.dead) == (name if name in exact else wanted)
+
+
+class Asked(dict[bytes, Policy]):
+    """The rows of policies, and how often they were asked for one."""
+
+    count = 0
+
+    def get(self, key: bytes, default: Any = None) -> Any:
+        self.count += 1
+        return super().get(key, default)
+
+
+def test_a_lookup_takes_a_step_for_each_length_of_a_pattern() -> None:
+    found = Policies()
+    rows = found.rows = Asked()
+    for number in range(250):
+        found.put(b"tenant-%03d*" % number, Policy(1))
+    for number in range(100):
+        found.of(b"tenant-%03d-mail" % number)
+    assert rows.count == 200
 
 
 @pytest.mark.constants
@@ -224,6 +263,20 @@ def test_a_job_that_is_brought_back_has_new_attempts(cluster: Guests) -> None:
         assert where(cluster, job) == (WORK, READY)
         attempt(cluster, job)
     assert cluster.machine.queue.policies.notes[job] == Note(e.NO_REASON, WORK, 3)
+
+
+def test_attempts_in_the_dead_queue_do_not_count_for_its_own(cluster: Guests) -> None:
+    set_policy(cluster, WORK, 2, DEAD)
+    job = cluster.put(tube=WORK)
+    for _ in range(5):
+        attempt(cluster, job)  # from the third on in the dead queue
+    assert where(cluster, job) == (DEAD, READY)
+    assert cluster.do(c.CHANGE_JOB, 1, job, a.MOVE, -1, DEAD, WORK, a.READY_IF_BURIED) == c.OK
+    assert cluster.machine.queue.policies.notes[job] == Note(e.NO_REASON, WORK, 5)
+    attempt(cluster, job)
+    assert where(cluster, job) == (WORK, READY)
+    attempt(cluster, job)
+    assert where(cluster, job) == (DEAD, READY)
 
 
 def test_the_dead_queue_has_no_dead_queue_of_its_own(cluster: Guests) -> None:

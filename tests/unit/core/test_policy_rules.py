@@ -175,6 +175,15 @@ def test_the_last_job_of_a_queue_may_go_and_the_queue_with_it(cluster: Guests) -
     assert ids(cluster) == [3]
 
 
+def test_no_job_is_dropped_for_a_put_that_finds_no_place_for_its_tube(cluster: Guests) -> None:
+    set_policy(cluster, b"rest", jobs_max=1, when_full=DROP_OLDEST)
+    assert try_put(cluster, tube=b"rest") == 1
+    cluster.machine.tubes_max = len(cluster.machine.queue.tubes) - 1
+    assert try_put(cluster, tube=b"other") == c.OUT_OF_MEMORY
+    assert try_put(cluster, tube=b"rest") == 2
+    assert ids(cluster) == [2]
+
+
 @pytest.mark.constants
 def test_with_very_many_priorities_the_least_urgent_are_looked_at(
     cluster: Guests, monkeypatch: pytest.MonkeyPatch

@@ -222,7 +222,7 @@ def test_one_entry_changes_so_many_rates(cluster: Guests, monkeypatch: pytest.Mo
     set_policy(cluster, rate=1, rate_period_us=SECOND_US)
     put(cluster)
     assert cluster.reserve()
-    monkeypatch.setattr(machine_module, "LOOKS_PER_ENTRY_MAX", 1)
+    monkeypatch.setattr(machine_module, "LOOKS_PER_ENTRY_MAX", 8)
     drop = (c.DROP_POLICY, 1, WORK)
     change = (c.SET_POLICY, 1, DEFAULT, *Policy(ttr_s=1))
     assert cluster.batch(change, drop, change) == [c.OK, c.AGAIN, c.AGAIN]

@@ -4,6 +4,8 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.jobs.policies import DROP_OLDEST, Policy
+from beanpoled.leading.dispatching import Dispatcher
+from beanpoled.leading.waiting import Waiter
 from tests.unit.node.stage import Port, Stage
 
 SECOND = 1_000_000
@@ -87,6 +89,33 @@ def test_a_put_finds_no_waiter_for_a_closed_queue(stage: Stage) -> None:
     stage.client(PUT)
     assert not [one for one in stage.proposed() if one[0] == c.GRANT]
     assert answer(stage, waiting) == b""
+
+
+@pytest.mark.parametrize("puts_first", [True, False])
+def test_a_token_is_given_to_one_waiter(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, puts_first: bool
+) -> None:
+    """Otherwise each token would write a GRANT for each waiter to the log."""
+    grants: list[bytes] = []
+    grant = Dispatcher._grant
+
+    def noted(self: Dispatcher, waiter: Waiter, tube: bytes, is_ready: bool) -> c.Command:
+        grants.append(tube)
+        return grant(self, waiter, tube, is_ready)
+
+    monkeypatch.setattr(Dispatcher, "_grant", noted)
+    set_policy(stage, Policy(rate=2, rate_period_us=10 * SECOND))
+    if puts_first:
+        stage.client(PUT * 40)
+    ports = [stage.client(b"reserve\r\n")[1] for _ in range(20)]
+    if not puts_first:
+        commit(stage)
+        stage.client(PUT * 40)
+    commit(stage)
+    assert (len(grants), sum(bool(port.take()) for port in ports)) == (2, 2)
+    stage.pass_us(6 * SECOND)
+    commit(stage)
+    assert (len(grants), sum(bool(port.take()) for port in ports)) == (3, 1)
 
 
 def test_a_full_queue_is_out_of_memory(stage: Stage) -> None:

@@ -38,6 +38,7 @@ def move(
     due_us = -job.order if before == DELAYED and job.order < 0 else job.due_us
     queue.take(job)
     queue.come_into(job, before, tube, session, reason)
+    queue.policies.begin_anew(job.id, job.reserves)
     if state == DELAYED:
         queue.make_delayed(job, due_us - queue.now_us)
     elif state == BURIED:

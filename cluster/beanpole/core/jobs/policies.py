@@ -5,15 +5,19 @@ This module holds the tables, and selects the policy of a queue. Policies are en
 are set in `core.operations.policies`.
 """
 
+from itertools import islice
 from typing import Final, NamedTuple
 
 from beanpole.core.jobs.spaces import PREFIX_END
 
-# The first lookup of a queue scans all policies, and an image holds them all.
+# The first lookup of a queue takes a step for each length of the patterns, and an image holds all.
 POLICIES_MAX: Final[int] = 256
-# Beyond this, the oldest note is dropped; its job stays. An image copies all notes in one step, in
-# 2 ms.
+# Beyond this, the oldest notes are dropped; their jobs stay. An image copies all notes in one step,
+# in 2 ms.
 NOTES_MAX: Final[int] = 100_000
+# This share is dropped at a time: to find the first key of a dict takes a step for each one that
+# was removed before it.
+_DROPPED_SHARE: Final[int] = 100
 # Queues whose policy is cached. The bound keeps a million short-lived names from taking memory.
 _KNOWN_MAX: Final[int] = 10_000
 # At the end of a pattern: it matches all names that begin with the bytes before it.
@@ -85,16 +89,22 @@ class Policies:
     def __init__(self) -> None:
         self.rows: dict[bytes, Policy] = {}
         self.notes: dict[int, Note] = {}
+        self._lengths: list[int] = []  # of the beginnings before `ANY`, the longest first
         self._known: dict[bytes, Policy | None] = {}
 
     def put(self, pattern: bytes, policy: Policy) -> None:
         """Set the policy of a pattern."""
         self.rows[pattern] = policy
-        self._known.clear()
+        self._change()
 
     def drop(self, pattern: bytes) -> None:
         """Remove an existing policy; notes stay."""
         del self.rows[pattern]
+        self._change()
+
+    def _change(self) -> None:
+        lengths = {len(pattern) - len(ANY) for pattern in self.rows if pattern.endswith(ANY)}
+        self._lengths = sorted(lengths, reverse=True)
         self._known.clear()
 
     def of(self, queue: bytes) -> Policy | None:
@@ -111,14 +121,13 @@ class Policies:
         found = self.rows.get(queue)
         if found is not None:
             return found
-        best = -1
-        of_beanstalk = queue[:1] >= _FIRST_BYTE
-        for pattern, policy in self.rows.items():
-            # `ANY` alone matches all tubes of beanstalk, and no queue of another protocol.
-            if not of_beanstalk and pattern == ANY:
-                continue
-            if pattern.endswith(ANY) and len(pattern) > best and queue.startswith(pattern[:-1]):
-                found, best = policy, len(pattern)
+        # `ANY` alone matches all tubes of beanstalk, and no queue of another protocol.
+        shortest = 0 if queue[:1] >= _FIRST_BYTE else 1
+        for length in self._lengths:
+            if shortest <= length <= len(queue):
+                found = self.rows.get(queue[:length] + ANY)
+                if found is not None:
+                    break
         return found
 
     def note(self, job_id: int, note: Note) -> None:
@@ -126,8 +135,15 @@ class Policies:
         notes = self.notes
         notes.pop(job_id, None)  # so that the job's new note is the youngest
         if len(notes) >= NOTES_MAX:
-            del notes[next(iter(notes))]
+            for oldest in list(islice(notes, max(1, NOTES_MAX // _DROPPED_SHARE))):
+                del notes[oldest]
         notes[job_id] = note
+
+    def begin_anew(self, job_id: int, reserves: int) -> None:
+        """Give a job that is moved new attempts: those in the dead queue do not count any more."""
+        note = self.notes.get(job_id)
+        if note is not None:
+            self.notes[job_id] = note._replace(reserves=reserves)
 
     def spent(self, job_id: int, reserves: int) -> int:
         """Return the number of attempts of a job since its last note."""

@@ -70,6 +70,13 @@ class States(Tubes):
         if policy is not None and policy.rate:
             self.spend(tube, policy.rate, policy.rate_period_us)
 
+    def deliverable(self, name: bytes, jobs: int) -> int:
+        """Return how many of these jobs a queue may give out now by its rate."""
+        policy = self.policies.of(name) if self.policies.rows else None
+        if policy is None or not policy.rate:
+            return jobs
+        return min(jobs, self.rates.tokens(name, policy.rate, self.now_us))
+
     def look_at_rates(self, pattern: bytes) -> None:
         """Reset the buckets whose rate has changed, after a change of a policy."""
         stem = pattern.removesuffix(ANY)

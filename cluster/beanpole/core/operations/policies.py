@@ -19,6 +19,8 @@ BYTES_MAX: Final[int] = 2**62
 RETAIN_MAX_US: Final[int] = DURATION_MAX_US
 # Equal puts are remembered for as long as clients' keys.
 UNIQUE_WINDOW_MAX_US: Final[int] = DEDUP_WINDOW_US
+# The cost of a bucket in looks when a policy changes: its policy is looked up again.
+_LOOKS_PER_BUCKET: Final = 8
 
 
 def set_policy(machine: MachineState, origin: Origin, command: c.Command) -> int:
@@ -69,7 +71,7 @@ def _may_look(machine: MachineState) -> bool:
     """Whether this entry's budget allows a look at all buckets; deducts them from it."""
     buckets = len(machine.queue.rates.buckets)
     if buckets:
-        machine.looks_left -= buckets
+        machine.looks_left -= buckets * _LOOKS_PER_BUCKET
     return not buckets or machine.looks_left >= 0
 
 

@@ -12,6 +12,7 @@ from beanpole.constants import SECOND_US
 from beanpole.core.jobs.job import ID_MASK, Tube
 from beanpole.core.jobs.policies import DROP_OLDEST, Policy
 from beanpole.core.jobs.quotas import Usage
+from beanpole.core.jobs.spaces import Space
 from beanpole.core.operations.checks import find_tube, has_room, make_tube, why_no_tube
 from beanpole.core.sessions import Session
 from beanpole.core.state import MachineState
@@ -84,9 +85,10 @@ def put(
     usage = usage_of(machine, session)
     if usage is not None and not usage.admits(len(body)):
         return c.FULL
+    known_tube = find_tube(machine, session, name)
     if policy is not None and not admits(machine, session, name, policy, len(body)):
         return c.FULL
-    tube = make_tube(machine, space, name)
+    tube = tube_again(machine, space, name, known_tube)
     if tube is None:
         return why_no_tube(machine, space, name)
     job = queue.put(tube, priority, delay_s * SECOND_US, ttr_s * SECOND_US, body, session)
@@ -132,6 +134,17 @@ def admits(machine: MachineState, session: Session, name: bytes, policy: Policy,
             machine.drops_left -= _DROP_LOOKS
         is_first = False
     return True
+
+
+def tube_again(machine: MachineState, space: Space, name: bytes, known: Tube | None) -> Tube | None:
+    """Return the tube of a put, made if needed, after `admits`; None as for `make_tube`.
+
+    A tube that was known before is made again if it was dropped with its last job, also beyond the
+    limit of tubes: a put that is refused has dropped no job.
+    """
+    if known is None:
+        return make_tube(machine, space, name)
+    return machine.queue.tube(known.name, known.space)
 
 
 def _is_over(tube: Tube, policy: Policy, size: int) -> bool:
