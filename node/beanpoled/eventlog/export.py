@@ -48,7 +48,14 @@ class Export:
 
     def write(self, batch: "pa.RecordBatch") -> None:
         """Add events; they count once `flush` has returned, or when their file is full."""
-        self._directory.add(self._writer.write(batch))
+        full = self._writer.write(batch)
+        try:
+            self._directory.add(full)
+        except BaseException:
+            # A later file must not count before these: no export would ever ask for their events
+            # again. The next process finds them, and takes them over.
+            self._writer.drop()
+            raise
 
     def flush(self) -> None:
         """Finish the open file, so that readers see it."""

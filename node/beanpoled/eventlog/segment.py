@@ -122,14 +122,15 @@ def write(
         handle.write(at, index + _FOOTER.pack(len(index), crc32c(index)))
         at += len(index) + _FOOTER.size
         handle.sync()
+        files.rename(temporary, path)
+        files.sync_directory(directory)
     except OSError:
-        with suppress(OSError):
-            files.remove(temporary)  # usually the disk is full: release the space
+        for name in (temporary, path):
+            with suppress(OSError):
+                files.remove(name)  # usually the disk is full: release the space
         raise
     finally:
         handle.close()
-    files.rename(temporary, path)
-    files.sync_directory(directory)
     return EventSegment(first, end, path, at, about, tuple(places))
 
 

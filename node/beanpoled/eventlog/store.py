@@ -82,6 +82,7 @@ class EventLog:
         self._next_retain_us = 0
         self.latencies = Latencies()
         self._removing = 0  # removals in progress
+        self._remove_failure = ""  # why the last one failed
         self._spans: list[Span] | None = None  # of the segments, joined
         self._machine = machine
         self._follow(machine)
@@ -133,9 +134,17 @@ class EventLog:
 
     # --- from the machine -----------------------------------------------------------------------
 
-    def attach(self, machine: Machine) -> None:
-        """Continue with another machine: the open segment belongs to the old one."""
+    def attach(self, machine: Machine, is_own: bool = False) -> None:
+        """Continue with another machine: the open segment belongs to the old one.
+
+        Args:
+            machine: the new machine, from a snapshot.
+            is_own: whether this node has made the snapshot; it has sealed its events before.
+        """
         self.seal()
+        is_proven = is_own or self._config.durability != "memory"
+        if self.kept and not self._queue.events_kept and not is_proven:
+            self._distrust("a snapshot came from another member before the log had proven them")
         self._follow(machine)
 
     def _follow(self, machine: Machine) -> None:
@@ -196,23 +205,24 @@ class EventLog:
         assert about is not None, "only files make a node drop events"
         expected = (about.log_index[1], self._sealed_end, about.state_hash)
         if expected != (index, self._end, self._machine.state_hash):
-            self._distrust()
+            self._distrust("the log has lost its end")
         self._queue.events_kept = True
         self._names = self._living_names()  # names were not tracked meanwhile
         self._begin()
 
-    def _distrust(self) -> None:
-        """Drop files that do not belong to this log: with durability "memory" it can lose its end.
+    def _distrust(self, reason: str) -> None:
+        """Drop files that may not belong to the log: with durability "memory" it can lose its end.
 
         Only files that a snapshot covers are known to belong to the log.
         """
         wrong = [found for found in self._segments if found.end > self._first]
         self._host.log(
-            f"events {self._first} to {self._sealed_end} are not those of the log, which has lost "
-            "its end; their files are removed",
+            f"events {self._first} to {self._sealed_end} may not be those of the log: {reason}; "
+            "their files are removed",
             WARNING,
         )
         self._drop(len(self._segments) - len(wrong), len(self._segments))
+        self._sealed_end = min(self._sealed_end, self._first)
 
     def seal(self) -> None:
         """Hand the open segment to the disk, and begin a new one; the cost is constant."""
@@ -319,14 +329,13 @@ class EventLog:
         kept = self.bytes + sum(self._left_out.values())
         short = max(kept - config.event_retain_bytes, missing)
         freed = count = 0
-        useless: list[str] = []
+        useless: dict[str, int] = {}
         while self._left_out and freed < short:
             path = next(iter(self._left_out))
-            freed += self._left_out.pop(path)
-            useless.append(path)
+            useless[path] = self._left_out.pop(path)
+            freed += useless[path]
         if useless:
-            self._host.log(f"left out before, and removed: {', '.join(useless)}")
-            self._remove(useless)
+            self._remove(useless, f"left out before, and removed: {', '.join(useless)}")
         for found in self._segments:
             if freed >= short and found.about.wall_us[1] >= oldest_us:
                 break
@@ -345,19 +354,35 @@ class EventLog:
         del self._segments[start:end]
         self.bytes -= sum(found.size for found in gone)
         self._spans = None
-        self._remove([found.path for found in gone])
+        self._remove({found.path: found.size for found in gone})
 
-    def _remove(self, paths: list[str]) -> None:
+    def _remove(self, sizes: dict[str, int], words: str = "") -> None:
+        """Remove files; those that stay are tried again. `words` are logged if none stays."""
         self._removing += 1
+        stay: dict[str, int] = {}
 
         def work() -> None:
-            for path in paths:
-                self._host.files.remove(path)
+            for path, size in sizes.items():
+                try:
+                    self._host.files.remove(path)
+                except FileNotFoundError:
+                    pass  # an operator has removed it
+                except OSError as error:
+                    stay[path] = size
+                    failure = error
+            if stay:
+                raise failure
 
         def done(error: OSError | None) -> None:
             self._removing -= 1
-            if error is not None:
-                self._host.log(f"cannot remove events: {error}", WARNING)
+            self._left_out |= stay
+            failure = "" if error is None else f"cannot remove events: {error}"
+            if failure and failure != self._remove_failure:
+                # Once: it is tried every second.
+                self._host.log(failure, WARNING)
+            elif words and not failure:
+                self._host.log(words)
+            self._remove_failure = failure
 
         self._host.files.submit(work, done, LANE_BULK)
 

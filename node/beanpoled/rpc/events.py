@@ -171,7 +171,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
     @asynccontextmanager
     async def _opened(self, segment: EventSegment, context: Context) -> AsyncIterator[Handle]:
         try:
-            handle = await asyncio.to_thread(self._host.files.open, segment.path)
+            handle = await self._open(segment.path)
         except FileNotFoundError:  # removed a moment ago
             await self._fail_missing(segment.first, self._log.spans(), context)
         except OSError as error:
@@ -180,6 +180,15 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
             yield handle
         finally:
             handle.close()
+
+    async def _open(self, path: str) -> Handle:
+        opening = asyncio.ensure_future(asyncio.to_thread(self._host.files.open, path))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The thread opens the file nevertheless: its descriptor would stay for the node's life.
+            opening.add_done_callback(_close_opened)
+            raise
 
     async def _payload(
         self, handle: Handle, segment: EventSegment, place: Place, context: Context
@@ -198,6 +207,11 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
         """Refuse a read after a temporary error of disk or process; the file stays offered."""
         message = f"{segment.path} cannot be read now: {error.strerror or error}"
         await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")
+
+
+def _close_opened(opening: asyncio.Future[Handle]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _jobs(counts: JobCounts) -> node_pb2.Jobs:

@@ -133,7 +133,7 @@ class ReplicaCallbacks:
         context.machine = machine = self._leader.versions.load_image(chunks)
         context.loads += 1
         machine.queue.ready_tubes.clear()
-        self._events.attach(machine)
+        self._events.attach(machine, is_own=not context.started)
         # Facts about the previous machine no longer hold.
         self._agreement.forget()
         self._agreement.applied(machine.index, machine.state_hash)

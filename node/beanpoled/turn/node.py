@@ -103,6 +103,7 @@ class Node:
         self._unseen_us = 0  # time that passed since silence was last looked at
         self._majority_answers = False
         self._next_period_us = 0
+        self._has_served = False
 
     @property
     def serving(self) -> bool:
@@ -189,6 +190,9 @@ class Node:
         loop_us = self.context.loop_us
         self.lifecycle.run_periodic()
         self.stopping.run_periodic()
+        if not self._has_served:
+            self._has_served = self.serving
+            self.events.latencies.forget()  # what the log emits again is old
         self.events.run_periodic(loop_us)
         self.origin.expire(loop_us - self.context.config.command_timeout_ms * 1000)
         self.frontends.run_periodic()

@@ -1,5 +1,6 @@
 """Reading a cluster's events from the nodes that have them, and exporting each event once."""
 
+import errno
 import json
 import os
 import threading
@@ -16,7 +17,7 @@ from beanpole.client.events import EventsLost
 from beanpole.core.machine import Machine
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import directory as directories
-from beanpole.exporting import files
+from beanpole.exporting import files, steps
 from beanpole.exports import BadExport
 from beanpoled import cli
 from beanpoled.cli import events, exits
@@ -447,3 +448,27 @@ def test_a_cluster_that_begins_anew_is_noticed(
     assert "it must be earliest or an offset from 0" in capsys.readouterr().err
     assert command(["nowhere"], tmp_path / "out") == exits.EXIT_REFUSED
     assert "it must be HOST:PORT,...; 'nowhere' is not HOST:PORT" in capsys.readouterr().err
+
+
+def test_no_event_is_passed_over_when_a_full_file_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next file would be listed without the one before it."""
+    out = str(tmp_path / "out")
+    export = begin_export(out, "c", JobCounts())
+    export.write(batch(0, 10))
+    with monkeypatch.context() as once:
+        once.setattr(steps, "write_whole", refused)
+        with pytest.raises(OSError, match="No space"):
+            export.write(pa.concat_batches([batch(10, 5), batch(15, 5, 1)]))
+    export.flush()
+    assert export.end == 0
+    export.close()
+    again = open_export(out, "c")
+    assert again is not None
+    assert again.spans == ((0, 15),)
+    again.close()
+
+
+def refused(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

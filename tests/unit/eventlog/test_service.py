@@ -1,8 +1,11 @@
 """The gRPC service over real sockets: ranges, batches as stored, and every error."""
 
+import asyncio
 import errno
 import threading
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pyarrow as pa
@@ -225,6 +228,39 @@ def test_a_reader_that_goes_away_makes_room(monkeypatch: pytest.MonkeyPatch) -> 
                 return False
 
         wait_until(has_room, TIMEOUT_S, "room for another reader")
+
+
+def test_a_file_that_is_opened_for_a_reader_that_has_gone_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise each such reader would keep a descriptor of the node, for as long as it lives."""
+    life = life_of(history())
+    opens, may_open, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(path: str) -> Any:
+        opens.set()
+        assert may_open.wait(TIMEOUT_S)
+        return SimpleNamespace(close=closed.set)
+
+    monkeypatch.setattr(life.host.files, "open", slow)
+
+    async def read_and_leave() -> None:
+        servicer = service.EventsServicer(config(), life.host, life.log)
+        (segment, *_), _ = life.log.walls()
+
+        async def read() -> None:
+            async with servicer._opened(segment, Mock()):
+                raise AssertionError("it is cancelled before")
+
+        reading = asyncio.ensure_future(read())
+        assert await asyncio.to_thread(opens.wait, TIMEOUT_S)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        may_open.set()
+        assert await asyncio.to_thread(closed.wait, TIMEOUT_S)
+
+    asyncio.run(read_and_leave())
 
 
 @pytest.mark.parametrize("sealed", [True, False])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.node.stage import Stage, Stopped, leading
+from beanpole import commands as c
+from tests.unit.node.stage import Stage, Stopped, leading, put
 
 
 @pytest.fixture
@@ -82,3 +83,20 @@ def test_a_stopped_node_makes_no_image(stage: Stage) -> None:
         stage.node.context.fatal("the test says so")
     stage.run()
     assert slices == []
+
+
+def test_what_the_log_emits_before_the_node_serves_is_not_recent() -> None:
+    stage = Stage()
+    stage.follow()
+    stage.pass_us(200_000)
+    stage.apply_sections((1, 1, 1, ((c.OPEN, 1), *[put()] * 50)))
+    stage.pass_us(1_200_000)
+    stage.node.lifecycle._begin_incarnation()
+    stage.run()
+    stage.apply_sections((0, 1, 1, ()))
+    assert stage.node.serving
+    stage.pass_us(1_200_000)
+    stage.apply_sections((1, 1, 2, tuple([put()] * 7)))
+    stage.pass_us(1_200_000)
+    recent = stage.node.events.latencies
+    assert round(recent.of_all().puts_per_s * recent.seconds) == 7

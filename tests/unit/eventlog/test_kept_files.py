@@ -1,0 +1,77 @@
+"""Files of events that a node already has: which go, and which stay when the disk refuses.
+
+The log of events while the node works is in `test_store`.
+"""
+
+import errno
+
+import pytest
+
+from beanpoled.eventlog.store import RETAIN_PERIOD_US
+from tests.unit.eventlog.made import Driver
+from tests.unit.eventlog.test_store import SETTINGS, Life, filled, image_of, paths
+from tests.unit.node.stage import config
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_snapshot_that_comes_before_kept_events_are_proven_takes_them_away(is_own: bool) -> None:
+    life = Life(durability="memory")
+    life.driver.put(50)
+    snapshot = image_of(life.driver.machine) if is_own else None
+    life.driver.put(50, b"lost")
+    life.settle()
+    again = life.crash(durability="memory")
+    if snapshot is None:
+        again.driver.apply(life.driver.entries[0])
+        driver = Driver()
+        driver.apply(life.driver.entries[0])
+        for _ in range(3):
+            driver.put(50, b"new")
+        snapshot = image_of(driver.machine)
+    assert not again.log._queue.events_kept
+    again.log.attach(snapshot, is_own)
+    assert paths(again) if is_own else not again.read()
+    assert again.log._queue.events_kept is not is_own
+    again.settle()
+    assert bool(paths(again)) is is_own
+
+
+def test_files_that_cannot_be_removed_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = filled()
+    sizes = life.log.bytes
+    files = life.host.files
+    named = sorted(paths(life))
+    files.remove(named[0])  # by an operator
+    remove = files.remove
+
+    def refuse(path: str) -> None:
+        if path == named[1]:
+            raise OSError(errno.EIO, "Input/output error")
+        remove(path)
+
+    monkeypatch.setattr(files, "remove", refuse)
+    life.log.take_limits(config(**SETTINGS | {"event_retain_bytes": 0}))
+    for second in range(1, 5):
+        life.log.run_periodic(second * RETAIN_PERIOD_US)
+        life.settle()
+    assert paths(life) == [named[1]] == list(life.log._left_out)
+    assert life.log.bytes == 0 < sizes
+    assert len([line for line in life.host.lines if "cannot remove events" in line]) == 1
+    monkeypatch.undo()
+    life.log.run_periodic(9 * RETAIN_PERIOD_US)
+    life.settle()
+    assert paths(life) == [] == list(life.log._left_out)
+
+
+def test_a_file_whose_name_cannot_be_made_durable_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    life = Life()
+    monkeypatch.setattr(life.host.files, "sync_directory", refused)
+    life.driver.put(50)
+    life.settle()
+    assert (paths(life), life.log.bytes, life.log.lost) == ([], 0, 50)
+
+
+def refused(path: str) -> None:
+    raise OSError(errno.EIO, f"Input/output error: {path}")
