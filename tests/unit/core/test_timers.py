@@ -1,9 +1,11 @@
 """Timers against a sorted list, and the memory that they need."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beanpole.core.jobs.timers import BUCKET_SHIFT, STALE_SLACK, Timers
+from beanpole.core.jobs import timers as module
+from beanpole.core.jobs.timers import BUCKET_SHIFT, HEAP_MAX, STALE_SLACK, Timers
 
 BUCKET_US = 1 << BUCKET_SHIFT
 # Near delays, delays at the edges of buckets, and far ones.
@@ -22,6 +24,20 @@ STEPS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_timers_are_a_sorted_list(steps: list[tuple[str, int]]) -> None:
+    check(steps)
+
+
+@pytest.mark.constants
+@given(STEPS, st.integers(1, 3))
+def test_timers_beyond_a_heap_are_a_sorted_list(
+    steps: list[tuple[str, int]], heap_max: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "HEAP_MAX", heap_max)
+        check(steps)
+
+
+def check(steps: list[tuple[str, int]]) -> None:
     timers = Timers()
     model: list[tuple[int, int]] = []
     now_us = 0
@@ -63,6 +79,17 @@ def drained(timers: Timers, now_us: int) -> list[int]:
     return ids
 
 
+def test_one_step_makes_a_heap_of_no_more_than_its_limit() -> None:
+    timers = Timers()
+    for job_id in range(1, 3 * HEAP_MAX):
+        timers.add(BUCKET_US, job_id)
+    assert timers.pop(BUCKET_US) == 1
+    assert len(timers._heap) < HEAP_MAX
+    for job_id in range(2, 3 * HEAP_MAX):
+        assert timers.pop(BUCKET_US) == job_id
+    assert len(timers) == held(timers) == 0
+
+
 def test_equal_times_come_by_id() -> None:
     timers = Timers()
     for job_id in (3, 1, 2):
@@ -83,7 +110,8 @@ def test_a_time_that_has_passed_already_is_due_at_once() -> None:
 
 def held(timers: Timers) -> int:
     """Count all elements that the timers hold in memory."""
-    return sum(map(len, (timers._buckets, timers._bucket_heap, timers._heap, timers._near)))
+    lists = (timers._buckets, timers._bucket_heap, timers._heap, timers._near)
+    return sum(map(len, lists)) + len(timers._others) + len(timers._late)
 
 
 def test_removed_times_of_long_ttrs_leave_nothing_behind() -> None:

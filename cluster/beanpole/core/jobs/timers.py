@@ -3,15 +3,21 @@
 A binary heap with lazy deletion would keep one stale entry for every job that was deleted before
 its TTR ended: at 20,000 jobs a second and a TTR of a minute, a million. So times that are not near
 lie in coarse buckets (a dict each, removal is O(1)), and only one bucket at a time is in a heap:
-the first, once its interval has begun. The layout is not observable: the timers that are due, and
-their order, depend on the set alone.
+the first, once its interval has begun. Where more jobs are due in one bucket than a heap is made of
+in one step, as at a full hour, the others lie in an order of their own. The layout is not
+observable: the timers that are due, and their order, depend on the set alone.
 """
 
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from beanpole.core.jobs.order import Order
+
 # 2**16 us = 65 ms per bucket: few enough buckets for long TTRs, few enough jobs in each.
 BUCKET_SHIFT: Final = 16
+# Timers of one bucket that become a heap in one step, which takes 2 ms. Only jobs that are delayed
+# until the same moment are more: 100,000 reservations a second are 6,500 in a bucket.
+HEAP_MAX: Final = 8_192
 # Numbers of removed buckets are swept when they outnumber the existing ones by more than this.
 STALE_SLACK: Final = 64
 
@@ -19,17 +25,20 @@ STALE_SLACK: Final = 64
 class Timers:
     """An ordered set of (due_us, job id); each id at most once."""
 
-    __slots__ = ("_begun", "_bucket_heap", "_buckets", "_heap", "_near")
+    __slots__ = ("_begun", "_bucket_heap", "_buckets", "_heap", "_late", "_near", "_others")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[int, int]] = {}  # bucket -> {job id: due_us}
+        self._others: dict[int, Order] = {}  # bucket -> the keys for which the dict has no room
         self._bucket_heap: list[int] = []
         self._begun = -1  # buckets up to this one are in the heap
         self._heap: list[tuple[int, int]] = []
         self._near: dict[int, int] = {}  # job id -> due_us of the heap's entries that are not stale
+        self._late = Order()  # the others of the bucket in the heap
 
     def __len__(self) -> int:
-        return len(self._near) + sum(map(len, self._buckets.values()))
+        ordered = len(self._late) + sum(map(len, self._others.values()))
+        return len(self._near) + sum(map(len, self._buckets.values())) + ordered
 
     def add(self, due_us: int, job_id: int) -> None:
         """Add a job that is not in the set."""
@@ -42,18 +51,29 @@ class Timers:
         if jobs is None:
             self._buckets[bucket] = {job_id: due_us}
             heappush(self._bucket_heap, bucket)
-        else:
+        elif len(jobs) < HEAP_MAX:
             jobs[job_id] = due_us
+        else:
+            self._others.setdefault(bucket, Order()).add((due_us, job_id))
 
     def remove(self, due_us: int, job_id: int) -> None:
         """Remove a job; it must have been added with this due time."""
         bucket = due_us >> BUCKET_SHIFT
         if bucket <= self._begun:
-            del self._near[job_id]  # its heap entry is stale now, and dropped within 65 ms
+            if job_id in self._near:
+                del self._near[job_id]  # its heap entry is stale now, and dropped within 65 ms
+            else:
+                self._late.remove((due_us, job_id))
             return
         jobs = self._buckets[bucket]
-        del jobs[job_id]
-        if not jobs:
+        if job_id in jobs:
+            del jobs[job_id]
+        else:
+            others = self._others[bucket]
+            others.remove((due_us, job_id))
+            if not others:
+                del self._others[bucket]
+        if not jobs and bucket not in self._others:
             # With a TTR of days, empty buckets would stay for days, fifteen more each second.
             del self._buckets[bucket]
             if len(self._bucket_heap) > 2 * len(self._buckets) + STALE_SLACK:
@@ -62,15 +82,30 @@ class Timers:
     def pop(self, now_us: int) -> int:
         """Remove and return the first job due at `now_us`, by (due time, id); 0 if none is due."""
         while True:
-            heap = self._heap
-            near = self._near
-            while heap and heap[0][0] <= now_us:
-                due_us, job_id = heappop(heap)
-                if near.get(job_id) == due_us:
-                    del near[job_id]
-                    return job_id
+            first = self._first()
+            if first is not None:
+                due_us, job_id = first
+                if due_us > now_us:
+                    return 0
+                if job_id in self._near:
+                    heappop(self._heap)
+                    del self._near[job_id]
+                else:
+                    self._late.pop_first()
+                return job_id
             if not self._begin_next(now_us):
                 return 0
+
+    def _first(self) -> tuple[int, int] | None:
+        """The first timer of the bucket in the heap, and of those that were due before it."""
+        heap = self._heap
+        near = self._near
+        while heap and near.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        late: tuple[int, int] | None = self._late.first()
+        if heap and (late is None or heap[0] < late):
+            return heap[0]
+        return late
 
     def next_due_us(self, now_us: int) -> int | None:
         """Return the time at which to call `pop` again, or None if the set is empty.
@@ -79,13 +114,9 @@ class Timers:
         use (so at most 65 ms too early, never too late).
         """
         while True:
-            heap = self._heap
-            near = self._near
-            while heap:
-                due_us, job_id = heap[0]
-                if near.get(job_id) == due_us:
-                    return due_us
-                heappop(heap)
+            first = self._first()
+            if first is not None:
+                return first[0]
             if not self._begin_next(now_us):
                 break
         waiting = self._bucket_heap
@@ -106,10 +137,11 @@ class Timers:
             if jobs is None:
                 continue
             # The heap's timers are due before every waiting bucket, so none is left.
-            assert not self._near, "a bucket begins after the one before it is empty"
+            assert not self._near and not self._late, "the bucket before it is empty"
             self._begun = bucket
             self._near = jobs
             self._heap = [(due_us, job_id) for job_id, due_us in jobs.items()]
             heapify(self._heap)
+            self._late = self._others.pop(bucket, Order())
             return True
         return False
