@@ -140,3 +140,20 @@ def test_a_node_has_a_budget_of_calls_on_their_way() -> None:
         jid = b"j%d" % number
         assert client.port.take() == b"$%d\r\n%b\r\n" % (len(jid), jid)
     assert len(scene.machine.qless.jobs) == 100
+
+
+def test_what_names_everything_costs_by_how_much_there_is() -> None:
+    world = Qless()
+    assert cost_of(world.t, q.CONFIG_ALL, 9.0, ()) == 1
+    for number in range(500):
+        world.t.config[b"%d" % number] = b"x" * 1024
+    assert 500 < cost_of(world.t, q.CONFIG_ALL, 9.0, ()) < 510
+    for number in range(400):
+        world.t.queue(b"%d" % number)
+        world.t.patterns[1][b"%d" % number] = b"p"
+    for code in (q.QUEUE_NAMES, q.PATTERNS, q.EDIT_PATTERNS):
+        assert cost_of(world.t, code, 9.0, ()) == 11
+    for number in range(q.TRACKED_MAX):
+        world.t.tracked.add(b"%d" % number, 1.0)
+    assert cost_of(world.t, q.TRACK, 9.0, (b"7",)) == 1
+    assert cost_of(world.t, q.TRACK, 9.0, (b"new",)) == 1 + q.TRACKED_MAX // 40

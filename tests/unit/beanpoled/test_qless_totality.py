@@ -66,7 +66,7 @@ KINDS: dict[bytes, st.SearchStrategy[Any]] = {
     b"N": st.sampled_from([b"0", b"1", b"2", b"3", b"60", b"100", b"1.5", b"-1"]),
     b"J": st.sampled_from([b"j", b"k", b"l"]),
     b"Q": st.sampled_from([b"q", b"r"]),
-    b"W": st.sampled_from([b"w", b"v"]),
+    b"W": st.sampled_from([b"w", b"v", b""]),
     b"O": st.integers(0, 3).map(lambda place: OPTIONS[2 * place : 2 * place + 2]),
 }
 

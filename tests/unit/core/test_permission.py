@@ -257,6 +257,29 @@ def test_a_job_has_no_throttle_of_a_closed_queue() -> None:
             assert cluster.denied(*call) != may
 
 
+def test_jobs_that_failed_leave_no_closed_queue() -> None:
+    """A group of failures is of all queues, and its name can be guessed."""
+    cluster = Qless((b"\x03mine", ADMIN | WORK), (b"\x03closed", WORK))
+    assert cluster.call(q.POP, b"closed", b"w", 1)[0] == q.OK
+    assert cluster.call(q.FAIL, b"c", b"w", b"group", b"text", None)[0] == q.OK
+    set_user(cluster, LEE, (b"\x03mine", ADMIN | WORK))
+    assert cluster.denied(q.UNFAIL, b"mine", b"group", 25)
+    assert cluster.machine.qless.jobs[b"c"].queue == b"closed"
+    assert cluster.call(q.UNFAIL, b"mine", b"no such group", 25) == (q.OK, 0)
+    set_user(cluster, LEE, (b"\x03mine", ADMIN | WORK), (b"\x03closed", ADMIN))
+    assert cluster.call(q.UNFAIL, b"mine", b"group", 25) == (q.OK, 1)
+
+
+def test_who_has_no_right_in_qless_is_not_heard_about_missing_jobs() -> None:
+    cluster = Qless((b"a-tube", ADMIN | PUT | WORK))
+    seed = q.SEED
+    for call, value in ((q.TRACK, b"x"), (q.UNTRACK, b"x"), (q.CANCEL, (b"x",))):
+        assert cluster.do(*calls.command(9, call, seed, 1.0, (value,))) == (q.DENIED, ())
+    assert not len(cluster.machine.qless.tracked)
+    set_user(cluster, LEE, (b"\x03mine", WORK))
+    assert cluster.do(*calls.command(9, q.TRACK, seed, 1.0, (b"x",)))[0] == q.OK
+
+
 @pytest.mark.parametrize("queue", [b"mine", b"*"])
 def test_a_worker_with_a_wrong_clock_deletes_no_complete_jobs_of_others(queue: bytes) -> None:
     """Complete jobs are deleted by their age, and the time is that of the client."""

@@ -192,6 +192,8 @@ def _read_throttles(machine: MachineState, rows: Any) -> None:
             raise Damaged(f"throttle {name!r} stands twice")
         throttle = t.throttle(name)
         throttle.is_set, throttle.maximum, throttle.expires_us = is_set, maximum, expires_us
+        if expires_us:
+            t.throttle_ends.add(name, float(expires_us))
     t.touched_throttles.clear()
 
 
@@ -296,7 +298,7 @@ def _check(t: Tables, job: QlessJob) -> None:
     if (
         job.place not in _PLACES[job.state]
         or (job.place not in (NOWHERE, COMPLETED) and job.queue not in t.queues)
-        or (job.lease is not None and not job.worker)
+        or (job.lease is not None and job.state != q.RUNNING)
         or bool(job.failed_order) != has_failed
         or (has_failed and job.failure is None)
         or (job.completed_in != b"" and job.state != q.COMPLETE_)

@@ -4,7 +4,8 @@ The table has the rights that a call needs, and the queue in which it needs them
 users are in `core.users`; the check of all other operations is in `core.operations.permission`.
 
 A call about a queue, a job or a template needs a right in its queue, all other calls need one in
-every queue of qless. A missing job needs no right: the call itself reports that it is missing.
+every queue of qless. A missing job needs no right, or one in any queue where the call has an effect
+nevertheless: the call itself reports that it is missing.
 """
 
 from collections.abc import Callable
@@ -92,6 +93,8 @@ CALLS: Final[dict[int, tuple[int, int, int]]] = {
     q.QUEUE_NAMES: (ANY_RIGHT, _ALL, 0),
 }
 _PREFIX: Final = SPACES[QLESS].prefix
+# Calls with an effect on others even if the job is missing: messages, a place among the tracked.
+_HEARD: Final = frozenset({q.TRACK, q.UNTRACK, q.CANCEL})
 # The index of the job's next queue in the arguments of COMPLETE and of RETRY, and of the changes in
 # those of RECUR_UPDATE.
 _NEXT_QUEUE: Final = 4
@@ -131,6 +134,8 @@ def user_may(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
             return False
     elif about in (_ALL, _QUEUE):
         return bool(user.on_all_of(_PREFIX) & rights)
+    elif call in _HEARD and not user.on_some_of(_PREFIX) & rights:
+        return False
     return (
         _allows_other(t, user, rights, about, value)
         and _allows_second(t, user, call, args)
@@ -170,7 +175,18 @@ def _allows_second(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> b
         return _may_template(t, user, PUT, _at(args, _JID))
     if call == q.RECUR_UPDATE:
         return all(_may_in(user, PUT, name) for name in _updated(args, b"queue"))
+    if call == q.UNFAIL:
+        return _may_unfail(t, user, _at(args, 1), _at(args, 2))
     return True
+
+
+def _may_unfail(t: Tables, user: User, group: Any, count: Any) -> bool:
+    """Whether the first jobs of a group, which may be of any queue, may leave their queues."""
+    failed = t.groups.get(group) if type(group) is bytes else None
+    if failed is None or type(count) is not int or not count > 0:
+        return True
+    jids = failed.lowest(0, min(count, q.CALL_JOBS_MAX))
+    return all(_may_job(t, user, ADMIN, jid) for jid in jids)
 
 
 def _may_depend(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:

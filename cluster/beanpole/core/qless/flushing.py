@@ -28,6 +28,7 @@ def flush(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Re
     t.tags = Scores()
     t.tracked = Scores()
     t.completed = Scores()
+    t.throttle_ends = Scores()
     return q.OK, None
 
 

@@ -14,6 +14,10 @@ DEPENDING: Final = 4  # by the time of the put
 THROTTLED_SINCE: Final = 5  # by the time at which it was throttled
 COMPLETED: Final = 6  # in no queue: by the time of completion
 
+# The size of a job in an answer without its texts, and of an item of its history.
+_VIEW_BYTES: Final = 512
+_ITEM_BYTES: Final = 50
+
 
 class QlessJob:
     """A job. Times are the client's clock in seconds.
@@ -130,6 +134,11 @@ def shown_bytes(job: QlessJob) -> int:
     for jid in job.dependents:
         size += len(jid)
     return size
+
+
+def answer_bytes(job: QlessJob) -> int:
+    """Return the approximate size of a job in an answer, with its history and its other fields."""
+    return _VIEW_BYTES + shown_bytes(job) + _ITEM_BYTES * len(job.history)
 
 
 class Recurring:

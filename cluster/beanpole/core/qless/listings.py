@@ -48,6 +48,8 @@ def jobs(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
 
 def failed_groups(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
     """FAILED_GROUPS: return the number of failed jobs in each group."""
+    if len(t.groups) > q.LISTED_MAX:
+        return limits.LISTED
     return q.OK, tuple([(group, len(t.groups[group])) for group in sorted(t.groups)])
 
 

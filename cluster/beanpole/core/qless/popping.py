@@ -20,15 +20,13 @@ from beanpole.core.qless import (
     views,
     workers,
 )
-from beanpole.core.qless.job import LOCKS, QlessJob, shown_bytes
+from beanpole.core.qless.job import LOCKS, QlessJob, answer_bytes
 from beanpole.core.qless.tables import QlessQueue, Tables
 
 # The number of times that a pop looks for further jobs, if throttles held back some.
 ROUNDS_DEFAULT: Final = 1.0
 # Each ten throttles of a job count as one more of the jobs that a pop may touch.
 THROTTLES_FREE: Final = 10
-# The size of an item of a history in a reply, without its texts.
-ITEM_BYTES: Final = 50
 
 
 def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
@@ -111,7 +109,7 @@ def _fitting(t: Tables, jids: list[bytes], count: int, size: int) -> tuple[int, 
     If all of them fit, the count is returned unchanged.
     """
     for place, jid in enumerate(jids):
-        size += _size(t.jobs[jid])
+        size += answer_bytes(t.jobs[jid])
         if size > q.ANSWER_MAX_BYTES:
             return max(1, place), q.ANSWER_MAX_BYTES
     return count, size
@@ -139,7 +137,7 @@ def _pop_work(
             if looked >= q.CALL_JOBS_MAX:
                 return
             looked += 1 + len(job.throttles) // THROTTLES_FREE
-            given = size + _size(job)
+            given = size + answer_bytes(job)
             if given > q.ANSWER_MAX_BYTES and popped:
                 return
             t.keep(job)
@@ -172,8 +170,3 @@ def _pop_job(
     t.place(job, LOCKS, expires)
     if tracking.is_tracked(t, job.jid):
         t.publish(b"popped", job.jid)
-
-
-def _size(job: QlessJob) -> int:
-    """Return the approximate size of a job in a reply, in bytes."""
-    return shown_bytes(job) + ITEM_BYTES * len(job.history)

@@ -85,9 +85,9 @@ def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: by
     """Remove a job from its set and from its worker."""
     t.unplace(job)
     throttles.give_back(t, job, now)
+    t.let_go(job)  # also of a worker with the empty name
     owner = job.worker
     if owner:
-        t.let_go(job)
         job.worker = b""
         if owner != worker:
             locks.publish_lost(t, job.jid, owner)

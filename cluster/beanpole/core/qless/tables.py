@@ -214,6 +214,7 @@ class Tables:
         self.completed = Scores()
         self.recurring: dict[bytes, Recurring] = {}
         self.throttles: dict[bytes, Throttle] = {}
+        self.throttle_ends = Scores()  # in microseconds of cluster time, of those that have an end
         self.config: dict[bytes, bytes] = {}
         self.patterns: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
         self.bytes = 0

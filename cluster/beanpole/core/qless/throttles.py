@@ -21,6 +21,8 @@ RELEASED_UNBOUND: Final = 10
 RELEASED_MAX: Final = 100
 # A bound lasts at most a century, because its end in microseconds must fit into 64 bits.
 LASTS_MAX_SECONDS: Final = 100 * 366 * 86_400
+# Ended throttles that a set of another removes: more than one, so that none stay.
+ENDED_MAX: Final = 100
 FOR_EVER: Final = -1
 NOT_THERE: Final = -2
 
@@ -88,26 +90,45 @@ def pending_of(t: Tables, job: QlessJob) -> int:
 def throttle_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
     """THROTTLE_SET: set the bound of a throttle, for a time or forever."""
     name, maximum, seconds = args
+    _end_some(t, name)
     if name not in t.throttles and len(t.throttles) >= q.THROTTLES_ALL_MAX:
         return limits.THROTTLES_ALL
     throttle = t.throttle(name)
     if _is_over(t, throttle):
         throttle.expires_us = 0
+        t.throttle_ends.remove(name)
     throttle.is_set = True
     throttle.maximum = maximum
     if seconds > 0:  # otherwise the previous end stays
         throttle.expires_us = t.kernel.now_us + min(seconds, LASTS_MAX_SECONDS) * SECOND_US
+        t.throttle_ends.add(name, float(throttle.expires_us))
     return q.OK, None
 
 
 def throttle_delete(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
     """THROTTLE_DELETE: remove the bound of a throttle; its locks and waiting jobs stay."""
     if args[0] in t.throttles:
-        throttle = t.throttle(args[0])
-        throttle.is_set = False
-        throttle.maximum = 0
-        throttle.expires_us = 0
+        _unset(t, t.throttle(args[0]))
     return q.OK, None
+
+
+def _unset(t: Tables, throttle: Throttle) -> None:
+    throttle.is_set = False
+    throttle.maximum = 0
+    throttle.expires_us = 0
+    t.throttle_ends.remove(throttle.name)
+
+
+def _end_some(t: Tables, kept: bytes) -> None:
+    """Remove some ended throttles, but `kept`: nothing else makes room for new ones."""
+    for name in t.throttle_ends.upto(float(t.kernel.now_us), 0, ENDED_MAX):
+        throttle = t.throttles[name]
+        if name == kept:
+            continue
+        t.keep_throttle(throttle)
+        _unset(t, throttle)
+        if not (throttle.locks or throttle.pending):
+            del t.throttles[name]
 
 
 def throttle_release(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:

@@ -4,7 +4,7 @@ from typing import Any
 
 from beanpole import qless as q
 from beanpole.core.qless import limits, tracking
-from beanpole.core.qless.job import QlessJob, shown_bytes
+from beanpole.core.qless.job import QlessJob, answer_bytes
 from beanpole.core.qless.tables import Tables
 
 
@@ -38,7 +38,7 @@ def fit_into_an_answer(jobs: list[QlessJob]) -> bool:
         return True
     size = 0
     for job in jobs:
-        size += shown_bytes(job)
+        size += answer_bytes(job)
     return size <= q.ANSWER_MAX_BYTES
 
 

@@ -44,7 +44,9 @@ SHA_BYTES: Final = 40
 # The result of a POP that finds no jobs.
 _NO_JOBS: Final = (q.OK, ())
 # Calls whose replies may contain the data of jobs.
-_LARGE: Final = (q.GET, q.MULTIGET, q.POP, q.PEEK, q.TRACKED, q.FAILED_JOBS, q.RECUR_GET)
+_LARGE: Final = (
+    *(q.GET, q.MULTIGET, q.POP, q.PEEK, q.TRACKED, q.FAILED_JOBS, q.RECUR_GET, q.CONFIG_ALL),
+)
 _MAKING: Final = (q.PUT, q.RECUR)
 
 NOSCRIPT: Final = Error(b"NOSCRIPT No matching script. Please use EVAL.")

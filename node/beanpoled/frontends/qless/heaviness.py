@@ -31,6 +31,7 @@ THROTTLES_A_UNIT: Final = 6
 LINKS_A_UNIT: Final = 8  # dependencies that are only added or removed
 COUNTED_A_UNIT: Final = 3  # queues and workers whose jobs are counted
 NAMES_A_UNIT: Final = 100  # jids of a list
+QUEUES_A_UNIT: Final = 40  # names of queues that are listed, tracked jobs that are looked up
 OPTIONS_A_UNIT: Final = 5
 # Of a reply: 1 MiB of data takes a node from the sources 10 ms or more to write as JSON.
 BYTES_A_UNIT: Final = 1024
@@ -293,6 +294,25 @@ def _failed_groups(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
     return 1 + len(t.groups) // COUNTED_A_UNIT
 
 
+def _config_all(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
+    size = sum([len(name) + len(value) for name, value in t.config.items()])
+    return 1 + len(t.config) // NAMES_A_UNIT + size // BYTES_A_UNIT
+
+
+def _queue_names(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
+    return 1 + len(t.queues) // QUEUES_A_UNIT
+
+
+def _patterns(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
+    return 1 + max([len(kind) for kind in t.patterns]) // QUEUES_A_UNIT
+
+
+def _track(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    """Return the cost of tracking a job: without room, one is searched that is gone."""
+    is_full = len(t.tracked) >= q.TRACKED_MAX and arguments[0] not in t.tracked
+    return 1 + len(t.tracked) // QUEUES_A_UNIT if is_full else 1
+
+
 def _recur_update(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
     return 1 + len(arguments[1]) // OPTIONS_A_UNIT
 
@@ -344,6 +364,11 @@ _ESTIMATES: Final[dict[int, Estimate]] = {
     q.FAILED_GROUPS: _failed_groups,
     q.FAILED_JOBS: _failed_jobs,
     q.JOBS: _jobs,
+    q.TRACK: _track,
+    q.CONFIG_ALL: _config_all,
+    q.QUEUE_NAMES: _queue_names,
+    q.PATTERNS: _patterns,
+    q.EDIT_PATTERNS: _patterns,
     q.PAUSE: _many,
     q.UNPAUSE: _many,
     q.FORGET_QUEUES: _many,

@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole import qless as q
-from beanpole.core.qless import config
+from beanpole.core.qless import config, limits
 from tests.unit.core.qless.making import empty_tables
 
 AS = q.CORE
@@ -43,3 +43,10 @@ def test_too_many_options_are_refused() -> None:
     assert config.config_set(t, AS, 0.0, (b"new", b""))[0] == q.TOO_MUCH
     assert not t.messages
     assert config.config_set(t, AS, 0.0, (b"7", b"x")) == (q.OK, None)
+
+
+def test_all_options_fit_into_one_answer() -> None:
+    t = empty_tables()
+    for number in range(q.ANSWER_MAX_BYTES // q.NAME_MAX_BYTES):
+        t.config[b"%d" % number] = b"x" * q.NAME_MAX_BYTES
+    assert config.config_all(t, AS, 0.0, ()) == limits.ANSWER

@@ -6,9 +6,11 @@ import pytest
 
 from beanpole import commands as c
 from beanpole import events as e
+from beanpole import qless as q
 from beanpole.core.image import qless, restore
 from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
+from beanpole.core.operations import qless as operations
 from beanpole.core.qless import calls, sizes
 from tests.unit.core.cluster import Cluster, Entry, copy_of, events_of, image_of
 from tests.unit.core.qless.random_calls import Calls
@@ -146,3 +148,22 @@ def test_the_log_of_calls_is_the_same_entry_by_entry() -> None:
         packed = [(o, i, n, c.pack_commands(commands)) for o, i, n, commands in sections]
         replayed.apply(index, *c.decode_entry(c.encode_entry(flags, time_us, wall_us, packed)))
     assert replayed.state_hash == cluster.machine.state_hash
+
+
+def test_a_worker_may_have_the_empty_name() -> None:
+    """Its job is in images, and leaves its leases when it is put again."""
+    cluster = opened()
+
+    def call(code: int, *args: Any, now: float = 1.0) -> Any:
+        return cluster.do(*operations.command(1, code, q.CORE, now, args))
+
+    put = (b"q", b"j", b"k", b"{}", 0.0, None, None, None, None, (), None, False)
+    assert call(q.PUT, *put)[0] == q.OK
+    assert call(q.POP, b"q", b"", 1)[0] == q.OK
+    assert image_of(copy_of(cluster.machine)) == image_of(cluster.machine)
+    assert call(q.PUT, *put)[0] == q.OK
+    assert not cluster.machine.qless.leases
+    assert call(q.POP, b"q", b"w", 1)[0] == q.OK
+    assert call(q.CANCEL, (b"j",))[0] == q.OK
+    assert call(q.WORKER_COUNTS, now=200_000.0) == (q.OK, ())
+    check(cluster.machine)

@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole import qless as q
-from beanpole.core.qless import listings
+from beanpole.core.qless import limits, listings
 from beanpole.core.qless.job import COMPLETED, DEPENDING, THROTTLED_SINCE
 from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import Tables
@@ -87,6 +87,9 @@ def failed() -> Tables:
 
 def test_failed_jobs_are_counted_by_groups(failed: Tables) -> None:
     assert listings.failed_groups(failed, AS, 0.0, ()) == (q.OK, ((b"f", 1), (b"g", 3)))
+    for number in range(q.LISTED_MAX):
+        failed.groups[b"%d" % number] = Scores()
+    assert listings.failed_groups(failed, AS, 0.0, ()) == limits.LISTED
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,24 @@ def test_a_client_may_let_a_pending_job_wait_again() -> None:
     assert [item[1] for item in world.job(b"002").history] == [q.HAS_PUT, q.HAS_THROTTLED]
 
 
+@pytest.mark.constants
+def test_bounds_that_ended_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(q, "THROTTLES_ALL_MAX", 6)
+    world = bounded(1, 2)
+    world.give(throttles.throttle_set, 0, b"t", 1, 1)  # it has a lock and a pending job
+    for number in range(4):
+        world.give(throttles.throttle_set, 0, b"%d" % number, 1, 1 if number else 2)
+    assert world.call(throttles.throttle_set, 0, b"new", 1, 0)[0] == q.TOO_MUCH
+    world.t.kernel.now_us = SECOND_US
+    world.give(throttles.throttle_set, 0, b"1", 7, 0)  # has ended, and begins anew
+    assert set(world.t.throttles) == {b"t", b"ql:q:q", b"0", b"1"}
+    assert list(world.t.throttle_ends) == [b"0"]
+    assert not world.t.throttles[b"t"].is_set
+    world.give(throttles.throttle_delete, 0, b"0")
+    assert not len(world.t.throttle_ends)
+    world.give(throttles.throttle_set, 0, b"new", 1, 0)
+
+
 @pytest.mark.slow  # as many throttles as there may be
 def test_limits() -> None:
     world = Qless()

@@ -1,7 +1,7 @@
 """Views of jobs, and tracked jobs."""
 
 from beanpole import qless as q
-from beanpole.core.qless import tracking, views
+from beanpole.core.qless import limits, tracking, views
 from tests.unit.core.qless.making import empty_tables, waiting_job
 
 AS = q.CORE
@@ -90,3 +90,15 @@ def test_jobs_that_are_gone_make_room_for_others() -> None:
             waiting_job(t, jid)
     waiting_job(t, b"b")
     assert tracking.track(t, AS, 2.0, (b"b",))[0] == q.TOO_MUCH
+
+
+def test_items_of_histories_count_in_an_answer() -> None:
+    t = empty_tables()
+    item = (1.0, q.HAS_PUT, b"", b"")
+    jids = [b"%d" % number for number in range(350)]
+    for jid in jids:
+        waiting_job(t, jid).history.extend([item] * 1000)
+        tracking.track(t, AS, 0.0, (jid,))
+    assert views.multiget(t, AS, 0.0, (tuple(jids[:200]),))[0] == q.OK
+    assert views.tracked(t, AS, 0.0, ()) == limits.ANSWER
+    assert views.multiget(t, AS, 0.0, (tuple(jids),)) == limits.ANSWER
