@@ -5,7 +5,6 @@ module knows no file format. The deterministic simulator has a second implementa
 """
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -14,7 +13,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol
 
-from beanpole.errors import StorageError
+from beanpole.storage.locks import LOCK, DirectoryLock
 
 if TYPE_CHECKING:
     from beanpole.storage._syncer import Syncer
@@ -317,14 +316,14 @@ class InlineFiles:
     def settle(self) -> None:
         """Do nothing: no work is in progress when `submit` returns."""
 
-    def hold(self, directory: str) -> "DirectoryLock":
+    def hold(self, directory: str) -> DirectoryLock:
         """Lock a directory for this process until the lock is released or the process ends.
 
         Raises:
             StorageError: another process holds it.
         """
         self.make_directory(directory)
-        return DirectoryLock(os.path.join(directory, "lock"))
+        return DirectoryLock(os.path.join(directory, LOCK))
 
 
 class RealFiles(InlineFiles):
@@ -472,20 +471,3 @@ def _syncer_kind() -> "type[Syncer] | None":
 
 def _raise(error: BaseException) -> None:
     raise error
-
-
-class DirectoryLock:
-    """Keeps a second process out of a directory; the system releases it when the process dies."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._descriptor)
-            message = f"{os.path.dirname(path)} is in use by another process"
-            raise StorageError(message) from None
-
-    def release(self) -> None:
-        """Release the directory for other processes."""
-        os.close(self._descriptor)

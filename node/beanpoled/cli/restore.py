@@ -5,13 +5,15 @@ Backups are made in `backup`.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from beanpole.errors import ConfigurationError
+from beanpole.errors import ConfigurationError, StorageError
+from beanpole.storage.files import InlineFiles
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
 from beanpoled.cli.outputs import naming, removing
 from beanpoled.cli.progress import Progress
@@ -76,16 +78,51 @@ def _make_all(
 ) -> None:
     """Write the directory of each member, or none."""
     made: list[str] = []
+    with contextlib.ExitStack() as locks:
+        # All of them until the last is complete: no node runs in one that an error still clears.
+        for _, directory in places:
+            locks.enter_context(_held(directory))
+        try:
+            for member, directory in places:
+                made.append(directory)
+                with source.reading() as stream:
+                    image = backups.restored(stream, source.name, backup)
+                    _make(directory, by_name[member], backup, image, source)
+        except BaseException:
+            for directory in made:
+                _clear(directory)
+            raise
+
+
+@contextlib.contextmanager
+def _held(directory: str) -> Iterator[None]:
+    """Keep nodes and other restores out of a folder, which is still free.
+
+    A supervisor may have started a node there, or another restore run, while the backup was read.
+
+    Raises:
+        ConfigurationError: another process holds the folder, or has written to it.
+    """
+    _check_one_free(directory)  # a folder that is in use gets no file of ours
+    with naming(directory):
+        try:
+            lock = InlineFiles().hold(directory)
+        except StorageError:
+            raise ConfigurationError(
+                f"--to {directory}: it is in use by another process, a node or a restore; nothing "
+                "is overwritten. Stop that, or name another folder"
+            ) from None
     try:
-        for member, directory in places:
-            made.append(directory)
-            with source.reading() as stream:
-                image = backups.restored(stream, source.name, backup)
-                _make(directory, by_name[member], backup, image, source)
+        _check_one_free(directory)
     except BaseException:
-        for directory in made:
-            _clear(directory)
+        lock.release()
         raise
+    try:
+        yield
+    except BaseException:
+        lock.remove()  # the folder is as it was
+        raise
+    lock.release()
 
 
 def _make(
@@ -118,15 +155,19 @@ def _check_free(directories: list[str]) -> None:
         raise ConfigurationError("--to: a folder stands twice")
     _check_apart(directories)
     for directory in directories:
-        try:
-            free = backups.is_free(directory)
-        except OSError as error:
-            raise ConfigurationError(f"--to {directory}: {error.strerror}") from None
-        if not free:
-            raise ConfigurationError(
-                f"--to {directory}: {_what_is_there(directory)}; nothing is overwritten. Move it "
-                "away, or name another folder"
-            )
+        _check_one_free(directory)
+
+
+def _check_one_free(directory: str) -> None:
+    try:
+        free = backups.is_free(directory)
+    except OSError as error:
+        raise ConfigurationError(f"--to {directory}: {error.strerror}") from None
+    if not free:
+        raise ConfigurationError(
+            f"--to {directory}: {_what_is_there(directory)}; nothing is overwritten. Move it "
+            "away, or name another folder"
+        )
 
 
 def _check_apart(directories: list[str]) -> None:
@@ -170,7 +211,7 @@ def _name(option: str, text: str) -> str:
 
 
 def _clear(directory: str) -> None:
-    """Remove everything that was written into a folder that was free before."""
+    """Remove everything that was written into a folder that was free before, but the lock."""
     try:
         for name in set(os.listdir(directory)) - backups.IGNORED:
             path = os.path.join(directory, name)

@@ -17,11 +17,12 @@ from beanpole.replication.pysyncobj.offline import begin_replica
 from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.backups import Reader, Source
 from beanpole.storage.files import InlineFiles
+from beanpole.storage.locks import LOCK
 from beanpoled.disk import identity as identities
 
-# Entries that a file system creates in an empty volume; any other entry means the directory is in
-# use.
-IGNORED: Final = frozenset({"lost+found"})
+# Entries that a file system creates in an empty volume, and the file that a process locks before it
+# writes anything; any other entry means the directory is in use.
+IGNORED: Final = frozenset({"lost+found", LOCK})
 # Numbers beyond it have no place in headers of snapshots or in the calendar.
 _NUMBER_MAX: Final = 2**53
 _COUNTS: Final = {str: int}

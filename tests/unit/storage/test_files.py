@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,28 @@ def test_a_directory_is_held_by_one(tmp_path: Path) -> None:
         files.hold(str(tmp_path))
     lock.release()
     files.hold(str(tmp_path)).release()
+
+
+def test_a_lock_on_a_file_that_was_removed_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = InlineFiles()
+    lock = files.hold(str(tmp_path))
+    opening, held = os.open, []
+
+    def late(*arguments: Any) -> int:
+        """Let the holder give up, and another one come, after the file was opened."""
+        descriptor = opening(*arguments)
+        monkeypatch.setattr(os, "open", opening)
+        lock.remove()
+        held.append(files.hold(str(tmp_path)))
+        return descriptor
+
+    monkeypatch.setattr(os, "open", late)
+    with pytest.raises(StorageError, match="in use by another process"):
+        files.hold(str(tmp_path))
+    held[0].remove()
+    assert os.listdir(tmp_path) == []
 
 
 class Loop:
