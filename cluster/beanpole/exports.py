@@ -95,6 +95,8 @@ class Manifest(NamedTuple):
     owner: Owner | None = None
     # Where the directory begins, so that it is known before the first file; None: unknown.
     begin: int | None = None
+    # The birth id of the cluster; empty if no node has told it yet.
+    birth: str = ""
     version: int = VERSION
 
     @property
@@ -195,6 +197,8 @@ def _body(manifest: Manifest) -> dict[str, Any]:
         body["owner"] = manifest.owner._asdict()
     if manifest.begin is not None:
         body["begin"] = manifest.begin
+    if manifest.birth:
+        body["birth"] = manifest.birth
     return body
 
 
@@ -261,6 +265,7 @@ def _of_version_2(found: dict[str, Any]) -> Manifest:
         },
         owner=owner and Owner(_text(owner["id"]), _text(owner["host"]), _number(owner["at_s"])),
         begin=None if begin is None else _number(begin),
+        birth=_text(found.get("birth", "")),
     ).with_files(files)
     if [list(span) for span in manifest.spans] != found["spans"]:
         raise ValueError("its files do not make its spans")

@@ -310,7 +310,7 @@ def _rpc_server(
     """Return the gRPC server with all services and the interceptors of each call."""
     callers = Callers(node)
     servicers = (
-        EventsServicer(node.context.config, host, node.events),
+        EventsServicer(node.context.config, host, node.events, lambda: view.birth),
         QueueServicer(node, callers),
         JobAdminServicer(node, callers),
         PoliciesServicer(node, callers),

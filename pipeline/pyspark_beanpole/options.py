@@ -74,6 +74,8 @@ class Position:
     offset: int | None = None
     # The cluster that the offset belongs to; empty if not given.
     cluster: str = ""
+    # The birth id of that cluster; empty if not given.
+    birth: str = ""
 
 
 @dataclass(frozen=True)
@@ -296,9 +298,9 @@ def _position(text: str) -> Position:
         found = json.loads(text)
         if isinstance(found, dict):
             offset = _number(0, OFFSET_MAX)(str(found.pop("offset")))
-            cluster = found.pop("cluster")
-            if not found and isinstance(cluster, str):
-                return Position("", offset, cluster)
+            cluster, birth = found.pop("cluster"), found.pop("birth", "")
+            if not found and isinstance(cluster, str) and isinstance(birth, str):
+                return Position("", offset, cluster, birth)
         elif isinstance(found, int) and not isinstance(found, bool):
             return Position("", _number(0, OFFSET_MAX)(text))
     except (ValueError, KeyError, RecursionError):

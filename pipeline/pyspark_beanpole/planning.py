@@ -28,8 +28,8 @@ class Range(InputPartition):
     addresses: tuple[str, ...]
 
 
-def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
-    """Return the cluster's name, the first offset to read and the end, both fixed now.
+def bounds(events: Events, options: ReadOptions) -> tuple[Extent, int, int]:
+    """Return the cluster's extent, the first offset to read and the end, both fixed now.
 
     Raises:
         ConfigurationError: the offsets do not fit the cluster or each other.
@@ -60,7 +60,7 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
             f"{starting} (offset {first}) lies behind {ending} (offset {end}) of cluster "
             f"{extent.cluster!r}"
         )
-    return extent.cluster, kept(extent, first, end, options.fail_on_data_loss), end
+    return extent, kept(extent, first, end, options.fail_on_data_loss), end
 
 
 def warn_of_silent(extent: Extent) -> None:
@@ -122,16 +122,27 @@ def _told_us(wall_us: int) -> str:
     return datetime.fromtimestamp(min(wall_us, TOLD_US_MAX) / 1_000_000, UTC).isoformat()
 
 
-def check_cluster(name: str, extent: Extent) -> None:
+def check_cluster(name: str, birth: str, extent: Extent) -> None:
     """Refuse offsets of another cluster.
 
+    Args:
+        name: of the offset's cluster.
+        birth: its birth id; empty if it is not known.
+        extent: what the addresses have.
+
     Raises:
-        ConfigurationError: the name is not that of the cluster.
+        ConfigurationError: the name is not that of the cluster, or its birth id is another one.
     """
     if name != extent.cluster:
         raise ConfigurationError(
             f"the offset is of cluster {name!r}, the addresses are of cluster {extent.cluster!r}; "
             "a stream goes on with the cluster that it began with"
+        )
+    if birth and extent.birth and birth != extent.birth:
+        raise ConfigurationError(
+            f"the offset is of the cluster {name!r} with the birth id {birth}, the addresses are "
+            f"of the one with {extent.birth}, which was restored, recovered or begun anew: begin "
+            "with a new checkpoint"
         )
 
 
@@ -162,7 +173,7 @@ def _resolved(name: str, position: Position, extent: Extent) -> int:
     if position.offset is None:
         return extent.first if position.word == EARLIEST else extent.end
     if position.cluster:
-        check_cluster(position.cluster, extent)
+        check_cluster(position.cluster, position.birth, extent)
     if position.offset > extent.end:
         raise ConfigurationError(
             f"{name} = {position.offset} lies beyond the end, {extent.end}, of cluster "

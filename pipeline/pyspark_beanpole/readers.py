@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from beanpole.client.events import EventsLost
+from beanpole.client.events import EventsLost, Extent
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import ReadOptions
 from pyspark_beanpole.packing import rows_of
@@ -24,9 +24,23 @@ from pyspark_beanpole.planning import Range, bounds, check_cluster, kept, split
 from pyspark_beanpole.schema import arrow_schema, checked, conformed
 
 
-def offset_of(cluster: str, offset: int) -> dict[str, Any]:
-    """Return an offset as checkpoints hold it; Spark compares text, so the keys keep this order."""
-    return {"cluster": cluster, "offset": offset}
+def offset_of(cluster: str, offset: int, birth: str) -> dict[str, Any]:
+    """Return an offset as checkpoints hold it; Spark compares text, so the keys keep this order.
+
+    Args:
+        cluster: the name of the cluster.
+        offset: of its events.
+        birth: the birth id of the cluster; left out if empty, as in the checkpoints of 0.3.0.
+    """
+    found: dict[str, Any] = {"cluster": cluster, "offset": offset}
+    return {**found, "birth": birth} if birth else found
+
+
+def _check_cluster(start: dict[str, Any], extent: Extent) -> str:
+    """Refuse an offset of another cluster; return the birth id for the next offset."""
+    birth: str = start.get("birth", "")
+    check_cluster(start["cluster"], birth, extent)
+    return birth or extent.birth
 
 
 class EventReader(DataSourceReader):
@@ -69,23 +83,23 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         with self._options.events() as events:
-            cluster, first, _ = bounds(events, self._options)
-        return offset_of(cluster, first)
+            extent, first, _ = bounds(events, self._options)
+        return offset_of(extent.cluster, first, extent.birth)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun: int = start["offset"]
         with self._options.events() as events:
             # If the last events were missing, an availableNow query would end too early.
             extent = events.extent_to(max(begun, self._target or 0))
-        check_cluster(start["cluster"], extent)
+        birth = _check_cluster(start, extent)
         end = extent.end if self._target is None else min(self._target, extent.end)
         if isinstance(limit, ReadMaxRows):
             end = min(end, begun + limit.max_rows)
         # Never go back: the nodes that answer now may be behind the node that answered before.
         if end <= begun or self._is_early(end - begun, limit):
-            return offset_of(extent.cluster, begun)
+            return start  # a birth id that is news would be a batch without events
         self._planned_s = time.monotonic()
-        return offset_of(extent.cluster, end)
+        return offset_of(extent.cluster, end, birth)
 
     def _is_early(self, rows: int, limit: ReadLimit) -> bool:
         """Whether a batch of `rows` events should wait for more."""
@@ -100,13 +114,14 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         with self._options.events() as events:
             extent = events.extent_to(0)
-        return offset_of(extent.cluster, extent.end)
+        return offset_of(extent.cluster, extent.end, extent.birth)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
         last: int = end["offset"]
         with self._options.events() as events:
             extent = events.extent_to(last, first=start["offset"])
-        check_cluster(start["cluster"], extent)
+        for one in (start, end):
+            _check_cluster(one, extent)
         first = kept(extent, start["offset"], last, self._options.fail_on_data_loss)
         return split(first, last, self._options)
 

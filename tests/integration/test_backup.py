@@ -116,10 +116,15 @@ def test_all_jobs_of_all_protocols_come_back_in_order(
     assert taken["counts"]["qless"]["running"] == 1
     assert path.stat().st_mode & 0o077 == 0
     assert "right" in beanpole("backup", "verify", "--load", path)
+    export = ("events", "export", "--to", tmp_path / "events", "--addr")
+    beanpole(*export, cluster.nodes[follower].grpc)
     with restored(path, tmp_path / "new").running() as new:
         again = backup([new.nodes[0].grpc], tmp_path / "again")
         assert again["digest"] == taken["digest"]
         assert again["birth"] != taken["birth"]
+        # The new cluster has the name of the old one, and other events.
+        refused = beanpole(*export, new.nodes[0].grpc, status=2)
+        assert taken["birth"] in refused and again["birth"] in refused
         check_all_jobs(new, 1, before)
 
 

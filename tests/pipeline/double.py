@@ -56,6 +56,8 @@ class Log:
     """The events that the nodes of a cluster share."""
 
     cluster: str = "double"
+    # Its birth id; empty as of a node of release 0.3.0.
+    birth: str = ""
     events: list[dict[str, object]] = field(default_factory=list)
     # The number of jobs in each state after the last event.
     jobs: dict[str, int] = field(default_factory=dict)
@@ -135,6 +137,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         wanted = datetime.fromtimestamp(request.wall_us / 1_000_000, UTC)
         return events_pb2.EventRangeReply(
             cluster=self.log.cluster,
+            birth=self.log.birth,
             spans=[events_pb2.Span(first=first, end=end) for first, end in self.spans],
             end=self.end,
             jobs=node_pb2.Jobs(**self.log.jobs),

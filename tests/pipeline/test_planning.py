@@ -109,10 +109,10 @@ def test_the_earliest_of_some_nodes_is_doubted(
     read = for_batch({"addresses": addresses, **options})
     try:
         with Events(read.addresses, patience_s=0) as events:
-            cluster, begin, end = bounds(events, read)
+            extent, begin, end = bounds(events, read)
     finally:
         node.stop()
-    assert (cluster, end) == ("double", 60)
+    assert (extent.cluster, end) == ("double", 60)
     assert begin == expected
     said = [record.getMessage() for record in caplog.records]
     assert [words.split(": ")[1] for words in said] == ["127.0.0.1:1"] * warns

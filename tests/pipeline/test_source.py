@@ -1,5 +1,6 @@
 """The data source over real gRPC and real Spark, against doubles of nodes that can fail."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
+from beanpole.errors import ConfigurationError
 from beanpoled.eventlog import columns
 from pyspark_beanpole import readers
 from pyspark_beanpole.options import for_stream
@@ -190,6 +192,36 @@ def test_a_stream_waits_for_rows_but_not_for_ever(start: Start) -> None:
     until.prepareForTriggerAvailableNow()
     until.latestOffset(begun, least)
     assert until.latestOffset({**begun, "offset": 100}, least)["offset"] == 103
+
+
+def test_offsets_know_the_cluster_by_more_than_its_name(start: Start) -> None:
+    """A restored cluster has the same name, and soon the same offsets."""
+    node = start(log := Log(), 3)
+    given = {"addresses": node.address, "startingOffsets": "earliest"}
+    reader = readers.EventStream(for_stream(given), EVENTS)
+    # A checkpoint of release 0.3.0 has no birth id, nor do its nodes tell one.
+    assert reader.initialOffset() == (begun := {"cluster": "double", "offset": 0})
+    log.birth = "0a"
+    done = {"cluster": "double", "offset": 3}
+    assert reader.latestOffset(done, ReadAllAvailable()) == done, "no news: no batch"
+    known = {**done, "birth": "0a"}
+    assert reader.latestOffset(begun, ReadAllAvailable()) == known
+    assert reader.partitions(begun, known)
+    assert reader.initialOffset() == {**begun, "birth": "0a"}
+    log.birth = ""
+    log.grow(1)
+    assert reader.latestOffset(known, ReadAllAvailable()) == {**known, "offset": 4}
+    log.birth = "0b"
+    for call in (
+        lambda: reader.latestOffset(known, ReadAllAvailable()),
+        lambda: reader.partitions(known, {**known, "offset": 4}),
+        lambda: reader.partitions(done, {**known, "offset": 4}),
+        readers.EventStream(
+            for_stream({**given, "startingOffsets": json.dumps(known)}), EVENTS
+        ).initialOffset,
+    ):
+        with pytest.raises(ConfigurationError, match=r"birth id 0a, .* of the one with 0b"):
+            call()
 
 
 def test_a_dead_node_is_not_waited_for(spark: SparkSession, start: Start) -> None:

@@ -319,6 +319,18 @@ def test_a_cluster_that_was_begun_anew_ends_a_stream(open_stream: Open, start: S
         stream.end_now()
 
 
+def test_a_cluster_of_the_same_name_is_refused(open_stream: Open, start: Start) -> None:
+    stream = open_stream(node := start(log := Log(), 90))
+    log.birth = "0a"  # the last node of release 0.3.0 is upgraded
+    assert catch_up(stream) == 1
+    log.birth = "0b"
+    with pytest.raises(ConfigurationError, match="0b, not of the one with 0a"):
+        stream.end_now()
+    stream.close()
+    with pytest.raises(ConfigurationError, match=r"the birth id 0a.* the birth id 0b"):
+        open_stream(node)
+
+
 def test_two_streams_do_not_share_a_directory(open_stream: Open, start: Start) -> None:
     node = start(Log(), 50)
     open_stream(node)

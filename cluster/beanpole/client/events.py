@@ -63,7 +63,7 @@ class OtherCluster(ClientError):
 
 
 class BegunAnew(OtherCluster):
-    """The nodes have fewer events than there were: the cluster is another one of the same name."""
+    """The cluster is another one of the same name: it has fewer events, or another birth id."""
 
 
 class Extent(NamedTuple):
@@ -80,6 +80,8 @@ class Extent(NamedTuple):
     jobs: Mapping[str, int]
     # The errors of the nodes that did not answer, by address: they may have earlier events.
     failures: Mapping[str, str]
+    # The birth id of the cluster; empty if no node that answered knows it.
+    birth: str = ""
 
 
 class Piece(NamedTuple):
@@ -113,6 +115,9 @@ class Events:
         self._silent_patience_s = silent_patience_s
         # Empty until a node has answered.
         self.cluster = ""
+        # The birth id of that cluster; empty until a node that knows it has answered, which nodes
+        # of release 0.3.0 do not.
+        self.birth = ""
         # The errors of the nodes that did not answer the last request for ranges.
         self.failures: dict[str, str] = {}
         # When a node first answered `whole`, which waits for silent nodes only once.
@@ -132,6 +137,7 @@ class Events:
 
         Raises:
             ClientError: no node answers, or the nodes belong to different clusters.
+            BegunAnew: they belong to another cluster of the same name than before.
         """
         return self._asked(wall_us, lambda _: RANGE_TIMEOUT_S)
 
@@ -158,7 +164,7 @@ class Events:
 
         Raises:
             ClientError: see `ranges`.
-            BegunAnew: the majority of the addresses has fewer events.
+            BegunAnew: the majority of the addresses has fewer events, or a node another birth id.
         """
 
         def has_all(extent: Extent) -> bool:
@@ -317,13 +323,31 @@ class Events:
         return calls
 
     def _check_cluster(self, replies: Replies) -> None:
-        """Raise if a node belongs to another cluster than the others, or than in earlier calls."""
+        """Raise if a node belongs to another cluster than the others, or than in earlier calls.
+
+        Clusters of the same name differ by their birth ids: one of them was restored, for example.
+        """
         for address, reply in replies.items():
             self.cluster = self.cluster or reply.cluster
             if reply.cluster != self.cluster:
                 raise OtherCluster(
                     f"{address} is a node of cluster {reply.cluster!r}, others are of "
                     f"{self.cluster!r}"
+                )
+        births = {reply.birth: address for address, reply in replies.items() if reply.birth}
+        if len(births) > 1:
+            told_births = ", ".join(f"{births[birth]} has {birth}" for birth in births)
+            raise OtherCluster(
+                f"the nodes are of several clusters of the name {self.cluster!r}, by their birth "
+                f"ids: {told_births}"
+            )
+        for birth, address in births.items():
+            self.birth = self.birth or birth
+            if birth != self.birth:
+                raise BegunAnew(
+                    f"{address} is a node of the cluster {self.cluster!r} with the birth id "
+                    f"{birth}, not of the one with {self.birth} whose events were read: it was "
+                    "restored, recovered or begun anew"
                 )
 
     def _stream(self, address: str, first: int, end: int) -> Iterator[Piece]:
@@ -383,6 +407,7 @@ def joined(replies: Replies, failures: Mapping[str, str]) -> Extent:
         jobs_before=_counts(oldest.jobs_before),
         jobs=_counts(newest.jobs),
         failures=failures,
+        birth=max(reply.birth for reply in replies.values()),  # those that know it agree
     )
 
 

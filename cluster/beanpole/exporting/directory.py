@@ -119,6 +119,19 @@ class Directory:
         steps.write_whole(self.place, MANIFEST, written(manifest).encode())
         self.manifest = manifest
 
+    def claim(self, birth: str) -> None:
+        """Write down of which cluster of its name the events are, if that is not known yet.
+
+        Args:
+            birth: the birth id of the cluster; empty if the nodes have not told it.
+
+        Raises:
+            ConfigurationError: the events are of a cluster with another birth id.
+        """
+        _check_birth(self.place, self.manifest, birth)
+        if birth and not self.manifest.birth:
+            self.change(self.manifest._replace(birth=birth))
+
     def touch(self) -> None:
         """Renew the ownership of this process, if the directory has no lock and renewal is due."""
         owner = self.manifest.owner
@@ -226,17 +239,21 @@ class Directory:
             return None
 
 
-def held(place: Place, cluster: str | None = None, *, adopts: bool = True) -> Directory | None:
+def held(
+    place: Place, cluster: str | None = None, birth: str = "", *, adopts: bool = True
+) -> Directory | None:
     """Hold an export directory; return None if it does not exist yet.
 
     Args:
         place: its place.
         cluster: the expected cluster; None for any.
+        birth: its birth id; empty for any. Only `claim` writes it down: the caller first checks
+            that the cluster has the directory's events.
         adopts: whether to add existing files that are not listed yet; else they are removed.
 
     Raises:
-        ConfigurationError: it belongs to another cluster, another process holds it, or it is not
-            an export.
+        ConfigurationError: it belongs to another cluster, also one of the same name; another
+            process holds it; or it is not an export.
         BadExport: it has a file that cannot be added.
     """
     manifest = read_manifest(place)
@@ -251,10 +268,12 @@ def held(place: Place, cluster: str | None = None, *, adopts: bool = True) -> Di
             f"{place.name} holds events of cluster {manifest.cluster}, not of {cluster}: give "
             "another directory"
         )
+    _check_birth(place, manifest, birth)
     lock = _locked(place)
     # Read it again, because another process may have replaced it before it released the lock.
     directory = Directory(place, read_manifest(place) or manifest, lock)
     try:
+        _check_birth(place, directory.manifest, birth)
         directory.own()
         directory.adopt(adopts)
         directory.clean()
@@ -265,7 +284,11 @@ def held(place: Place, cluster: str | None = None, *, adopts: bool = True) -> Di
 
 
 def begun(
-    place: Place, cluster: str, jobs_before: Mapping[str, int], begin: int | None = None
+    place: Place,
+    cluster: str,
+    jobs_before: Mapping[str, int],
+    begin: int | None = None,
+    birth: str = "",
 ) -> Directory:
     """Create an export directory.
 
@@ -274,13 +297,14 @@ def begun(
         cluster: the cluster of its events.
         jobs_before: the number of jobs in each state before the first event to be exported.
         begin: the offset of that event, for a process that goes on before there is a file.
+        birth: the birth id of the cluster; empty if the nodes have not told it.
 
     Raises:
         ConfigurationError: another process holds it, or has begun it since `held` looked.
     """
     if place.is_local:
         steps.make_folder(place)
-    manifest = Manifest(cluster, dict(jobs_before), begin=begin)
+    manifest = Manifest(cluster, dict(jobs_before), begin=begin, birth=birth)
     directory = Directory(place, manifest, _locked(place))
     try:
         there = read_manifest(place)
@@ -291,6 +315,20 @@ def begun(
         directory.close()
         raise
     return directory
+
+
+def _check_birth(place: Place, manifest: Manifest, birth: str) -> None:
+    """Refuse another cluster of the same name: its events have the same offsets and are others.
+
+    Raises:
+        ConfigurationError: both birth ids are known and differ.
+    """
+    if birth and manifest.birth and birth != manifest.birth:
+        raise ConfigurationError(
+            f"{place.name} holds events of the cluster {manifest.cluster} with the birth id "
+            f"{manifest.birth}, and the nodes are of the one with the birth id {birth}, which was "
+            "restored, recovered or begun anew under the same name: give a new directory"
+        )
 
 
 def _locked(place: Place) -> TextIO | None:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from beanpole.pb import node_pb2 as beanpole_dot_pb_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x62\x65\x61npole/pb/events.proto\x12\x0b\x62\x65\x61npole.v1\x1a\x16\x62\x65\x61npole/pb/node.proto\"$\n\x11\x45ventRangeRequest\x12\x0f\n\x07wall_us\x18\x01 \x01(\x03\"\"\n\x04Span\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"\xd7\x01\n\x0f\x45ventRangeReply\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12 \n\x05spans\x18\x03 \x03(\x0b\x32\x11.beanpole.v1.Span\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x04\x12\x1f\n\x04jobs\x18\x05 \x01(\x0b\x32\x11.beanpole.v1.Jobs\x12\x15\n\rapplied_index\x18\x06 \x01(\x04\x12\x16\n\x0eoffset_at_wall\x18\x07 \x01(\x04\x12&\n\x0bjobs_before\x18\x08 \x01(\x0b\x32\x11.beanpole.v1.Jobs\"/\n\x11ReadEventsRequest\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"8\n\nEventBatch\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\r\x12\r\n\x05\x61rrow\x18\x03 \x01(\x0c\x32\x9d\x01\n\x06\x45vents\x12J\n\nEventRange\x12\x1e.beanpole.v1.EventRangeRequest\x1a\x1c.beanpole.v1.EventRangeReply\x12G\n\nReadEvents\x12\x1e.beanpole.v1.ReadEventsRequest\x1a\x17.beanpole.v1.EventBatch0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x62\x65\x61npole/pb/events.proto\x12\x0b\x62\x65\x61npole.v1\x1a\x16\x62\x65\x61npole/pb/node.proto\"$\n\x11\x45ventRangeRequest\x12\x0f\n\x07wall_us\x18\x01 \x01(\x03\"\"\n\x04Span\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"\xe6\x01\n\x0f\x45ventRangeReply\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12 \n\x05spans\x18\x03 \x03(\x0b\x32\x11.beanpole.v1.Span\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x04\x12\x1f\n\x04jobs\x18\x05 \x01(\x0b\x32\x11.beanpole.v1.Jobs\x12\x15\n\rapplied_index\x18\x06 \x01(\x04\x12\x16\n\x0eoffset_at_wall\x18\x07 \x01(\x04\x12&\n\x0bjobs_before\x18\x08 \x01(\x0b\x32\x11.beanpole.v1.Jobs\x12\r\n\x05\x62irth\x18\t \x01(\t\"/\n\x11ReadEventsRequest\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"8\n\nEventBatch\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\r\x12\r\n\x05\x61rrow\x18\x03 \x01(\x0c\x32\x9d\x01\n\x06\x45vents\x12J\n\nEventRange\x12\x1e.beanpole.v1.EventRangeRequest\x1a\x1c.beanpole.v1.EventRangeReply\x12G\n\nReadEvents\x12\x1e.beanpole.v1.ReadEventsRequest\x1a\x17.beanpole.v1.EventBatch0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,11 +37,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SPAN']._serialized_start=103
   _globals['_SPAN']._serialized_end=137
   _globals['_EVENTRANGEREPLY']._serialized_start=140
-  _globals['_EVENTRANGEREPLY']._serialized_end=355
-  _globals['_READEVENTSREQUEST']._serialized_start=357
-  _globals['_READEVENTSREQUEST']._serialized_end=404
-  _globals['_EVENTBATCH']._serialized_start=406
-  _globals['_EVENTBATCH']._serialized_end=462
-  _globals['_EVENTS']._serialized_start=465
-  _globals['_EVENTS']._serialized_end=622
+  _globals['_EVENTRANGEREPLY']._serialized_end=370
+  _globals['_READEVENTSREQUEST']._serialized_start=372
+  _globals['_READEVENTSREQUEST']._serialized_end=419
+  _globals['_EVENTBATCH']._serialized_start=421
+  _globals['_EVENTBATCH']._serialized_end=477
+  _globals['_EVENTS']._serialized_start=480
+  _globals['_EVENTS']._serialized_end=637
 # @@protoc_insertion_point(module_scope)

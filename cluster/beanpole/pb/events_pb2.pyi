@@ -22,7 +22,7 @@ class Span(_message.Message):
     def __init__(self, first: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class EventRangeReply(_message.Message):
-    __slots__ = ("cluster", "node", "spans", "end", "jobs", "applied_index", "offset_at_wall", "jobs_before")
+    __slots__ = ("cluster", "node", "spans", "end", "jobs", "applied_index", "offset_at_wall", "jobs_before", "birth")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class EventRangeReply(_message.Message):
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     OFFSET_AT_WALL_FIELD_NUMBER: _ClassVar[int]
     JOBS_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    BIRTH_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     node: str
     spans: _containers.RepeatedCompositeFieldContainer[Span]
@@ -39,7 +40,8 @@ class EventRangeReply(_message.Message):
     applied_index: int
     offset_at_wall: int
     jobs_before: _node_pb2.Jobs
-    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., spans: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., end: _Optional[int] = ..., jobs: _Optional[_Union[_node_pb2.Jobs, _Mapping]] = ..., applied_index: _Optional[int] = ..., offset_at_wall: _Optional[int] = ..., jobs_before: _Optional[_Union[_node_pb2.Jobs, _Mapping]] = ...) -> None: ...
+    birth: str
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., spans: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., end: _Optional[int] = ..., jobs: _Optional[_Union[_node_pb2.Jobs, _Mapping]] = ..., applied_index: _Optional[int] = ..., offset_at_wall: _Optional[int] = ..., jobs_before: _Optional[_Union[_node_pb2.Jobs, _Mapping]] = ..., birth: _Optional[str] = ...) -> None: ...
 
 class ReadEventsRequest(_message.Message):
     __slots__ = ("start", "end")

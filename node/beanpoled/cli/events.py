@@ -189,7 +189,7 @@ class _Run:
         self._ended = ended
         self._screen = Screen(sys.stderr)
         ranges = source.ranges()
-        found = open_export(directory, source.cluster)
+        found = open_export(directory, source.cluster, source.birth)
         if found is not None and not found.spans:
             # Start over: the counts in its manifest are those before another first event.
             found.close()
@@ -202,7 +202,7 @@ class _Run:
                 f"{told(source.failures)}"
             )
         self.export: Export = found or begin_export(
-            directory, source.cluster, source.jobs_at(begin, ranges)
+            directory, source.cluster, source.jobs_at(begin, ranges), source.birth
         )
         if self.export.lost:
             more = f" (and {len(self.export.lost) - 1} more)" if len(self.export.lost) > 1 else ""
@@ -238,6 +238,10 @@ class _Run:
     def catch_up(self) -> None:
         """Write everything up to the present end of the cluster's events."""
         end = self._source.end(self._position)
+        if end >= self._position:
+            # Only now is it sure that the cluster has the directory's events. It may be news: nodes
+            # of release 0.3.0 do not tell it, nor those that wait for the others to found it.
+            self.export.claim(self._source.birth)
         try:
             for batch in self._source.read(self._position, end):
                 self.export.write(batch)

@@ -72,6 +72,14 @@ class Export:
         if group := compaction.due(self._directory.manifest.files):
             compaction.merge(self._directory, group, compaction.GRACE_S)
 
+    def claim(self, birth: str) -> None:
+        """Write down the birth id of the cluster, if the nodes tell it and it is not known yet.
+
+        Raises:
+            ConfigurationError: the events are of a cluster with another one.
+        """
+        self._directory.claim(birth)
+
     def touch(self) -> None:
         """Renew this process's claim to a directory without locks; call it regularly."""
         self._directory.touch()
@@ -82,21 +90,33 @@ class Export:
         self._directory.close()
 
 
-def open_export(directory: str, cluster: str) -> Export | None:
+def open_export(directory: str, cluster: str, birth: str = "") -> Export | None:
     """Open an export directory; None if there is none yet (see `begin_export`).
 
+    Args:
+        directory: a path or URI.
+        cluster: the name of the cluster.
+        birth: its birth id; empty if the nodes have not told it.
+
     Raises:
-        ConfigurationError: it belongs to another cluster, another process holds it, or it is no
-            export.
+        ConfigurationError: it belongs to another cluster, also one of the same name; another
+            process holds it; or it is no export.
         BadExport: it has the same events twice, or a new file that is incomplete.
     """
-    found = held(resolved(directory), cluster)
+    found = held(resolved(directory), cluster, birth)
     return None if found is None else Export(found)
 
 
-def begin_export(directory: str, cluster: str, jobs_before: JobCounts) -> Export:
-    """Make an export directory. `jobs_before`: the counts before its first event."""
-    return Export(begun(resolved(directory), cluster, jobs_before._asdict()))
+def begin_export(directory: str, cluster: str, jobs_before: JobCounts, birth: str = "") -> Export:
+    """Make an export directory.
+
+    Args:
+        directory: a path or URI.
+        cluster: the name of the cluster.
+        jobs_before: the counts before its first event.
+        birth: the birth id of the cluster; empty if the nodes have not told it.
+    """
+    return Export(begun(resolved(directory), cluster, jobs_before._asdict(), birth=birth))
 
 
 def compact(directory: str, before_date: str) -> tuple[int, int]:

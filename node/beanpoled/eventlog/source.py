@@ -36,6 +36,11 @@ class Source:
         return self._events.cluster
 
     @property
+    def birth(self) -> str:
+        """The cluster's birth id; empty before a node that knows it has answered."""
+        return self._events.birth
+
+    @property
     def failures(self) -> Mapping[str, str]:
         """The errors of the nodes that did not answer `ranges`, by address."""
         return self._events.failures
@@ -59,7 +64,8 @@ class Source:
             known: an offset that the events had reached before; the nodes that have may not answer.
 
         Raises:
-            ConfigurationError: a majority has fewer events: the cluster was begun anew.
+            ConfigurationError: a majority has fewer events, or a node has another birth id: the
+                cluster was begun anew.
             ClientError: see `ranges`.
         """
         try:

@@ -40,8 +40,11 @@ TAKE_TIMEOUT_S: Final = 300.0
 class EventsServicer(events_pb2_grpc.EventsServicer):
     """Serves one node's events."""
 
-    def __init__(self, config: NodeConfig, host: Host, log: EventLog) -> None:
+    def __init__(
+        self, config: NodeConfig, host: Host, log: EventLog, birth: Callable[[], str]
+    ) -> None:
         self._config = config
+        self._birth = birth
         self._host = host
         self._log = log
         self._readers = 0
@@ -65,6 +68,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
             jobs=_jobs(log.jobs()),
             applied_index=log.applied_index,
             jobs_before=_jobs(log.jobs_before()),
+            birth=self._birth(),
         )
         if request.wall_us > 0:
             found = await self._first_at_wall(request.wall_us, context)

@@ -92,13 +92,14 @@ class Stream:
         settings = self._settings
         _check_new_layout(resolved(settings.directory))
         extent = self._nodes.extent()
-        found = held(self._place, extent.cluster, adopts=False)
+        found = held(self._place, extent.cluster, extent.birth, adopts=False)
         if found is None:
             self._directory = self._begun()
         else:
             try:
                 _check_files(found)
                 self.position = self._next_of(found.manifest)
+                found.claim(self._nodes.birth)
             except BaseException:
                 found.close()
                 raise
@@ -149,9 +150,13 @@ class Stream:
         Raises:
             EventsLost: no node has the next event any more, and that is not allowed.
             ClientError: no node answers.
+            ConfigurationError: the cluster is another one of the same name.
         """
         settings = self._settings
         extent = self._nodes.extent_to(end, self.position)
+        if extent.end >= self.position:
+            # It may be news: nodes of release 0.3.0 do not tell it.
+            self.directory.claim(extent.birth)
         first = kept(extent, self.position, end, not settings.skip_lost)
         end = min(end, first + settings.rows_max)
         folder = f"{TRIES_FOLDER}/{uuid.uuid4().hex}"
@@ -238,7 +243,7 @@ class Stream:
         extent = self._whole()
         self.position = self._first(extent)
         before = self._jobs_before(extent, self.position)
-        return begun(self._place, extent.cluster, before, self.position)
+        return begun(self._place, extent.cluster, before, self.position, extent.birth)
 
     def _next_of(self, manifest: Manifest) -> int:
         """Return the offset of the first event that an existing directory lacks."""

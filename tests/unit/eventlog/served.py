@@ -43,8 +43,10 @@ def life_of(
 class Server:
     """One node's `Events` service at its own port."""
 
-    def __init__(self, life: Life, node_config: NodeConfig | None = None) -> None:
+    def __init__(self, life: Life, node_config: NodeConfig | None = None, birth: str = "") -> None:
+        """Store what to serve; a node of release 0.3.0 tells no birth id, as without one here."""
         self.life = life
+        self.birth = birth
         self.address = ""
         self._config = node_config or config()
         self._started, self._ended = threading.Event(), threading.Event()
@@ -61,7 +63,7 @@ class Server:
 
     def servicer(self) -> EventsServicer:
         """Return the service; a test may override it."""
-        return EventsServicer(self._config, self.life.host, self.life.log)
+        return EventsServicer(self._config, self.life.host, self.life.log, lambda: self.birth)
 
     async def _serve(self) -> None:
         server = grpc.aio.server()

@@ -120,7 +120,7 @@ class Dying(Server):
                     yield found
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "it dies")
 
-        return Servicer(config(), self.life.host, self.life.log)
+        return Servicer(config(), self.life.host, self.life.log, str)
 
 
 def test_a_node_that_dies_is_passed_over_where_it_stood() -> None:

@@ -245,7 +245,7 @@ def test_a_file_that_is_opened_for_a_reader_that_has_gone_is_closed(
     monkeypatch.setattr(life.host.files, "open", slow)
 
     async def read_and_leave() -> None:
-        servicer = service.EventsServicer(config(), life.host, life.log)
+        servicer = service.EventsServicer(config(), life.host, life.log, str)
         (segment, *_), _ = life.log.walls()
 
         async def read() -> None:

@@ -37,6 +37,7 @@ def test_names_are_read_in_any_case() -> None:
         ("0", Position("", 0)),
         ("1234567890123", Position("", 1234567890123)),
         ('{"offset": 5, "cluster": "dev"}', Position("", 5, "dev")),
+        ('{"offset": 5, "cluster": "dev", "birth": "0a"}', Position("", 5, "dev", "0a")),
     ],
 )
 def test_offsets(text: str, position: Position) -> None:
