@@ -180,13 +180,14 @@ class LocalNodeView:
             queue.buried + qless.buried,
         )
 
-    def metrics(self) -> Metrics:
+    def metrics(self, with_queues: bool = True) -> Metrics:
         """See `NodeView`."""
         node, context = self._node, self._context
         queue = context.machine.queue
         qless = self._qless_figures()
         commits = node.leader.proposer.commit_times
         disk, room = context.replica.disk(), context.replica.room()
+        largest = self._largest.look(queue.tubes) if with_queues else ()
         return Metrics(
             fsyncs_total=disk.syncs,
             fsync_seconds_total=disk.sync_us_total / 1e6,
@@ -211,7 +212,7 @@ class LocalNodeView:
                 PROTOCOL_NAMES[QLESS]: qless_view.as_space(qless),
             },
             qless=qless,
-            queues=[self._of_queue(tube) for tube in self._largest.look(queue.tubes)],
+            queues=[self._of_queue(tube) for tube in largest],
             limits={name: getattr(context.config, name) for name in LIMITS},
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,

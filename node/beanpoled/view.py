@@ -341,7 +341,9 @@ class NodeView(Protocol):
         """Return the values that must be equal on other nodes."""
 
     def jobs(self) -> JobCounts: ...
-    def metrics(self) -> Metrics: ...
+    def metrics(self, with_queues: bool = True) -> Metrics:
+        """Return the node's metrics; `queues` is empty if the caller does not need it."""
+
     def lately(self) -> Lately:
         """Return the recent figures of all queues together."""
 

@@ -28,6 +28,8 @@ class Listeners:
         self._context = context
         # The effects of the entry whose results are being delivered.
         self._coming: list[Effect] = []
+        # Their jobs: one entry may have thousands of effects, and as many clients that listen.
+        self._jobs_coming: set[int] = set()
         # Dicts and not sets: the order of notifications is the same in every run.
         self._jobs: dict[int, dict[Connection, None]] = {}
         self._jobs_of: dict[Connection, dict[int, None]] = {}
@@ -66,7 +68,7 @@ class Listeners:
             The end of the job if it has ended: then there is nothing to listen to.
         """
         ended = self._ending(job_id)
-        if ended is not None and not any(effect[0] == job_id for effect in self._coming):
+        if ended is not None and job_id not in self._jobs_coming:
             return ended
         # The job goes on, or it has ended in the entry that has this client's command.
         self._jobs.setdefault(job_id, {})[connection] = None
@@ -96,10 +98,12 @@ class Listeners:
     def coming(self, happened: list[Effect]) -> None:
         """Keep the effects of an applied entry until its results are delivered."""
         self._coming = happened
+        self._jobs_coming = {effect[0] for effect in happened}
 
     def told(self) -> None:
         """Deliver the effects of an entry, once its results are delivered."""
         happened, self._coming = self._coming, []
+        self._jobs_coming = set()
         for effect in happened:
             self._tell(effect)
 

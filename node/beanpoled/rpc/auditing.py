@@ -205,7 +205,9 @@ def _show(found: dict[str, Value], path: str, field: Any, value: Any) -> None:
 
 def _plain(field: Any, value: Any) -> Any:
     if field.enum_type is not None:
-        return field.enum_type.values_by_number[value].name
+        # Enums are open: a client may send a number that has no name here.
+        known = field.enum_type.values_by_number.get(value)
+        return str(value) if known is None else known.name
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     return cut(value) if isinstance(value, str) else value

@@ -7,7 +7,7 @@ process, a slice at a time. A slow reader holds one batch and one open file, and
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
@@ -165,12 +165,21 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
 
     async def _convert(self, work: Callable[..., T], *arguments: object, context: Context) -> T:
         """Run a conversion of the host, one at a time: other work needs threads, too."""
-        async with self._converting:
-            try:
-                return await asyncio.to_thread(work, *arguments)
-            except OSError as error:
-                message = f"events cannot be converted now: {error}"
-                await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")
+        await self._converting.acquire()
+        # The work gives the place back, and not this call: the thread of a reader that goes away
+        # works on, and readers that come and go would occupy all threads.
+        working = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+        working.add_done_callback(self._converted)
+        try:
+            return await _result(working)
+        except OSError as error:
+            message = f"events cannot be converted now: {error}"
+            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")
+
+    def _converted(self, working: asyncio.Future[Any]) -> None:
+        self._converting.release()
+        if not working.cancelled():
+            working.exception()  # one that nobody looks at would end the node
 
     @asynccontextmanager
     async def _opened(self, segment: EventSegment, context: Context) -> AsyncIterator[Handle]:
@@ -188,7 +197,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
     async def _open(self, path: str) -> Handle:
         opening = asyncio.ensure_future(asyncio.to_thread(self._host.files.open, path))
         try:
-            return await asyncio.shield(opening)
+            return await _result(opening)
         except asyncio.CancelledError:
             # The thread opens the file nevertheless: its descriptor would stay for the node's life.
             opening.add_done_callback(_close_opened)
@@ -211,6 +220,16 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
         """Refuse a read after a temporary error of disk or process; the file stays offered."""
         message = f"{segment.path} cannot be read now: {error.strerror or error}"
         await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")
+
+
+async def _result(working: asyncio.Future[T]) -> T:
+    """Wait for work in a thread, which goes on when the caller is cancelled.
+
+    `asyncio.shield` would do, but from Python 3.14 on it gives an error of work that nobody waits
+    for any more to the loop's handler, which ends the node.
+    """
+    await asyncio.wait((working,))
+    return working.result()
 
 
 def _close_opened(opening: asyncio.Future[Handle]) -> None:

@@ -25,10 +25,11 @@ class Wait:
 
     __slots__ = ("begun_s", "end", "timer")
 
-    def __init__(self, begun_s: float, end: Callable[[], Any], timer: asyncio.TimerHandle) -> None:
+    timer: asyncio.TimerHandle
+
+    def __init__(self, begun_s: float, end: Callable[[], Any]) -> None:
         self.begun_s = begun_s
         self.end = end
-        self.timer = timer
 
 
 class Patience:
@@ -38,7 +39,7 @@ class Patience:
         self._waits: dict[Wait, None] = {}  # the oldest one first
 
     def begin(self, end: Callable[[], Any]) -> Wait:
-        """Begin a wait; `end` is called when it has lasted too long, unless it was stopped."""
+        """Begin a wait; `end` is called once when it has lasted too long, unless it was stopped."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         if len(self._waits) >= WAITS_MAX:
@@ -46,7 +47,8 @@ class Patience:
             del self._waits[oldest]
             oldest.timer.cancel()
             oldest.timer = loop.call_at(max(now_s, oldest.begun_s + GRACE_S), oldest.end)
-        wait = Wait(now_s, end, loop.call_at(now_s + PATIENCE_S, end))
+        wait = Wait(now_s, end)
+        wait.timer = loop.call_at(now_s + PATIENCE_S, self._too_long, wait)
         self._waits[wait] = None
         return wait
 
@@ -54,6 +56,12 @@ class Patience:
         """Stop a wait: what it was for has come."""
         wait.timer.cancel()
         self._waits.pop(wait, None)
+
+    def _too_long(self, wait: Wait) -> None:
+        # Its task stops it only when it runs next. Until then a call that begins must not choose it
+        # as the oldest one: a timeout that expires fails when it is told to again.
+        self._waits.pop(wait, None)
+        wait.end()
 
 
 class Endings:

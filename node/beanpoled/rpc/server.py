@@ -101,7 +101,8 @@ async def write(context: Context, message: Any, timeout_s: float) -> None:
 def describe(view: NodeView) -> node_pb2.Node:
     """Return the node's description of itself."""
     jobs = view.jobs()
-    metrics = view.metrics()  # once: it counts many queues
+    # Once: it counts many things. The figures of the largest queues are costly, and not shown.
+    metrics = view.metrics(with_queues=False)
     digests = view.digests()
     return node_pb2.Node(
         id=view.node_id,

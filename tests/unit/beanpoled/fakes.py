@@ -87,7 +87,7 @@ class FakeView:
     def jobs(self) -> JobCounts:
         return self.job_counts
 
-    def metrics(self) -> Metrics:
+    def metrics(self, with_queues: bool = True) -> Metrics:
         return self.numbers
 
     def lately(self) -> Lately:

@@ -95,6 +95,20 @@ def test_arguments_in_short() -> None:
     assert arguments(policy, Row(("policy",))) == {"policy.pattern": "mail*", "policy.dead": "d"}
 
 
+def test_a_number_without_a_name_is_told_as_a_number() -> None:
+    """Enums are open: a newer client, or a hostile one, sends numbers that this node has not."""
+
+    request = jobs_pb2.ChangeRequest(action=jobs_pb2.JOB_ACTION_DELETE, job_ids=[1])
+    request.moved_state = 99  # type: ignore[assignment]
+    request.filter.states.extend([jobs_pb2.JOB_STATE_BURIED, 98])  # type: ignore[list-item]
+    assert arguments(request, AUDITED["JobAdmin/Change"]) == {
+        "action": "JOB_ACTION_DELETE",
+        "job_ids": [1],
+        "filter.states": ["JOB_STATE_BURIED", "98"],
+        "moved_state": "99",
+    }
+
+
 Ask = Callable[[grpc.aio.Channel], Awaitable[None]]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.jobs.effects import NOTIFIED_MIN
+from beanpole.core.jobs.effects import GONE, NOTIFIED_MIN, Effect
 from beanpole.core.jobs.job import DONE, FAILED
 from beanpoled.frontends import listeners
 from beanpoled.frontends.table import FRONTENDS
@@ -15,6 +15,7 @@ from tests.unit.core.cluster import copy_of
 from tests.unit.node.stage import SECOND, Port, Stage
 
 NOTE = NOTIFIED_MIN
+LISTENS = 50
 # Sessions 1 and 2 of n1 are open, and 1, a worker, has job 1.
 WORKER = 1
 OPENED = ((c.OPEN, 1), (c.SET_PROTOCOL, 1, TOY), (c.OPEN, 2), (c.SET_PROTOCOL, 2, TOY))
@@ -141,6 +142,31 @@ def test_a_job_that_is_not_there_cannot_be_listened_to(scene: Scene) -> None:
     _, port = scene.toy(b"LISTEN 9\n")
     assert port.take() == b"NO\n"
     assert scene.listened == []
+
+
+def test_listening_does_not_look_through_the_entry_again_and_again(scene: Scene) -> None:
+    """Clients that listen in an entry that ends their jobs; thousands of both fit into one."""
+
+    class Effects(list[Effect]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[Effect]:
+            Effects.looks += 1
+            return super().__iter__()
+
+    mine = scene.node.clients.listeners
+    connection, port = scene.toy()
+    jobs = range(1000, 1000 + LISTENS)
+    mine.coming(Effects((number, GONE, b"") for number in jobs))
+    for number in jobs:
+        assert mine.listen(connection, number) is None
+    assert mine.listen(connection, 1) is None, "this one goes on"
+    assert mine.listen(connection, 999) is not None, "this one was gone before"
+    mine.told()
+    scene.run()
+    assert port.take() == b"".join(b"GONE %d\n" % number for number in jobs)
+    assert Effects.looks == 2, "by `coming` and `told`"
+    assert mine.listen(connection, 1000) is not None, "the entry is over"
 
 
 def test_a_client_that_is_gone_is_forgotten(scene: Scene) -> None:

@@ -5,6 +5,9 @@ import random
 import sys
 import time
 from contextlib import ExitStack
+from unittest.mock import Mock
+
+import pytest
 
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import Tube
@@ -12,6 +15,7 @@ from beanpole.core.jobs.spaces import SPACES, Space
 from beanpoled.http import process
 from beanpoled.largest_queues import LargestQueues
 from beanpoled.node_view import LocalNodeView
+from beanpoled.rpc.server import describe
 from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import Stage
@@ -62,6 +66,22 @@ def test_queues_without_jobs_and_with_long_names_have_no_figures() -> None:
         ("gearman", "resize", 3),
         ("beanstalk", "mail", 1),
     ]
+
+
+def test_a_description_of_a_node_computes_no_figures_of_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They take 20 ms of a large cluster's node, and strangers may ask for its status."""
+    node = Stage().node
+    node.context.machine.queue.tubes.update(tubes({b"mail": 1}))
+    view = LocalNodeView(node, trust_of())
+    assert len(view.metrics().queues) == 1
+    looked = Mock(side_effect=AssertionError("it computes figures of a queue"))
+    monkeypatch.setattr(node.events.latencies, "of", looked)
+    monkeypatch.setattr(LargestQueues, "look", looked)
+    assert view.metrics(with_queues=False).queues == []
+    assert describe(view).protocols
+    assert not looked.called
 
 
 def test_a_process_knows_itself() -> None:

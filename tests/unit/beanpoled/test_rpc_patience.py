@@ -188,3 +188,49 @@ def test_the_oldest_waits_end_first_where_there_are_many(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(patience, "WAITS_MAX", 4)
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_wait_ends_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait that is over stays until its task runs; many calls may begin before that."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ended: list[str] = []
+        over, later = asyncio.Event(), asyncio.Event()
+        waits = Patience()
+
+        def end() -> None:
+            ended.append("first")
+            over.set()
+
+        waits.begin(end)
+        await over.wait()
+        monkeypatch.setattr(patience, "PATIENCE_S", 60.0)
+        begun = [waits.begin(partial(ended.append, "other")) for _ in range(patience.WAITS_MAX)]
+        # Behind any timer that these calls have set for a wait that is over.
+        loop.call_at(loop.time() + patience.GRACE_S, later.set)
+        await later.wait()
+        assert ended == ["first"]
+        for wait in begun:
+            waits.stop(wait)
+
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.01)
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_wait_that_ends_early_ends_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ended: list[int] = []
+        later = asyncio.Event()
+        waits = Patience()
+        for number in range(8):  # the first 4 are chosen, and are over by their own time as well
+            waits.begin(partial(ended.append, number))
+        loop.call_at(loop.time() + 2 * patience.PATIENCE_S, later.set)
+        await later.wait()
+        assert sorted(ended) == list(range(8))
+
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(patience, "GRACE_S", 0.01)
+    monkeypatch.setattr(patience, "WAITS_MAX", 4)
+    asyncio.run(asyncio.wait_for(main(), 60))

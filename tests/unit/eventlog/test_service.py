@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,9 @@ from tests.unit.eventlog.test_store import Life, image_of
 from tests.unit.node.stage import config
 
 TIMEOUT_S = 60.0
+READERS = 20
+# Of the loop: enough for a reader that has been given a place to begin its work.
+PASSES = 10
 
 
 def history(entries: int = 12, each: int = 30) -> list[tuple[Any, ...]]:
@@ -261,6 +265,51 @@ def test_a_file_that_is_opened_for_a_reader_that_has_gone_is_closed(
         assert await asyncio.to_thread(closed.wait, TIMEOUT_S)
 
     asyncio.run(read_and_leave())
+
+
+@pytest.mark.parametrize("error", [None, OSError("no"), ValueError("no")], ids=repr)
+def test_readers_that_go_away_do_not_convert_in_more_threads(error: Exception | None) -> None:
+    """A thread works on when its reader has gone, and other work of the node needs threads."""
+    begun, may_end, lock = threading.Event(), threading.Event(), threading.Lock()
+    running: list[int] = []
+    most: list[int] = []
+    unhandled: list[Any] = []
+
+    def work(number: int) -> int:
+        with lock:
+            running.append(number)
+            most.append(len(running))
+        begun.set()
+        assert may_end.wait(TIMEOUT_S)
+        with lock:
+            running.remove(number)
+        if error is not None and number < READERS:
+            raise error
+        return number
+
+    async def come_and_go() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: unhandled.append(what))
+        servicer = service.EventsServicer(config(), Mock(), Mock())
+        first = asyncio.ensure_future(servicer._convert(work, 0, context=Mock()))
+        assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
+        readers = [
+            asyncio.ensure_future(servicer._convert(work, number, context=Mock()))
+            for number in range(1, READERS)
+        ]
+        for reader in (first, *readers):
+            reader.cancel()
+            await asyncio.wait((reader,))
+            assert reader.cancelled()
+            for _ in range(PASSES):
+                await asyncio.sleep(0)
+        last = asyncio.ensure_future(servicer._convert(work, READERS, context=Mock()))
+        may_end.set()
+        assert await last == READERS
+        gc.collect()
+
+    asyncio.run(asyncio.wait_for(come_and_go(), TIMEOUT_S))
+    assert max(most) == service.CONVERSIONS_MAX
+    assert unhandled == []
 
 
 @pytest.mark.parametrize("sealed", [True, False])
