@@ -4,6 +4,7 @@ Command rates are in `client_rates`; connections themselves are in `clients` and
 Clients at UNIX sockets (unix:) have no address and are not counted.
 """
 
+from collections import OrderedDict
 from typing import Final
 
 from beanpole.addresses import UNIX, host_name
@@ -49,7 +50,7 @@ class ClientHosts:
         # Addresses without connections, and when each lost its last one; the oldest first. A meter
         # is kept until its allowance is full again: otherwise a client could evade its rate with a
         # new connection for each burst.
-        self._left_us: dict[ClientHost, int] = {}
+        self._left_us: OrderedDict[ClientHost, int] = OrderedDict()
 
     # --- connections ----------------------------------------------------------------------------
 

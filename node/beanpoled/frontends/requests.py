@@ -120,6 +120,8 @@ class RequestConnection(Connection):
             self._process()
         elif self._refuse():
             self._close()
+        else:
+            self._count_unfinished()
 
     def half_closed(self) -> None:
         """See `Connection`."""
@@ -192,6 +194,11 @@ class RequestConnection(Connection):
         """Act on received requests until something must be waited for, or others have a turn."""
         if self._is_resting:
             return
+        if self._clients.outbox_is_full and self._buffered_bytes:
+            # Input that is in memory waits, too: all clients together may have GiBs of short
+            # requests, which take several times that in the outbox. `room_again` goes on.
+            self._update_flow()
+            return
         if self._clients.rates.are_limited and not self.blocked:
             self._process_metered()
             return
@@ -253,9 +260,12 @@ class RequestConnection(Connection):
         if not self.closed:
             has_enough = self._is_resting or self._replies.is_full
             self._flow.update(self, has_enough, self._buffered_bytes)
-            unfinished_bytes = self._unfinished_bytes() + self._held_bytes
-            if unfinished_bytes >= COUNTED_BYTES or self._is_counted:
-                self._is_counted = self._clients.unfinished.update(self, unfinished_bytes)
+            self._count_unfinished()
+
+    def _count_unfinished(self) -> None:
+        unfinished_bytes = self._unfinished_bytes() + self._held_bytes
+        if unfinished_bytes >= COUNTED_BYTES or self._is_counted:
+            self._is_counted = self._clients.unfinished.update(self, unfinished_bytes)
 
     def _answer(self, reply: bytes | Parts) -> None:
         """Answer the oldest pending request."""

@@ -415,6 +415,12 @@ class Origin:
         self.heavy.expire(before_us, self._context.loop_us)
         self._waits.expire(before_us)
 
+    def drop_moved(self) -> None:
+        """Close the clients that wait although their session goes on at another connection."""
+        state = self._context.machine.origins.get(self._context.index)
+        if state is not None and state.incarnation == self.incarnation:
+            self._waits.drop_moved(state)
+
     def fence(self) -> None:
         """Fail all commands and waits before clients are closed: with NOT_DONE if never sent."""
         self.expire(self._context.loop_us + 1)

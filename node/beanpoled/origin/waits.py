@@ -10,7 +10,7 @@ ones. They stay with their clients, and end by time alone.
 from functools import partial
 
 from beanpole.core.jobs.job import Job
-from beanpole.core.sessions import Session
+from beanpole.core.sessions import Origin, Session
 from beanpoled.links import frames
 from beanpoled.origin.batches import KIND_WAIT, NOT_DONE, UNKNOWN, Client, Wait
 from beanpoled.origin.leader_link import LeaderLink
@@ -190,6 +190,21 @@ class Waits:
         for wait in list(self._of_session.values()):
             if wait.ending and wait.ending_at_us < before_us:
                 self._give_up(wait)
+
+    def drop_moved(self, state: Origin) -> None:
+        """Close the clients whose session is gone from this node: no job comes for them.
+
+        Another connection resumed it, and the entry that says so has no answer for them.
+
+        Args:
+            state: this node as an origin, as far as the log is applied here.
+        """
+        sessions = state.sessions
+        gone = [wait for number, wait in self._of_session.items() if number not in sessions]
+        for wait in gone:
+            # A wait behind a batch that is not applied may be of a session that is not open yet.
+            if wait.batch is not None and 0 < wait.batch.number < state.next_number:
+                wait.client.drop()
 
     def fence(self) -> None:
         """Fail all waits."""

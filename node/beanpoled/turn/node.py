@@ -195,6 +195,7 @@ class Node:
             self.events.latencies.forget()  # what the log emits again is old
         self.events.run_periodic(loop_us)
         self.origin.expire(loop_us - self.context.config.command_timeout_ms * 1000)
+        self.origin.drop_moved()
         self.frontends.run_periodic()
         self.clients.run_periodic()
 

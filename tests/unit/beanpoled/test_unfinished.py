@@ -46,6 +46,21 @@ def test_requests_that_do_not_end_take_a_bounded_memory(
     assert scene.node.clients.unfinished.bytes == 0
 
 
+@pytest.mark.constants
+@pytest.mark.parametrize("protocol", BEGUN)
+def test_the_request_of_a_refused_client_counts_until_it_ends(
+    scene: FollowerScene, protocol: str
+) -> None:
+    scene.node.clients.connections_max = 0
+    port = Port()
+    connection = scene.node.frontends[protocol].connected(port)
+    assert connection is not None and connection.refused
+    connection.received(BEGUN[protocol])
+    assert 40_000 <= scene.node.clients.unfinished.bytes < 50_000
+    connection.received(b"\n")
+    assert port.closed and scene.node.clients.unfinished.bytes == 0
+
+
 def test_many_short_arguments_take_more_than_their_bytes() -> None:
     parser = Parser()
     parser.feed(b"*10000\r\n" + b"$2\r\nxx\r\n" * 9999)

@@ -43,6 +43,43 @@ def test_another_connection_takes_the_session_over(stage: Stage) -> None:
     assert other.take() == b"DELETED\r\n"
 
 
+@pytest.mark.parametrize("wait", [b"reserve\r\n", b"reserve-with-timeout 600\r\n"])
+def test_a_wait_ends_when_another_connection_takes_the_session_over(
+    stage: Stage, wait: bytes
+) -> None:
+    first, port = stage.client(KEEP + wait)
+    settle(stage)
+    assert port.take() == b"KEPT\r\n" and first.is_waiting
+    second, other = stage.client(RESUME + wait)
+    settle(stage)
+    stage.pass_us(200_000)
+    assert first.closed and port.take() == b""
+    assert not second.closed and second.is_waiting
+    stage.client(b"put 0 0 60 1\r\nx\r\n")
+    settle(stage)
+    assert other.take() == b"RESUMED 0\r\n\r\nRESERVED 1 1\r\nx\r\n"
+
+
+def test_a_wait_whose_session_is_not_open_yet_goes_on(stage: Stage) -> None:
+    """Its session is missing, too: the batch that opens it is not applied."""
+    stage.become("follower", None, 2)
+    first, _ = stage.client(KEEP + b"reserve\r\n")
+    stage.pass_us(1_000_000)
+    assert not first.closed
+    stage.lead(3)
+    settle(stage)
+    stage.pass_us(1_000_000)
+    assert not first.closed and first.is_waiting
+
+
+@pytest.mark.parametrize("first", [KEEP, RESUME])
+def test_a_client_without_a_session_is_told_so(stage: Stage, first: bytes) -> None:
+    stage.node.context.machine.sessions_max = 0
+    connection, port = stage.client(first)
+    settle(stage)
+    assert connection.closed and port.take() == b"OUT_OF_MEMORY\r\n"
+
+
 def test_a_lost_session_waits_and_one_that_quits_does_not(stage: Stage) -> None:
     first, _ = stage.client(KEEP + WORK)
     settle(stage)

@@ -373,7 +373,7 @@ class BeanstalkConnection(TubesConnection):
         """See `origin.Client`."""
         if self.closed:
             return
-        if self._kept and self._clients.session(self.number) is None:
+        if self._kept and kind != KIND_OPEN and self._clients.session(self.number) is None:
             # The session goes on at another connection: this one has no client to reply to.
             self.abort()
             return
