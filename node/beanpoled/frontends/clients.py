@@ -40,8 +40,8 @@ PATIENT: Final = FIRST
 INPUT_BYTES_MAX: Final = 64 * 1024
 # A client that has not read its replies for this long is disconnected.
 STALL_MAX_US: Final = 30_000_000
-# Paused clients that go on in one step of the loop: up to 8192 requests.
-RESUMED_IN_A_ROW_MAX: Final = 32
+# Paused clients that go on in one step of the loop: up to 2,048 requests, some 20 ms.
+RESUMED_IN_A_ROW_MAX: Final = 8
 # Clients beyond the limit that may wait for their refusal; more are closed at once.
 REFUSED_MAX: Final = 64
 # Reasons for refusing a client by its user or its rights; for metrics.

@@ -289,7 +289,7 @@ def test_readers_that_go_away_do_not_convert_in_more_threads(error: Exception | 
 
     async def come_and_go() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, what: unhandled.append(what))
-        servicer = service.EventsServicer(config(), Mock(), Mock())
+        servicer = service.EventsServicer(config(), Mock(), Mock(), str)
         first = asyncio.ensure_future(servicer._convert(work, 0, context=Mock()))
         assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
         readers = [
