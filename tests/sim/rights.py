@@ -115,6 +115,17 @@ def rights(table: Table, who: Who, queue: bytes) -> int:
     return bits
 
 
+def rights_somewhere(table: Table, who: Who, space: bytes) -> int:
+    """Return the rights of an identity in any queue of a space, which is the prefix of names."""
+    person = table.get(who.name or ANONYMOUS)
+    names = [space] if person is None else [EVERYWHERE, *person.rights]
+    bits = 0
+    for name in names:
+        if name == EVERYWHERE or name.startswith(space):
+            bits |= rights(table, who, name.removesuffix(b"*"))
+    return bits
+
+
 class Model:
     """All users and rules.
 

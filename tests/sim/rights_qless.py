@@ -10,7 +10,7 @@ import msgpack
 from beanpole import commands as c
 from beanpole import qless as q
 from beanpole.core.qless.tables import Tables
-from tests.sim.rights import ADMIN, EVENTS, PUT, WORK, Table, Who, rights
+from tests.sim.rights import ADMIN, EVENTS, PUT, WORK, Table, Who, rights, rights_somewhere
 
 # The prefix of its queues' names where rights are looked up.
 SPACE: Final = b"\x03"
@@ -35,6 +35,8 @@ def allows(table: Table, who: Who, command: c.Command, t: Tables) -> bool | None
         command: a QLESS command.
         t: the tables before the call.
     """
+    if command[2] == q.CANCEL and not rights_somewhere(table, who, SPACE) & OF_JOBS[q.CANCEL]:
+        return False  # those who watch would hear of it, although the job is missing
     needs = _needs(command[2], msgpack.unpackb(command[5], use_list=False), t)
     if needs is None:
         return None

@@ -77,6 +77,8 @@ class Wire:
     def write(self, data: bytes) -> None:
         """See `ClientPort`."""
         if self.cut_s is None:
+            if self.connection is not None:
+                self._note_session(self.connection)  # what was received may have waited
             self._to_client(lambda: self._arrived(data))
 
     def close(self) -> None:
