@@ -92,6 +92,7 @@ class Asked(dict[bytes, Policy]):
         return super().get(key, default)
 
 
+@pytest.mark.constants
 def test_a_lookup_takes_a_step_for_each_length_of_a_pattern() -> None:
     found = Policies()
     rows = found.rows = Asked()

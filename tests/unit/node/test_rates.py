@@ -91,6 +91,7 @@ def test_a_put_finds_no_waiter_for_a_closed_queue(stage: Stage) -> None:
     assert answer(stage, waiting) == b""
 
 
+@pytest.mark.constants
 @pytest.mark.parametrize("puts_first", [True, False])
 def test_a_token_is_given_to_one_waiter(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, puts_first: bool

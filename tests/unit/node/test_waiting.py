@@ -121,6 +121,7 @@ def test_lines_that_nobody_stands_in_are_forgotten() -> None:
     assert [line.first(waiter.tubes[0]) for waiter in blocked] == blocked
 
 
+@pytest.mark.constants
 def test_the_lines_of_a_thousand_tubes_are_not_swept_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
