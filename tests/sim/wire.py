@@ -195,8 +195,8 @@ class Wire:
 
     @property
     def unread(self) -> bool:
-        """Whether the node has not read everything that reached it."""
-        return bool(self._held)
+        """Whether something that reached the node waits, unread or in its memory."""
+        return bool(self._held) or self.connection in self.host.node.clients.paused
 
     def _to_client(self, action: Callable[[], None]) -> None:
         self._to_client_s = max(self._to_client_s, self.world.clock.now_s + self._delay_s)
