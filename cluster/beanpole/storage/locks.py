@@ -20,8 +20,8 @@ class DirectoryLock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = _locked(path)
-        # Another process may have removed the file since it was opened here: a lock on a file
-        # without a name keeps nobody out.
+        # Another process may have removed the file since it was opened here: a lock on an unlinked
+        # file excludes no other process.
         while not _is_at(self._descriptor, path):
             os.close(self._descriptor)
             self._descriptor = _locked(path)

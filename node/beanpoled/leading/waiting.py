@@ -13,8 +13,8 @@ from typing import Final
 STALE_SLACK: Final = 64
 # Each place that is taken pays for a sweep of this many: more than the two that keep up with it.
 SWEPT_PER_PLACE: Final = 4
-# A new line pays for a look at this many others, so that the lines that nobody stands in never
-# outnumber those in use by much.
+# A new line pays for a look at this many others, so that lines without waiters never outnumber
+# those with waiters by much.
 LINES_PER_NEW: Final = 2
 # The limit of waiting clients' tubes that one turn examines, so that lists of a thousand tubes do
 # not hold it up: a place in a line takes a tenth of a microsecond.

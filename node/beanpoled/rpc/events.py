@@ -179,7 +179,8 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
     def _converted(self, working: asyncio.Future[Any]) -> None:
         self._converting.release()
         if not working.cancelled():
-            working.exception()  # one that nobody looks at would end the node
+            # An exception that is not retrieved reaches the loop's handler, which ends the node.
+            working.exception()
 
     @asynccontextmanager
     async def _opened(self, segment: EventSegment, context: Context) -> AsyncIterator[Handle]:

@@ -41,9 +41,13 @@ class Bucket:
         self.used = used
         self.at_us = at_us
 
+    def used_at(self, now_us: int) -> int:
+        """Return the part that will still be spent at a time, unless more is spent until then."""
+        return max(0, self.used - self.rate * (now_us - self.at_us))
+
     def pass_time(self, now_us: int) -> None:
         """Refill the bucket up to now."""
-        self.used = max(0, self.used - self.rate * (now_us - self.at_us))
+        self.used = self.used_at(now_us)
         self.at_us = now_us
 
     def is_spent(self) -> bool:
@@ -94,8 +98,7 @@ class Rates:
         bucket = self.buckets.get(name)
         if bucket is None:
             return rate
-        used = max(0, bucket.used - bucket.rate * (now_us - bucket.at_us))
-        return bucket.rate - (used + bucket.period_us - 1) // bucket.period_us
+        return bucket.rate - (bucket.used_at(now_us) + bucket.period_us - 1) // bucket.period_us
 
     def is_spent(self, name: bytes) -> bool:
         """Whether a queue has no token."""

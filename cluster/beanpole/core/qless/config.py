@@ -48,9 +48,14 @@ def config_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
 
 def config_all(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
     """CONFIG_ALL: return all options that are set."""
-    if sum([len(name) + len(value) for name, value in t.config.items()]) > q.ANSWER_MAX_BYTES:
+    if all_bytes(t) > q.ANSWER_MAX_BYTES:
         return limits.ANSWER
     return q.OK, tuple(t.config.items())
+
+
+def all_bytes(t: Tables) -> int:
+    """Return the total size in bytes of the names and values of all options."""
+    return sum([len(name) + len(value) for name, value in t.config.items()])
 
 
 def _number(value: bytes) -> float | None:

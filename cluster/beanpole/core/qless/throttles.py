@@ -95,8 +95,7 @@ def throttle_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
         return limits.THROTTLES_ALL
     throttle = t.throttle(name)
     if _is_over(t, throttle):
-        throttle.expires_us = 0
-        t.throttle_ends.remove(name)
+        _unset(t, throttle)
     throttle.is_set = True
     throttle.maximum = maximum
     if seconds > 0:  # otherwise the previous end stays

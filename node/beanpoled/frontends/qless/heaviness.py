@@ -295,8 +295,7 @@ def _failed_groups(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
 
 
 def _config_all(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
-    size = sum([len(name) + len(value) for name, value in t.config.items()])
-    return 1 + len(t.config) // NAMES_A_UNIT + size // BYTES_A_UNIT
+    return 1 + len(t.config) // NAMES_A_UNIT + config.all_bytes(t) // BYTES_A_UNIT
 
 
 def _queue_names(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
