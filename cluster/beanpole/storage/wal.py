@@ -344,12 +344,17 @@ class Wal:
 
     def _finished(self, error: OSError | None) -> None:
         batch, self._running = self._running, None
+        assert batch is not None
+        if error is not None and not self._closed and self._writer.may_repeat(error):
+            # The native thread found no room; `write` makes room with the ballast.
+            self._running = batch
+            self._files.submit(partial(self._write, batch), self._finished)
+            return
         if error is not None:
             self._writer.refuse(error)
             self._fail(error)
         if self._failed or self._closed:
             return
-        assert batch is not None
         self.durable = max(self.durable, batch.end)
         asked, self._flush_asked = self._flush_asked, False
         if asked or self.writes_at_once:
@@ -394,7 +399,9 @@ class Wal:
     def _remove_doomed(self) -> None:
         """Remove the oldest first, each durably, so that the log never has a gap."""
         while self._doomed:
-            self._files.remove(self._doomed[0].path)
+            # It is gone already if the sync after its removal failed.
+            with suppress(FileNotFoundError):
+                self._files.remove(self._doomed[0].path)
             self._files.sync_directory(self._directory)
             del self._doomed[0]
 

@@ -121,6 +121,13 @@ class Writer:
         handle = segment.opened(self._files)
         return SyncedWrite(handle, offset, part.chunks, segment.filled, run, note)
 
+    def may_repeat(self, error: OSError) -> bool:
+        """Return whether `write` may repeat a write that failed and that this object did not do.
+
+        That is so if it found no room. As in `write`, the whole batch is written again.
+        """
+        return self._failure is None and is_full(error)
+
     def refuse(self, error: OSError) -> None:
         """Refuse all further writes, after a failed write that this object did not do."""
         if self._failure is None:

@@ -91,3 +91,38 @@ def test_after_a_write_failed_elsewhere_nothing_is_written() -> None:
     with pytest.raises(LogFailed):
         wal.sync()
     assert disk.log[before:] == [] and not disk.writes
+
+
+@pytest.mark.parametrize("has_ballast", [True, False])
+def test_a_write_that_found_no_room_elsewhere_is_repeated_with_the_ballast(
+    has_ballast: bool,
+) -> None:
+    disk = Elsewhere()
+    wal = opened(disk)
+    failures: list[OSError] = []
+    wal.on_failure = failures.append
+    is_full = True
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "write" and is_full:
+            raise OSError(errno.ENOSPC, "no space left on device", path)
+
+    def freed() -> bool:
+        nonlocal is_full
+        is_full = not has_ballast
+        return has_ballast
+
+    wal.on_full = freed
+    records = fill(wal, 2)
+    wal.flush()
+    disk.fail = fail
+    disk.finish(OSError(errno.ENOSPC, "no space left on device"))
+    assert wal.failed is not has_ballast
+    assert [error.errno for error in failures] == ([] if has_ballast else [errno.ENOSPC])
+    if has_ballast:
+        assert wal.durable == wal.end
+        records += fill(wal, 1)
+        wal.flush()
+        disk.finish()
+        wal.close()
+        assert replayed(disk) == records

@@ -265,6 +265,25 @@ def test_a_segment_that_cannot_be_removed_stays_and_is_tried_again() -> None:
     assert disk.list("log") == names[4:]
 
 
+def test_segments_are_removed_after_a_sync_of_their_removal_failed() -> None:
+    disk = Disk()
+    wal = opened(disk, segment_bytes=2048)
+    fill(wal, 60)
+    wal.flush()
+    names = disk.list("log")
+
+    def stuck(operation: str, path: str) -> None:
+        if operation == "sync_directory":
+            raise OSError(errno.EMFILE, "too many open files", path)
+
+    disk.fail = stuck
+    wal.drop_before(int(names[3][:20]))
+    assert disk.list("log") == names[1:] and not wal.failed
+    disk.fail = lambda operation, path: None
+    wal.drop_before(int(names[4][:20]))
+    assert disk.list("log") == names[4:]
+
+
 def test_a_segment_stays_until_the_thread_has_left_it() -> None:
     """All of it is durable, but zeros may still be written into it."""
     disk = Disk(inline=False)
