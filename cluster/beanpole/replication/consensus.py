@@ -289,7 +289,10 @@ class Replica(Protocol):
         ...
 
     def match_index(self, peer: str) -> int:
-        """Return the index that the leader knows the peer to have; 0 if unknown."""
+        """Return the index that the leader knows the peer to have.
+
+        It is 0 if it is unknown, and for a peer that does not count yet, because it is rejoining.
+        """
         ...
 
     def disk(self) -> DiskFigures:

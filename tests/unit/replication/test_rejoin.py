@@ -93,6 +93,17 @@ def test_a_leader_does_not_count_it_and_proves_itself_by_the_others() -> None:
     assert lone.applied[-1] == (later, b"b"), "now it counts again"
 
 
+def test_a_leader_hands_over_to_a_member_that_counts() -> None:
+    lone = Lone()
+    lone.elect()
+    index = lone.replica.propose(b"a")
+    lone.run(0.02)
+    # It has the whole log, the other does not.
+    lone.receive("n1", messages.ACK, lone.replica.term, lone.round, index + 1, messages.MATCHED, 77)
+    assert lone.replica.match_index("n1") == 0 < lone.replica.match_index("n2")
+    assert lone.replica.transfer(None)
+
+
 def test_answers_of_it_alone_keep_no_leader_in_office() -> None:
     lone = Lone()
     lone.elect()

@@ -290,6 +290,10 @@ class LeaderAcks:
         """Return whether the peer is rejoining, and so does not count."""
         return peer in self._rejoining
 
+    def match_index(self, peer: str) -> int:
+        """Return the index that a peer is known to have; 0 while it is rejoining."""
+        return 0 if peer in self._rejoining else self.known.get(peer, 0)
+
     def _note_rejoin(self, peer: str, nonce: int) -> None:
         if not nonce or not self._shared.repairs.rejoin_without_vote:
             if self._rejoining.pop(peer, None) is not None:

@@ -415,8 +415,8 @@ class PySyncObjReplica:
         return self._rejoin.active
 
     def match_index(self, peer: str) -> int:
-        """Return the index that the peer is known to have."""
-        return self._leader_acks.known.get(peer, 0) if self._core.leads else 0
+        """Return the index that the peer is known to have; 0 while it is rejoining."""
+        return self._leader_acks.match_index(peer) if self._core.leads else 0
 
     # --- entering and leaving --------------------------------------------------------------------
 

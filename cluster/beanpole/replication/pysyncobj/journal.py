@@ -421,7 +421,9 @@ class LogJournal:
     def _cut_head(self, first: int) -> None:
         count = first - self.first
         assert 0 <= count < len(self._terms), f"cannot begin at {first}"
-        self._memory_bytes -= sum(len(command or b"") for command in self._commands[:count])
+        # The entries before `_spilled` have no command in memory: there may be a million of them.
+        in_memory = self._commands[self._spilled : count]
+        self._memory_bytes -= sum(len(command or b"") for command in in_memory)
         del self._commands[:count], self._terms[:count], self._ats[:count]
         self._spilled = max(0, self._spilled - count)
         self.first = first

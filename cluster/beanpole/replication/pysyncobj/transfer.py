@@ -32,7 +32,8 @@ class Transfer:
         if not shared.core.leads or self._to is not None:
             return False
         if to is None:
-            to = max(shared.peers, key=lambda peer: (known.get(peer, 0), peer), default=None)
+            able = [peer for peer in shared.peers if not self._acks.is_rejoining(peer)]
+            to = max(able, key=lambda peer: (known.get(peer, 0), peer), default=None)
         if to not in known or to not in shared.peers or self._acks.is_rejoining(to):
             return False
         self._to, self._asked = to, False
