@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from beanpole.errors import BeanpoleError
 from beanpoled import descriptors
-from beanpoled.config.node import SETTINGS, NodeConfig
+from beanpoled.config.node import SETTINGS, NodeConfig, check_relations
 from beanpoled.config.settings import Secret
 from beanpoled.host.log import LEVELS, LogLines
 from beanpoled.host.seam import WARNING
@@ -126,6 +126,11 @@ class Reloader:
             return self._refused(str(error))
         except Exception as error:  # whatever it is, the settings in force are good
             return self._refused(f"{type(error).__name__}: {error}")
+        try:
+            # Of related settings, the file may have changed one that needs a restart.
+            check_relations(replace(self.config, **{name: getattr(fresh, name) for name in LIMITS}))
+        except BeanpoleError as error:
+            return self._refused(f"beside the settings that only change with a restart, {error}")
         waiting = self._differing(fresh, lambda name: name not in RELOADED)
         if waiting:
             names = ", ".join(waiting)

@@ -318,7 +318,7 @@ def load(
     values["listeners"] = MappingProxyType(_all_listeners(given, protocols))
     unconfigured = frozenset(values["listeners"]) - frozenset(given)
     config = NodeConfig(**values, rejoin=rejoin, unconfigured=unconfigured, sources=sources)
-    _check_relations(config)
+    check_relations(config)
     return config
 
 
@@ -405,7 +405,7 @@ def _all_listeners(
     return {**others, **given}
 
 
-def _check_relations(config: NodeConfig) -> None:
+def check_relations(config: NodeConfig) -> None:
     """Check the settings against each other."""
     if config.node_id not in config.members:
         raise ConfigurationError(

@@ -177,6 +177,19 @@ def test_what_needs_a_restart_is_named_and_nothing_wrong_is_taken(
     assert SECRET not in log
 
 
+def test_a_limit_fits_the_settings_that_stay(tmp_path: Path) -> None:
+    """The file alone is valid: it also lowers a setting that needs a restart."""
+    scene = Scene(tmp_path, "max_job_size = 1048576\n")
+    scene.write("max_job_size = 65536\nclient_output_bytes_max = 131072\nconnections_max = 11\n")
+    before = scene.reloader.config
+    wrong = scene.reloader.reload().wrong
+    assert "client_output_bytes_max = 131072" in wrong and "only change with a restart" in wrong
+    assert scene.reloader.config == before
+    scene.write("max_job_size = 65536\nconnections_max = 11\n")
+    outcome = scene.reloader.reload()
+    assert outcome.waiting == ("max_job_size",) and scene.reloader.config.connections_max == 11
+
+
 def test_no_file_ends_a_node_that_reads_it_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     for line in ("x = " + "[" * 5000, "x = " + "1" * 5000):
