@@ -86,7 +86,7 @@ class World:
                 self.now += step.seconds
         return None
 
-    def client(self, addresses: Any, spread: bool = False) -> Commands[str]:
+    def client(self, addresses: Any, spread: bool = False, token: bytes = b"") -> Commands[str]:
         """Return the commands of a client in this world."""
         session = Session(
             Nodes(addresses, spread),
@@ -94,6 +94,7 @@ class World:
             patience_s=10.0,
             reply_timeout_s=15.0,
             connect_timeout_s=2.0,
+            token=token,
         )
         return Commands(session, "utf-8", lambda: self.now)
 

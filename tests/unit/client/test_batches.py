@@ -81,6 +81,20 @@ def test_refused_puts_go_to_another_node() -> None:
     assert here.run(batches.put_many(here.client("a:1,b:1"), ["x", "y"], 1, 0, 60)) == [7, 8]
 
 
+def test_the_ids_of_puts_are_told_when_no_node_takes_the_refused_ones() -> None:
+    here = world()
+
+    def stops(_: bytes) -> bytes:
+        del here.nodes[A]
+        return b"INSERTED 1\r\nDRAINING\r\n"
+
+    here.nodes = {A: stops}
+    with pytest.raises(faults.BatchError) as caught:
+        here.run(batches.put_many(here.client("a:1,b:1"), ["x", "y"], 1, 0, 60))
+    first, other = caught.value.results
+    assert (first, type(other)) == (1, faults.DrainingError)
+
+
 def test_one_job_that_is_refused() -> None:
     here = world(a=Counting(1, word=b"JOB_TOO_BIG"))
     with pytest.raises(faults.BatchError) as caught:

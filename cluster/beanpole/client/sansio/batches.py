@@ -24,7 +24,7 @@ WINDOW_BYTES: Final = 128 * 1024
 RESERVE_MAX: Final = 1000
 
 _Item = TypeVar("_Item")
-_Result = Reply | faults.MayBeDoneError | faults.NoNodeError | None
+_Result = Reply | faults.MayBeDoneError | faults.Unconnected | None
 
 
 def put_many(
@@ -37,8 +37,11 @@ def put_many(
     until = session.until()
     asked: set[Endpoint | None] = set()
     while refused := [at for at, one in enumerate(results) if _says(one, b"DRAINING")]:
-        if not (yield from session.leave(until, asked)):
-            break
+        try:
+            if not (yield from session.leave(until, asked)):
+                break
+        except faults.UNCONNECTED:
+            break  # the puts that were done have ids, which the caller needs
         again, _ = yield from _ask_each(session, [requests[at] for at in refused], repeat=False)
         for at, one in zip(refused, again, strict=True):
             results[at] = one
@@ -89,7 +92,7 @@ def _ask_each(
     while left:
         try:
             yield from session.connect(session.until())
-        except faults.NoNodeError as error:
+        except faults.UNCONNECTED as error:
             _doubt(results, again.intersection(left), error)
             results[left[0]] = results[left[0]] or error
             break

@@ -266,7 +266,7 @@ class Commands(Generic[TBody]):
             while session.orphans and len(replies) < count:
                 with suppress(faults.NotFoundError):
                     replies.append((yield from self._orphan(next(iter(session.orphans)))))
-        except (OSError, faults.BeanstalkdError) as error:
+        except (OSError, faults.BeanstalkdError, faults.NotAvailableError) as error:
             failure = error
         # Without those that were lost meanwhile with the session.
         replies = [one for one in replies if one[1][0] in session.held]

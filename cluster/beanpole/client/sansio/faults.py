@@ -5,7 +5,7 @@ from `ClientError` too: a compiled class and OSError cannot both be bases of one
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.client import Reply
@@ -138,12 +138,17 @@ class NotAvailableError(ClientError):
     """The node lacks an extension: it is a plain beanstalkd, or a Beanpole of an older release."""
 
 
+# Without a connection: no request was sent by the attempt that raises one of these.
+Unconnected = NoNodeError | DeniedError | NotAvailableError
+UNCONNECTED: Final = (NoNodeError, DeniedError, NotAvailableError)
+
+
 class BatchError(Error):
     """Some commands of a batch are not done, or their outcome is unknown.
 
     Attributes:
-        results: for each item, in order: its result; a BeanstalkdError, a MayBeDoneError or a
-            NoNodeError; or None if it was not sent.
+        results: for each item, in order: its result; a BeanstalkdError, a MayBeDoneError, a
+            NoNodeError or a NotAvailableError; or None if it was not sent.
     """
 
     def __init__(self, results: list[Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, jitter
 from beanpole.client.sansio.faults import (
+    UNCONNECTED,
     ClosedError,
     DeniedError,
     MayBeDoneError,
@@ -144,7 +145,7 @@ class Session:
         while True:
             try:
                 yield from self.connect(self.until())
-            except NoNodeError as error:
+            except UNCONNECTED as error:
                 if sent:
                     raise may_be_done(error) from error
                 raise
