@@ -248,6 +248,11 @@ class Worker:
         except (TimedOutError, DeadlineSoonError):
             return
         stats = client.stats_job(job)
+        if job.id not in client.held:
+            # The connection was lost between the two, before a lease was there to be told.
+            log.warning("%s: job %d was lost before it ran", consumer.queue, job.id)
+            self._count("lost")
+            return
         task = Task(job.id, job.body, consumer.queue, stats["reserves"])
         with _Lease(client, task, stats["ttr"]):
             outcome = _outcome(consumer, task, stats["kicks"])
@@ -355,5 +360,8 @@ class _Lease:
         while not self._done.wait(self._every_s):
             try:
                 self._client.touch(self._task.id)
+            except NotFoundError:
+                self._task.lost.set()
+                return
             except (OSError, ClientError) as error:
                 log.warning("job %d is not touched: %s", self._task.id, error)

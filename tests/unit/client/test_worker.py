@@ -9,7 +9,13 @@ import pytest
 
 from beanpole.client import worker as workers
 from beanpole.client.backoff import Backoff
-from beanpole.client.blocking import DeniedError, Job, NotAvailableError, TimedOutError
+from beanpole.client.blocking import (
+    DeniedError,
+    Job,
+    NotAvailableError,
+    NotFoundError,
+    TimedOutError,
+)
 from beanpole.client.worker import Retry, Task, Worker
 
 JOB = 7
@@ -22,6 +28,7 @@ class FakeClient:
     def __init__(self, ended: "Queue[str]", kicks: int, reserves: int) -> None:
         self.ended = ended
         self.is_there = True
+        self.held: tuple[int, ...] = (JOB,)
         self.counters = {"reserves": reserves, "kicks": kicks, "ttr": 60, "pri": 1}
 
     def __enter__(self) -> "FakeClient":
@@ -140,6 +147,51 @@ def test_a_refusal_ends_the_worker(
     with pytest.raises(type(error)):
         worker.run(handle_signals=False)
     assert "Traceback" not in caplog.text
+
+
+def test_a_job_whose_reservation_is_lost_before_it_runs_is_left_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Lost(FakeClient):
+        """The connection is lost, and the statistics are read on another."""
+
+        def stats_job(self, job: Job[bytes]) -> dict[str, int]:
+            self.held = ()
+            worker.stop()
+            return super().stats_job(job)
+
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: Lost(Queue(), 0, 1))
+    worker = Worker("127.0.0.1:1")
+    ran: list[Task] = []
+    worker.handles("mail")(ran.append)
+    worker.run(handle_signals=False)
+    assert not ran
+    assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 1}
+
+
+def test_a_touch_that_finds_no_reservation_tells_the_handler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Expired(FakeClient):
+        """The TTR has ended."""
+
+        def touch(self, _: int) -> None:
+            raise NotFoundError
+
+    fake = Expired(Queue(), 0, 1)
+    fake.counters["ttr"] = 0  # touched at once
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: fake)
+    worker = Worker("127.0.0.1:1")
+    told: list[bool] = []
+
+    @worker.handles("mail")
+    def handle(task: Task) -> None:
+        told.append(task.lost.wait(DONE_S))
+        worker.stop()
+
+    worker.run(handle_signals=False)
+    assert told == [True]
+    assert worker.counts["lost"] == 1
 
 
 def test_a_job_in_hand_is_finished_when_the_worker_is_refused(
