@@ -9,8 +9,10 @@ import errno
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,7 +28,7 @@ EXIT_BURY: Final = 65
 EXIT_AGAIN: Final = 75
 # The period for checking whether a running command has lost its job.
 LOOK_S: Final = 0.2
-# A command that is terminated has this long to end before it is killed.
+# A command that is terminated, and what it has started, have this long to end before the kill.
 END_S: Final = 10.0
 CONCURRENCY_MAX: Final = 256
 # A program with one of these errors cannot be run for any job; ENOEXEC is a script without #!.
@@ -174,9 +176,28 @@ def _run_command(command: list[str], task: Task) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a command whose job is now another worker's: its further work would be useless."""
-    process.terminate()
-    try:
+    """End a command whose job is now another worker's, with all of its process group.
+
+    What the command has started would go on with the job otherwise. The command itself is reaped
+    only after the first signal, and the group's number goes to no other process while the group
+    has a member, so no signal reaches a stranger.
+    """
+    until = time.monotonic() + END_S
+    exists = _signal(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    while exists and time.monotonic() < until:
+        exists = _signal(process.pid, 0)
+        time.sleep(LOOK_S if exists else 0)
+    if exists:
+        _signal(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(group: int, number: int) -> bool:
+    """Send a signal to a process group; return False if it has no member that may get it."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # PermissionError: all run as another user
+        return False
+    return True
