@@ -247,6 +247,42 @@ def test_a_delete_whose_reply_was_lost(world: World, cluster: Cluster, told: lis
     assert not client.session.held
 
 
+def test_a_batch_forgets_only_the_jobs_that_are_gone(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    jobs = world.run(batches.reserve_many(client, 4, 0))
+    cluster.sessions[cluster.token].remove(3)
+    answers = {b"delete 2": b"INTERNAL_ERROR\r\n"}
+
+    def node(data: bytes) -> bytes | None:
+        lines = data.split(b"\r\n")[:-1]
+        said = [answers.get(line) or cluster(line + b"\r\n") or b"" for line in lines[:3]]
+        if lines[0].startswith(b"delete"):
+            world.nodes.clear()
+        return b"".join(said)
+
+    world.nodes[A] = node
+    with pytest.raises(faults.BatchError) as caught:
+        world.run(batches.delete_many(client, jobs))
+    done, refused, missing, open_ = caught.value.results
+    assert (done, type(refused), missing) == (True, faults.InternalError, False)
+    assert isinstance(open_, faults.MayBeDoneError)
+    assert list(client.session.held) == [2, 4]
+    assert not client.session.ending
+
+
+def test_a_delete_that_reaches_no_node_forgets_no_kept_job(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    world.nodes.clear()
+    with pytest.raises(faults.NoNodeError):
+        world.run(client.delete(job))
+    assert list(client.session.held) == [job.id]
+
+
 def test_closing_says_quit(world: World, told: list[int]) -> None:
     client = keeping(world, told)
     world.run(client.reserve(0))

@@ -58,8 +58,11 @@ def delete_many(commands: Commands[TBody], jobs: Sequence[JobOrID[TBody]]) -> St
         results, again = yield from _ask_each(session, requests, repeat=True)
     finally:
         for job in ids:
-            for known in (session.ending, session.held, session.orphans):
-                known.pop(job, None)
+            session.ending.pop(job, None)
+    for job, one in zip(ids, results, strict=True):
+        if _says(one, b"DELETED") or _says(one, b"NOT_FOUND"):
+            session.held.pop(job, None)
+            session.orphans.pop(job, None)
     done: list[bool | Exception | None] = []
     for at, one in enumerate(results):
         if not _says(one, b"NOT_FOUND"):

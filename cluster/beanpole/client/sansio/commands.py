@@ -320,8 +320,8 @@ class Commands(Generic[TBody]):
         is_held = False
         try:
             yield from self._once(request, word)
-        except faults.BeanstalkdError as error:
-            is_held = not isinstance(error, faults.NotFoundError)
+        except (faults.BeanstalkdError, *faults.UNCONNECTED) as error:
+            is_held = not isinstance(error, faults.NotFoundError)  # a kept one also unconnected
             raise
         finally:
             session.ending.pop(job_id(job), None)
