@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from beanpole.client import aio, blocking
+from beanpole.client.patience import CONNECT_TIMEOUT_S, REPLY_TIMEOUT_S
 from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.nodes import Nodes
 from beanpole.client.sansio.session import TRIES_MAX, Session
-from beanpole.client.sansio.steps import Endpoint
+from beanpole.client.sansio.steps import Close, Endpoint, Send
 from beanpole.protocol.beanstalk import replies, stats
 from tests.unit.client.pretended import World, server
 
@@ -290,6 +291,57 @@ def test_closing_says_quit(world: World, told: list[int]) -> None:
     assert world.said[-1] == (A, b"quit\r\n")
     assert world.at is None
     assert not client.session.held
+
+
+@pytest.mark.parametrize("is_done", [True, False], ids=["done", "not done"])
+def test_closing_after_an_interrupted_command_ends_the_session(
+    world: World, told: list[int], is_done: bool
+) -> None:
+    client = keeping(world, told)
+    world.run(client.reserve(0))
+    steps = client.reserve(5)
+    step = next(steps)
+    while not isinstance(step, Send):
+        step = steps.send(world.do(step))
+    if is_done:
+        world.do(step)
+    world.do(Close())
+    steps.close()
+    assert client.session.at is None
+    (token,) = [data.split()[1] for _, data in world.said if data.startswith(b"keep ")]
+    del world.said[:]
+    world.run(client.session.quit())
+    assert world.said == [
+        (A, b"extensions\r\n"),
+        (A, b"resume " + token + b"\r\n"),
+        (A, b"quit\r\n"),
+    ]
+    assert world.at is None
+    assert not client.session.held
+    with pytest.raises(faults.ClosedError):
+        world.run(client.reserve(0))
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["silent", "gone"])
+def test_closing_does_not_wait_for_a_node_that_does_not_answer(
+    world: World, told: list[int], silent: bool
+) -> None:
+    client = keeping(world, told)
+    world.run(client.reserve(0))
+    world.run(client.session.drop())
+    world.nodes = {A: lambda _: None, B: lambda _: None} if silent else {}
+    before = world.now
+    world.run(client.session.quit())
+    assert world.now - before <= 2 * CONNECT_TIMEOUT_S
+    assert not client.session.is_kept
+    world.nodes = {A: Cluster()}
+    world.run(client.connect())
+    assert client.session.is_kept, "a session of its own"
+    world.nodes[A] = lambda _: None
+    before = world.now
+    with pytest.raises(faults.MayBeDoneError):
+        world.run(client.using())
+    assert world.now - before >= REPLY_TIMEOUT_S, "commands wait for their replies as before"
 
 
 def test_nothing_is_kept_where_nobody_can(told: list[int]) -> None:

@@ -225,17 +225,49 @@ class Session:
     def quit(self) -> Steps[None]:
         """Close the connection and end the kept session, so that its jobs are released at once.
 
-        No later command connects again, until `open`.
+        No later command connects again, until `open`. If no node answers soon, a kept session ends
+        when its time is over.
         """
         self.shut()
-        if self.at is not None and self.is_kept:
-            with suppress(OSError):
-                yield Send(b"quit\r\n", self._connect_timeout_s)
-        self._token = b""
-        self.held.clear()
-        self.orphans.clear()
-        self.at = None
+        try:
+            if self.at is None and self.is_kept:
+                # An interrupted command gave the connection up. The session may hold jobs without
+                # the client's knowledge: an interrupted reserve may have been done.
+                yield from self._rejoin()
+            if self.at is not None and self.is_kept:
+                with suppress(OSError):
+                    yield Send(b"quit\r\n", self._connect_timeout_s)
+        finally:
+            self._token = b""
+            self.held.clear()
+            self.orphans.clear()
+            self.at = None
         yield Close()
+
+    def _rejoin(self) -> Steps[None]:
+        """Resume the kept session at one node, only to end it; the node it was at is tried first.
+
+        No node is tried after `connect_timeout_s`, nor waited for longer than that at each step.
+        """
+        until = self._clock() + self._connect_timeout_s
+        timeout_s, self._reply_timeout_s = self._reply_timeout_s, self._connect_timeout_s
+        try:
+            # Names are not resolved again, which could take long.
+            for endpoint in sorted(self._nodes.known, key=lambda one: one != self._left):
+                if self._clock() > until:
+                    return
+                with suppress(OSError, ProtocolError, DeniedError, NotAvailableError):
+                    yield Connect(endpoint, self._connect_timeout_s)
+                    self._parser, self._words = ReplyParser(), None
+                    if self._user_token:
+                        yield from self._authenticate()
+                    if RESUME in (yield from self.extensions()):
+                        reply = yield from self.exchange(encode(RESUME, self._token))
+                        if reply[0] in (b"RESUMED", b"NOT_FOUND"):
+                            self.at = endpoint
+                            return
+        finally:
+            self._reply_timeout_s = timeout_s
 
     def drop(self) -> Steps[None]:
         """Close the connection."""
