@@ -2,7 +2,7 @@
 
 import pytest
 
-from beanpole.client.sansio import faults
+from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.nodes import RETURN_MAX_S, endpoints_of
 from beanpole.client.sansio.session import TRIES_MAX
 from beanpole.client.sansio.steps import Endpoint
@@ -268,6 +268,43 @@ def test_a_long_wait_is_asked_in_slices() -> None:
     with pytest.raises(faults.TimedOutError):
         here.run(here.client("a:1").reserve(70))
     assert [int(one.split()[1]) for one in waits] == [30, 30, 10]
+
+
+def test_fractions_are_cut_as_in_greenstalk() -> None:
+    here = world(
+        a=server(
+            {
+                b"reserve-with-timeout": b"TIMED_OUT\r\n",
+                b"put": b"INSERTED 7\r\n",
+                b"release": b"RELEASED\r\n",
+                b"bury": b"BURIED\r\n",
+                b"kick": b"KICKED 1\r\n",
+                b"pause-tube": b"PAUSED\r\n",
+            }
+        )
+    )
+    client = here.client("a:1")
+    half: int = 1.5  # type: ignore[assignment]
+    for command in (
+        client.put("x", half, half, half, None),
+        batches.put_many(client, ["x"], half, half, half),
+        client.release(7, half, half),
+        client.bury(7, half),
+        client.kick(half),
+        client.pause_tube("t", half),
+    ):
+        here.run(command)
+    with pytest.raises(faults.TimedOutError):
+        here.run(client.reserve(0.9))  # type: ignore[arg-type]
+    assert [data for _, data in here.said] == [
+        b"put 1 1 1 1\r\nx\r\n",
+        b"put 1 1 1 1\r\nx\r\n",
+        b"release 7 1 1\r\n",
+        b"bury 7 1\r\n",
+        b"kick 1\r\n",
+        b"pause-tube t 1\r\n",
+        b"reserve-with-timeout 0\r\n",
+    ], "and one reserve is enough"
 
 
 def test_a_wait_whose_node_is_lost_ends_when_it_would_have_ended() -> None:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from beanpole.client.patience import PAUSE_MIN_S, jitter
 from beanpole.client.sansio import faults
-from beanpole.client.sansio.commands import Commands, expected, job_id
+from beanpole.client.sansio.commands import Commands, expected, job_id, whole
 from beanpole.client.sansio.session import TRIES_MAX, Session
 from beanpole.client.sansio.shapes import Job, JobOrID, TBody
 from beanpole.client.sansio.steps import Endpoint, Pause, Steps
@@ -32,7 +32,8 @@ def put_many(
 ) -> Steps[list[int]]:
     """See the clients."""
     session = commands.session
-    requests = [encode_put(commands.encoded(body), priority, delay, ttr) for body in bodies]
+    numbers = whole(priority), whole(delay), whole(ttr)
+    requests = [encode_put(commands.encoded(body), *numbers) for body in bodies]
     results, _ = yield from _ask_each(session, requests, repeat=False)
     until = session.until()
     asked: set[Endpoint | None] = set()

@@ -38,12 +38,13 @@ class Commands(Generic[TBody]):
 
     def put(self, body: TBody, priority: int, delay: int, ttr: int, key: str | None) -> Steps[int]:
         """See the clients. A put with a key is idempotent, so it is repeated."""
+        numbers = whole(priority), whole(delay), whole(ttr)
         if key is not None:
-            data = encode_put_unique(key.encode(), self.encoded(body), priority, delay, ttr)
+            data = encode_put_unique(key.encode(), self.encoded(body), *numbers)
             reply = yield from self._put(data, needs=b"put-unique")
             found: int = expected(reply, b"EXISTS" if reply[0] == b"EXISTS" else b"INSERTED")[1][0]
             return found
-        request = encode_put(self.encoded(body), priority, delay, ttr)
+        request = encode_put(self.encoded(body), *numbers)
         reply = yield from self._put(request, repeat=False)
         job: int = expected(reply, b"INSERTED")[1][0]
         return job
@@ -70,8 +71,9 @@ class Commands(Generic[TBody]):
         with what is left of it.
         """
         session = self.session
-        until = None if timeout is None else self.clock() + timeout
-        left_s = WAIT_SLICE_S if timeout is None else timeout
+        # The protocol has whole seconds: with the fraction, another slice would follow.
+        left_s = WAIT_SLICE_S if timeout is None else whole(timeout)
+        until = None if timeout is None else self.clock() + left_s
         losses = 0
         while True:
             if jobs := (yield from self._orphans(count)):
@@ -113,11 +115,12 @@ class Commands(Generic[TBody]):
 
     def release(self, job: JobOrID[TBody], priority: int, delay: int) -> Steps[None]:
         """See the clients."""
-        yield from self._end(encode(b"release", job_id(job), priority, delay), b"RELEASED", job)
+        request = encode(b"release", job_id(job), whole(priority), whole(delay))
+        yield from self._end(request, b"RELEASED", job)
 
     def bury(self, job: JobOrID[TBody], priority: int) -> Steps[None]:
         """See the clients."""
-        yield from self._end(encode(b"bury", job_id(job), priority), b"BURIED", job)
+        yield from self._end(encode(b"bury", job_id(job), whole(priority)), b"BURIED", job)
 
     def touch(self, job: JobOrID[TBody]) -> Steps[None]:
         """See the clients."""
@@ -155,7 +158,7 @@ class Commands(Generic[TBody]):
 
     def kick(self, bound: int) -> Steps[int]:
         """See the clients."""
-        reply, _ = yield from self.session.ask(encode(b"kick", bound), repeat=False)
+        reply, _ = yield from self.session.ask(encode(b"kick", whole(bound)), repeat=False)
         count: int = expected(reply, b"KICKED")[1][0]
         return count
 
@@ -193,7 +196,7 @@ class Commands(Generic[TBody]):
 
     def pause_tube(self, tube: str, delay: int) -> Steps[None]:
         """See the clients."""
-        request = encode(b"pause-tube", tube.encode("ascii"), delay)
+        request = encode(b"pause-tube", tube.encode("ascii"), whole(delay))
         reply, _ = yield from self.session.ask(request)
         expected(reply, b"PAUSED")
 
@@ -328,6 +331,11 @@ class Commands(Generic[TBody]):
             if not is_held:
                 session.held.pop(job_id(job), None)
                 session.orphans.pop(job_id(job), None)
+
+
+def whole(number: float) -> int:
+    """Return what greenstalk sends for a number: a delay of 1.5 s is one of 1 s."""
+    return number if isinstance(number, int) else int(b"%d" % number)
 
 
 def job_id(job: JobOrID[TBody]) -> int:
