@@ -6,6 +6,7 @@ its job to the queue when it ends, unless it deletes it; `release` and `bury` re
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -24,6 +25,11 @@ from beanpoled.cli.exits import EXIT_NO
 
 # More than the digits of the protocol's largest number.
 DIGITS_MAX: Final = 40
+# The values in statistics that are numbers; float() also takes what JSON has not, such as NaN.
+_is_number = re.compile(rf"-?[0-9]{{1,{DIGITS_MAX}}}(\.[0-9]{{1,{DIGITS_MAX}}})?").fullmatch
+# The statistics that are no numbers, though a tube may be named 1e5; the id of a job is one.
+TEXTS: Final = frozenset({"name", "tube", "version", "hostname", "os", "platform"})
+TEXTS_OF_SERVER: Final = TEXTS | {"id"}
 
 Run = Callable[[Client, argparse.Namespace], int]
 
@@ -129,26 +135,23 @@ def _show(job: Job | None, word: str, absent: str) -> int:
     return 0
 
 
-def _show_text(text: str | None, as_json: bool) -> int:
+def _show_text(text: str | None, as_json: bool, texts: frozenset[str] = TEXTS) -> int:
     if text is None:
         return _say("NOT_FOUND", False)
     shown = text.removeprefix("---\n")
     if as_json:
         pairs = (line.partition(": ") for line in shown.splitlines())
-        print(json.dumps({name: _value(value) for name, _, value in pairs}))
+        print(json.dumps({name: _value(value, name in texts) for name, _, value in pairs}))
     else:
         sys.stdout.write(shown)
     return 0
 
 
-def _value(text: str) -> int | float | str:
+def _value(text: str, is_text: bool) -> int | float | str:
     """Parse a value of the simple YAML that beanstalk servers write."""
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text.strip('"')
+    if is_text or not _is_number(text):
+        return text.strip('"')
+    return float(text) if "." in text else int(text)
 
 
 def _put(client: Client, arguments: argparse.Namespace) -> int:
@@ -238,7 +241,7 @@ def _peek(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _stats(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_text(client.text(b"stats"), arguments.json)
+    return _show_text(client.text(b"stats"), arguments.json, TEXTS_OF_SERVER)
 
 
 def _stats_tube(client: Client, arguments: argparse.Namespace) -> int:

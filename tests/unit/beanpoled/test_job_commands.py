@@ -98,6 +98,13 @@ CASES: list[tuple[list[str], Script, int, str]] = [
     (["peek", "7"], [(b"peek 7\r\n", b"FOUND 7 1\r\nx\r\n")], 0, "FOUND 7 1\nx\n"),
     (["peek", "buried"], [(b"peek-buried\r\n", b"NOT_FOUND\r\n")], 1, "NOT_FOUND\n"),
     (["stats"], [(b"stats\r\n", b"OK 9\r\n---\na: 1\n\r\n")], 0, "a: 1\n"),
+    (["stats", "--json"], [(b"stats\r\n", b"OK 11\r\n---\nid: 12\n\r\n")], 0, '{"id": "12"}\n'),
+    (
+        ["stats-job", "12", "--json"],
+        [(b"stats-job 12\r\n", b"OK 11\r\n---\nid: 12\n\r\n")],
+        0,
+        '{"id": 12}\n',
+    ),
     (["stats-tube", "t"], [(b"stats-tube t\r\n", b"NOT_FOUND\r\n")], 1, "NOT_FOUND\n"),
     (["stats-job", "7"], [(b"stats-job 7\r\n", b"OK 9\r\n---\na: 1\n\r\n")], 0, "a: 1\n"),
     (["tubes"], [(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n")], 0, "default\n"),

@@ -59,3 +59,21 @@ def test_statistics_of_beanstalk(capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert jobs._show_text(text, as_json=False) == 0
     assert capsys.readouterr().out == text.removeprefix("---\n")
+
+
+@pytest.mark.parametrize("name", ["nan", "Infinity", "1e5", "1_000", "007", "1.50", "٣"])
+def test_a_name_that_looks_like_a_number_is_text(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key, texts in (
+        *((key, jobs.TEXTS) for key in ("name", "tube", "hostname", "version", "os", "platform")),
+        ("id", jobs.TEXTS_OF_SERVER),
+    ):
+        assert jobs._show_text(f"---\n{key}: {name}\n", as_json=True, texts=texts) == 0
+        assert json.loads(capsys.readouterr().out) == {key: name}
+
+
+@pytest.mark.parametrize("value", ["nan", "-inf", "Infinity", "1e999", "1_000", "9" * 400 + ".5"])
+def test_what_json_has_not_is_text(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert jobs._show_text(f"---\nuptime: {value}\nid: 7\n", as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == {"uptime": value, "id": 7}
