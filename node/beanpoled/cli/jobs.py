@@ -182,10 +182,12 @@ def _reserve(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _delete(client: Client, arguments: argparse.Namespace) -> int:
-    done = [client.delete(job) for job in arguments.job]
-    for one in done:
-        print("DELETED" if one else "NOT_FOUND")
-    return 0 if all(done) else EXIT_NO
+    status = 0
+    for job in arguments.job:
+        # Each is told before the next is asked for, which may fail.
+        done = client.delete(job)
+        status = _say("DELETED" if done else "NOT_FOUND", done) or status
+    return status
 
 
 def _priority(client: Client, arguments: argparse.Namespace) -> int:

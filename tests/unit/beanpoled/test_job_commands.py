@@ -67,6 +67,18 @@ CASES: list[tuple[list[str], Script, int, str]] = [
         "DELETED\nNOT_FOUND\n",
     ),
     (
+        ["delete", "7", "8"],
+        [(b"delete 7\r\n", b"NOT_FOUND\r\n"), (b"delete 8\r\n", b"DELETED\r\n")],
+        1,
+        "NOT_FOUND\nDELETED\n",
+    ),
+    (
+        ["delete", "7", "8"],
+        [(b"delete 7\r\n", b"DELETED\r\n"), (b"delete 8\r\n", None)],
+        3,
+        "DELETED\n",
+    ),
+    (
         ["release", "7", "--delay", "5"],
         [
             (b"stats-job 7\r\n", b"OK 14\r\n---\npri: 1234\n\r\n"),
