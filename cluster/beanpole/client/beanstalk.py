@@ -13,12 +13,20 @@ from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S, WAIT_SLICE_S
 from beanpole.client.stream import StreamClient
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ClientError
-from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put, encode_tubes
+from beanpole.protocol.beanstalk.client import (
+    Reply,
+    ReplyParser,
+    encode,
+    encode_put,
+    encode_tubes,
+    extensions_of,
+)
 
 PRIORITY_DEFAULT: Final = 65536
 TTR_DEFAULT_S: Final = 120
 # The reply is one word, which does not tell its reader what to change.
 _DENIED: Final = b"DENIED"
+_AUTH: Final = b"auth"
 _DENIED_WORDS: Final = "DENIED: the user of this token, or of clients without one, lacks the right"
 
 
@@ -192,10 +200,18 @@ class Client(StreamClient):
         return self._parser.next()
 
     def _begin(self) -> None:
-        """Authenticate, and restore the used tube and the watch list."""
+        """Authenticate, and restore the used tube and the watch list.
+
+        As in `sansio`, the token is not sent to a server that does not support users.
+        """
         self._parser = ReplyParser()
         if self._token:
-            reply = self._exchange(encode(b"auth", self._token), self._next_reply, 0)
+            asked = self._exchange(encode(b"extensions"), self._next_reply, 0)
+            if _AUTH not in extensions_of(asked):
+                raise ClientError(
+                    f"{self.address} does not support users; the token was not sent to it"
+                )
+            reply = self._exchange(encode(_AUTH, self._token), self._next_reply, 0)
             if reply[0] == _DENIED:
                 raise ClientError("DENIED: no user has this token")
             self._expect(reply, b"ACCEPTED")

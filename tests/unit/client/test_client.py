@@ -248,3 +248,32 @@ def test_a_server_of_another_protocol_is_not_believed(start: Callable[..., Node]
     node = start([(b"stats\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n")])
     with Client([node.address], patience_s=0) as client, pytest.raises(ClientError):
         client.text(b"stats")
+
+
+EXTENSIONS = b"extensions\r\n"
+USERS = (EXTENSIONS, b"OK 11\r\n---\n- auth\n\r\n")
+
+
+def test_a_token_is_sent_before_anything_else(start: Callable[..., Node]) -> None:
+    node = start([USERS, (b"auth secret\r\n", b"ACCEPTED\r\n"), (b"use t\r\n", b"USING t\r\n")])
+    with Client([node.address], token="secret") as client:
+        client.use(b"t")
+
+
+@pytest.mark.parametrize("reply", [b"UNKNOWN_COMMAND\r\n", b"OK 17\r\n---\n- put-unique\n\r\n"])
+def test_a_server_without_users_never_sees_a_token(
+    start: Callable[..., Node], reply: bytes
+) -> None:
+    node = start([(EXTENSIONS, reply)])
+    words = f"{node.address} does not support users"
+    with Client([node.address], token="secret") as client, pytest.raises(ClientError, match=words):
+        client.put(b"x")
+
+
+def test_a_token_that_nobody_has(start: Callable[..., Node]) -> None:
+    node = start([USERS, (b"auth secret\r\n", b"DENIED\r\n")])
+    with (
+        Client([node.address], token="secret") as client,
+        pytest.raises(ClientError, match="DENIED: no user has this token"),
+    ):
+        client.put(b"x")

@@ -34,7 +34,13 @@ from beanpole.client.sansio.steps import (
 )
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ProtocolError
-from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_tubes
+from beanpole.protocol.beanstalk.client import (
+    Reply,
+    ReplyParser,
+    encode,
+    encode_tubes,
+    extensions_of,
+)
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, USER_TOKEN_PATTERN
 
 # Attempts at a command, in case that every node answers it by closing the connection.
@@ -202,8 +208,7 @@ class Session:
         """Return the extensions of beanstalk that the connected node supports."""
         if self._words is None:
             reply = yield from self.exchange(encode(b"extensions"))
-            lines = (reply[2] or b"").split(b"\n") if reply[0] == b"OK" else []
-            self._words = frozenset(line[2:] for line in lines if line.startswith(b"- "))
+            self._words = extensions_of(reply)
         return self._words
 
     @property

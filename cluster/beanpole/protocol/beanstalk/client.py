@@ -102,6 +102,12 @@ def encode_tubes(used: bytes, watched: Collection[bytes]) -> list[bytes]:
     return requests
 
 
+def extensions_of(reply: Reply) -> frozenset[bytes]:
+    """Return the names in the reply to `extensions`; none of a server that does not know it."""
+    lines = (reply[2] or b"").split(b"\n") if reply[0] == b"OK" else []
+    return frozenset([line[2:] for line in lines if line.startswith(b"- ")])
+
+
 def _check_numbers(priority: int, delay_s: int, ttr_s: int) -> None:
     for name, number in (("priority", priority), ("delay", delay_s), ("ttr", ttr_s)):
         if not 0 <= number <= U32_MAX:
