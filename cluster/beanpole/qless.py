@@ -356,6 +356,9 @@ CALL_JOBS_MAX: Final = 1000
 # The dependencies and the dependents of one job: its completion touches all of them.
 DEPENDENCIES_MAX: Final = 1000
 TAGS_MAX: Final = 1000
+# Bytes of the tags of a template. Its record in an image is not split, and with data of 1 MiB and
+# the longest throttles it must stay below the 4 MiB of a chunk.
+RECURRING_TAGS_MAX_BYTES: Final = 1024 * 1024
 THROTTLES_MAX: Final = 100
 # Bytes of jids, names of queues, workers, tags, groups, throttles and options.
 NAME_MAX_BYTES: Final = 4096

@@ -148,6 +148,7 @@ class QlessCopy(Keeper):
         self._recurring = list(reversed(t.recurring.values()))
         self._last_serial = t.serials
         self._kept: dict[int, Record] = {}  # by serial numbers
+        self._kept_sizes: dict[int, int] = {}  # of the kept templates, by serial numbers
         self._done: dict[int, None] = {}
         self._shards = t.by_id.shards()
         self._last_id = t.by_id.last()
@@ -176,6 +177,7 @@ class QlessCopy(Keeper):
         """Record a template as it is."""
         if self._is_due(template.serial):
             self._kept[template.serial] = of_recurring(template)
+            self._kept_sizes[template.serial] = template.size
 
     def keep_throttle(self, throttle: Throttle) -> None:
         """Record the bound of a throttle as it is."""
@@ -194,6 +196,7 @@ class QlessCopy(Keeper):
         """Stop following the tables. Idempotent."""
         self._t.images = tuple([image for image in self._t.images if image is not self])
         self._kept.clear()
+        self._kept_sizes.clear()
         self._kept_jobs.clear()
         self._done.clear()
         for some in (self._queues, self._throttles, self._recurring, self._shards):
@@ -241,7 +244,8 @@ class QlessCopy(Keeper):
             size = 0
             while templates and len(chunk) < CHUNK_RECORDS and size < CHUNK_BYTES:
                 template = templates.pop()
-                size += template.size
+                # The size is that of the record: the template may be smaller, or gone, by now.
+                size += self._kept_sizes.pop(template.serial, template.size)
                 record = self._take(template.serial)
                 chunk.append(of_recurring(template) if record is None else record)
             yield [RECURRING, chunk]

@@ -17,6 +17,10 @@ QUEUES: Final[q.Result] = (q.TOO_MUCH, (b"queues", q.QUEUES_MAX))
 OPTIONS: Final[q.Result] = (q.TOO_MUCH, (b"options", q.OPTIONS_MAX))
 LISTED: Final[q.Result] = (q.TOO_MUCH, (b"jids of one list", q.LISTED_MAX))
 TRACKED: Final[q.Result] = (q.TOO_MUCH, (b"tracked jobs", q.TRACKED_MAX))
+RECURRING_TAGS: Final[q.Result] = (
+    q.TOO_MUCH,
+    (b"bytes of tags of a recurring job", q.RECURRING_TAGS_MAX_BYTES),
+)
 RECURRING: Final[q.Result] = (q.TOO_MUCH, (b"recurring jobs", q.RECURRING_MAX))
 ANSWER: Final[q.Result] = (q.TOO_MUCH, (b"bytes of one answer", q.ANSWER_MAX_BYTES))
 HISTORY: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a history", q.HISTORY_MAX_BYTES))

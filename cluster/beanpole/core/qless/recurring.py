@@ -104,11 +104,12 @@ def recur_tag(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q
     template = t.recurring.get(jid)
     if template is None:
         return q.NO_RECURRING, (jid,)
-    names = dict.fromkeys(template.tags + given)
-    if len(names) > q.TAGS_MAX:
-        return limits.TAGS
+    names = tuple(dict.fromkeys(template.tags + given))
+    refused = _refusal_of_tags(names)
+    if refused is not None:
+        return refused
     t.keep_recurring(template)
-    template.tags = tuple(names)
+    template.tags = names
     return q.OK, template.tags
 
 
@@ -279,8 +280,16 @@ def schedule(queue: QlessQueue, template: Recurring, at: float) -> None:
 def _refusal(
     t: Tables, name: bytes, given: tuple[bytes, ...], throttles: tuple[bytes, ...]
 ) -> q.Result | None:
-    if len(given) > q.TAGS_MAX:
-        return limits.TAGS
+    refused = _refusal_of_tags(given)
+    if refused is not None:
+        return refused
     if len(throttles) > q.THROTTLES_MAX:
         return limits.THROTTLES
     return None if queues.has_room(t, name) else limits.QUEUES
+
+
+def _refusal_of_tags(tags: tuple[bytes, ...]) -> q.Result | None:
+    if len(tags) > q.TAGS_MAX:
+        return limits.TAGS
+    size = sum([len(tag) for tag in tags])
+    return limits.RECURRING_TAGS if size > q.RECURRING_TAGS_MAX_BYTES else None

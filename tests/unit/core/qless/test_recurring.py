@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beanpole import qless as q
-from beanpole.core.qless import queues, recurring
+from beanpole.core.qless import importing, queues, recurring
 from beanpole.core.qless.tables import Tables
 from tests.unit.core.qless.making import empty_tables, waiting_job
 
@@ -193,6 +193,22 @@ def test_jobs_to_come_have_tags() -> None:
     many = tuple([b"%d" % number for number in range(q.TAGS_MAX)])
     assert recurring.recur_tag(t, AS, 0.0, (b"jid", many))[0] == q.TOO_MUCH
     assert seen(t).tags == (b"b",)
+
+
+def test_the_tags_of_a_template_are_bounded_by_their_bytes() -> None:
+    """Images do not split the record of a template."""
+    t = empty_tables()
+    count = q.RECURRING_TAGS_MAX_BYTES // q.NAME_MAX_BYTES
+    tags = tuple([b"%d" % n + bytes(q.NAME_MAX_BYTES - len(b"%d" % n)) for n in range(count)])
+    assert recur(t, tags=tags)[0] == q.OK
+    assert recurring.recur_tag(t, AS, 0.0, (b"jid", tags))[0] == q.OK
+    refused = (q.TOO_MUCH, (b"bytes of tags of a recurring job", q.RECURRING_TAGS_MAX_BYTES))
+    assert recurring.recur_tag(t, AS, 0.0, (b"jid", (b"x",))) == refused
+    assert seen(t).tags == tags
+    assert recur(t, tags=(*tags, b"x")) == refused
+    other = (b"q", b"other", b"K", b"{}", 1.0, 0.0, 0.0, (*tags, b"x"), 1, 0.0, None, 0)
+    assert importing.import_recurring(t, AS, 0.0, other) == refused
+    assert list(t.recurring) == [b"jid"]
 
 
 def test_a_template_goes() -> None:
