@@ -141,6 +141,9 @@ JOB_BODY: Final = -1  # the index of the body
 _JOB_EXTENSION: Final = -2  # since version 3
 _JOB_USER: Final = -3  # since version 4, only in the longer records of jobs that count for a user
 _JOB_FIELDS: Final = 19
+_CLIENTS: Final = -2  # of an extension, since version 4
+# The serial number of a client in an extension: a job may have 16,384 clients.
+CLIENT_BYTES: Final = 9
 
 
 def of_origin(origin: Origin) -> OriginRecord:
@@ -274,10 +277,12 @@ def of_job(job: Job, version: int, user: bytes = b"") -> JobRecord:
 
 
 def size_of(record: JobRecord, version: int) -> int:
-    """Return the total size in bytes of the strings of a job's record."""
+    """Return the total size in bytes of the strings and clients of a job's record."""
     size = len(record[JOB_BODY])
     if version >= SPACES_SINCE and record[_JOB_EXTENSION] is not None:
         size += sum(len(field) for field in record[_JOB_EXTENSION] if isinstance(field, bytes))
+        if version >= EXTENDED_SINCE:
+            size += CLIENT_BYTES * len(record[_JOB_EXTENSION][_CLIENTS])
     return size
 
 
