@@ -10,7 +10,7 @@ from beanpole import qless as q
 from beanpole.constants import JOB_ID_MAX, U32_MAX
 from beanpole.core.image import qless as records
 from beanpole.core.jobs.quotas import Usage
-from beanpole.core.qless import failing, sizes, tags
+from beanpole.core.qless import dependencies, failing, sizes, tags
 from beanpole.core.qless.emitting import PREFIX
 from beanpole.core.qless.job import (
     COMPLETED,
@@ -22,6 +22,7 @@ from beanpole.core.qless.job import (
     WORK,
     QlessJob,
     Recurring,
+    history_bytes,
 )
 from beanpole.core.qless.scores import INFINITY, Scores
 from beanpole.core.qless.shapes import BAD, DATA, TRUTH, Count, Kind, Many, Optional, Row, Text
@@ -106,14 +107,16 @@ def read(machine: MachineState, value: Any) -> None:
 def end(machine: MachineState) -> None:
     """Check that both sides of every dependency agree."""
     jobs = machine.qless.jobs
-    dependencies = dependents = 0
+    links = dependents = 0
     for job in jobs.values():
-        dependencies += len(job.dependencies)
+        links += len(job.dependencies)
         dependents += len(job.dependents)
         for jid in job.dependents:
             if jid not in jobs or job.jid not in jobs[jid].dependencies:
                 raise Damaged(f"job {job.id} has a dependent that does not depend on it")
-    if dependencies != dependents:
+        # Each name is one object that both jobs have, as it was before the image.
+        job.dependents = {jobs[jid].jid: None for jid in job.dependents}
+    if links != dependents:
         raise Damaged("a job depends on another that does not know it")
 
 
@@ -229,9 +232,9 @@ def _read_jobs(machine: MachineState, rows: Any) -> None:
         t.add(job)
         t.count(job, usage)
         _place(t, job)
-        given, dependencies, dependents, history = row[-len(records.LONG_FIELDS) :]
+        given, needed, dependents, history = row[-len(records.LONG_FIELDS) :]
         _add_tags(t, job, given)
-        _add_dependencies(t, job, dependencies)
+        _add_dependencies(t, job, needed)
         _add_dependents(t, job, dependents)
         _add_history(t, job, history)
         _weigh(t, job)
@@ -357,15 +360,18 @@ def _add_tags(t: Tables, job: QlessJob, rows: Any) -> None:
 
 
 def _add_dependencies(_t: Tables, job: QlessJob, rows: Any) -> None:
-    job.dependencies.update(dict.fromkeys(rows))
+    for jid in rows:
+        dependencies.add(job.dependencies, job, jid)
 
 
 def _add_dependents(_t: Tables, job: QlessJob, rows: Any) -> None:
-    job.dependents.update(dict.fromkeys(rows))
+    for jid in rows:
+        dependencies.add(job.dependents, job, jid)
 
 
 def _add_history(_t: Tables, job: QlessJob, rows: Any) -> None:
     job.history.extend(rows)
+    job.texts += history_bytes(rows)
 
 
 def _weigh(t: Tables, job: QlessJob) -> None:

@@ -53,8 +53,15 @@ def link(t: Tables, job: QlessJob, jids: Iterable[bytes]) -> None:
     for jid in jids:
         other = t.jobs[jid]
         t.keep(other)
-        other.dependents[job.jid] = None
-        job.dependencies[jid] = None
+        add(job.dependencies, job, jid)
+        add(other.dependents, other, job.jid)
+
+
+def add(links: dict[bytes, None], job: QlessJob, jid: bytes) -> None:
+    """Add a jid to the dependencies or to the dependents of a job."""
+    if jid not in links:
+        links[jid] = None
+        job.texts += len(jid)
 
 
 def unlink(t: Tables, job: QlessJob, jids: Iterable[bytes]) -> None:
@@ -62,9 +69,11 @@ def unlink(t: Tables, job: QlessJob, jids: Iterable[bytes]) -> None:
     for jid in jids:
         if jid in job.dependencies:
             del job.dependencies[jid]
+            job.texts -= len(jid)
             other = t.jobs[jid]
             t.keep(other)
             del other.dependents[job.jid]
+            other.texts -= len(job.jid)
 
 
 def free_dependents(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
@@ -74,7 +83,9 @@ def free_dependents(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
     for jid in dependents:
         other = t.jobs[jid]
         t.keep(other)
+        job.texts -= len(jid)
         del other.dependencies[job.jid]
+        other.texts -= len(job.jid)
         if not other.dependencies:
             _begin(t, flavour, other, now, other.due)
 

@@ -18,13 +18,17 @@ def append(
     """Append an item; the caller has called `keep`."""
     items = job.history
     kept = _items_max(t)
+    before = size = history_bytes(items)
     if len(items) >= kept:
-        del items[1 : len(items) - (kept - ITEMS_MIN)]
-    size = history_bytes(items) + len(first) + len(second)
+        end = len(items) - (kept - ITEMS_MIN)
+        size -= history_bytes(items[1:end])
+        del items[1:end]
+    size += len(first) + len(second)
     while size > q.HISTORY_MAX_BYTES and len(items) > 1:
         size -= len(items[1][2]) + len(items[1][3])
         del items[1]
     items.append((float(floor(now)), what, first, second))
+    job.texts += size - before
 
 
 def last_put(job: QlessJob) -> float:

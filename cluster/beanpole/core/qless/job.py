@@ -29,6 +29,9 @@ class QlessJob:
         lease: its score in the set of its worker's jobs, the end of the lock; None if in none.
         locked: the throttles of which it has a lock.
         pending: the throttles that it waits for, each with its score in their order.
+        texts: the bytes of the texts of its history, and of its tags, dependencies and dependents.
+            They are counted where they change: a completion touches a thousand dependents, and
+            each may have thousands of texts.
         size: its memory as counted in `Tables.bytes`.
         usage: the usage of the user for whom it counts (`core.jobs.quotas`); None if for none.
         counted: the bytes of data that are counted there.
@@ -68,6 +71,7 @@ class QlessJob:
         "spawned_from",
         "state",
         "tags",
+        "texts",
         "throttles",
         "time",
         "usage",
@@ -103,6 +107,7 @@ class QlessJob:
         self.dependents: dict[bytes, None] = {}
         self.throttles: tuple[bytes, ...] = ()
         self.spawned_from = b""
+        self.texts = 0
         self.size = 0
         self.usage: Usage | None = None
         self.counted = 0
@@ -117,28 +122,16 @@ def history_bytes(items: list[HistoryItem]) -> int:
 
 
 def texts_bytes(job: QlessJob) -> int:
-    """Return the size of the texts that a job has for itself: data, history, names in its lists."""
-    size = len(job.data) + history_bytes(job.history)
-    for tag in job.tags:
-        size += len(tag)
-    for jid in job.dependencies:
-        size += len(jid)
+    """Return the size of the data of a job, of its history, and of the names in its lists."""
+    size = len(job.data) + job.texts
     for name in job.throttles:
         size += len(name)
     return size
 
 
-def shown_bytes(job: QlessJob) -> int:
-    """Return the size of a job in an answer, which also names the jobs that wait for it."""
-    size = texts_bytes(job)
-    for jid in job.dependents:
-        size += len(jid)
-    return size
-
-
 def answer_bytes(job: QlessJob) -> int:
     """Return the approximate size of a job in an answer, with its history and its other fields."""
-    return _VIEW_BYTES + shown_bytes(job) + _ITEM_BYTES * len(job.history)
+    return _VIEW_BYTES + texts_bytes(job) + _ITEM_BYTES * len(job.history)
 
 
 class Recurring:

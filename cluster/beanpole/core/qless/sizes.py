@@ -29,19 +29,26 @@ DAY_BYTES: Final = 4096
 
 
 def of_job(job: QlessJob) -> int:
-    """Return the size of a job."""
+    """Return the size of a job: an upper bound of that of its record in an image, too."""
     size = JOB_BYTES + 2 * len(job.jid) + len(job.klass) + texts_bytes(job)
+    size += len(job.queue) + len(job.worker) + len(job.completed_in) + len(job.spawned_from)
+    for name in job.locked:
+        size += len(name)
+    for name, _ in job.pending:
+        size += len(name)
     names = len(job.locked) + len(job.pending)
     names += len(job.tags) + len(job.dependencies) + len(job.dependents) + len(job.throttles)
     failure = job.failure
     if failure is not None:
         size += FAILURE_BYTES + len(failure.group) + len(failure.message)
+        size += len(failure.worker)
     return size + names * NAME_BYTES + len(job.history) * HISTORY_ITEM_BYTES
 
 
 def of_recurring(template: Recurring) -> int:
     """Return the size of a template."""
     size = RECURRING_BYTES + 2 * len(template.jid) + len(template.data) + len(template.klass)
+    size += len(template.queue)
     for tag in template.tags:
         size += NAME_BYTES + len(tag)
     for name in template.throttles:

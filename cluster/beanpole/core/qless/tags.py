@@ -78,6 +78,8 @@ def give(t: Tables, job: QlessJob, now: float, tag: bytes) -> None:
     jobs = t.tagged.get(tag)
     if jobs is None:
         jobs = t.tagged[tag] = Scores()
+    if tag not in job.tags:
+        job.texts += len(tag)
     job.tags[tag] = now
     jobs.add(job.jid, now)
     t.tags.add(tag, float(len(jobs)))
@@ -85,6 +87,7 @@ def give(t: Tables, job: QlessJob, now: float, tag: bytes) -> None:
 
 def _take(t: Tables, job: QlessJob, tag: bytes) -> None:
     del job.tags[tag]
+    job.texts -= len(tag)
     jobs = t.tagged[tag]
     jobs.remove(job.jid)
     if len(jobs):

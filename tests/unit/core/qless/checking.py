@@ -58,6 +58,7 @@ def check(t: Tables) -> None:
 
 def _check_job(t: Tables, job: QlessJob) -> None:
     assert job.place in PLACES[job.state], (job.jid, job.state, job.place)
+    assert job.texts == texts_of(job), job.jid
     if job.state != q.RUNNING:
         assert job.lease is None, job.jid
         assert not job.locked, job.jid
@@ -84,6 +85,12 @@ def _check_job(t: Tables, job: QlessJob) -> None:
         assert t.throttles[name].pending.score(job.jid) == score
     for tag, since in job.tags.items():
         assert t.tagged[tag].score(job.jid) == since
+
+
+def texts_of(job: QlessJob) -> int:
+    """Return the bytes of the texts that `job.texts` counts."""
+    names = (*job.tags, *job.dependencies, *job.dependents)
+    return sum(map(len, names)) + sum(len(item[2]) + len(item[3]) for item in job.history)
 
 
 def _check_sets(t: Tables) -> None:

@@ -13,6 +13,7 @@ from beanpole.core.machine import Machine
 from beanpole.core.operations import qless as operations
 from beanpole.core.qless import calls, sizes
 from tests.unit.core.cluster import Cluster, Entry, copy_of, events_of, image_of
+from tests.unit.core.qless.checking import texts_of
 from tests.unit.core.qless.random_calls import Calls
 from tests.unit.seeds import seeds
 
@@ -50,6 +51,7 @@ def check(machine: Machine) -> None:
     assert not (t.touched or t.touched_queues or t.touched_recurring or t.touched_throttles)
     for job in t.jobs.values():
         assert bool(job.dependencies) == (job.state == 4), job.jid
+        assert job.texts == texts_of(job), job.jid
 
 
 @pytest.mark.parametrize("seed", seeds(range(12), 3))

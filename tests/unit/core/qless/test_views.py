@@ -44,6 +44,7 @@ def test_the_names_that_a_job_has_count_in_an_answer() -> None:
         names = tuple(b"%d" % number + bytes(4000) for number in range(100))
         job = waiting_job(t, jid)
         setattr(job, jid.decode(), type(getattr(job, jid.decode()))(dict.fromkeys(names)))
+        job.texts = 0 if jid == b"throttles" else sum(map(len, names))
         times = q.ANSWER_MAX_BYTES // 400_000
         assert views.multiget(t, AS, 0.0, ((jid,) * (times + 1),))[0] == q.TOO_MUCH
         assert len(views.multiget(t, AS, 0.0, ((jid,) * (times - 1),))[1]) == times - 1
