@@ -146,11 +146,11 @@ def test_what_names_everything_costs_by_how_much_there_is() -> None:
     world = Qless()
     assert cost_of(world.t, q.CONFIG_ALL, 9.0, ()) == 1
     for number in range(500):
-        world.t.config[b"%d" % number] = b"x" * 1024
+        world.t.set_option(b"%d" % number, b"x" * 1024)
     assert 500 < cost_of(world.t, q.CONFIG_ALL, 9.0, ()) < 510
     for number in range(400):
         world.t.queue(b"%d" % number)
-        world.t.patterns[1][b"%d" % number] = b"p"
+        world.t.set_pattern(1, b"%d" % number, b"p")
     for code in (q.QUEUE_NAMES, q.PATTERNS, q.EDIT_PATTERNS):
         assert cost_of(world.t, code, 9.0, ()) == 11
     for number in range(q.TRACKED_MAX):

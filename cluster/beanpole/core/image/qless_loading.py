@@ -140,12 +140,12 @@ def _read_count(machine: MachineState, rows: Any) -> None:
 
 def _read_options(machine: MachineState, rows: Any) -> None:
     for option, value in _checked(Many(Row(_NAME, _NAME)), rows):
-        machine.qless.config[option] = value
+        machine.qless.set_option(option, value)
 
 
 def _read_patterns(machine: MachineState, rows: Any) -> None:
     for kind, name, text in _checked(Many(Row(Count(0, 1), _NAME, DATA)), rows):
-        machine.qless.patterns[kind][name] = text
+        machine.qless.set_pattern(kind, name, text)
 
 
 def _read_workers(machine: MachineState, rows: Any) -> None:

@@ -300,7 +300,7 @@ def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:
     _settle_templates(t)
     for name, throttle in t.touched_throttles.items():
         if not (throttle.is_set or throttle.locks or throttle.pending):
-            t.throttles.pop(name, None)
+            t.drop_throttle(name)
     t.touched_throttles.clear()
 
 

@@ -29,7 +29,7 @@ def config_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
     if option not in t.config and len(t.config) >= q.OPTIONS_MAX:
         return limits.OPTIONS
     t.publish(b"log", ((b"event", b"config_set"), (b"option", option), (b"value", value)))
-    t.config[option] = value
+    t.set_option(option, value)
     return q.OK, None
 
 
@@ -37,7 +37,7 @@ def config_unset(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
     """CONFIG_UNSET: reset an option to its default."""
     option: bytes = args[0]
     t.publish(b"log", ((b"event", b"config_unset"), (b"option", option)))
-    t.config.pop(option, None)
+    t.set_option(option, None)
     return q.OK, None
 
 

@@ -24,6 +24,7 @@ def flush(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Re
         table.clear()
     for kind in t.patterns:
         kind.clear()
+    t.names_bytes = 0
     t.workers = Scores()
     t.tags = Scores()
     t.tracked = Scores()

@@ -12,10 +12,9 @@ def set_patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
     kind, pairs = args
     if len(pairs) > q.OPTIONS_MAX:
         return limits.OPTIONS
-    kept = t.patterns[kind]
-    kept.clear()
+    t.clear_patterns(kind)
     for name, text in pairs:
-        kept[name] = text
+        t.set_pattern(kind, name, text)
     return q.OK, None
 
 
@@ -31,9 +30,10 @@ def edit_patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) 
     if size > q.DATA_MAX_BYTES:
         return q.TOO_MUCH, (b"bytes of patterns", q.DATA_MAX_BYTES)
     if all_go:
-        kept.clear()
+        t.clear_patterns(kind)
     for name, text in pairs:
-        kept[b"%d" % len(kept) if kind == q.PATTERNS_OF_PRIORITIES else name] = text
+        key = b"%d" % len(kept) if kind == q.PATTERNS_OF_PRIORITIES else name
+        t.set_pattern(kind, key, text)
     return q.OK, before
 
 

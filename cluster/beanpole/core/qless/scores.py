@@ -14,11 +14,16 @@ INFINITY: Final = float("inf")
 
 
 class Scores:
-    """Members with scores. No operation takes long, except those that return many members."""
+    """Members with scores. No operation takes long, except those that return many members.
 
-    __slots__ = ("_order", "_scores")
+    Attributes:
+        bytes: the total size of the members.
+    """
+
+    __slots__ = ("_order", "_scores", "bytes")
 
     def __init__(self) -> None:
+        self.bytes = 0
         self._scores: dict[bytes, float] = {}
         self._order = Order()
 
@@ -35,7 +40,9 @@ class Scores:
     def add(self, member: bytes, score: float) -> bool:
         """Set the score of a member; returns whether the member is new."""
         before = self._scores.get(member)
-        if before is not None:
+        if before is None:
+            self.bytes += len(member)
+        else:
             if before == score:
                 return False
             self._order.remove((before, member))
@@ -48,6 +55,7 @@ class Scores:
         score = self._scores.pop(member, None)
         if score is None:
             return False
+        self.bytes -= len(member)
         self._order.remove((score, member))
         return True
 

@@ -1,7 +1,7 @@
 """Memory accounting of qless's objects, by constants that are the same on every node.
 
-This module holds the sizes of single objects; their sum is `Tables.bytes`. They were measured as in
-`core.accounts`, and rounded up.
+This module holds the sizes of single objects, whose sum is `Tables.bytes`, and of everything else.
+They were measured as in `core.accounts`, and rounded up.
 """
 
 from typing import Final
@@ -19,7 +19,10 @@ HISTORY_ITEM_BYTES: Final = 160
 FAILURE_BYTES: Final = 512
 # A template without its strings.
 RECURRING_BYTES: Final = 1024
-# A worker or a tracked jid; a throttle; an option.
+# What a tag takes beside its jobs, for the set of these: 780 with one job, of which NAME_BYTES
+# counts a part.
+TAG_BYTES: Final = 640
+# A worker or a tracked jid; a throttle; an option or a pattern: without their names.
 WORKER_BYTES: Final = 512
 THROTTLE_BYTES: Final = 1024
 OPTION_BYTES: Final = 512
@@ -63,6 +66,8 @@ def of_queue(queue: QlessQueue) -> int:
 
 def beside_jobs(t: Tables) -> int:
     """Return the size of everything but jobs, templates and queues."""
-    size = (len(t.workers) + len(t.tracked)) * WORKER_BYTES
+    size = (len(t.workers) + len(t.tracked)) * WORKER_BYTES + len(t.tagged) * TAG_BYTES
     size += len(t.throttles) * THROTTLE_BYTES + len(t.config) * OPTION_BYTES
-    return size
+    for kind in t.patterns:
+        size += len(kind) * OPTION_BYTES
+    return size + t.workers.bytes + t.tracked.bytes + t.names_bytes

@@ -179,7 +179,8 @@ class Tables:
             before their workers gave the jobs back; for the metrics.
         tagged: the jobs of each tag, by the time at which it was given.
         tags: the tags, by the number of their jobs.
-        bytes: the memory of all of it (`core.qless.sizes`).
+        bytes: the memory of jobs, templates and queues (`core.qless.sizes`).
+        names_bytes: the bytes of options, of patterns, and of the names of throttles.
         heard: whether a client of this node listens to messages. This and all attributes below are
             no part of the state.
         messages: the messages that the present entry published, if `heard`.
@@ -218,6 +219,7 @@ class Tables:
         self.config: dict[bytes, bytes] = {}
         self.patterns: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
         self.bytes = 0
+        self.names_bytes = 0
         self.heard = False
         self.messages: list[Message] = []
         self.images: tuple[Keeper, ...] = ()
@@ -318,8 +320,41 @@ class Tables:
         if throttle is None:
             throttle = self.throttles[name] = Throttle(name)
             throttle.serial = self._next_serial()
+            self.names_bytes += len(name)
         self.keep_throttle(throttle)
         return throttle
+
+    # --- throttles, options and patterns, with the bytes of their names --------------------------
+
+    def drop_throttle(self, name: bytes) -> None:
+        """Remove a throttle, which may be gone already."""
+        if self.throttles.pop(name, None) is not None:
+            self.names_bytes -= len(name)
+
+    def set_option(self, option: bytes, value: bytes | None) -> None:
+        """Set an option, or remove it if the value is None; other options keep their order."""
+        before = self.config.get(option)
+        if before is not None:
+            self.names_bytes -= len(option) + len(before)
+        if value is None:
+            self.config.pop(option, None)
+        else:
+            self.config[option] = value
+            self.names_bytes += len(option) + len(value)
+
+    def set_pattern(self, kind: int, name: bytes, text: bytes) -> None:
+        """Set a pattern."""
+        before = self.patterns[kind].get(name)
+        if before is not None:
+            self.names_bytes -= len(name) + len(before)
+        self.patterns[kind][name] = text
+        self.names_bytes += len(name) + len(text)
+
+    def clear_patterns(self, kind: int) -> None:
+        """Remove all patterns of a kind."""
+        for name, text in self.patterns[kind].items():
+            self.names_bytes -= len(name) + len(text)
+        self.patterns[kind].clear()
 
     # --- workers and throttles of jobs; the caller has called `keep` ----------------------------
 

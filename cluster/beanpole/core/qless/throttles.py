@@ -127,7 +127,7 @@ def _end_some(t: Tables, kept: bytes) -> None:
         t.keep_throttle(throttle)
         _unset(t, throttle)
         if not (throttle.locks or throttle.pending):
-            del t.throttles[name]
+            t.drop_throttle(name)
 
 
 def throttle_release(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:

@@ -19,10 +19,10 @@ NOBODY: Final = Scores()
 def seen(t: Tables, now: float, worker: bytes) -> None:
     """Record that a worker has asked for jobs.
 
-    If there are too many, the one that was not seen for longest is forgotten, as by FORGET_WORKERS:
-    names of workers are free, and need not keep others from working.
+    If there are too many, or nothing may grow, the one that was not seen for longest is forgotten,
+    as by FORGET_WORKERS: names of workers are free, and need not keep others from working.
     """
-    if worker not in t.workers and len(t.workers) >= q.WORKERS_MAX:
+    if worker not in t.workers and (t.room < 0 or len(t.workers) >= q.WORKERS_MAX):
         for oldest in t.workers.lowest(0, 1):
             t.workers.remove(oldest)
     t.workers.add(worker, now)

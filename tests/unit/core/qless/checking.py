@@ -33,6 +33,7 @@ def check(t: Tables) -> None:
     size += sum(sizes.of_queue(queue) for queue in t.queues.values())
     size += sum(sizes.of_recurring(template) for template in t.recurring.values())
     assert t.bytes == size
+    check_names(t)
     assert [job.jid for job in t.by_id.values()] == [
         jid for jid, job in sorted(t.jobs.items(), key=lambda item: item[1].id)
     ]
@@ -54,6 +55,23 @@ def check(t: Tables) -> None:
         for jid in tagged:
             assert t.jobs[jid].tags[tag] == tagged.score(jid)
     assert len(t.tags) == len(t.tagged)
+
+
+def check_names(t: Tables) -> None:
+    """Assert that the names beside those of jobs are counted as they are."""
+    names = [*t.throttles]
+    for pairs in (t.config, *t.patterns):
+        names += [*pairs, *pairs.values()]
+    assert t.names_bytes == sum(map(len, names))
+    sets = [t.workers, t.tracked, t.tags, t.completed, t.throttle_ends]
+    sets += [*t.leases.values(), *t.groups.values(), *t.tagged.values()]
+    for queue in t.queues.values():
+        sets += [queue.work, queue.locks, queue.scheduled, queue.depends, queue.throttled]
+        sets.append(queue.recurring)
+    for throttle in t.throttles.values():
+        sets += [throttle.locks, throttle.pending]
+    for one in sets:
+        assert one.bytes == sum(map(len, one))
 
 
 def _check_job(t: Tables, job: QlessJob) -> None:

@@ -123,7 +123,7 @@ def test_the_seed_form_puts_dependents_in_front() -> None:
 
 def test_complete_jobs_are_deleted_when_they_are_too_old() -> None:
     world = Qless()
-    world.t.config[b"jobs-history"] = b"100"
+    world.t.set_option(b"jobs-history", b"100")
     for number in range(5):
         world.put(number, b"%d" % number, tags=(b"t",))
         world.pop(number)
@@ -138,13 +138,13 @@ def test_complete_jobs_are_deleted_when_they_are_too_old() -> None:
 
 def test_complete_jobs_are_deleted_when_there_are_too_many() -> None:
     world = Qless()
-    world.t.config[b"jobs-history-count"] = b"2"
+    world.t.set_option(b"jobs-history-count", b"2")
     for number in range(5):
         world.put(number, b"%d" % number)
         world.pop(number)
         world.done(number, b"%d" % number)
     assert list(world.t.completed) == [b"3", b"4"]
-    world.t.config[b"jobs-history-count"] = b"0"
+    world.t.set_option(b"jobs-history-count", b"0")
     world.put(6, b"c")
     world.put(6, b"d", depends=(b"c",))
     world.pop(6)
@@ -161,7 +161,7 @@ def test_one_completion_deletes_a_bounded_number() -> None:
     for jid in world.pop(many, many):
         completing.complete(world.t, q.CORE, float(many), (jid, b"w", b"q", b"{}", None, 0.0, ()))
     assert len(world.t.completed) == many
-    world.t.config[b"jobs-history"] = b"-1"
+    world.t.set_option(b"jobs-history", b"-1")
     for rest in (11, 0):
         world.put(many, b"last")
         world.pop(many)
@@ -176,7 +176,7 @@ def test_a_completion_deletes_few_jobs_with_many_tags() -> None:
         world.put(0, b"%d" % number, tags=tags)
         world.pop(0)
         world.done(0, b"%d" % number)
-    world.t.config[b"jobs-history-count"] = b"0"
+    world.t.set_option(b"jobs-history-count", b"0")
     left = []
     for number in range(4):
         world.put(1, b"x%d" % number)

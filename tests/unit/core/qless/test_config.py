@@ -48,5 +48,5 @@ def test_too_many_options_are_refused() -> None:
 def test_all_options_fit_into_one_answer() -> None:
     t = empty_tables()
     for number in range(q.ANSWER_MAX_BYTES // q.NAME_MAX_BYTES):
-        t.config[b"%d" % number] = b"x" * q.NAME_MAX_BYTES
+        t.set_option(b"%d" % number, b"x" * q.NAME_MAX_BYTES)
     assert config.config_all(t, AS, 0.0, ()) == limits.ANSWER

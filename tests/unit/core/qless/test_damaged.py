@@ -23,8 +23,8 @@ def chunks() -> list[Any]:
     cluster: Cluster = opened()
     run(cluster, Calls(21), 150)
     t = cluster.machine.qless
-    t.patterns[0][b"x"] = b"[]"
-    t.config[b"x"] = b"y"
+    t.set_pattern(0, b"x", b"[]")
+    t.set_option(b"x", b"y")
     t.tracked.add(b"nobody", 1.0)
     made = [msgpack.unpackb(chunk) for chunk in image_of(cluster.machine)]
     words = {chunk[1][0] for chunk in made if chunk[0] == "qless" and chunk[1] is not None}

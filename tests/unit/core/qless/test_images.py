@@ -7,13 +7,14 @@ import pytest
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole import qless as q
+from beanpole.core import accounts
 from beanpole.core.image import qless, restore
 from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.core.operations import qless as operations
 from beanpole.core.qless import calls, sizes
 from tests.unit.core.cluster import Cluster, Entry, copy_of, events_of, image_of
-from tests.unit.core.qless.checking import texts_of
+from tests.unit.core.qless.checking import check_names, texts_of
 from tests.unit.core.qless.random_calls import Calls
 from tests.unit.seeds import seeds
 
@@ -45,6 +46,7 @@ def check(machine: Machine) -> None:
     size += sum(sizes.of_queue(queue) for queue in t.queues.values())
     size += sum(sizes.of_recurring(template) for template in t.recurring.values())
     assert t.bytes == size
+    check_names(t)
     assert sorted(job.id for job in t.jobs.values()) == [job.id for job in t.by_id.values()]
     held = {(worker, jid) for worker, some in t.leases.items() for jid in some}
     assert held == {(job.worker, job.jid) for job in t.jobs.values() if job.lease is not None}
@@ -72,6 +74,7 @@ def test_two_nodes_and_one_made_of_an_image_agree(seed: int) -> None:
         for machine in [other, *restored]:
             assert machine.state_hash == cluster.machine.state_hash
             assert image_of(machine) == expected
+            assert accounts.memory_bytes(machine) == accounts.memory_bytes(cluster.machine)
             check(machine)
         check(cluster.machine)
         restored = [*restored[-1:], copy_of(cluster.machine)]
@@ -120,6 +123,69 @@ def test_jobs_that_are_too_large_for_a_chunk_are_cut(
     assert image_of(machine) == pieces
     monkeypatch.undo()
     assert image_of(machine) == whole
+
+
+def test_names_beside_jobs_count_in_memory_until_they_are_gone() -> None:
+    cluster = opened()
+    machine, t = cluster.machine, cluster.machine.qless
+    name = bytes(q.NAME_MAX_BYTES)
+    empty = accounts.memory_bytes(machine)
+
+    def grown(code: int, *args: Any) -> int:
+        before = accounts.memory_bytes(machine)
+        assert cluster.do(*operations.command(1, code, q.DOTTED, 1.0, args))[0] == q.OK
+        return accounts.memory_bytes(machine) - before
+
+    kind, text = q.PATTERNS_OF_QUEUES, bytes(q.DATA_MAX_BYTES // 2)
+    rows: tuple[tuple[Any, Any, int], ...] = (
+        ((q.CONFIG_SET, name, name), (q.CONFIG_UNSET, name), 2 * len(name)),
+        ((q.SET_PATTERNS, kind, ((b"x", text),)), (q.SET_PATTERNS, kind, ()), len(text)),
+        ((q.EDIT_PATTERNS, kind, False, ((name, b""),)), (q.SET_PATTERNS, kind, ()), len(name)),
+        ((q.THROTTLE_SET, name, 1, 9), (q.THROTTLE_DELETE, name), len(name)),
+        ((q.POP, b"q", name, 1), (q.FORGET_WORKERS, (name,)), len(name)),
+    )
+    for make, unmake, least in rows:
+        first = grown(*make)
+        assert first > least
+        assert grown(*make) == 0
+        assert grown(*unmake) == -first
+    for make, _, least in rows:
+        assert grown(*make) > least
+    assert accounts.memory_bytes(copy_of(machine)) == accounts.memory_bytes(machine)
+    cluster.pass_s(20)
+    # It removes the throttle that has ended; its own name is much shorter.
+    assert grown(q.THROTTLE_SET, b"other", 1, 0) < 10 - len(name)
+    check(machine)
+    put = (b"q", b"j", b"k", b"{}", 0.0, None, None, (b"tag",), None, (), None, False)
+    assert grown(q.PUT, *put) > sizes.JOB_BYTES + sizes.NAME_BYTES + sizes.TAG_BYTES
+    assert grown(q.TRACK, b"j") == sizes.WORKER_BYTES + 1
+    grown(q.FLUSH)
+    assert accounts.memory_bytes(machine) == empty
+    check(machine)
+    assert t.names_bytes == t.workers.bytes == t.tracked.bytes == 0
+
+
+def test_memory_is_an_upper_bound_of_an_image() -> None:
+    cluster = opened()
+    machine = cluster.machine
+    written, counted = sum(map(len, image_of(machine))), accounts.image_bytes(machine)
+    long = [b"%d" % number + bytes(4000) for number in range(9)]
+    steps: tuple[Any, ...] = (
+        *[(q.CONFIG_SET, one, one) for one in long],
+        (q.SET_PATTERNS, 0, tuple([(one, bytes(9000)) for one in long])),
+        *[(q.THROTTLE_SET, one, 1, 0) for one in long],
+        *[(q.POP, b"nowhere", one, 1) for one in long],
+        (q.RECUR, long[0], b"t", b"k", b"{}", 9.0, 0.0, 0.0, tuple(long), 5, 0.0, tuple(long)),
+        *[
+            (*(q.PUT, long[0], one, b"k", b"{}", 0.0, None, None), (b"t",), 1, before, (), False)
+            for one, before in [(one, tuple(long[:place])) for place, one in enumerate(long)]
+        ],
+        *[(q.POP, long[0], one, 1) for one in long],
+    )
+    for code, *args in steps:
+        assert cluster.do(*operations.command(1, code, q.DOTTED, 1.0, tuple(args)))[0] == q.OK
+    grown = sum(map(len, image_of(machine))) - written
+    assert 300_000 < grown <= accounts.image_bytes(machine) - counted
 
 
 def test_reads_change_nothing() -> None:

@@ -84,7 +84,7 @@ def test_the_next_worker_is_warned_after_one_that_was_warned_and_failed_it() -> 
 
 def test_without_grace_a_job_goes_to_another_at_once() -> None:
     world = Qless()
-    world.t.config[b"grace-period"] = b"0"
+    world.t.set_option(b"grace-period", b"0")
     world.put(0, b"a")
     world.pop(0)
     assert world.pop(60, worker=b"other") == [b"a"]
@@ -95,7 +95,7 @@ def test_without_grace_a_job_goes_to_another_at_once() -> None:
 def test_a_job_without_attempts_left_fails() -> None:
     for flavour, counted in ((q.THROTTLES, 1), (q.CORE, 1), (q.UNIFIED, 0), (q.SEED, 0)):
         world = Qless(flavour)
-        world.t.config[b"grace-period"] = b"0"
+        world.t.set_option(b"grace-period", b"0")
         world.t.tracked.add(b"a", 0.0)
         world.put(0, b"a", retries=0)
         world.pop(0)
@@ -123,7 +123,7 @@ def test_the_seed_form_knows_no_grace() -> None:
 
 def test_a_failed_job_gives_its_locks_back() -> None:
     world = Qless()
-    world.t.config[b"grace-period"] = b"0"
+    world.t.set_option(b"grace-period", b"0")
     world.give(throttles.throttle_set, 0, b"ql:q:q", 1, 0)
     world.put(0, b"a", retries=0)
     world.pop(0)

@@ -36,10 +36,10 @@ def test_a_popped_job_has_a_lock() -> None:
 
 def test_options_say_how_long_locks_last() -> None:
     world = Qless()
-    world.t.config[b"heartbeat"] = b"5"
+    world.t.set_option(b"heartbeat", b"5")
     world.put(0, b"a")
     world.put(1, b"b", queue=b"slow")
-    world.t.config[b"slow-heartbeat"] = b"500"
+    world.t.set_option(b"slow-heartbeat", b"500")
     world.pop(1)
     world.pop(1, queue=b"slow")
     assert world.job(b"a").expires == 6.0
@@ -72,8 +72,8 @@ def test_a_queue_that_nobody_knows_gives_nothing_but_sees_the_worker() -> None:
 
 def test_concurrency_has_a_bound_where_there_are_no_throttles() -> None:
     world = Qless(q.UNIFIED)
-    world.t.config[b"q-max-concurrency"] = b"2"
-    world.t.config[b"grace-period"] = b"0"
+    world.t.set_option(b"q-max-concurrency", b"2")
+    world.t.set_option(b"grace-period", b"0")
     for number, jid in enumerate((b"a", b"b", b"c")):
         world.put(number / 10, jid)
     assert world.pop(1, 5) == [b"a", b"b"]
@@ -100,7 +100,7 @@ def test_throttles_bound_the_jobs_that_run() -> None:
 
 def test_a_full_queue_gives_only_jobs_whose_locks_ended() -> None:
     world = Qless()
-    world.t.config[b"grace-period"] = b"0"
+    world.t.set_option(b"grace-period", b"0")
     world.give(throttles.throttle_set, 0, b"ql:q:q", 1, 0)
     world.put(0, b"a")
     world.put(1, b"b")
@@ -115,7 +115,7 @@ def test_more_rounds_find_jobs_that_nothing_holds_back() -> None:
     world.put(0, b"a", throttles=(b"t",))
     world.put(1, b"b", throttles=(b"t",))
     world.put(2, b"c")
-    world.t.config[b"max-pop-retry"] = b"2"
+    world.t.set_option(b"max-pop-retry", b"2")
     assert world.pop(3, 2) == [b"a", b"c"]
 
 
@@ -147,7 +147,7 @@ def test_large_jobs_come_in_several_pops() -> None:
     second = world.pop(100, 20)
     assert sorted(first + second) == sorted(world.t.jobs)
     assert world.call(popping.peek, 1000, b"q", 0, 20)[0] == q.TOO_MUCH
-    world.t.config[b"grace-period"] = b"0"
+    world.t.set_option(b"grace-period", b"0")
     third = world.pop(1000, 20)
     assert len(third) == fitting - 1
     assert sum(job.remaining for job in world.t.jobs.values()) == 5 * 20 - len(third)

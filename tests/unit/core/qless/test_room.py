@@ -53,5 +53,17 @@ def test_workers_go_on(one: Qless) -> None:
     assert one.call(failing.retry, 2, b"c", b"q", b"w", 0.0, b"g", b"why") == (q.OK, 4)
 
 
+def test_a_new_worker_takes_the_place_of_the_one_not_seen_for_longest(one: Qless) -> None:
+    """A pop is never refused, and anyone may pop with any name."""
+    one.pop(2, worker=b"v")
+    assert list(one.t.workers) == [b"v"]
+    assert one.pop(3, worker=b"u", queue=b"nowhere") == []
+    assert list(one.t.workers) == [b"u"]
+    assert list(one.t.leases) == [b"w"], "it keeps its jobs"
+    one.t.workers.remove(b"u")
+    one.pop(4, worker=b"first")
+    assert list(one.t.workers) == [b"first"]
+
+
 def test_what_else_is_wrong_is_told_as_ever(one: Qless) -> None:
     assert one.call(locks.heartbeat, 2, b"nobody", b"w", LARGE) == (q.NO_JOB, (b"nobody",))

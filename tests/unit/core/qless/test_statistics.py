@@ -91,7 +91,7 @@ def test_a_job_of_the_seed_form_waits_since_it_was_put() -> None:
     """This holds even if its lock expired; later dialects count since its last pop."""
     for flavour, waits in ((q.SEED, [10.0, 100.0]), (q.CORE, [10.0, 90.0])):
         one = Qless(flavour)
-        one.t.config[b"grace-period"] = b"0"
+        one.t.set_option(b"grace-period", b"0")
         one.put(1000.5, b"jid")
         one.pop(1010.5)
         one.pop(1100.5)

@@ -38,11 +38,11 @@ class Walk:
         self.lowered = False
         self.codes: dict[int, int] = {}
         world = self.world
-        world.t.config[b"grace-period"] = self.random.choice((b"0", b"5"))
-        world.t.config[b"heartbeat"] = b"20"
-        world.t.config[b"jobs-history-count"] = b"5"
+        world.t.set_option(b"grace-period", self.random.choice((b"0", b"5")))
+        world.t.set_option(b"heartbeat", b"20")
+        world.t.set_option(b"jobs-history-count", b"5")
         if not self.throttled:
-            world.t.config[b"q-max-concurrency"] = b"3"
+            world.t.set_option(b"q-max-concurrency", b"3")
 
     def run(self) -> None:
         """Make all steps."""
