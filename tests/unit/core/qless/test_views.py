@@ -1,7 +1,12 @@
 """Views of jobs, and tracked jobs."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
 from beanpole import qless as q
-from beanpole.core.qless import limits, tracking, views
+from beanpole.core.qless import limits, sizes, tracking, views
 from tests.unit.core.qless.making import empty_tables, waiting_job
 
 AS = q.CORE
@@ -35,6 +40,24 @@ def test_too_large_an_answer_is_refused() -> None:
     waiting_job(t, b"b").data = b"x" * q.ANSWER_MAX_BYTES
     assert views.multiget(t, AS, 0.0, ((b"a", b"b"),))[0] == q.TOO_MUCH
     assert len(views.multiget(t, AS, 0.0, ((b"b",),))[1]) == 1
+
+
+class Unread(dict[bytes, Any]):
+    """Names over which nothing may iterate."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise AssertionError
+
+
+@pytest.mark.constants
+def test_a_job_is_weighed_without_a_look_at_each_of_its_names() -> None:
+    """A completion weighs a thousand dependents, each of which may have a thousand names."""
+    job = waiting_job(empty_tables(), b"a")
+    before = sizes.of_job(job)
+    job.tags = Unread({b"a": 1.0})
+    job.dependencies, job.dependents = Unread({b"b": None}), Unread({b"c": None})
+    job.texts = 3
+    assert sizes.of_job(job) == before + 3 + 3 * sizes.NAME_BYTES
 
 
 def test_the_names_that_a_job_has_count_in_an_answer() -> None:
