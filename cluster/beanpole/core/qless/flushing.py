@@ -10,7 +10,7 @@ from beanpole.core.qless.tables import Tables
 
 def flush(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
     """FLUSH: remove everything, without publishing messages."""
-    if len(t.jobs) > q.FLUSH_JOBS_MAX:
+    if len(t.jobs) + len(t.recurring) + len(t.throttles) + len(t.queues) > q.FLUSH_MAX:
         return limits.FLUSHED
     for job in list(t.jobs.values()):
         t.forget(job)

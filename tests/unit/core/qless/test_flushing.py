@@ -1,9 +1,22 @@
 """FLUSH removes everything, and KEYS confirms it. Patterns are kept as given."""
 
+from collections.abc import Callable
+
 import pytest
 
 from beanpole import qless as q
-from beanpole.core.qless import config, flushing, patterns, queues, tags, tracking, workers
+from beanpole.core.qless import (
+    config,
+    flushing,
+    patterns,
+    queues,
+    recurring,
+    tags,
+    throttles,
+    tracking,
+    workers,
+)
+from beanpole.core.qless.tables import Tables
 from tests.unit.core.qless.making import empty_tables, running_job
 
 AS = q.DOTTED
@@ -28,13 +41,32 @@ def test_nothing_is_left() -> None:
     assert len(t.by_id) == 0
 
 
+def add_templates(t: Tables) -> None:
+    queues.know(t, 0.0, b"q")
+    made = (b"q", b"template", b"K", b"{}", 1.0, 0.0, 0.0, (), 1, 0.0, None)
+    assert recurring.recur(t, AS, 0.0, made)[0] == q.OK
+
+
+def add_throttle(t: Tables) -> None:
+    assert throttles.throttle_set(t, AS, 0.0, (b"th", 1, 0))[0] == q.OK
+    assert throttles.throttle_set(t, AS, 0.0, (b"other", 1, 0))[0] == q.OK
+
+
 @pytest.mark.constants
-def test_too_many_jobs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(q, "FLUSH_JOBS_MAX", 0)
+@pytest.mark.parametrize(
+    "add",
+    [lambda t: running_job(t, b"jid", b"w", 60.0), add_templates, add_throttle],
+)
+def test_too_many_objects_stay(
+    add: Callable[[Tables], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(q, "FLUSH_MAX", 1)
     t = empty_tables()
-    running_job(t, b"jid", b"w", 60.0)
+    add(t)
+    found = len(t.jobs), len(t.recurring), len(t.throttles), len(t.queues)
+    assert sum(found) == 2
     assert flushing.flush(t, AS, 0.0, ())[0] == q.TOO_MUCH
-    assert b"jid" in t.jobs
+    assert (len(t.jobs), len(t.recurring), len(t.throttles), len(t.queues)) == found
 
 
 def test_patterns_take_the_place_of_others() -> None:
