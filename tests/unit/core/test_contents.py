@@ -210,6 +210,32 @@ def test_a_running_job_of_qless_is_the_next_and_throttled_ones_wait_again() -> N
     assert copy.qless.queues[b"q"].work.highest(0, 3) == [b"a", b"c", b"b"]
 
 
+def test_throttles_of_qless_that_are_not_set_are_not_restored() -> None:
+    cluster = Guests()
+    cluster.enter(9, QLESS)
+    qless(cluster, q.THROTTLE_SET, b"set", 1, 0)
+    put = (b"q", b"a", b"K", b"{}", 0.0, b"", 0.0, (), 5, (), (b"set", b"not set"), False)
+    qless(cluster, q.PUT, *put)
+    qless(cluster, q.POP, b"q", b"worker", 1)
+    assert set(cluster.machine.qless.throttles) == {b"set", b"not set", b"ql:q:q"}
+    copy = restored(cluster.machine)
+    check(copy)
+    assert list(copy.qless.throttles) == [b"set"]
+
+
+def test_complete_jobs_of_qless_count_in_the_queue_where_they_ended() -> None:
+    cluster = Guests()
+    cluster.enter(9, QLESS)
+    for jid in (b"a", b"b"):
+        put = (b"q", jid, b"K", b"{}", 0.0, b"", 0.0, (), 5, (), (), False)
+        qless(cluster, q.PUT, *put)
+    qless(cluster, q.POP, b"q", b"worker", 1)
+    qless(cluster, q.COMPLETE, b"b", b"worker", b"q", b"{}", None, 0.0, ())
+    contents = contents_of(image_of(cluster.machine))
+    assert contents.queues() == [("qless", "q", {"complete": 1, "waiting": 1})]
+    assert contents.queue_count() == 1
+
+
 CHANGES: dict[str, Callable[[Guests], object]] = {
     "a put": lambda one: one.put(),
     "a put that is deleted": lambda one: one.do(c.DELETE, 1, one.put()),

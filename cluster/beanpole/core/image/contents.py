@@ -71,6 +71,9 @@ _Q_SCORE: Final = 14
 _Q_GRACE: Final = 15
 _Q_LOCKED: Final = 21
 _Q_PENDING: Final = 22
+_Q_COMPLETED_IN: Final = 23
+# Field of the record of a throttle of qless (`image.qless.of_throttle`).
+_T_IS_SET: Final = 1
 # The numbers of the head that clients can see, in the statistics and as the id of the next job.
 _SHOWN_NUMBERS: Final = ("next_id", "jobs_total", "timeouts")
 _ABSENT: Final = ("sessions", "held")
@@ -178,7 +181,7 @@ class Contents:
         elif kind == "keys":
             self._hash_items(kind, value[2])
         elif kind == "qless" and value is not None:
-            self._take_qless(value[0], value[1])
+            value = self._take_qless(value[0], value[1])
         elif kind == "spaces" and value is not None:
             self._hash.update(self._pack([kind, value if len(value) > 3 else [*value, 0]]))
         elif kind != "hosts" and value is not None:
@@ -247,10 +250,14 @@ class Contents:
 
     # --- qless ----------------------------------------------------------------------------------
 
-    def _take_qless(self, word: str, rows: list[Any]) -> None:
+    def _take_qless(self, word: str, rows: list[Any]) -> list[Any]:
+        """Count and hash the records of a chunk; returns the chunk for a restored cluster."""
+        if word == qless_records.THROTTLES:
+            # The others exist for their locks and waiting jobs, which a restored cluster lacks.
+            rows = [row for row in rows if row[_T_IS_SET]]
         if word == qless_records.JOBS:
             for row in rows:
-                queue = (PROTOCOL_NAMES[QLESS], shown.text(row[_Q_QUEUE]))
+                queue = (PROTOCOL_NAMES[QLESS], shown.text(row[_Q_QUEUE] or row[_Q_COMPLETED_IN]))
                 self._counts[queue, q.STATE_NAMES[row[_Q_STATE]].decode()] += 1
                 _settle_qless(row)
                 # The digest must not depend on how a large job is split into pieces.
@@ -261,6 +268,7 @@ class Contents:
             self.jobs += len(rows)
         elif any(rows):  # an image of a version without qless has no zeros
             self._hash_items(word, rows)
+        return [word, rows]
 
     def _hash_items(self, word: str, items: list[Any]) -> None:
         self._hash.update(b"".join([self._pack([word, item]) for item in items]))
