@@ -45,7 +45,7 @@ def short_locks() -> list[Patch]:
 
 def lost_in_silence() -> list[Patch]:
     """A worker whose lock is lost is not told."""
-    return [(locks, "publish_lost", nothing)]
+    return [(locks, "lose", nothing)]
 
 
 def moved_in_silence() -> list[Patch]:

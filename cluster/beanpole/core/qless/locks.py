@@ -106,11 +106,11 @@ def _time_out(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
     t.let_go(job)
     t.place(job, WORK, INFINITY)
     throttles.release_all(t, job, now)
+    lose(t, job, worker)
     job.state = q.STALLED
     job.expires = 0.0
     if flavour == q.DOTTED:
         job.worker = b""
-    publish_lost(t, job.jid, worker)
 
 
 def _warn(t: Tables, queue: QlessQueue, job: QlessJob, now: float, grace: float) -> None:
@@ -118,8 +118,8 @@ def _warn(t: Tables, queue: QlessQueue, job: QlessJob, now: float, grace: float)
     if tracking.is_tracked(t, job.jid):
         t.publish(b"stalled", job.jid)
     history.append(t, job, now, q.HAS_TIMED_OUT)
+    lose(t, job, job.worker)
     job.grace = True
-    publish_lost(t, job.jid, job.worker)
     t.place(job, LOCKS, now + grace)
     statistics.bump(t, queue, now, retries=1)
 
@@ -167,9 +167,14 @@ def _invalidate_at_once(t: Tables, queue: QlessQueue, now: float, count: int) ->
     return found
 
 
-def publish_lost(t: Tables, jid: bytes, worker: bytes) -> None:
-    """Count the loss of a lock, and publish it to the worker that had it."""
-    t.locks_lost_total += 1
-    pairs = ((b"jid", jid), (b"event", b"lock_lost"), (b"worker", worker))
+def lose(t: Tables, job: QlessJob, worker: bytes) -> None:
+    """Publish to a worker that it has no lock of a job any more, and count the loss of one.
+
+    Call this before the state of the job changes. A job that went back to its queue keeps its
+    worker, but has no lock; in the grace period, the loss was counted by the warning.
+    """
+    if job.state == q.RUNNING and not job.grace:
+        t.locks_lost_total += 1
+    pairs = ((b"jid", job.jid), (b"event", b"lock_lost"), (b"worker", worker))
     t.publish(b"w:" + worker, pairs)
     t.publish(b"log", pairs)

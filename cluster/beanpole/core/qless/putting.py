@@ -90,7 +90,7 @@ def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: by
     if owner:
         job.worker = b""
         if owner != worker:
-            locks.publish_lost(t, job.jid, owner)
+            locks.lose(t, job, owner)
     if job.state == q.FAILED and job.failure is not None:
         failing.leave_group(t, job)
         # Counted in the queue that the job is put into, as in the original.

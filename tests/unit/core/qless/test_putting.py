@@ -79,6 +79,37 @@ def test_a_put_takes_a_job_from_its_worker_and_says_so() -> None:
     lost = [(b"w:w", b"lock_lost"), (b"log", b"lock_lost")]
     assert world.said() == [(b"log", b"put"), *lost]
     assert world.job(b"a").worker == b""
+    assert world.t.locks_lost_total == 1
+
+
+def test_a_put_of_a_job_without_a_lock_loses_none() -> None:
+    """Jobs keep their workers when they go back to their queue; scripts announce a lost lock."""
+    world = Qless()
+    world.put(0, b"a")
+    world.pop(1)
+    world.give(failing.retry, 2, b"a", b"q", b"w", 0.0, None, None)
+    assert world.job(b"a").worker == b"w"
+    world.said()
+    world.put(3, b"a")
+    assert world.said() == [(b"log", b"put"), (b"w:w", b"lock_lost"), (b"log", b"lock_lost")]
+    assert world.t.locks_lost_total == 0
+    world.pop(4)
+    world.give(locks.timeout, 5, (b"a",))
+    counted = world.t.locks_lost_total
+    world.put(6, b"a")
+    assert world.t.locks_lost_total == counted
+
+
+def test_a_lock_in_its_grace_period_is_lost_once() -> None:
+    world = Qless()
+    for jid in (b"a", b"b"):
+        world.put(0, jid)
+    world.pop(1, count=2)
+    assert world.pop(100, count=2) == [], "their worker is warned"
+    assert world.t.locks_lost_total == 2
+    world.put(101, b"a")
+    world.give(locks.timeout, 101, (b"b",))
+    assert world.t.locks_lost_total == 2
 
 
 def test_a_put_gives_locks_of_throttles_back() -> None:
