@@ -192,8 +192,8 @@ class ClientServer:
         """Bind and release each UNIX socket once, so that one in use is reported at the start.
 
         Raises:
-            OSError: the system refuses the path.
-            ConfigurationError: another server or another kind of file is there.
+            OSError: another server is there, or the system refuses the path.
+            ConfigurationError: another kind of file is there.
         """
         for addresses in self._config.client_addresses.values():
             for address in addresses:
@@ -255,6 +255,8 @@ class _Acceptor:
         self._opening = loop.create_task(self._serve())  # the loop keeps a weak reference only
 
     async def _serve(self) -> None:
+        if not self._is_open:  # closed in the step of the loop that has opened it
+            return
         for address, raw in zip(self._addresses, list(self._sockets), strict=True):
             server: asyncio.AbstractServer | TlsAcceptor
             if address.startswith(TLS_PREFIX):

@@ -5,9 +5,10 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 import pytest
+import uvloop
 
 from beanpole.errors import ConfigurationError
 from beanpoled.frontends.frontend import Frontends
@@ -60,6 +61,27 @@ def test_an_address_of_the_configuration_that_is_taken_is_fatal(taken: str) -> N
     logged, (line,) = opened(taken, frozenset())
     assert line.startswith(f"cannot listen for clients of gearman: [Errno 98] {taken}: Address")
     assert not logged
+
+
+def test_a_listener_may_be_closed_in_the_step_that_opens_it() -> None:
+    """The error of the task that serves ended the node."""
+    wrong: list[dict[str, Any]] = []
+    listeners = MappingProxyType({"gearman": ("127.0.0.1:0", "127.0.0.1:0")})
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: wrong.append(context))
+        made = config(listen=(), listeners=listeners)
+        server = ClientServer(made, loop, cast(Log, None), cast(Fatal, None), trust_of())
+        server.frontends = cast(Frontends, {"gearman": None})
+        server.open("gearman")
+        opening = server._open["gearman"]._opening
+        server.close()
+        await asyncio.wait([opening])
+        assert opening.exception() is None
+
+    uvloop.run(run())
+    assert not wrong
 
 
 def test_an_address_that_was_bound_meanwhile_is_seen() -> None:
