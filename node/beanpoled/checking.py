@@ -23,6 +23,7 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.config.settings import MIB
 from beanpoled.disk.disks import read_own
 from beanpoled.disk.identity import FOUNDING, short
+from beanpoled.host.sockets import is_stale
 from beanpoled.trust.certificates import of_clients, of_peers
 
 GOOD: Final = "ok"
@@ -228,6 +229,12 @@ def _unix(address: str) -> Finding | None:
         return Finding(WARNING, words)
     if not os.access(folder, os.W_OK | os.X_OK):
         return Finding(WRONG, f"{address}: {folder} is not writable for user {os.geteuid()}")
+    try:
+        is_stale(path)  # a start removes such a socket
+    except ConfigurationError as error:
+        return Finding(MISCONFIGURED, str(error))
+    except OSError as error:
+        return Finding(WRONG, error.strerror or str(error))
     return None
 
 

@@ -3,6 +3,8 @@
 Also the error of work for what was received from one, which the event loop would hide.
 """
 
+import contextlib
+import errno
 import os
 import socket
 import stat
@@ -29,12 +31,15 @@ def bind(address: str, listen: bool = False) -> socket.socket:
     Binding alone does not detect another server that is about to listen there.
 
     Raises:
-        OSError: the address is taken or not of this machine.
+        OSError: the address is taken or not of this machine; of a UNIX socket EADDRINUSE, also if
+            it is not certain that its server is gone.
         ConfigurationError: the path of a UNIX socket is another kind of file.
     """
     if address.startswith(UNIX_PREFIX):
         path = address.removeprefix(UNIX_PREFIX)
-        _remove_stale(path)
+        if is_stale(path):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
         raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         target: str | tuple[str, int] = path
     else:
@@ -54,20 +59,30 @@ def bind(address: str, listen: bool = False) -> socket.socket:
     return raw
 
 
-def _remove_stale(path: str) -> None:
-    """Remove the socket of a server that is gone; refuse anything else."""
+def is_stale(path: str) -> bool:
+    """Whether the path of a UNIX socket has one whose server is gone; False: nothing is there.
+
+    Raises:
+        OSError: EADDRINUSE, if a server is there or may be; or the system refuses the path.
+        ConfigurationError: another kind of file is there.
+    """
     try:
-        mode = os.stat(path).st_mode
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            raise ConfigurationError(f"listen = 'unix:{path}': there is a file that is no socket")
     except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise ConfigurationError(f"listen = 'unix:{path}': there is a file that is no socket")
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        probe.connect(path)
-    except OSError:
-        os.unlink(path)
-    else:
-        raise ConfigurationError(f"listen = 'unix:{path}': another server accepts clients there")
-    finally:
-        probe.close()
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # a server that accepts nobody would hold the node otherwise
+        try:
+            probe.connect(path)
+        except FileNotFoundError:
+            return False  # it has just been removed
+        except ConnectionRefusedError:
+            return True
+        except OSError as error:
+            # All else comes from a socket that is open: EAGAIN where its backlog is full,
+            # EPROTOTYPE where it takes datagrams. EACCES says nothing about it.
+            words = f"it may be in use: {error.strerror}"
+        else:
+            words = "another server accepts clients there"
+    raise OSError(errno.EADDRINUSE, f"unix:{path}: {words}")

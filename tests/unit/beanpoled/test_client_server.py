@@ -1,8 +1,11 @@
 """The sockets for clients: addresses and paths that another program already uses."""
 
 import asyncio
+import errno
+import re
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -11,6 +14,7 @@ import pytest
 import uvloop
 
 from beanpole.errors import ConfigurationError
+from beanpoled import checking
 from beanpoled.frontends.frontend import Frontends
 from beanpoled.host.aio_clients import ClientServer
 from beanpoled.host.seam import INFO, WARNING, Log
@@ -108,15 +112,69 @@ def checked(address: str) -> None:
     asyncio.run(run())
 
 
+def in_use(path: Path, words: str) -> AbstractContextManager[object]:
+    """Expect the error of an address in use: a restart may help, as with a TCP address."""
+    told = re.escape(f"[Errno {errno.EADDRINUSE}] unix:{path}: {words}")
+    return pytest.raises(OSError, match=told)
+
+
 def test_a_unix_socket_in_use_ends_the_start_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()
-        with pytest.raises(ConfigurationError, match="another server accepts clients there"):
+        with in_use(path, "another server accepts clients there"):
             checked(f"unix:{path}")
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
+
+
+def test_a_unix_socket_that_takes_datagrams_stays(tmp_path: Path) -> None:
+    """A connection to it fails, as one to the socket of a dead server does."""
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(path))
+        with in_use(path, "it may be in use: "):
+            checked(f"unix:{path}")
+        assert path.exists()
+        other.close()
+        checked(f"unix:{path}")
+        assert not path.exists()
+
+
+def test_a_server_that_accepts_nobody_does_not_hold_a_start(tmp_path: Path) -> None:
+    """With a full backlog, a connect that blocks would wait for ever."""
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as first:
+        other.bind(str(path))
+        other.listen(0)
+        first.connect(str(path))
+        with in_use(path, "it may be in use: "):
+            checked(f"unix:{path}")
+        assert path.exists()
+
+
+def test_a_link_to_nothing_at_the_path_of_a_unix_socket_stays(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    path.symlink_to(tmp_path / "nothing")
+    with pytest.raises(OSError, match="Address already in use"):
+        checked(f"unix:{path}")
+    assert path.is_symlink()
+
+
+def test_a_check_knows_a_unix_socket_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        found = checking._unix(f"unix:{path}")
+        words = f"unix:{path}: another server accepts clients there"
+        assert found == checking.Finding(checking.WRONG, words)
+    assert checking._unix(f"unix:{path}") is None and path.exists()
+    path.unlink()
+    path.write_text("mine")
+    found = checking._unix(f"unix:{path}")
+    assert found is not None and found.weight == checking.MISCONFIGURED
 
 
 def test_a_unix_socket_of_a_dead_server_is_removed(tmp_path: Path) -> None:
