@@ -1,6 +1,7 @@
 """Parse network addresses: "host:port", "tls:host:port", "unix:PATH". Does no I/O."""
 
 import re
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import unquote
 
@@ -13,6 +14,9 @@ TLS_PREFIX: Final = "tls:"
 UNIX: Final = "unix"
 # Of each part of a host's name (RFC 1035, 2.3.4).
 LABEL_CHARS_MAX: Final = 63
+# Bytes of an IPv6 address that count as one address: whoever has one usually has its whole network
+# of this size, and may use any of its 2**64 addresses.
+_NETWORK_BYTES: Final = 8
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]+")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 _MAPPED: Final = re.compile(r"::ffff:([0-9]{1,3}(?:\.[0-9]{1,3}){3})", re.IGNORECASE)
@@ -68,6 +72,25 @@ def host_name(address: str) -> bytes:
     """
     mapped = _MAPPED.fullmatch(address)
     return (mapped[1] if mapped else address).encode(errors="replace")[:HOST_NAME_MAX_BYTES]
+
+
+def address_of(host: bytes) -> bytes:
+    """Return the bytes of the address by which a host is known; empty if it is no address."""
+    text = host.decode(errors="replace").partition("%")[0]  # an IPv6 zone follows the sign
+    try:
+        return ip_address(text).packed
+    except ValueError:
+        return b""
+
+
+def network_of(address: bytes) -> bytes:
+    """Return what limits count as one address: an IPv4 address, or a network of IPv6."""
+    return address[:_NETWORK_BYTES] if len(address) > _NETWORK_BYTES else address
+
+
+def network_of_host(host: bytes) -> bytes:
+    """Return what limits count as one address of a host's name; one of IPv4 stays as it is."""
+    return network_of(address_of(host)) if b":" in host else host
 
 
 def host_of_peer(peer: str) -> bytes:

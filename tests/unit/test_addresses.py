@@ -2,7 +2,7 @@
 
 import pytest
 
-from beanpole.addresses import UNIX, host_name, host_of_peer, split_address
+from beanpole.addresses import UNIX, host_name, host_of_peer, network_of_host, split_address
 from beanpole.constants import HOST_NAME_MAX_BYTES
 
 
@@ -22,6 +22,21 @@ from beanpole.constants import HOST_NAME_MAX_BYTES
 )
 def test_a_host_is_named_by_its_address(address: str, name: bytes) -> None:
     assert host_name(address) == name
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        (b"10.0.0.7", b"10.0.0.7"),
+        (b"2001:db8:1:2:3:4:5:6", bytes.fromhex("20010db800010002")),
+        (b"2001:db8:1:2::9", bytes.fromhex("20010db800010002")),
+        (b"fe80::1%eth0", bytes.fromhex("fe80000000000000")),
+        (b"unix", b"unix"),
+        (b"", b""),
+    ],
+)
+def test_limits_count_a_network_of_ipv6_as_one_address(host: bytes, network: bytes) -> None:
+    assert network_of_host(host) == network
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The clients of a node by address: the number of connections of each address.
 
+The addresses of a network of IPv6 count as one: whoever has one has them all.
+
 Command rates are in `client_rates`; connections themselves are in `clients` and `requests`.
 Clients at UNIX sockets (unix:) have no address and are not counted.
 """
@@ -7,7 +9,7 @@ Clients at UNIX sockets (unix:) have no address and are not counted.
 from collections import OrderedDict
 from typing import Final
 
-from beanpole.addresses import UNIX, host_name
+from beanpole.addresses import UNIX, host_name, network_of_host
 from beanpoled.config.clients import ClientConfig
 from beanpoled.frontends.client_rates import BURST_US, Meter
 from beanpoled.frontends.connection import Connection
@@ -22,15 +24,15 @@ class ClientHost(Meter):
     """One address.
 
     Attributes:
-        name: the address without a port, as events name it.
+        network: the address without a port, or its network of IPv6.
         connections: the number of its open connections.
     """
 
-    __slots__ = ("connections", "name")
+    __slots__ = ("connections", "network")
 
-    def __init__(self, name: bytes, rate: int) -> None:
+    def __init__(self, network: bytes, rate: int) -> None:
         super().__init__(rate)
-        self.name = name
+        self.network = network
         self.connections = 0
 
 
@@ -58,7 +60,7 @@ class ClientHosts:
         """Whether an address may have one more client; `beyond`: the allowance above the limit."""
         if not self.connections_max:
             return True
-        host = self._hosts.get(name)
+        host = self.find(name)
         return host is None or host.connections < self.connections_max + beyond
 
     def count_refused(self, protocol: str) -> None:
@@ -70,15 +72,16 @@ class ClientHosts:
         name = connection.client_host
         if name in _UNCOUNTED:
             return
-        host = self._hosts.get(name)
+        network = network_of_host(name)
+        host = self._hosts.get(network)
         if host is None:
-            host = self._hosts[name] = ClientHost(name, self._rate)
+            host = self._hosts[network] = ClientHost(network, self._rate)
         self._left_us.pop(host, None)
         host.connections += 1
 
     def forget(self, connection: Connection, now_us: int) -> None:
         """Count the end of a connection."""
-        host = self._hosts.get(connection.client_host)
+        host = self.find(connection.client_host)
         if host is None:
             return
         host.connections -= 1
@@ -91,7 +94,7 @@ class ClientHosts:
 
     def find(self, name: bytes) -> ClientHost | None:
         """Return the address, if it has or lately had clients; None also if it is not counted."""
-        return self._hosts.get(name)
+        return self._hosts.get(network_of_host(name))
 
     def run_periodic(self, now_us: int) -> None:
         """Forget the addresses without clients whose allowance is full again."""
@@ -99,7 +102,7 @@ class ClientHosts:
             host = next(iter(self._left_us))
             if now_us - self._left_us[host] < BURST_US:
                 break
-            del self._left_us[host], self._hosts[host.name]
+            del self._left_us[host], self._hosts[host.network]
 
     def set_limits(self, config: ClientConfig) -> None:
         """Apply other limits; connections above the new ones stay."""

@@ -4,9 +4,9 @@ The frontends decide when a session begins; its commands travel as described in 
 """
 
 from collections.abc import Iterable
-from ipaddress import ip_address
 
 from beanpole import commands as c
+from beanpole.addresses import address_of
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import since
 from beanpole.events import BEANSTALK
@@ -42,12 +42,3 @@ def either_case(names: Iterable[bytes]) -> tuple[bytes, ...]:
     that have the case in which they were written.
     """
     return tuple({name for given in names for name in (given, given.lower())})
-
-
-def address_of(host: bytes) -> bytes:
-    """Return the bytes of the address by which a host is known; empty if it is no address."""
-    text = host.decode(errors="replace").partition("%")[0]  # an IPv6 zone follows the sign
-    try:
-        return ip_address(text).packed
-    except ValueError:
-        return b""

@@ -9,10 +9,11 @@ from contextvars import ContextVar
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from beanpole.addresses import address_of
 from beanpole.client.rpc import TOKEN_KEY
 from beanpole.core.users import User, Users
 from beanpole.events import GRPC
-from beanpoled.origin.opening import address_of, either_case
+from beanpoled.origin.opening import either_case
 
 _SCHEME: Final = "bearer "
 NAMES_KEY: Final = "x509_subject_alternative_name"

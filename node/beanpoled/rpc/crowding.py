@@ -6,10 +6,8 @@ This is the choice alone, without sockets: `door` has those.
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final
 
-# Bytes of an IPv6 address that count as one address: a caller usually has a network of this size.
-_NETWORK_BYTES: Final = 8
+from beanpole.addresses import network_of
 
 
 class Connection:
@@ -31,11 +29,6 @@ class Connection:
         self.used_s = used_s
         self.proved = False
         self.calls = 0
-
-
-def network_of(address: bytes) -> bytes:
-    """Return what counts as one address: an IPv4 address, or a network of IPv6."""
-    return address[:_NETWORK_BYTES] if len(address) > _NETWORK_BYTES else address
 
 
 def surplus(connections: Iterable[Connection], kept: int) -> list[Connection]:

@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import unquote
 
-from beanpole.addresses import host_name, host_of_peer
-from beanpoled.origin.opening import address_of
+from beanpole.addresses import address_of, host_name, host_of_peer
 from beanpoled.rpc.crowding import Connection, surplus
 
 # Connections of the port, each of which takes a file descriptor before anything is known of its

@@ -7,9 +7,7 @@ import asyncio
 from collections import Counter
 from typing import Any, Final
 
-from beanpole.addresses import host_of_peer
-from beanpoled.origin.opening import address_of
-from beanpoled.rpc.crowding import network_of
+from beanpole.addresses import address_of, host_of_peer, network_of
 from beanpoled.rpc.patience import cancel_call
 
 # Far below CALLS_MAX of `admin`, so that they leave room for all other calls.

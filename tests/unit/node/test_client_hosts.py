@@ -81,6 +81,20 @@ def test_one_client_too_many_of_an_address_has_the_refusal_of_its_protocol(proto
     assert (figures.refused_of_address_total, figures.refused_total) == (1, 0)
 
 
+def test_a_network_of_ipv6_counts_as_one_address() -> None:
+    """Whoever has one of its addresses has all of them."""
+    scene = Scene(connections_per_address_max=1, commands_per_second_max=10)
+    _, port = scene.client(ASK * 20, b"2001:db8::1")
+    assert answers(port) == 10
+    other, _ = scene.client(host=b"2001:db8::2")
+    fine, port = scene.client(ASK * 20, host=b"2001:db8:0:1::1")
+    assert other.refused and not fine.refused
+    assert answers(port) == 10
+    for connection in (other, fine):
+        connection.lost()
+    assert scene.node.clients.hosts.connections_most() == 1
+
+
 def test_clients_above_the_limit_that_say_nothing_are_few() -> None:
     scene = Scene(connections_per_address_max=1)
     found = [scene.connect()[0] for _ in range(REFUSED_MAX + 2)]
