@@ -14,6 +14,7 @@ from beanpole.addresses import host_name
 from beanpoled.host.tls_stream import TlsStream, TurnLine
 from beanpoled.trust.certificates import Certificates
 from beanpoled.trust.handshakes import (
+    DISPLACED,
     HANDSHAKE_TIMEOUT_S,
     TIMED_OUT,
     Handshakes,
@@ -75,21 +76,15 @@ class TlsAcceptor:
                 continue
             host = host_name(address[0])
             now_s = self._loop.time()
-            refusal = self._room.begin(host, now_s)
+            refusal = self._room.refusal(host, now_s)
             if refusal:
                 self._handshakes.refused(refusal, self._whom, now_s, host)
                 raw.close()
                 continue
             raw.setblocking(False)
-            task = self._loop.create_task(self._handshake(raw, host))
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._ended, host))
+            self._begin(raw, host)
 
-    def _ended(self, host: bytes, task: asyncio.Task[None]) -> None:
-        self._room.end(host)
-        self._tasks.discard(task)
-
-    async def _handshake(self, raw: socket.socket, host: bytes) -> None:
+    def _begin(self, raw: socket.socket, host: bytes) -> None:
         certificates = self._certificates
         stream = TlsStream(
             self._loop,
@@ -98,6 +93,27 @@ class TlsAcceptor:
             line=self._line,
             standing=certificates.standing,
         )
+        task = self._loop.create_task(self._handshake(stream, raw, host))
+        self._tasks.add(task)
+        number = self._room.begin(host, partial(self._displace, stream, task, host))
+        task.add_done_callback(partial(self._ended, stream, raw, number))
+
+    def _displace(self, stream: TlsStream, task: asyncio.Task[None], host: bytes) -> None:
+        """End a handshake that makes room for another."""
+        if not stream.established.done():  # else it ends anyway, and is counted as what it is
+            self._handshakes.refused(DISPLACED, self._whom, self._loop.time(), host)
+            task.cancel()
+
+    def _ended(
+        self, stream: TlsStream, raw: socket.socket, number: int, task: asyncio.Task[None]
+    ) -> None:
+        self._room.end(number)
+        self._tasks.discard(task)
+        # A task that was cancelled before its first step has closed nothing.
+        if task.cancelled() and stream.give_up():
+            raw.close()
+
+    async def _handshake(self, stream: TlsStream, raw: socket.socket, host: bytes) -> None:
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 below = cast(asyncio.Protocol, stream)

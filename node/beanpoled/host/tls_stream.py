@@ -149,6 +149,7 @@ class TlsStream:
         self.established: asyncio.Future[None] = loop.create_future()
         self.heard = False
         self.paused = False
+        self._is_given_up = False  # before the handshake was over
         self._has_ended = False  # the other side sends nothing more
         self._shown: Any = None  # the other side's certificate
         self._is_cut = False  # the socket has no more input; some may wait here to be taken
@@ -178,6 +179,9 @@ class TlsStream:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast(asyncio.Transport, transport)
+        if self._is_given_up:
+            self._abort()
+            return
         self._handshake()  # the client speaks first
 
     def data_received(self, data: bytes) -> None:
@@ -272,10 +276,17 @@ class TlsStream:
         """Close the connection now."""
         self._abort()
 
-    def give_up(self) -> None:
-        """Abort a handshake that takes too long; no effect on a finished one."""
-        if self._above is None:
-            self._abort()
+    def give_up(self) -> bool:
+        """Abort a handshake, also one that has no socket yet; no effect on a finished one.
+
+        Returns:
+            Whether it was not finished.
+        """
+        if self._above is not None:
+            return False
+        self._is_given_up = True
+        self._abort()
+        return True
 
     # --- within ---
 

@@ -6,8 +6,12 @@ cause any number of them.
 
 import ssl
 from collections import Counter
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final
 
+from beanpole.addresses import network_of_host
 from beanpoled.config.tls import TlsConfig
 from beanpoled.host.seam import WARNING, Log
 
@@ -21,8 +25,15 @@ FAILURES_BURST_S: Final = 1.0
 # oldest is forgotten. An address takes 200 bytes.
 FAILING_ADDRESSES_MAX: Final = 10_000
 
+# Handshakes that end for one newcomer, at most: one makes room, and where a reload has lowered the
+# limit, a second lets the number fall. All at once would keep the loop busy.
+DISPLACED_AT_ONCE_MAX: Final = 2
+# Entries of a room's heap that are out of date, beyond which it is made anew: as many as there are
+# networks, and this number, below which that is not worth it.
+STALE_ENTRIES_MAX: Final = 256
+
 # Reasons of refused handshakes, as identifiers: labels of the metric.
-TOO_MANY: Final = "too_many"
+DISPLACED: Final = "displaced"
 TOO_MANY_OF_ADDRESS: Final = "too_many_of_address"
 TOO_MANY_FAILED: Final = "too_many_failed"
 TIMED_OUT: Final = "timed_out"
@@ -39,7 +50,7 @@ REFUSED_OURS: Final = "refused_ours"
 NOT_TLS: Final = "not_tls"
 
 WORDS: Final = {
-    TOO_MANY: "handshakes_max are in progress",
+    DISPLACED: "handshakes_max were in progress, and it made room for a newcomer",
     TOO_MANY_OF_ADDRESS: "handshakes_per_address_max of its address are in progress",
     TOO_MANY_FAILED: "failed_handshakes_per_second_max of its address have failed",
     TIMED_OUT: f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} s",
@@ -89,7 +100,7 @@ def reason_of(error: BaseException) -> str:
 
 
 class Failures:
-    """The failed handshakes of each address, and whether it may retry.
+    """The failed handshakes of each address (a network of IPv6), and whether it may retry.
 
     A failed handshake costs as much as a successful one: an address with many failures is refused
     before it costs anything, until the rate allows one more. Successful handshakes do not count.
@@ -104,7 +115,9 @@ class Failures:
 
     def allow(self, host: bytes, now_s: float) -> bool:
         """Whether a handshake with an address may begin."""
-        return not self.per_second_max or self._paid_s.get(host, 0.0) <= now_s
+        if not self.per_second_max:
+            return True
+        return self._paid_s.get(network_of_host(host), 0.0) <= now_s
 
     def set_limit(self, per_second_max: int) -> None:
         """Apply another limit; the failures so far are forgotten."""
@@ -116,45 +129,99 @@ class Failures:
         """Note that a handshake with an address has failed."""
         if not self.per_second_max:
             return
-        paid_s = self._paid_s.pop(host, 0.0)
+        network = network_of_host(host)
+        paid_s = self._paid_s.pop(network, 0.0)
         saved_s = now_s - FAILURES_BURST_S
         paid_s = max(paid_s, saved_s) + 1 / self.per_second_max
         # Many handshakes may have begun before the first of them failed. Without a bound, they
         # would block their address for minutes.
-        self._paid_s[host] = min(paid_s, now_s + HANDSHAKE_TIMEOUT_S)
+        self._paid_s[network] = min(paid_s, now_s + HANDSHAKE_TIMEOUT_S)
         if len(self._paid_s) > FAILING_ADDRESSES_MAX:
             del self._paid_s[next(iter(self._paid_s))]
 
 
 class Room:
-    """The handshakes in progress with one kind of peer, and their limits."""
+    """The handshakes in progress with one kind of peer, and their limits.
+
+    A full room takes every newcomer, and ends the oldest handshake of the address (or network of
+    IPv6) that has the most: whoever opens many displaces its own. Were the newcomer refused, idle
+    connections of strangers would keep everybody out.
+    """
 
     def __init__(self, handshakes_max: int, per_address_max: int, failures: Failures) -> None:
-        self.in_progress = 0
         self.handshakes_max = handshakes_max
         self.per_address_max = per_address_max
         self.failures = failures
-        self._by_host: dict[bytes, int] = {}  # handshakes in progress
+        self._numbers = count()
+        self._networks: dict[int, bytes] = {}  # by the number of the handshake
+        # How to end each handshake, by network and number; the oldest of a network first.
+        self._by_network: dict[bytes, dict[int, Callable[[], None]]] = {}
+        # For each network its present count (negative), its oldest handshake and its name, among
+        # entries that are out of date.
+        self._heap: list[tuple[int, int, bytes]] = []
 
-    def begin(self, host: bytes, now_s: float) -> str:
-        """Begin a handshake; return the reason (see above) if it is refused, else nothing."""
+    @property
+    def in_progress(self) -> int:
+        """The number of handshakes in progress."""
+        return len(self._networks)
+
+    def refusal(self, host: bytes, now_s: float) -> str:
+        """Return the reason (see above) why no handshake of an address may begin, or nothing."""
         if not self.failures.allow(host, now_s):
             return TOO_MANY_FAILED
-        if self.in_progress >= self.handshakes_max:
-            return TOO_MANY
-        of_host = self._by_host.get(host, 0)
-        if of_host >= self.per_address_max:
+        if len(self._by_network.get(network_of_host(host), ())) >= self.per_address_max:
             return TOO_MANY_OF_ADDRESS
-        self.in_progress += 1
-        self._by_host[host] = of_host + 1
         return ""
 
-    def end(self, host: bytes) -> None:
-        """Note the end of a handshake that began, successful or not."""
-        self.in_progress -= 1
-        self._by_host[host] -= 1
-        if not self._by_host[host]:
-            del self._by_host[host]
+    def begin(self, host: bytes, displace: Callable[[], None]) -> int:
+        """Begin a handshake that has no `refusal`; return its number.
+
+        Args:
+            host: its address.
+            displace: ends the handshake, when it has made room for another.
+        """
+        for _ in range(DISPLACED_AT_ONCE_MAX):
+            if self.in_progress >= self.handshakes_max:
+                self._displace_one()
+        number, network = next(self._numbers), network_of_host(host)
+        self._networks[number] = network
+        self._by_network.setdefault(network, {})[number] = displace
+        self._rank(network)
+        return number
+
+    def end(self, number: int) -> None:
+        """Note the end of a handshake, successful or not; one that has made room is forgotten."""
+        network = self._networks.pop(number, None)
+        if network is None:
+            return
+        own = self._by_network[network]
+        del own[number]
+        if own:
+            self._rank(network)
+        else:
+            del self._by_network[network]
+
+    def _displace_one(self) -> None:
+        while True:
+            negative, number, network = self._heap[0]
+            own = self._by_network.get(network)
+            if own and len(own) == -negative and next(iter(own)) == number:
+                break
+            heappop(self._heap)
+        displace = own[number]
+        self.end(number)
+        displace()
+
+    def _rank(self, network: bytes) -> None:
+        """Add the present entry of a network to the heap."""
+        if len(self._heap) > 2 * len(self._by_network) + STALE_ENTRIES_MAX:
+            self._heap = [
+                (-len(own), next(iter(own)), name) for name, own in self._by_network.items()
+            ]
+            heapify(self._heap)
+        else:
+            own = self._by_network[network]
+            heappush(self._heap, (-len(own), next(iter(own)), network))
 
 
 class Handshakes:

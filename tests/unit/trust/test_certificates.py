@@ -11,21 +11,10 @@ import pytest
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
 from beanpoled.config import node, tls
-from beanpoled.trust import handshakes
 from beanpoled.trust.certificates import SESSIONS_S, Certificates, Files, names_in
 from beanpoled.trust.handshakes import (
-    CLOSED,
-    HANDSHAKE_TIMEOUT_S,
     NO_CRL,
-    NOT_TLS,
     OF_OTHER_USE,
-    TIMED_OUT,
-    TOO_MANY,
-    TOO_MANY_FAILED,
-    TOO_MANY_OF_ADDRESS,
-    Failures,
-    Handshakes,
-    Room,
     reason_of,
 )
 from tests.integration.support.authority import Authority
@@ -199,92 +188,6 @@ def test_names_in_a_certificate() -> None:
     shown = {"subjectAltName": (("DNS", "a"), ("IP Address", "10.0.0.1"), ("DNS", "a.org"))}
     assert names_in(shown) == {"a", "a.org"}
     assert names_in({}) == frozenset()
-
-
-def test_refusals_are_counted_and_logged_once_in_a_while() -> None:
-    lines: list[str] = []
-    found = Handshakes(2, 2, 0, lambda line, level=0: lines.append(line))
-    for now_s in (1.0, 2.0, 40.0):
-        found.refused(NOT_TLS, "a client", now_s)
-        found.refused(CLOSED, "a client", now_s)
-    assert found.refusals == {NOT_TLS: 3, CLOSED: 3}
-    assert len(lines) == 2 and lines[0].endswith("(not_tls)")
-    assert reason_of(ConnectionResetError()) == CLOSED
-    assert reason_of(TimeoutError()) == TIMED_OUT
-
-
-def test_handshakes_are_limited_by_address_too() -> None:
-    found = Room(3, 2, Failures(0))
-    assert [found.begin(host, 1.0) for host in (b"a", b"a", b"a", b"b", b"c")] == [
-        *("", "", TOO_MANY_OF_ADDRESS, "", TOO_MANY)
-    ]
-    found.end(b"a")
-    assert found.begin(b"a", 1.0) == "" and found.in_progress == 3
-    for host in (b"a", b"a", b"b"):
-        found.end(host)
-    assert found.in_progress == 0 and not found._by_host
-
-
-def test_half_open_clients_take_no_room_of_nodes() -> None:
-    found = Handshakes(1, 1, 0, lambda line, level=0: None)
-    assert found.of_clients.begin(b"a", 1.0) == "" != found.of_clients.begin(b"a", 1.0)
-    assert found.of_nodes.begin(b"a", 1.0) == "" and found.in_progress == 2
-
-
-def test_an_address_of_which_many_handshakes_fail_is_refused_for_a_while() -> None:
-    room = Room(100, 100, Failures(4))
-    tries = []
-    for number in range(20):  # two seconds
-        now_s = 10.0 + number / 10
-        refusal = room.begin(b"a", now_s)
-        tries.append(refusal)
-        if not refusal:
-            room.end(b"a")
-            room.failures.failed(b"a", now_s)
-        assert room.begin(b"b", now_s) == "", "another address"
-        room.end(b"b")
-    assert set(tries) == {"", TOO_MANY_FAILED}
-    assert tries[:4] == [""] * 4, "what it has saved"
-    assert 4 + 2 * 4 - 1 <= tries.count("") <= 4 + 2 * 4 + 1
-    assert [room.begin(b"a", 20.0) for _ in range(9)] == [""] * 9, "none of these has failed"
-
-
-def test_many_that_fail_at_once_keep_an_address_out_for_no_longer_than_a_handshake_takes() -> None:
-    failures = Failures(1)
-    for _ in range(100):
-        failures.failed(b"a", 5.0)
-    assert not failures.allow(b"a", 5.0 + HANDSHAKE_TIMEOUT_S - 0.1)
-    assert failures.allow(b"a", 5.0 + HANDSHAKE_TIMEOUT_S)
-
-
-def test_another_limit_begins_anew() -> None:
-    failures = Failures(1)
-    for _ in range(9):
-        failures.failed(b"a", 5.0)
-    failures.set_limit(1)
-    assert not failures.allow(b"a", 5.0), "it is the same"
-    failures.set_limit(2)
-    assert failures.allow(b"a", 5.0)
-
-
-def test_strangers_from_the_address_of_a_member_do_not_keep_it_out() -> None:
-    found = Handshakes(9, 9, 1, lambda line, level=0: None)
-    for room, refusal in ((found.of_clients, TOO_MANY_FAILED), (found.of_nodes, "")):
-        for _ in range(3):
-            room.failures.failed(b"a", 5.0)
-        assert room.begin(b"a", 5.0) == refusal
-
-
-@pytest.mark.constants
-def test_only_so_many_addresses_with_failures_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshakes, "FAILING_ADDRESSES_MAX", 3)
-    failures = Failures(1)
-    for host in (b"a", b"b", b"c", b"a", b"a", b"d"):
-        failures.failed(host, 5.0)
-        failures.failed(host, 5.0)
-    assert [failures.allow(host, 5.0) for host in (b"a", b"b", b"c", b"d")] == [
-        *(False, True, False, False)
-    ]
 
 
 def openssl(*words: str) -> None:

@@ -7,17 +7,18 @@ import socket
 import ssl
 import subprocess
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 import uvloop
 
 from beanpoled.host import tls
 from beanpoled.host.dials import why
-from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SLICE_BYTES
+from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SLICE_BYTES, TlsStream
 from beanpoled.trust.certificates import Certificates, Files
-from beanpoled.trust.handshakes import UNREADABLE, Handshakes, reason_of
-from tests.unit.trust.pairs import Above, Pair, turn
+from beanpoled.trust.handshakes import DISPLACED, UNREADABLE, Handshakes, reason_of
+from tests.unit.beanpoled.fakes import until
+from tests.unit.trust.pairs import Above, Below, Pair, turn
 
 # What accept(2) names beside the errors of a caller: of a connection that is gone, of the network,
 # of a firewall, and of a system that is short of something.
@@ -61,6 +62,16 @@ def test_nothing_is_kept_behind_the_end(pair: Pair) -> None:
     assert pair.stream._incoming.pending == before <= SLICE_BYTES and not pair.stream._rest
 
 
+def test_a_handshake_may_be_given_up_before_it_has_its_socket(pair: Pair) -> None:
+    stream = TlsStream(pair.loop, pair.stream._tls.context, lambda: pair.above)
+    below = Below()
+    assert stream.give_up()
+    stream.connection_made(cast(asyncio.Transport, below))
+    assert below.aborted and pair.above.transport is None
+    pair.shake()
+    assert not pair.stream.give_up() and not pair.below.closing
+
+
 def make_odd(place: Path, name: str) -> None:
     """Make a certificate whose DNS name is no text, as a CA that copies requests signs it."""
     request, extensions = place / f"{name}.csr", place / f"{name}.ext"
@@ -83,6 +94,24 @@ def test_a_certificate_that_cannot_be_read_is_refused(folder: Path, pair: Pair) 
     assert isinstance(error, OSError) and reason_of(error) == UNREADABLE
     assert why(error) == "shows a certificate that is refused: certificate cannot be read"
     assert other.below.closing and other.above.transport is None
+
+
+def accepting(folder: Path, listening: socket.socket, handshakes: Handshakes) -> tls.TlsAcceptor:
+    """Accept clients with TLS."""
+    loop = asyncio.get_running_loop()
+    files = Files("tls_", str(folder / "a.pem"), str(folder / "a.key"), "", "")
+    room = handshakes.of_clients
+    made = (loop, listening, Certificates(files), handshakes, room, Above)
+    return tls.TlsAcceptor(*made, "a client")
+
+
+def listening_socket() -> socket.socket:
+    """Return a listening socket."""
+    listening = socket.socket()
+    listening.setblocking(False)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    return listening
 
 
 class Failing(socket.socket):
@@ -122,3 +151,44 @@ def test_no_error_of_accept_ends_a_node(folder: Path, monkeypatch: pytest.Monkey
 
     uvloop.run(run())
     assert not wrong and not Failing.left
+
+
+def test_idle_connections_do_not_keep_others_out_of_a_full_room(folder: Path) -> None:
+    """They were left until their time was over, and newcomers were closed."""
+    lines: list[str] = []
+
+    async def run() -> None:
+        handshakes = Handshakes(3, 9, 0, lambda line, _level=0: lines.append(line))
+        with listening_socket() as listening:
+            place = listening.getsockname()
+            # The first ones are displaced before, or while, their tasks begin.
+            idle = [await asyncio.open_connection(*place) for _ in range(9)]
+            acceptor = accepting(folder, listening, handshakes)
+            client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+            for count in (2, 1):
+                _, writer = await asyncio.open_connection(
+                    *place, ssl=client, server_hostname="a", local_addr=("127.0.0.2", 0)
+                )
+                await until(lambda: len(acceptor._tasks) == count)  # noqa: B023
+                assert handshakes.in_progress == count
+                writer.transport.abort()
+                if count == 2:
+                    idle.append(await asyncio.open_connection(*place))
+                    await until(lambda: handshakes.in_progress == 3)
+                    handshakes.of_clients.handshakes_max = 2
+            for reader, _ in idle[:8]:
+                assert await reader.read() == b"", "its socket is closed"
+            assert not idle[9][0].at_eof()
+            assert handshakes.refusals == {DISPLACED: 9}
+            acceptor.close()
+            await until(lambda: not acceptor._tasks)
+            for reader, _ in idle[8:]:
+                assert await reader.read() == b""
+            for _, writer in idle:
+                writer.close()
+            assert handshakes.in_progress == 0
+            assert handshakes.refusals == {DISPLACED: 9}, "the end of a node is no refusal"
+
+    uvloop.run(asyncio.wait_for(run(), 60))
+    (line,) = lines
+    assert "refused a TLS handshake of a client at 127.0.0.1: handshakes_max were" in line
