@@ -63,11 +63,12 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     yield from _disk(config)
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     yield Finding(WARNING, too_much) if too_much else Finding(GOOD, "memory: all limits fit in it")
-    wanted = config.connections_max + descriptors.SPARE
+    wanted = descriptors.wanted(config)
     given = descriptors.obtainable(wanted)
     if given < wanted:
         words = f"{given} file descriptors (ulimit -Hn, fs.nr_open) are too few for connections_max"
-        yield Finding(WARNING, f"{words}: {wanted}")
+        tls = " and handshakes_max" * (config.has_client_tls or config.has_peer_tls)
+        yield Finding(WARNING, f"{words}{tls}: {wanted}")
 
 
 def _is_held(directory: str) -> bool:

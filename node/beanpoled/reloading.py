@@ -25,6 +25,8 @@ LIMITS: Final = (
     *("event_retain_bytes", "event_retain_age_s"),
     *("upgrade_finalize", "gearman_shutdown", "qless_flush"),
 )
+# Those of them that the descriptors of the process bound.
+COUNTED: Final = frozenset({"connections_max", "handshakes_max"})
 # The contents of certificate files are reloaded regularly; their paths need a restart.
 RELOADED: Final = frozenset({"log_level", "peer_secret", "peer_secret_file", *LIMITS})
 
@@ -180,8 +182,15 @@ class Reloader:
             return []
         before = self.config
         self._set(fresh, names)
-        if "connections_max" in names:
-            self.config = descriptors.fitting(self.config, self._lines)
+        if not COUNTED.isdisjoint(names):
+            # Each of them may have been lowered for the other.
+            asked = {name: getattr(self._asked, name) for name in COUNTED}
+            self.config = descriptors.fitting(replace(self.config, **asked), self._lines)
+            names += [
+                name
+                for name in sorted(COUNTED.difference(names))
+                if getattr(self.config, name) != getattr(before, name)
+            ]
         self.take(self.config)
         self._trust.handshakes.set_limits(self.config)
         return [

@@ -129,6 +129,37 @@ def test_a_system_that_refuses_descriptors_lowers_the_limit_of_a_running_node(
     assert told in capfd.readouterr().err
 
 
+def test_handshakes_and_clients_share_the_descriptors_of_a_running_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without them, the node ended when it could not write its log."""
+    tls = "".join(f'peer_tls_{part}_file = "x"\n' for part in ("certificate", "key", "ca"))
+    limits = tls + "connections_max = 900\n"
+    scene = Scene(tmp_path, limits)
+    rooms = (scene.trust.handshakes.of_clients, scene.trust.handshakes.of_nodes)
+    given = descriptors.SPARE + 1100
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (given, given))
+    scene.write(limits + "handshakes_max = 500\n")
+    assert scene.reloader.reload().changed == (
+        "handshakes_max is 500, was 200",
+        "connections_max is 600, was 900",
+    )
+    assert "connections_max = 900 is lowered to 600: the system" in capfd.readouterr().err
+    assert scene.stage.node.clients.connections_max == 600
+    scene.write(limits + "handshakes_max = 5000\n")
+    assert scene.reloader.reload().changed == (
+        "handshakes_max is 550, was 500",
+        "connections_max is 550, was 600",
+    )
+    assert [room.handshakes_max for room in rooms] == [550, 550]
+    scene.write(limits + "handshakes_max = 100\n")
+    assert scene.reloader.reload().changed == (
+        "handshakes_max is 100, was 550",
+        "connections_max is 900, was 550",
+    )
+    assert scene.stage.node.clients.connections_max == 900
+
+
 def test_all_limits_change_while_a_node_runs(tmp_path: Path) -> None:
     assert OTHERS.keys() == set(LIMITS)
     scene = Scene(tmp_path)

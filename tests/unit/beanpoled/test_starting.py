@@ -203,6 +203,17 @@ def test_a_check_knows_the_descriptors_that_a_start_would_get(
     assert found == expected
 
 
+def test_a_check_counts_the_descriptors_of_handshakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = {f"peer_tls_{part}_file": "/nowhere" for part in ("certificate", "key", "ca")}
+    made = config(tmp_path / "data", handshakes_max="50000", **tls)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (65_536, 65_536))
+    (found,) = [item for item in checking.findings(made) if "nr_open" in item.words]
+    words = f"too few for connections_max and handshakes_max: {66_000 + descriptors.SPARE}"
+    assert found.weight == checking.WARNING and found.words.endswith(words)
+
+
 def test_a_check_names_files_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
