@@ -83,6 +83,7 @@ class EventLog:
         self.latencies = Latencies()
         self._removing = 0  # removals in progress
         self._remove_failure = ""  # why the last one failed
+        self._is_silent = False  # whether the disk did not tell its free space
         self._spans: list[Span] | None = None  # of the segments, joined
         self._machine = machine
         self._follow(machine)
@@ -323,9 +324,7 @@ class EventLog:
         # The earlier of two clocks, so that a clock set ahead removes nothing.
         wall_us = min(self._host.wall_us(), self._machine.wall_us)
         oldest_us = wall_us - config.event_retain_age_s * 1_000_000
-        # From twice the reserve on, so that events are removed before puts are refused.
-        wanted = EVENT_RESERVES * self.reserve_bytes
-        missing = wanted - self._host.files.free_bytes(self.directory)
+        missing = self._missing_bytes()
         kept = self.bytes + sum(self._left_out.values())
         short = max(kept - config.event_retain_bytes, missing)
         freed = count = 0
@@ -345,6 +344,21 @@ class EventLog:
             first, end = self._segments[0].first, self._segments[count - 1].end
             self._host.log(f"events {first} to {end} are removed: below twice the disk's reserve")
         self._drop(0, count)
+
+    def _missing_bytes(self) -> int:
+        """Return what the disk lacks of twice the reserve; 0 if it does not tell its free space.
+
+        It is twice the reserve, so that events are removed before puts are refused.
+        """
+        try:
+            free = self._host.files.free_bytes(self.directory)
+        except OSError as error:  # operators may have removed the directory
+            if not self._is_silent:
+                self._host.log(f"the free space of {self.directory} is unknown: {error}", WARNING)
+            self._is_silent = True
+            return 0
+        self._is_silent = False
+        return EVENT_RESERVES * self.reserve_bytes - free
 
     def _drop(self, start: int, end: int) -> None:
         """Forget segments by position, and remove their files; a reader of one goes on."""

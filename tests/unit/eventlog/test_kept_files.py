@@ -75,3 +75,17 @@ def test_a_file_whose_name_cannot_be_made_durable_is_removed(
 
 def refused(path: str) -> None:
     raise OSError(errno.EIO, f"Input/output error: {path}")
+
+
+@pytest.mark.constants
+def test_a_directory_that_vanishes_does_not_stop_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = filled()
+
+    def gone(path: str) -> int:
+        raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+
+    monkeypatch.setattr(life.host.files, "free_bytes", gone)
+    for look in range(3):
+        life.log.run_periodic(look * RETAIN_PERIOD_US)
+    assert life.log.spans() == [(0, 500)]
+    assert len([line for line in life.host.lines if "is unknown: [Errno 2] no such" in line]) == 1
