@@ -53,6 +53,17 @@ def test_a_wait_for_a_result_ends_with_the_right(
     assert client.say(b"complete %b 1\r\ny\r\n" % UUID) == b"+OK\r\n", "and nothing else is said"
 
 
+def test_a_client_that_left_before_its_rights_are_looked_at() -> None:
+    """The connections are looked at in parts, and some may end meanwhile: this ended the node."""
+    scene, client = workq((b"mail", PUT | WORK))
+    client.say(b"auth %b\r\n" % TOKEN)
+    client.say(add(1))
+    assert client.say(b"result %b 60000\r\n" % UUID) == b""
+    client.connection.lost()
+    change_rights(scene, WORKQ)
+    assert client.connection.rights_changed() == 0
+
+
 def test_a_client_that_waits_for_nothing_stays() -> None:
     scene, client = workq((b"mail", PUT))
     client.say(b"auth %b\r\n" % TOKEN)

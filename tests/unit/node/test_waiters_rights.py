@@ -6,10 +6,10 @@ import msgpack
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.users import ANONYMOUS, EVERYWHERE
+from beanpole.core.users import ANONYMOUS, EVERYWHERE, PUT
 from beanpoled.links import frames
 from beanpoled.turn.node import TURN_PERIOD_US
-from tests.unit.node.stage import Stage, grants, put
+from tests.unit.node.stage import SECOND, Stage, config, grants, put
 
 LEE, LEES = b"lee", b"l" * 32
 MAIL = (b"mail", 15)
@@ -98,3 +98,24 @@ def test_those_behind_it_get_what_it_may_not_have() -> None:
     stage.do(put(body=b"x"))
     session = stage.node.context.machine.origins[1].sessions[1]
     assert [job.body for job in session.reserved.values()] == [b"x"]
+
+
+def test_a_reserve_without_a_right_waits_for_its_look_though_an_older_command_failed() -> None:
+    """Both were sent while there was no leader; the failure of the put ended the node later."""
+    stage = Rights(MAIL)
+    stage.do(stage.user(ANONYMOUS, (b"*", PUT)))
+    connection, port = stage.client(b"put 0 0 60 1\r\nx\r\n")
+    stage.settle()
+    assert port.take() == b"INSERTED 1\r\n"
+    replica = stage.replica
+    replica.role, replica.leader = "follower", None
+    stage.node.callbacks.role_changed()
+    connection.received(b"put 0 0 60 1\r\ny\r\n")
+    stage.pass_us(2 * SECOND)
+    connection.received(b"reserve\r\n")
+    stage.pass_us(config().command_timeout_ms * 1_000 - SECOND)
+    assert port.take() == b"DRAINING\r\n"
+    replica.term, replica.role, replica.leader = replica.term + 1, "leader", "n0"
+    stage.node.callbacks.role_changed()
+    stage.settle()
+    assert port.take() == b"DENIED\r\n"

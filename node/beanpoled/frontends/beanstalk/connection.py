@@ -456,7 +456,8 @@ class BeanstalkConnection(TubesConnection):
         if kind == KIND_WAIT:
             self.wait = None
             self._stop_timer()
-        self._held_back = None
+        if kind == kinds.LOOK:
+            self._held_back = None  # the look of an older request may still be on its way
         if kind in kinds.ALONE:
             self.blocked = False  # this request blocked those behind it
         if kind in (r.PUT, r.PUT_UNIQUE):

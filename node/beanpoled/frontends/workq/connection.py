@@ -217,13 +217,15 @@ class WorkqConnection(EndingConnection):
 
     def rights_changed(self) -> int:
         """See `Connection`. A job granted before the wait has ended is not lost."""
+        if self.closed:
+            return 0
         wait, awaited = self.wait, self._awaited
         if awaited is not None and not self._clients.may_hear(self, awaited.job_id):
             self._clients.refused_client(NO_RIGHT)
             self._clients.listeners.stop_listening(self, awaited.job_id)
             self._stop_awaiting(replies.DENIED)
             return 1
-        if wait is None or wait.ending or self.closed:
+        if wait is None or wait.ending:
             return 0
         if not self._may_lease(self._names):
             self._stop_timer()
