@@ -82,9 +82,9 @@ class TlsAcceptor:
                 raw.close()
                 continue
             raw.setblocking(False)
-            self._begin(raw, host)
+            self._begin(raw, host, now_s)
 
-    def _begin(self, raw: socket.socket, host: bytes) -> None:
+    def _begin(self, raw: socket.socket, host: bytes, now_s: float) -> None:
         certificates = self._certificates
         stream = TlsStream(
             self._loop,
@@ -95,7 +95,7 @@ class TlsAcceptor:
         )
         task = self._loop.create_task(self._handshake(stream, raw, host))
         self._tasks.add(task)
-        number = self._room.begin(host, partial(self._displace, stream, task, host))
+        number = self._room.begin(host, now_s, partial(self._displace, stream, task, host))
         task.add_done_callback(partial(self._ended, stream, raw, number))
 
     def _displace(self, stream: TlsStream, task: asyncio.Task[None], host: bytes) -> None:

@@ -25,6 +25,10 @@ FAILURES_BURST_S: Final = 1.0
 # oldest is forgotten. An address takes 200 bytes.
 FAILING_ADDRESSES_MAX: Final = 10_000
 
+# A handshake makes no room for others before it is this old: it takes milliseconds, and a fraction
+# of a second where 200 of them share the processor. Otherwise, of many clients that connect again
+# at the same time, each would end the handshake of another, and few would ever get through.
+DISPLACED_AFTER_S: Final = 2.0
 # Handshakes that end for one newcomer, at most: one makes room, and where a reload has lowered the
 # limit, a second lets the number fall. All at once would keep the loop busy.
 DISPLACED_AT_ONCE_MAX: Final = 2
@@ -33,6 +37,7 @@ DISPLACED_AT_ONCE_MAX: Final = 2
 STALE_ENTRIES_MAX: Final = 256
 
 # Reasons of refused handshakes, as identifiers: labels of the metric.
+TOO_MANY: Final = "too_many"
 DISPLACED: Final = "displaced"
 TOO_MANY_OF_ADDRESS: Final = "too_many_of_address"
 TOO_MANY_FAILED: Final = "too_many_failed"
@@ -50,6 +55,7 @@ REFUSED_OURS: Final = "refused_ours"
 NOT_TLS: Final = "not_tls"
 
 WORDS: Final = {
+    TOO_MANY: "handshakes_max are in progress, none of them for long",
     DISPLACED: "handshakes_max were in progress, and it made room for a newcomer",
     TOO_MANY_OF_ADDRESS: "handshakes_per_address_max of its address are in progress",
     TOO_MANY_FAILED: "failed_handshakes_per_second_max of its address have failed",
@@ -143,9 +149,9 @@ class Failures:
 class Room:
     """The handshakes in progress with one kind of peer, and their limits.
 
-    A full room takes every newcomer, and ends the oldest handshake of the address (or network of
-    IPv6) that has the most: whoever opens many displaces its own. Were the newcomer refused, idle
-    connections of strangers would keep everybody out.
+    A newcomer in a full room ends the oldest handshake of the address (or network of IPv6) that has
+    the most, if that one is slow: whoever opens many displaces its own. Were the newcomer always
+    refused, idle connections of strangers would keep everybody out.
     """
 
     def __init__(self, handshakes_max: int, per_address_max: int, failures: Failures) -> None:
@@ -154,8 +160,9 @@ class Room:
         self.failures = failures
         self._numbers = count()
         self._networks: dict[int, bytes] = {}  # by the number of the handshake
-        # How to end each handshake, by network and number; the oldest of a network first.
-        self._by_network: dict[bytes, dict[int, Callable[[], None]]] = {}
+        # When each handshake began and how to end it, by network and number; the oldest of a
+        # network first.
+        self._by_network: dict[bytes, dict[int, tuple[float, Callable[[], None]]]] = {}
         # For each network its present count (negative), its oldest handshake and its name, among
         # entries that are out of date.
         self._heap: list[tuple[int, int, bytes]] = []
@@ -171,13 +178,18 @@ class Room:
             return TOO_MANY_FAILED
         if len(self._by_network.get(network_of_host(host), ())) >= self.per_address_max:
             return TOO_MANY_OF_ADDRESS
+        if self.in_progress >= self.handshakes_max:
+            _, (began_s, _) = self._slowest()
+            if now_s - began_s < DISPLACED_AFTER_S:
+                return TOO_MANY
         return ""
 
-    def begin(self, host: bytes, displace: Callable[[], None]) -> int:
+    def begin(self, host: bytes, now_s: float, displace: Callable[[], None]) -> int:
         """Begin a handshake that has no `refusal`; return its number.
 
         Args:
             host: its address.
+            now_s: time of the loop.
             displace: ends the handshake, when it has made room for another.
         """
         for _ in range(DISPLACED_AT_ONCE_MAX):
@@ -185,7 +197,7 @@ class Room:
                 self._displace_one()
         number, network = next(self._numbers), network_of_host(host)
         self._networks[number] = network
-        self._by_network.setdefault(network, {})[number] = displace
+        self._by_network.setdefault(network, {})[number] = (now_s, displace)
         self._rank(network)
         return number
 
@@ -202,15 +214,18 @@ class Room:
             del self._by_network[network]
 
     def _displace_one(self) -> None:
+        number, (_, displace) = self._slowest()
+        self.end(number)
+        displace()
+
+    def _slowest(self) -> tuple[int, tuple[float, Callable[[], None]]]:
+        """Return the oldest handshake of the network with the most; there must be one."""
         while True:
             negative, number, network = self._heap[0]
             own = self._by_network.get(network)
             if own and len(own) == -negative and next(iter(own)) == number:
-                break
+                return number, own[number]
             heappop(self._heap)
-        displace = own[number]
-        self.end(number)
-        displace()
 
     def _rank(self, network: bytes) -> None:
         """Add the present entry of a network to the heap."""

@@ -9,10 +9,12 @@ import pytest
 from beanpoled.trust import handshakes
 from beanpoled.trust.handshakes import (
     CLOSED,
+    DISPLACED_AFTER_S,
     HANDSHAKE_TIMEOUT_S,
     NOT_TLS,
     STALE_ENTRIES_MAX,
     TIMED_OUT,
+    TOO_MANY,
     TOO_MANY_FAILED,
     TOO_MANY_OF_ADDRESS,
     Failures,
@@ -38,15 +40,15 @@ def begun(room: Room, *hosts: bytes) -> list[str]:
     """Begin handshakes; return the names of those that were displaced, such as `b2`."""
     displaced: list[str] = []
     for host in hosts:
-        assert room.refusal(host, 1.0) == ""
+        assert room.refusal(host, 1.0 + DISPLACED_AFTER_S) == ""
         name = f"{host.decode()}{room.in_progress}"
-        room.begin(host, partial(displaced.append, name))
+        room.begin(host, 1.0, partial(displaced.append, name))
     return displaced
 
 
 def test_handshakes_of_an_address_are_limited() -> None:
     found = Room(9, 2, Failures(0))
-    numbers = [found.begin(b"a", fail) for _ in range(2)]
+    numbers = [found.begin(b"a", 1.0, fail) for _ in range(2)]
     assert found.refusal(b"a", 1.0) == TOO_MANY_OF_ADDRESS
     assert found.refusal(b"b", 1.0) == "" and found.in_progress == 2
     found.end(numbers[1])
@@ -64,7 +66,7 @@ def test_a_full_room_ends_the_oldest_of_the_address_with_the_most() -> None:
     room = Room(4, 9, Failures(0))
     assert begun(room, b"a", b"b", b"b", b"c") == []
     displaced: list[int] = []
-    numbers = [room.begin(b"d", partial(displaced.append, number)) for number in range(3)]
+    numbers = [room.begin(b"d", 1.0, partial(displaced.append, number)) for number in range(3)]
     # b lost its first one to the first of d, a was the oldest of one each, and d had two then.
     assert displaced == [0] and room.in_progress == 4
     assert sorted(room._by_network) == [b"b", b"c", b"d"]
@@ -79,14 +81,25 @@ def test_with_one_handshake_of_each_address_the_oldest_makes_room() -> None:
     hosts = [b"10.0.0.%d" % number for number in range(9)]
     displaced: list[bytes] = []
     for host in hosts:
-        room.begin(host, partial(displaced.append, host))
+        room.begin(host, 1.0, partial(displaced.append, host))
     assert displaced == hosts[:6]
+
+
+def test_a_handshake_is_not_displaced_before_it_had_its_time() -> None:
+    """Otherwise a rush of clients that connect again would end all before they are done."""
+    room = Room(2, 9, Failures(0))
+    room.begin(b"a", 1.0, fail)
+    number = room.begin(b"b", 2.0, fail)
+    late_s = 1.0 + DISPLACED_AFTER_S
+    assert room.refusal(b"c", late_s - 0.01) == TOO_MANY and room.refusal(b"c", late_s) == ""
+    room.end(number)
+    assert room.refusal(b"c", 1.0) == ""
 
 
 def test_a_network_of_ipv6_counts_as_one_address() -> None:
     room = Room(9, 2, Failures(1))
     for host in (b"2001:db8::1", b"2001:db8::2"):
-        room.begin(host, fail)
+        room.begin(host, 1.0, fail)
     assert room.refusal(b"2001:db8::3", 1.0) == TOO_MANY_OF_ADDRESS
     assert room.refusal(b"2001:db8:0:1::1", 1.0) == ""
     for number in range(9):
@@ -124,17 +137,17 @@ def test_a_room_ranks_many_handshakes_in_bounded_memory() -> None:
             expected = next(one for one, its in open_.items() if counts[its] == most)
             del open_[expected]
         displaced: list[None] = []
-        open_[room.begin(host, partial(displaced.append, None))] = host
+        open_[room.begin(host, 1.0, partial(displaced.append, None))] = host
         assert room._networks == open_
         assert len(room._heap) <= 2 * len(room._by_network) + STALE_ENTRIES_MAX + 1
 
 
 def test_half_open_clients_take_no_room_of_nodes() -> None:
     found = Handshakes(1, 1, 0, lambda line, level=0: None)
-    found.of_clients.begin(b"a", fail)
+    found.of_clients.begin(b"a", 1.0, fail)
     assert found.of_clients.refusal(b"a", 1.0) == TOO_MANY_OF_ADDRESS
     assert found.of_nodes.refusal(b"a", 1.0) == ""
-    found.of_nodes.begin(b"a", fail)
+    found.of_nodes.begin(b"a", 1.0, fail)
     assert found.in_progress == 2
 
 

@@ -153,8 +153,12 @@ def test_no_error_of_accept_ends_a_node(folder: Path, monkeypatch: pytest.Monkey
     assert not wrong and not Failing.left
 
 
-def test_idle_connections_do_not_keep_others_out_of_a_full_room(folder: Path) -> None:
+@pytest.mark.constants
+def test_idle_connections_do_not_keep_others_out_of_a_full_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They were left until their time was over, and newcomers were closed."""
+    monkeypatch.setattr("beanpoled.trust.handshakes.DISPLACED_AFTER_S", 0.0)
     lines: list[str] = []
 
     async def run() -> None:
