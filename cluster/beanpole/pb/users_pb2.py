@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x62\x65\x61npole/pb/users.proto\x12\x0b\x62\x65\x61npole.v1\"=\n\x06Rights\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\"\n\x06rights\x18\x02 \x03(\x0e\x32\x12.beanpole.v1.Right\"\x8e\x01\n\x04User\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x06rights\x18\x02 \x03(\x0b\x32\x13.beanpole.v1.Rights\x12\x11\n\ttoken_ids\x18\x03 \x03(\t\x12#\n\x06limits\x18\x04 \x01(\x0b\x32\x13.beanpole.v1.Limits\x12\x0c\n\x04jobs\x18\x05 \x01(\x04\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\"N\n\x06Limits\x12\x10\n\x08jobs_max\x18\x01 \x01(\x04\x12\x11\n\tbytes_max\x18\x02 \x01(\x04\x12\x1f\n\x17\x63ommands_per_second_max\x18\x03 \x01(\x04\"h\n\x0eSetUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x06rights\x18\x02 \x03(\x0b\x32\x13.beanpole.v1.Rights\x12#\n\x06limits\x18\x03 \x01(\x0b\x32\x13.beanpole.v1.Limits\"\x0e\n\x0cSetUserReply\"\x1f\n\x0f\x44ropUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x0f\n\rDropUserReply\"/\n\x10ListUsersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05local\x18\x02 \x01(\x08\"2\n\x0eListUsersReply\x12 \n\x05users\x18\x01 \x03(\x0b\x32\x11.beanpole.v1.User\"/\n\x0f\x41\x64\x64TokenRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\x0f\n\rAddTokenReply\"2\n\x10\x44ropTokenRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\"\x10\n\x0e\x44ropTokenReply\"L\n\x04Rule\x12\x10\n\x08protocol\x18\x01 \x01(\t\x12\x0f\n\x07network\x18\x02 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\"3\n\x0fSetRulesRequest\x12 \n\x05rules\x18\x01 \x03(\x0b\x32\x11.beanpole.v1.Rule\"\x0f\n\rSetRulesReply\"!\n\x10ListRulesRequest\x12\r\n\x05local\x18\x01 \x01(\x08\"2\n\x0eListRulesReply\x12 \n\x05rules\x18\x01 \x03(\x0b\x32\x11.beanpole.v1.Rule\"\x0f\n\rWhoAmIRequest\"S\n\x0bWhoAmIReply\x12\x0c\n\x04user\x18\x01 \x01(\t\x12#\n\x06rights\x18\x02 \x03(\x0b\x32\x13.beanpole.v1.Rights\x12\x11\n\thas_users\x18\x03 \x01(\x08*`\n\x05Right\x12\x15\n\x11RIGHT_UNSPECIFIED\x10\x00\x12\r\n\tRIGHT_PUT\x10\x01\x12\x0e\n\nRIGHT_WORK\x10\x02\x12\x0f\n\x0bRIGHT_ADMIN\x10\x03\x12\x10\n\x0cRIGHT_EVENTS\x10\x04\x32\xaa\x04\n\x05Users\x12=\n\x03Set\x12\x1b.beanpole.v1.SetUserRequest\x1a\x19.beanpole.v1.SetUserReply\x12@\n\x04\x44rop\x12\x1c.beanpole.v1.DropUserRequest\x1a\x1a.beanpole.v1.DropUserReply\x12\x42\n\x04List\x12\x1d.beanpole.v1.ListUsersRequest\x1a\x1b.beanpole.v1.ListUsersReply\x12\x44\n\x08\x41\x64\x64Token\x12\x1c.beanpole.v1.AddTokenRequest\x1a\x1a.beanpole.v1.AddTokenReply\x12G\n\tDropToken\x12\x1d.beanpole.v1.DropTokenRequest\x1a\x1b.beanpole.v1.DropTokenReply\x12\x44\n\x08SetRules\x12\x1c.beanpole.v1.SetRulesRequest\x1a\x1a.beanpole.v1.SetRulesReply\x12G\n\tListRules\x12\x1d.beanpole.v1.ListRulesRequest\x1a\x1b.beanpole.v1.ListRulesReply\x12>\n\x06WhoAmI\x12\x1a.beanpole.v1.WhoAmIRequest\x1a\x18.beanpole.v1.WhoAmIReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x62\x65\x61npole/pb/users.proto\x12\x0b\x62\x65\x61npole.v1\"=\n\x06Rights\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\"\n\x06rights\x18\x02 \x03(\x0e\x32\x12.beanpole.v1.Right\"\x8e\x01\n\x04User\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x06rights\x18\x02 \x03(\x0b\x32\x13.beanpole.v1.Rights\x12\x11\n\ttoken_ids\x18\x03 \x03(\t\x12#\n\x06limits\x18\x04 \x01(\x0b\x32\x13.beanpole.v1.Limits\x12\x0c\n\x04jobs\x18\x05 \x01(\x04\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\"N\n\x06Limits\x12\x10\n\x08jobs_max\x18\x01 \x01(\x04\x12\x11\n\tbytes_max\x18\x02 \x01(\x04\x12\x1f\n\x17\x63ommands_per_second_max\x18\x03 \x01(\x04\"h\n\x0eSetUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x06rights\x18\x02 \x03(\x0b\x32\x13.beanpole.v1.Rights\x12#\n\x06limits\x18\x03 \x01(\x0b\x32\x13.beanpole.v1.Limits\"\x0e\n\x0cSetUserReply\"\x1f\n\x0f\x44ropUserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x0f\n\rDropUserReply\">\n\x10ListUsersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05local\x18\x02 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"F\n\x0eListUsersReply\x12 \n\x05users\x18\x01 \x03(\x0b\x32\x11.beanpole.v1.User\x12\x12\n\nnext_after\x18\x02 \x01(\t\"/\n\x0f\x41\x64\x64TokenRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\x0f\n\rAddTokenReply\"2\n\x10\x44ropTokenRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\"\x10\n\x0e\x44ropTokenReply\"L\n\x04Rule\x12\x10\n\x08protocol\x18\x01 \x01(\t\x12\x0f\n\x07network\x18\x02 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\"3\n\x0fSetRulesRequest\x12 \n\x05rules\x18\x01 \x03(\x0b\x32\x11.beanpole.v1.Rule\"\x0f\n\rSetRulesReply\"!\n\x10ListRulesRequest\x12\r\n\x05local\x18\x01 \x01(\x08\"2\n\x0eListRulesReply\x12 \n\x05rules\x18\x01 \x03(\x0b\x32\x11.beanpole.v1.Rule\"\x0f\n\rWhoAmIRequest\"S\n\x0bWhoAmIReply\x12\x0c\n\x04user\x18\x01 \x01(\t\x12#\n\x06rights\x18\x02 \x03(\x0b\x32\x13.beanpole.v1.Rights\x12\x11\n\thas_users\x18\x03 \x01(\x08*`\n\x05Right\x12\x15\n\x11RIGHT_UNSPECIFIED\x10\x00\x12\r\n\tRIGHT_PUT\x10\x01\x12\x0e\n\nRIGHT_WORK\x10\x02\x12\x0f\n\x0bRIGHT_ADMIN\x10\x03\x12\x10\n\x0cRIGHT_EVENTS\x10\x04\x32\xaa\x04\n\x05Users\x12=\n\x03Set\x12\x1b.beanpole.v1.SetUserRequest\x1a\x19.beanpole.v1.SetUserReply\x12@\n\x04\x44rop\x12\x1c.beanpole.v1.DropUserRequest\x1a\x1a.beanpole.v1.DropUserReply\x12\x42\n\x04List\x12\x1d.beanpole.v1.ListUsersRequest\x1a\x1b.beanpole.v1.ListUsersReply\x12\x44\n\x08\x41\x64\x64Token\x12\x1c.beanpole.v1.AddTokenRequest\x1a\x1a.beanpole.v1.AddTokenReply\x12G\n\tDropToken\x12\x1d.beanpole.v1.DropTokenRequest\x1a\x1b.beanpole.v1.DropTokenReply\x12\x44\n\x08SetRules\x12\x1c.beanpole.v1.SetRulesRequest\x1a\x1a.beanpole.v1.SetRulesReply\x12G\n\tListRules\x12\x1d.beanpole.v1.ListRulesRequest\x1a\x1b.beanpole.v1.ListRulesReply\x12>\n\x06WhoAmI\x12\x1a.beanpole.v1.WhoAmIRequest\x1a\x18.beanpole.v1.WhoAmIReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'beanpole.pb.users_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RIGHT']._serialized_start=1074
-  _globals['_RIGHT']._serialized_end=1170
+  _globals['_RIGHT']._serialized_start=1109
+  _globals['_RIGHT']._serialized_end=1205
   _globals['_RIGHTS']._serialized_start=40
   _globals['_RIGHTS']._serialized_end=101
   _globals['_USER']._serialized_start=104
@@ -48,31 +48,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DROPUSERREPLY']._serialized_start=483
   _globals['_DROPUSERREPLY']._serialized_end=498
   _globals['_LISTUSERSREQUEST']._serialized_start=500
-  _globals['_LISTUSERSREQUEST']._serialized_end=547
-  _globals['_LISTUSERSREPLY']._serialized_start=549
-  _globals['_LISTUSERSREPLY']._serialized_end=599
-  _globals['_ADDTOKENREQUEST']._serialized_start=601
-  _globals['_ADDTOKENREQUEST']._serialized_end=648
-  _globals['_ADDTOKENREPLY']._serialized_start=650
-  _globals['_ADDTOKENREPLY']._serialized_end=665
-  _globals['_DROPTOKENREQUEST']._serialized_start=667
-  _globals['_DROPTOKENREQUEST']._serialized_end=717
-  _globals['_DROPTOKENREPLY']._serialized_start=719
-  _globals['_DROPTOKENREPLY']._serialized_end=735
-  _globals['_RULE']._serialized_start=737
-  _globals['_RULE']._serialized_end=813
-  _globals['_SETRULESREQUEST']._serialized_start=815
-  _globals['_SETRULESREQUEST']._serialized_end=866
-  _globals['_SETRULESREPLY']._serialized_start=868
-  _globals['_SETRULESREPLY']._serialized_end=883
-  _globals['_LISTRULESREQUEST']._serialized_start=885
-  _globals['_LISTRULESREQUEST']._serialized_end=918
-  _globals['_LISTRULESREPLY']._serialized_start=920
-  _globals['_LISTRULESREPLY']._serialized_end=970
-  _globals['_WHOAMIREQUEST']._serialized_start=972
-  _globals['_WHOAMIREQUEST']._serialized_end=987
-  _globals['_WHOAMIREPLY']._serialized_start=989
-  _globals['_WHOAMIREPLY']._serialized_end=1072
-  _globals['_USERS']._serialized_start=1173
-  _globals['_USERS']._serialized_end=1727
+  _globals['_LISTUSERSREQUEST']._serialized_end=562
+  _globals['_LISTUSERSREPLY']._serialized_start=564
+  _globals['_LISTUSERSREPLY']._serialized_end=634
+  _globals['_ADDTOKENREQUEST']._serialized_start=636
+  _globals['_ADDTOKENREQUEST']._serialized_end=683
+  _globals['_ADDTOKENREPLY']._serialized_start=685
+  _globals['_ADDTOKENREPLY']._serialized_end=700
+  _globals['_DROPTOKENREQUEST']._serialized_start=702
+  _globals['_DROPTOKENREQUEST']._serialized_end=752
+  _globals['_DROPTOKENREPLY']._serialized_start=754
+  _globals['_DROPTOKENREPLY']._serialized_end=770
+  _globals['_RULE']._serialized_start=772
+  _globals['_RULE']._serialized_end=848
+  _globals['_SETRULESREQUEST']._serialized_start=850
+  _globals['_SETRULESREQUEST']._serialized_end=901
+  _globals['_SETRULESREPLY']._serialized_start=903
+  _globals['_SETRULESREPLY']._serialized_end=918
+  _globals['_LISTRULESREQUEST']._serialized_start=920
+  _globals['_LISTRULESREQUEST']._serialized_end=953
+  _globals['_LISTRULESREPLY']._serialized_start=955
+  _globals['_LISTRULESREPLY']._serialized_end=1005
+  _globals['_WHOAMIREQUEST']._serialized_start=1007
+  _globals['_WHOAMIREQUEST']._serialized_end=1022
+  _globals['_WHOAMIREPLY']._serialized_start=1024
+  _globals['_WHOAMIREPLY']._serialized_end=1107
+  _globals['_USERS']._serialized_start=1208
+  _globals['_USERS']._serialized_end=1762
 # @@protoc_insertion_point(module_scope)

@@ -79,18 +79,22 @@ class DropUserReply(_message.Message):
     def __init__(self) -> None: ...
 
 class ListUsersRequest(_message.Message):
-    __slots__ = ("name", "local")
+    __slots__ = ("name", "local", "after")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     name: str
     local: bool
-    def __init__(self, name: _Optional[str] = ..., local: _Optional[bool] = ...) -> None: ...
+    after: str
+    def __init__(self, name: _Optional[str] = ..., local: _Optional[bool] = ..., after: _Optional[str] = ...) -> None: ...
 
 class ListUsersReply(_message.Message):
-    __slots__ = ("users",)
+    __slots__ = ("users", "next_after")
     USERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
     users: _containers.RepeatedCompositeFieldContainer[User]
-    def __init__(self, users: _Optional[_Iterable[_Union[User, _Mapping]]] = ...) -> None: ...
+    next_after: str
+    def __init__(self, users: _Optional[_Iterable[_Union[User, _Mapping]]] = ..., next_after: _Optional[str] = ...) -> None: ...
 
 class AddTokenRequest(_message.Message):
     __slots__ = ("user", "digest")

@@ -148,16 +148,21 @@ def right(text: str) -> users_pb2.Rights:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    reply = _ask(
-        arguments, lambda stub: stub.List(users_pb2.ListUsersRequest(), timeout=CALL_TIMEOUT_S)
-    )
+    users: list[users_pb2.User] = []
+    request = users_pb2.ListUsersRequest()
+    while True:
+        reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
+        users += reply.users
+        request.after = reply.next_after
+        if not request.after:
+            break
     if arguments.json:
-        print(json.dumps([_as_json(user) for user in reply.users]))
+        print(json.dumps([_as_json(user) for user in users]))
         return 0
-    for user in reply.users:
+    for user in users:
         words = [_words(user.rights), _count(len(user.token_ids), "token"), *limit_words(user)]
         print(f"{user.name}: {'; '.join(words)}")
-    if not reply.users:
+    if not users:
         print("there are no users: everybody may do everything")
     return 0
 

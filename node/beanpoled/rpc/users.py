@@ -24,6 +24,9 @@ from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
 SERVICE: Final = users_pb2.DESCRIPTOR.services_by_name["Users"].full_name
+# Rights in one reply to a list, with each user as one more: some 10 ms of the loop, and half a
+# megabyte with the longest patterns. All users that there may be would take a second.
+PAGE_RIGHTS_MAX: Final = 1000
 # The refusals of all changes; the name of the user is inserted.
 _REFUSALS: Final = {
     c.NOT_FOUND: (grpc.StatusCode.NOT_FOUND, "there is no user {!r}", "NO_USER"),
@@ -96,15 +99,21 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
         if not request.local:
             await self._callers.barrier(context)
         machine = self._node.context.machine
-        rows = sorted(machine.users.rows.items())
-        name = request.name.encode(errors="replace")
-        usages = machine.queue.quotas.usages
-        found = [
-            shapes.user(user, usages.get(user.name))
-            for _, user in rows
-            if not name or user.name == name
-        ]
-        return users_pb2.ListUsersReply(users=found)
+        rows, usages = machine.users.rows, machine.queue.quotas.usages
+        name, after = (text.encode(errors="replace") for text in (request.name, request.after))
+        names = [name] if name else sorted([one for one in rows if one > after])
+        reply = users_pb2.ListUsersReply()
+        weight = 0
+        for one in names:
+            user = rows.get(one)
+            if user is None:
+                continue
+            weight += 1 + len(user.rights)
+            if weight > PAGE_RIGHTS_MAX and reply.users:
+                reply.next_after = reply.users[-1].name
+                break
+            reply.users.append(shapes.user(user, usages.get(one)))
+        return reply
 
     async def AddToken(
         self, request: users_pb2.AddTokenRequest, context: Context

@@ -12,7 +12,7 @@ import msgpack
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.users import ANONYMOUS, EVERYWHERE
+from beanpole.core.users import ANONYMOUS, EVERYWHERE, RIGHTS_MAX, User
 from beanpole.pb import (
     jobs_pb2,
     jobs_pb2_grpc,
@@ -310,6 +310,26 @@ def test_limits_are_set_listed_with_what_is_used_and_met() -> None:
         await it.ask(it.set_user("lee", ROOT, may("mail", PUT)))
         assert (await it.ask(it.put_in("mail", LEE))).results[0].job_id == 3, "it has no limit now"
         assert it.told[0].arguments["limits.jobs_max"] == 2
+
+    run(test)
+
+
+def test_many_users_are_listed_in_pages() -> None:
+    async def test(it: Guarded) -> None:
+        machine = it.stage.node.context.machine
+        rights = tuple((b"q%02d*" % number, 1) for number in range(RIGHTS_MAX))
+        names = [b"user%04d" % number for number in range(40)]
+        machine.users.change({name: User(name, (), rights) for name in reversed(names)})
+        after, sizes, found = "", [], []
+        while True:
+            request = users_pb2.ListUsersRequest(after=after)
+            reply = await it.ask(it.users.List(request))
+            sizes.append(len(reply.users))
+            found += [user.name.encode() for user in reply.users]
+            after = reply.next_after
+            if not after:
+                break
+        assert found == names and sizes == [15, 15, 10]
 
     run(test)
 
