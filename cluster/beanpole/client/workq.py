@@ -16,8 +16,8 @@ A request whose connection ends may have been done. The client then does the fol
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -162,6 +162,7 @@ class Client(StreamClient):
 
         Raises:
             DuplicateJob: a job with this id exists.
+            OutcomeUnknown: the connection ended, and no node takes the repetition.
             ClientError: the node refused the job and the message is the node's, or no node answers.
         """
         job = job or uuid.uuid4()
@@ -212,8 +213,8 @@ class Client(StreamClient):
             The result; None if there was no result in time, and then there will be none.
 
         Raises:
-            OutcomeUnknown: the connection ended, and no node knows the job: it was never added, or
-                it has ended and its result is lost.
+            OutcomeUnknown: the connection ended, and no node answers or knows the job: it was
+                never added, or it has ended and its result is lost.
             DuplicateJob, ClientError: see `add`.
         """
         job = job or uuid.uuid4()
@@ -231,15 +232,13 @@ class Client(StreamClient):
     ) -> Result | None:
         """Return the result of a run whose connection has ended."""
         left_ms = max(0, round((until - time.monotonic()) * 1000))
-        try:
+        with _unknown_still(error):
             result = self.result(job, left_ms)
             if result is None and self.inspect_job(job).state == State.LEASED:
                 result = self.result(job, ttr_ms)
-        except JobNotFound:
-            raise error from None
         # Without the deletion the job of a result stays until its TTL ends. A job without one could
         # still be done, so that its deletion must be certain.
-        with nullcontext() if result is None else suppress(ClientError):
+        with _unknown_still(error) if result is None else suppress(ClientError):
             self.delete(job)
         return result
 
@@ -253,7 +252,11 @@ class Client(StreamClient):
         return _result(self._wait(lambda left_ms: encode(*words, left_ms), wait_ms))
 
     def delete(self, job: uuid.UUID) -> bool:
-        """Delete a job in any state; return False if there is none."""
+        """Delete a job in any state; return False if there is none.
+
+        Raises:
+            OutcomeUnknown: the connection ended, and no node answers the repetition.
+        """
         reply, is_repeated = self._repeated(encode(b"delete", _text(job)))
         if reply.word == b"NOT-FOUND":
             return is_repeated  # the first attempt may have deleted it
@@ -285,8 +288,8 @@ class Client(StreamClient):
         Raises:
             DuplicateResult: the job has another result.
             JobNotFound: there is no such job, or no longer.
-            OutcomeUnknown: the connection ended, and the second attempt found no such job: it may
-                have been deleted since, as the job of a `run` is.
+            OutcomeUnknown: the connection ended, and the second attempt found no node, or no such
+                job: it may have been deleted since, as the job of a `run` is.
         """
         reply, is_repeated = self._repeated(encode_with(result, b"complete", _text(job)))
         try:
@@ -295,8 +298,12 @@ class Client(StreamClient):
             if is_repeated:
                 raise OutcomeUnknown(f"job {job} is known no longer") from error
             raise
-        except DuplicateResult:
-            if not is_repeated or self.result(job, 0) != Result(True, result):
+        except DuplicateResult as error:
+            if not is_repeated:
+                raise
+            with _unknown_still(OutcomeUnknown(str(error))):
+                found = self.result(job, 0)
+            if found != Result(True, result):
                 raise
 
     def fail(self, job: uuid.UUID, result: bytes = b"") -> None:
@@ -377,14 +384,16 @@ class Client(StreamClient):
         """Return the reply, and whether the request may have been done twice."""
         try:
             return self._ask(request, repeat=False), False
-        except OutcomeUnknown:
-            return self._ask(request), True
+        except OutcomeUnknown as lost:
+            with _unknown_still(lost):
+                return self._ask(request), True
 
     def _put(self, request: bytes) -> None:
         try:
             _check(self._ask_accepting(request, PLAIN, 0))
-        except OutcomeUnknown:
-            reply = self._ask_accepting(request, PLAIN, 0, repeat=True)
+        except OutcomeUnknown as lost:
+            with _unknown_still(lost):
+                reply = self._ask_accepting(request, PLAIN, 0, repeat=True)
             if reply.text == _DRAINING:
                 raise  # the first attempt may have added it
             if (reply.word, reply.text) != (b"CLIENT-ERROR", b"Duplicate job"):
@@ -410,6 +419,15 @@ class Client(StreamClient):
 
     def _next_reply(self) -> Reply | None:
         return self._parser.next(self._shape)
+
+
+@contextmanager
+def _unknown_still(lost: OutcomeUnknown) -> Iterator[None]:
+    """Raise that the outcome of an earlier attempt is unknown if the block cannot tell it."""
+    try:
+        yield
+    except ClientError as error:
+        raise OutcomeUnknown(f"{lost}; then: {error}") from error
 
 
 def _text(job: uuid.UUID) -> bytes:

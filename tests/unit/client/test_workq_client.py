@@ -169,6 +169,7 @@ def test_a_lease_is_repeated(start: Callable[..., Node]) -> None:
         ([DUPLICATE_RESULT, ended(1, b"other")], DuplicateResult),
         ([DUPLICATE_RESULT, ended(0, b"r")], DuplicateResult),
         ([NOT_FOUND], OutcomeUnknown),
+        ([DUPLICATE_RESULT, NOT_FOUND], OutcomeUnknown),
     ],
 )
 def test_a_complete_is_repeated(
@@ -246,6 +247,41 @@ def test_an_add_that_may_be_done_is_not_said_to_be_refused(start: Callable[..., 
         pytest.raises(OutcomeUnknown),
     ):
         client.add(b"q", b"hi", job=JOB)
+
+
+@pytest.mark.parametrize(
+    ("request_", "ask"),
+    [
+        (ADD, lambda client: client.add(b"q", b"hi", job=JOB)),
+        (b"complete %b 1\r\nr\r\n" % ID, lambda client: client.complete(JOB, b"r")),
+        (b"delete %b\r\n" % ID, lambda client: client.delete(JOB)),
+        (RUN, lambda client: client.run(b"q", b"x", wait_ms=1000, job=JOB, ttr_ms=500)),
+    ],
+    ids=["add", "complete", "delete", "run"],
+)
+def test_what_may_be_done_is_not_said_to_be_undone_where_no_node_is_left(
+    start: Callable[..., Node], request_: bytes, ask: Callable[[Client], object]
+) -> None:
+    dying = start([(request_, None)])
+    with (
+        Client([dying.address], patience_s=0) as client,
+        pytest.raises(OutcomeUnknown, match="no node answers"),
+    ):
+        ask(client)
+
+
+def test_a_run_whose_deletion_is_refused_may_still_be_done(start: Callable[..., Node]) -> None:
+    run = RUN.replace(b" 1000 ", b" 0 ")
+    script = [
+        (b"result %b 0\r\n" % ID, TIMEOUT),
+        (b"inspect job %b\r\n" % ID, b"+OK 1\r\n%b 12\r\n" % ID + INFO % 0),
+        (b"delete %b\r\n" % ID, b"-SERVER-ERROR Out of memory\r\n"),
+    ]
+    with (
+        lost(start, run, *script) as client,
+        pytest.raises(OutcomeUnknown, match="Out of memory"),
+    ):
+        client.run(b"q", b"x", wait_ms=0, job=JOB, ttr_ms=500)
 
 
 def test_a_lease_that_is_refused_says_why(start: Callable[..., Node]) -> None:
