@@ -128,12 +128,17 @@ class StreamClient:
     ) -> _Reply:
         assert self._socket is not None
         self._socket.settimeout(wait_s + self._reply_timeout_s)
-        self._socket.sendall(request)
-        while (reply := next_reply()) is None:
-            data = self._socket.recv(_RECEIVE_BYTES)
-            if not data:
-                raise ConnectionError("the node closed the connection")
-            self._feed(data)
+        try:
+            self._socket.sendall(request)
+            while (reply := next_reply()) is None:
+                data = self._socket.recv(_RECEIVE_BYTES)
+                if not data:
+                    raise ConnectionError("the node closed the connection")
+                self._feed(data)
+        except BaseException:
+            # Also if the caller was interrupted: a late reply would answer another request.
+            self.close()
+            raise
         return reply
 
     # --- the connection -------------------------------------------------------------------------

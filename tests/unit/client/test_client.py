@@ -277,3 +277,18 @@ def test_a_token_that_nobody_has(start: Callable[..., Node]) -> None:
         pytest.raises(ClientError, match="DENIED: no user has this token"),
     ):
         client.put(b"x")
+
+
+def test_the_reply_to_an_interrupted_request_answers_no_other(start: Callable[..., Node]) -> None:
+    node = start(
+        [(b"kick 1\r\n", b"KICKED 1\r\n")],
+        [(b"kick 2\r\n", b"KICKED 2\r\n")],
+    )
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with Client([node.address]) as client:
+        with pytest.raises(KeyboardInterrupt):
+            client._request(lambda _: b"kick 1\r\n", interrupted, repeat=True, wait_s=0)
+        assert client.kick(2) == 2
