@@ -445,6 +445,14 @@ def test_a_plain_server_never_sees_a_put_with_a_key() -> None:
     assert [data for _, data in here.said] == [b"extensions\r\n"]
 
 
+def test_a_put_that_was_never_sent_is_not_said_to_be_done() -> None:
+    here = World()
+    here.nodes = {A: lambda _: b""}
+    with pytest.raises(faults.NoNodeError, match="no node answers: a:1"):
+        here.run(here.client("a:1").put("x", 1, 0, 60, "k"))
+    assert [data for _, data in here.said] == [b"extensions\r\n"] * TRIES_MAX
+
+
 def test_a_repeated_put_that_meets_an_older_node_is_open(world: World, cluster: Cluster) -> None:
     world.nodes[B] = server({b"extensions": b"UNKNOWN_COMMAND\r\n"})
     client = world.client("a:1,b:1")

@@ -168,6 +168,8 @@ class Session:
                 losses += 1
                 if losses == TRIES_MAX or (sent and not repeat):
                     why = f"{place}: {str(error) or 'the connection ended'}"
+                    if not sent:  # each node closed at the question for its extensions
+                        raise NoNodeError(f"no node answers: {why}") from error
                     raise may_be_done(why) from error
             yield Pause(jitter(PAUSE_MIN_S))
 
