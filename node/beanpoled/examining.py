@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback
 from beanpole.client.expiry import expires_s
+from beanpole.core.users import ADMIN, User
 from beanpoled.config.node import NodeConfig
 from beanpoled.view import Metrics, NodeView
 
@@ -44,13 +45,13 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def examine(view: NodeView, config: NodeConfig, users: int, now_s: float) -> Iterator[Finding]:
+def examine(view: NodeView, config: NodeConfig, anonymous: User, now_s: float) -> Iterator[Finding]:
     """Check a node.
 
     Args:
         view: of the node.
         config: in force at the node.
-        users: the number of users of the cluster.
+        anonymous: the user in force for those without a token.
         now_s: wall clock.
     """
     now = view.metrics()
@@ -68,7 +69,7 @@ def examine(view: NodeView, config: NodeConfig, users: int, now_s: float) -> Ite
     yield from _jobs(view, now)
     yield from _clients(now, config)
     yield from _certificates(config, now_s)
-    yield from _ports(config, users)
+    yield from _ports(config, anonymous)
 
 
 def _disk(view: NodeView, now: Metrics, config: NodeConfig) -> Iterator[Finding]:
@@ -137,17 +138,29 @@ def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
             yield Finding(OK, setting, f"{path} ends in {left:.0f} days")
 
 
-def _ports(config: NodeConfig, users: int) -> Iterator[Finding]:
-    """Ports that other machines can reach, and their authentication."""
-    if not is_loopback(config.grpc_listen) and not config.has_peer_tls:
-        words = f"grpc_listen = {config.grpc_listen} takes admin calls without a certificate"
-        yield Finding(WARNING, "gRPC", words, "use peer_tls_*, or keep others out by a firewall")
+def _ports(config: NodeConfig, anonymous: User) -> Iterator[Finding]:
+    """Ports that other machines can reach, and what those without a token may do there.
+
+    The number of users says nothing: a cluster with users is open until one is `anonymous`.
+    """
+    is_open = any(bits & ADMIN for _, bits in anonymous.rights)
+    remedy = "take the right admin from those without a token, after a user has all rights: "
+    remedy += "`beanpole user set anonymous`; or "
+    if is_open and not is_loopback(config.grpc_listen) and not config.has_peer_tls:
+        words = f"grpc_listen = {config.grpc_listen} takes admin calls without a certificate or "
+        remedy_here = f"{remedy}use peer_tls_*, or keep others out by a firewall"
+        yield Finding(WARNING, "gRPC", f"{words}token", remedy_here)
     places = [place for listed in config.client_addresses.values() for place in listed]
-    plain = [at for at in places if not at.startswith((UNIX_PREFIX, TLS_PREFIX))]
-    opened = [at for at in plain if not is_loopback(at)]
-    if opened and not users:
-        words = f"{', '.join(opened)} take commands of all that reach them: there are no users"
-        remedy = "make users, use tls: addresses with tls_client_ca_file, or a firewall"
-        yield Finding(WARNING, "client ports", words, remedy)
+    # TLS keeps out nobody unless the client has to show a certificate, too.
+    proven = (UNIX_PREFIX, TLS_PREFIX) if config.tls_client_ca_file else UNIX_PREFIX
+    opened = [
+        at
+        for at in places
+        if not at.startswith(proven) and not is_loopback(at.removeprefix(TLS_PREFIX))
+    ]
+    if opened and is_open:
+        words = f"{', '.join(opened)} take commands of all that reach them: no token is needed, "
+        remedy += "use tls: addresses with tls_client_ca_file, or a firewall"
+        yield Finding(WARNING, "client ports", f"{words}even with the right admin", remedy)
     else:
-        yield Finding(OK, "client ports", f"{len(places)} addresses, {users} users")
+        yield Finding(OK, "client ports", f"{len(places)} addresses, {len(opened)} for others")

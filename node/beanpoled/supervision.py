@@ -61,8 +61,8 @@ class Supervision:
 
     def examine(self, view: NodeView) -> list[Finding]:
         """Check the node: see `examining`."""
-        users = len(self._node.context.machine.users.rows)
-        return list(examining.examine(view, self._reloader.config, users, time.time()))
+        anonymous = self._node.context.machine.users.anonymous
+        return list(examining.examine(view, self._reloader.config, anonymous, time.time()))
 
     def _refresh_trust(self) -> list[str]:
         """Read changed certificates; see `Trust.refresh`. Revoked ones lose their connections."""

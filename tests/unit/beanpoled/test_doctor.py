@@ -11,6 +11,17 @@ from typing import Any
 import pytest
 
 from beanpole.client.expiry import expires_s
+from beanpole.core.users import (
+    ADMIN,
+    ANONYMOUS,
+    ANY_RIGHT,
+    EVERYWHERE,
+    OPEN,
+    PUT,
+    Rights,
+    User,
+    Users,
+)
 from beanpole.pb import admin_pb2, node_pb2
 from beanpoled.cli import main
 from beanpoled.cli.doctor import replicas
@@ -40,14 +51,14 @@ def well() -> FakeView:
     return view
 
 
-def found(view: FakeView, users: int = 0, **settings: Any) -> dict[str, Finding]:
-    made = examine(view, config(**settings), users, time.time())
+def found(view: FakeView, anonymous: User = OPEN, **settings: Any) -> dict[str, Finding]:
+    made = examine(view, config(**settings), anonymous, time.time())
     return {one.name: one for one in made}
 
 
-def wrong(view: FakeView, users: int = 0, **settings: Any) -> dict[str, str]:
+def wrong(view: FakeView, anonymous: User = OPEN, **settings: Any) -> dict[str, str]:
     """Return the levels of all problems; each has a remedy, other findings have none."""
-    made = found(view, users, **settings)
+    made = found(view, anonymous, **settings)
     assert all(bool(one.remedy) == (one.level != OK) for one in made.values())
     return {name: one.level for name, one in made.items() if one.level != OK}
 
@@ -94,12 +105,42 @@ def test_buried_jobs() -> None:
 
 def test_ports_that_others_reach() -> None:
     assert wrong(well(), listen=("0.0.0.0:11300",)) == {"client ports": WARNING}
-    assert wrong(well(), users=1, listen=("0.0.0.0:11300",)) == {}
-    assert wrong(well(), listen=("tls:0.0.0.0:11300", "unix:/run/b")) == {}
+    assert wrong(well(), listen=("tls:0.0.0.0:11300",)) == {"client ports": WARNING}
+    both = ("tls:0.0.0.0:11300", "unix:/run/b")
+    assert wrong(well(), listen=both, tls_client_ca_file="ca.pem") == {}
+    assert wrong(well(), listen=("tls:127.0.0.1:11300", "127.0.0.1:1")) == {}
     assert wrong(well(), grpc_listen="0.0.0.0:1") == {"gRPC": WARNING}
     assert wrong(well(), grpc_listen="0.0.0.0:1", peer_tls_certificate_file="none") == {
         "peer_tls_certificate_file": ERROR
     }
+
+
+@pytest.mark.parametrize(
+    ("rights", "is_open"),
+    [
+        ((), False),
+        (((b"intake", PUT),), False),
+        (((EVERYWHERE, ANY_RIGHT & ~ADMIN),), False),
+        (((b"mail", ADMIN),), True),
+        (((EVERYWHERE, ANY_RIGHT),), True),
+        (None, True),
+    ],
+)
+def test_a_cluster_is_open_by_the_rights_without_a_token(
+    rights: Rights | None, is_open: bool
+) -> None:
+    """A user with all rights makes no difference: others need no token until `anonymous` is set."""
+    users = Users()
+    rows = {b"root": User(b"root", (bytes(32),), ((EVERYWHERE, ANY_RIGHT),))}
+    if rights is not None:
+        rows[ANONYMOUS] = User(ANONYMOUS, (), rights)
+    users.change(rows)
+    ports = {"listen": ("0.0.0.0:11300",), "grpc_listen": "0.0.0.0:1"}
+    expected = {"gRPC": WARNING, "client ports": WARNING} if is_open else {}
+    assert wrong(well(), users.anonymous, **ports) == expected
+    if is_open:
+        remedies = [found(well(), users.anonymous, **ports)[name].remedy for name in expected]
+        assert all("`beanpole user set anonymous`" in remedy for remedy in remedies)
 
 
 @pytest.mark.parametrize(("days", "level"), [(90, OK), (29, WARNING), (20_000, OK)])
@@ -113,7 +154,9 @@ def test_the_end_of_a_certificate(tmp_path: Path, days: int, level: str) -> None
     assert abs(expires_s(str(path)) - time.time() - days * 86_400) < 60
     expected = {} if level == OK else {"tls_certificate_file": level}
     assert wrong(well(), tls_certificate_file=str(path)) == expected
-    later = examine(well(), config(tls_certificate_file=str(path)), 0, time.time() + 86_400 * days)
+    later = examine(
+        well(), config(tls_certificate_file=str(path)), OPEN, time.time() + 86_400 * days
+    )
     assert {one.name: one.level for one in later}["tls_certificate_file"] in (ERROR, WARNING)
     path.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     assert wrong(well(), tls_certificate_file=str(path)) == {"tls_certificate_file": ERROR}
