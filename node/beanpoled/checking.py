@@ -10,11 +10,9 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
-from beanpole.client.expiry import expires_s
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled import descriptors
@@ -25,6 +23,7 @@ from beanpoled.disk.disks import read_own
 from beanpoled.disk.identity import FOUNDING, short
 from beanpoled.host.sockets import is_stale
 from beanpoled.trust.certificates import of_clients, of_peers
+from beanpoled.trust.validity import Validity, validities
 
 GOOD: Final = "ok"
 # A start goes on despite it.
@@ -138,25 +137,33 @@ def _identity(config: NodeConfig) -> Finding:
 
 
 def _certificates(config: NodeConfig) -> Iterator[Finding]:
-    """Load the certificates as a start does; a start goes on with ones that others will refuse."""
-    makers = (("tls_", of_clients), ("peer_tls_", partial(of_peers, name=config.node_id)))
-    for setting, make in makers:
+    """Load the certificates as a start does; a start goes on with unfit ones."""
+    for is_peers in (False, True):
         try:
-            certificates = make(config)
+            certificates = of_peers(config, config.node_id) if is_peers else of_clients(config)
             if certificates is None:
                 continue
-            path = getattr(config, f"{setting}certificate_file")
-            left_s = expires_s(path) - time.time()
             fault = certificates.fault()
-        except (ConfigurationError, ValueError, IndexError) as error:
+        except ConfigurationError as error:
             yield Finding(MISCONFIGURED, str(error))
             continue
-        if left_s < 0:
-            yield Finding(WARNING, f"{setting}certificate_file = {path!r} has expired")
-        elif fault:
+        lasting = list(validities(config, time.time(), is_peers))
+        yield from (_lasting(one) for one in lasting)
+        if fault and not any(one.days < 0 for one in lasting):
             yield Finding(WARNING, fault)
-        else:
-            yield Finding(GOOD, f"{setting}certificate_file: {path} fits its key, and is valid")
+
+
+def _lasting(one: Validity) -> Finding:
+    """Judge a file that OpenSSL has loaded."""
+    told = f"{one.setting}: {one.path}"
+    if one.broken:
+        return Finding(WARNING, f"{told} {one.broken}")
+    if one.days < 0:
+        # With such a CA or list the node accepts no certificate, so it can serve nobody. Its own
+        # certificate is accepted by clients that do not look at the time.
+        return Finding(WARNING if one.is_own else WRONG, f"{told} {one.words}")
+    fits = "fits its key, and " * one.is_own
+    return Finding(WARNING if one.is_near else GOOD, f"{told} {fits}{one.words}")
 
 
 def _closed_files(place: str) -> list[str]:

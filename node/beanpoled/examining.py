@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback
-from beanpole.client.expiry import expires_s
 from beanpole.core.users import ADMIN, User
+from beanpole.errors import ConfigurationError
 from beanpoled.config.node import NodeConfig
+from beanpoled.trust.certificates import of_clients, of_peers
+from beanpoled.trust.validity import Validity, validities
 from beanpoled.view import Metrics, NodeView
 
 OK: Final = "ok"
 WARNING: Final = "warning"
 ERROR: Final = "error"
 
-DAY_S: Final = 86_400.0
-CERTIFICATE_DAYS_MIN: Final = 30
 # Every change waits for a sync on a majority.
 SYNC_MEAN_MAX_S: Final = 0.05
 # Six times the age of the alert BeanpoleOldReadyJob: the workers are gone, and not only slow.
@@ -120,22 +120,27 @@ def _clients(now: Metrics, config: NodeConfig) -> Iterator[Finding]:
 
 
 def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
-    for setting in ("tls_certificate_file", "peer_tls_certificate_file"):
-        path = getattr(config, setting)
-        if not path:
-            continue
+    for setting, is_peers in (("tls_", False), ("peer_tls_", True)):
+        lasting = [_lasting(one) for one in validities(config, now_s, is_peers)]
+        yield from lasting
+        if any(one.level == ERROR for one in lasting):
+            continue  # a handshake would fail for the same reason
         try:
-            left = (expires_s(path) - now_s) / DAY_S
-        except (OSError, ValueError, IndexError) as error:
-            yield Finding(ERROR, setting, f"{path} cannot be read: {error}", "put it back")
-            continue
-        remedy = "put another one in its place: it is read within ten seconds"
-        if left < 0:
-            yield Finding(ERROR, setting, f"{path} ended {-left:.0f} days ago", remedy)
-        elif left < CERTIFICATE_DAYS_MIN:
-            yield Finding(WARNING, setting, f"{path} ends in {left:.0f} days", remedy)
-        else:
-            yield Finding(OK, setting, f"{path} ends in {left:.0f} days")
+            made = of_peers(config, config.node_id) if is_peers else of_clients(config)
+            fault = made.fault() if made is not None else ""
+        except ConfigurationError as error:
+            fault = str(error)
+        if fault:
+            remedy = "mend the files: they are read within ten seconds"
+            yield Finding(ERROR, f"{setting}* files", fault, remedy)
+
+
+def _lasting(one: Validity) -> Finding:
+    if one.broken:
+        return Finding(ERROR, one.setting, f"{one.path} {one.broken}", "put it back")
+    level = ERROR if one.days < 0 else WARNING if one.is_near else OK
+    remedy = "put another one in its place: it is read within ten seconds"
+    return Finding(level, one.setting, f"{one.path} {one.words}", remedy if level != OK else "")
 
 
 def _ports(config: NodeConfig, anonymous: User) -> Iterator[Finding]:

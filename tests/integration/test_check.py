@@ -64,10 +64,14 @@ def test_certificates(cluster: Cluster, tmp_path: Path) -> None:
         return [*given, "--peer-tls-certificate-file", path, "--peer-tls-key-file", its_key]
 
     status, said = check(cluster, *pair(paths, key))
-    assert status == 0 and f"ok: peer_tls_certificate_file: {paths} fits its key" in said
+    assert status == 0
+    assert f"peer_tls_certificate_file: {paths} fits its key, and expires in 30 days" in said
     status, said = check(cluster, *pair(other, others_key))
     assert status == 0 and "warning: peer_tls_certificate_file" in said
     assert "other nodes would refuse it: Hostname mismatch" in said
+    crl = ["--peer-tls-crl-file", authority.revoke(until="20200102000000Z")]
+    status, said = check(cluster, *pair(paths, key), *crl)
+    assert status == 1 and f"wrong: peer_tls_crl_file: {crl[1]} has expired " in said
     for its_key, words in ((others_key, "key values mismatch"), ("/nowhere", "No such file")):
         status, said = check(cluster, *pair(paths, its_key))
         ended, told = start(cluster, *pair(paths, its_key))

@@ -1,20 +1,25 @@
-"""The time at which a certificate in a file expires, read from its bytes (DER, RFC 5280).
+"""The times at which the certificates in a file expire, read from its bytes (DER, RFC 5280).
 
 Whether that is soon, and what to say about it, is decided by callers.
 """
 
 import base64
 import calendar
+import re
 import time
 from typing import Final
 
-from beanpole.client.der import fields, signed
+from beanpole.client.der import Field, fields, signed
 
-_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
-_END: Final = "-----END CERTIFICATE-----"
+# OpenSSL reads certificates under all of these labels.
+_PEM: Final = re.compile(
+    rb"-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----(.*?)-----END \1-----", re.DOTALL
+)
 # Of a certificate's version.
 VERSION_TAG: Final = 0xA0
-_UTC_TIME_TAG: Final = 0x17
+# The two forms of a time; the second has a four-digit year.
+UTC_TIME_TAG: Final = 0x17
+GENERALIZED_TIME_TAG: Final = 0x18
 # Position among the fields of a certificate (RFC 5280, 4.1), after its version.
 _VALIDITY: Final = 3
 
@@ -26,17 +31,35 @@ def expires_s(path: str) -> float:
         OSError: the file cannot be read.
         ValueError, IndexError: the file is no certificate.
     """
-    with open(path, encoding="ascii", errors="replace") as file:
-        text = file.read()
-    if _BEGIN not in text or _END not in text:
+    return all_expire_s(path)[0]
+
+
+def all_expire_s(path: str) -> list[float]:
+    """Return when each certificate of a PEM file expires, in their order.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError, IndexError: the file has no certificate, or something else under its label.
+    """
+    with open(path, "rb") as file:
+        texts = [text for _, text in _PEM.findall(file.read())]
+    if not texts:
         raise ValueError("it is no certificate in PEM")
-    raw = base64.b64decode(text.partition(_BEGIN)[2].partition(_END)[0])
-    tag, not_after = fields(signed(raw, VERSION_TAG)[_VALIDITY][1])[1]
-    return _seconds(tag, not_after.decode("ascii"))
+    return [_not_after_s(base64.b64decode(text)) for text in texts]
 
 
-def _seconds(tag: int, text: str) -> float:
-    """Parse a time such as 261231235959Z, or one with a four-digit year."""
-    if tag == _UTC_TIME_TAG:
+def _not_after_s(raw: bytes) -> float:
+    return seconds_of(fields(signed(raw, VERSION_TAG)[_VALIDITY][1])[1])
+
+
+def seconds_of(field: Field) -> float:
+    """Parse a time such as 261231235959Z, or one with a four-digit year.
+
+    Raises:
+        ValueError: it is none.
+    """
+    tag, raw = field
+    text = raw.decode("ascii")
+    if tag == UTC_TIME_TAG:
         text = ("19" if text[:2] >= "50" else "20") + text
     return float(calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")))

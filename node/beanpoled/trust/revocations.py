@@ -1,15 +1,21 @@
-"""The certificates that a list in a file revokes, read from its bytes (DER, RFC 5280).
+"""The certificates that a list in a file revokes, and the end of the list (DER, RFC 5280).
 
 OpenSSL checks the list at each handshake; this is for connections that were made before. What is
 done with them is decided in `standing`.
 """
 
 import base64
+import math
 import re
 from typing import Final
 
 from beanpole.client.der import fields, signed
-from beanpole.client.expiry import VERSION_TAG
+from beanpole.client.expiry import (
+    GENERALIZED_TIME_TAG,
+    UTC_TIME_TAG,
+    VERSION_TAG,
+    seconds_of,
+)
 
 # A certificate's issuer and its serial number, as they are in its bytes.
 Identity = tuple[bytes, bytes]
@@ -22,6 +28,7 @@ _SEQUENCE_TAG: Final = 0x30
 _SERIAL: Final = 0
 _ISSUER: Final = 2
 _ISSUER_OF_LIST: Final = 1
+_NEXT_UPDATE: Final = 3
 
 
 def identity(certificate: bytes) -> Identity:
@@ -44,11 +51,36 @@ def read(path: str) -> frozenset[Identity]:
         OSError: the file cannot be read.
         ValueError, IndexError: it has something else, or no list.
     """
+    return frozenset(one for raw in _lists(path) for one in _revoked(raw))
+
+
+def expires_s(path: str) -> float:
+    """Return the first time, in seconds since 1970, at which an issuer has no valid list any more.
+
+    OpenSSL then accepts no certificate of that issuer. Of several lists of one issuer the one that
+    is valid for longest counts; a list without an end is valid for ever.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError, IndexError: it has something else, or no list.
+    """
+    ends: dict[bytes, float] = {}
+    for raw in _lists(path):
+        parts = signed(raw, _INTEGER_TAG)
+        issuer = parts[_ISSUER_OF_LIST][1]
+        next_update = parts[_NEXT_UPDATE] if len(parts) > _NEXT_UPDATE else (0, b"")
+        has_end = next_update[0] in (UTC_TIME_TAG, GENERALIZED_TIME_TAG)
+        end_s = seconds_of(next_update) if has_end else math.inf
+        ends[issuer] = max(end_s, ends.get(issuer, 0.0))
+    return min(ends.values())
+
+
+def _lists(path: str) -> list[bytes]:
     with open(path, "rb") as file:
         lists = _PEM.findall(file.read())
     if not lists:
         raise ValueError("it has no list of revoked certificates")
-    return frozenset(one for text in lists for one in _revoked(base64.b64decode(text)))
+    return [base64.b64decode(text) for text in lists]
 
 
 def _revoked(raw: bytes) -> list[Identity]:

@@ -31,8 +31,13 @@ class Authority:
         make_certificate(self.place, name, [name, "localhost", "127.0.0.1"], days)
         return str(self.place / f"{name}.pem"), str(self.place / f"{name}.key")
 
-    def revoke(self, *names: str) -> str:
-        """Revoke certificates; returns the file of a new list of all revoked ones."""
+    def revoke(self, *names: str, until: str = "") -> str:
+        """Revoke certificates; returns the file of a new list of all revoked ones.
+
+        Args:
+            names: of the certificates.
+            until: the end of the list, as 20210131000000Z; by default in 30 days.
+        """
         settings = self.place / "openssl.cnf"
         settings.write_text(_CONFIGURATION.format(place=self.place))
         for file, first in (("index", ""), ("crlnumber", "01\n")):
@@ -45,6 +50,8 @@ class Authority:
             subprocess.run(line, check=True, capture_output=True)
         crl = self.place / "crl.pem"
         line = [*base, "-gencrl", "-out", str(crl)]
+        if until:
+            line += ["-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", until]
         subprocess.run(line, check=True, capture_output=True)
         return str(crl)
 

@@ -23,6 +23,8 @@ from beanpole.core.users import (
     Users,
 )
 from beanpole.pb import admin_pb2, node_pb2
+from beanpoled import checking
+from beanpoled.checking import _certificates
 from beanpoled.cli import main
 from beanpoled.cli.doctor import replicas
 from beanpoled.examining import ERROR, OK, WARNING, Finding, examine
@@ -30,10 +32,12 @@ from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.view import ClientFigures, Digests, Metrics, QueueFigures
+from tests.integration.support.authority import Authority
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
 from tests.unit.node.stage import config
 
 GIB = 1 << 30
+PREFIXES = ("tls_", "peer_tls_")
 
 
 def well() -> FakeView:
@@ -107,7 +111,7 @@ def test_ports_that_others_reach() -> None:
     assert wrong(well(), listen=("0.0.0.0:11300",)) == {"client ports": WARNING}
     assert wrong(well(), listen=("tls:0.0.0.0:11300",)) == {"client ports": WARNING}
     both = ("tls:0.0.0.0:11300", "unix:/run/b")
-    assert wrong(well(), listen=both, tls_client_ca_file="ca.pem") == {}
+    assert "client ports" not in wrong(well(), listen=both, tls_client_ca_file="ca.pem")
     assert wrong(well(), listen=("tls:127.0.0.1:11300", "127.0.0.1:1")) == {}
     assert wrong(well(), grpc_listen="0.0.0.0:1") == {"gRPC": WARNING}
     assert wrong(well(), grpc_listen="0.0.0.0:1", peer_tls_certificate_file="none") == {
@@ -146,20 +150,62 @@ def test_a_cluster_is_open_by_the_rights_without_a_token(
 @pytest.mark.parametrize(("days", "level"), [(90, OK), (29, WARNING), (20_000, OK)])
 def test_the_end_of_a_certificate(tmp_path: Path, days: int, level: str) -> None:
     """Times are in openssl's form; after 2049 certificates encode them differently."""
-    path = tmp_path / "c.pem"
+    path, key = tmp_path / "c.pem", tmp_path / "c.key"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-subj", "/CN=a", "-days", str(days), "-out", str(path)]
-    command += ["-keyout", str(tmp_path / "c.key")]
+    command += ["-keyout", str(key)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     assert abs(expires_s(str(path)) - time.time() - days * 86_400) < 60
-    expected = {} if level == OK else {"tls_certificate_file": level}
-    assert wrong(well(), tls_certificate_file=str(path)) == expected
-    later = examine(
-        well(), config(tls_certificate_file=str(path)), OPEN, time.time() + 86_400 * days
-    )
-    assert {one.name: one.level for one in later}["tls_certificate_file"] in (ERROR, WARNING)
+    pair = {"tls_certificate_file": str(path), "tls_key_file": str(key)}
+    assert levels(time.time(), **pair) == ({} if level == OK else {"tls_certificate_file": level})
+    assert levels(time.time() + 86_400 * days, **pair)["tls_certificate_file"] in (ERROR, WARNING)
     path.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-    assert wrong(well(), tls_certificate_file=str(path)) == {"tls_certificate_file": ERROR}
+    assert levels(time.time(), **pair) == {"tls_certificate_file": ERROR}
+
+
+def levels(now_s: float, **settings: Any) -> dict[str, str]:
+    """Return the levels of all problems of a node with these settings at a time."""
+    made = examine(well(), config(**settings), OPEN, now_s)
+    return {one.name: one.level for one in made if one.level != OK}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """The settings of a node with TLS and lists of revoked certificates, all for 30 days."""
+    authority = Authority(tmp_path / "ca")
+    certificate, key = authority.make("n0")
+    own = {"certificate": certificate, "key": key, "crl": authority.revoke()}
+    made = {f"{prefix}{part}_file": path for prefix in PREFIXES for part, path in own.items()}
+    return made | {"tls_client_ca_file": authority.ca, "peer_tls_ca_file": authority.ca}
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_the_end_of_a_ca_and_of_a_list_of_revoked_certificates(
+    files: dict[str, str], prefix: str, tmp_path: Path
+) -> None:
+    """A node with a list that has expired accepts no certificate."""
+    first_s = time.time() - 3600  # 30 days from now are then more than 30 days away
+    assert levels(first_s, **files) == {}
+    lasting = {name for name in files if not name.endswith("key_file")}
+    assert levels(first_s + 86_400, **files) == dict.fromkeys(lasting, WARNING)
+    assert levels(first_s + 86_400 * 31, **files) == dict.fromkeys(lasting, ERROR)
+    old = Authority(tmp_path / "old")
+    setting = f"{prefix}crl_file"
+    files[setting] = old.revoke(until="20200102000000Z")
+    assert levels(first_s, **files) == {setting: ERROR}
+    weights = {one.words.partition(":")[0]: one.weight for one in _certificates(config(**files))}
+    assert weights.pop(setting) == checking.WRONG
+    assert set(weights.values()) == {checking.WARNING}, "the others end in less than 30 days"
+
+
+def test_files_that_other_nodes_would_refuse(files: dict[str, str], tmp_path: Path) -> None:
+    """A node that runs says so as well as a start."""
+    other = Authority(tmp_path / "other")
+    first_s = time.time() - 3600
+    certificate, key = other.make("n0")
+    pair = {"peer_tls_certificate_file": certificate, "peer_tls_key_file": key}
+    assert levels(first_s, **{**files, **pair}) == {"peer_tls_* files": ERROR}
+    assert levels(first_s, **{**files, "tls_key_file": key}) == {"tls_* files": ERROR}
 
 
 # --- all nodes together ---------------------------------------------------------------------------

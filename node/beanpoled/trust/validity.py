@@ -1,0 +1,90 @@
+"""How long the files of TLS are valid, for `beanpoled --check` and `beanpole doctor`.
+
+What a file that has ended, or ends soon, means for a start or a running node is decided by callers.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from beanpole.client.expiry import all_expire_s, expires_s
+from beanpoled.config.tls import TlsConfig
+from beanpoled.trust import revocations
+
+DAY_S: Final = 86_400.0
+# A month for somebody to make and install another one.
+SOON_DAYS: Final = 30
+
+_CERTIFICATES: Final = ("tls_certificate_file", "peer_tls_certificate_file")
+_AUTHORITIES: Final = ("tls_client_ca_file", "peer_tls_ca_file")
+_LISTS: Final = ("tls_crl_file", "peer_tls_crl_file")
+# In the order of the settings of clients, and then of nodes.
+_SETTINGS: Final = (*zip(_CERTIFICATES, _AUTHORITIES, _LISTS, strict=True),)
+
+
+class Validity(NamedTuple):
+    """The validity of one file.
+
+    Attributes:
+        setting: that names the file.
+        path: of the file.
+        days: until it ends, negative if it has ended; infinite for a list without an end.
+        broken: why the file cannot be read; empty if it can.
+        some_ended: whether a certificate in a file of several has ended, and others have not.
+    """
+
+    setting: str
+    path: str
+    days: float
+    broken: str = ""
+    some_ended: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the node's own certificate."""
+        return self.setting in _CERTIFICATES
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it ends soon, or a part of it has ended."""
+        return self.some_ended or self.days < SOON_DAYS
+
+    @property
+    def words(self) -> str:
+        """When it ends, in words that follow the path."""
+        if self.some_ended:
+            return "has a certificate that has expired, beside valid ones"
+        if self.days < 0:
+            return f"has expired {-self.days:.0f} days ago"
+        if self.days == math.inf:
+            return "does not expire"
+        return f"expires in {self.days:.0f} days"
+
+
+def validities(config: TlsConfig, now_s: float, is_peers: bool) -> Iterator[Validity]:
+    """Yield the validity of the certificate, the CA and the list of revoked certificates.
+
+    Args:
+        config: that names the files; those without a name are left out.
+        now_s: wall clock.
+        is_peers: whether the files are those for other nodes, or those for clients.
+    """
+    for setting in _SETTINGS[is_peers]:
+        path = getattr(config, setting)
+        if not path:
+            continue
+        try:
+            ends_s = _ends_s(setting, path)
+        except (OSError, ValueError, IndexError) as error:
+            yield Validity(setting, path, 0.0, broken=f"cannot be read: {error}")
+            continue
+        later_s = [end_s for end_s in ends_s if end_s > now_s]
+        days = (min(later_s, default=max(ends_s)) - now_s) / DAY_S
+        yield Validity(setting, path, days, some_ended=0 < len(later_s) < len(ends_s))
+
+
+def _ends_s(setting: str, path: str) -> list[float]:
+    if setting in _LISTS:
+        return [revocations.expires_s(path)]
+    # The first certificate of a chain is the node's own; of several CAs any may have made others.
+    return all_expire_s(path) if setting in _AUTHORITIES else [expires_s(path)]
