@@ -50,12 +50,25 @@ T = TypeVar("T")
 
 def detail_of(error: grpc.RpcError) -> errors_pb2.ErrorDetail:
     """Return the machine-readable detail of a failed call; empty if the server sent none."""
+    packed = _packed_detail(error)
+    return errors_pb2.ErrorDetail.FromString(packed or b"")
+
+
+def is_hung(error: grpc.RpcError) -> bool:
+    """Whether the node did not answer within the timeout of the call.
+
+    A node that has given up itself sends a detail, which may be empty.
+    """
+    return error.code() == grpc.StatusCode.DEADLINE_EXCEEDED and _packed_detail(error) is None
+
+
+def _packed_detail(error: grpc.RpcError) -> bytes | None:
     # The type stubs declare one pair, but the value is a sequence of pairs.
     metadata: Any = error.trailing_metadata()
     for key, value in metadata or ():
         if key == ERROR_KEY and isinstance(value, bytes):
-            return errors_pb2.ErrorDetail.FromString(value)
-    return errors_pb2.ErrorDetail()
+            return value
+    return None
 
 
 def words_of(error: grpc.RpcError) -> str:

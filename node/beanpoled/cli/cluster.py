@@ -14,7 +14,7 @@ import grpc
 
 from beanpole import commands as c
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, detail_of, pauses, told, words_of
+from beanpole.client.rpc import Nodes, detail_of, is_hung, pauses, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import status
@@ -137,16 +137,24 @@ def _transferred(targets: list[str], to: str) -> str:
 
 
 def _at_leader(targets: list[str], ask: Callable[[admin_pb2_grpc.AdminStub], T]) -> T:
-    """Try the nodes until the leader answers or refuses; repeat the call if the leader dies."""
+    """Try the nodes until the leader answers or refuses; repeat the call if the leader dies.
+
+    A node that hangs takes the whole timeout of the call, so it is asked only once.
+    """
     failures: dict[str, str] = {}
+    hung: set[str] = set()
     with Nodes(targets, LEADER_PATIENCE_S) as nodes:
         for _ in pauses(nodes.patience_s):
-            for target in nodes.addresses:
+            for target in [one for one in nodes.addresses if one not in hung]:
                 try:
                     return ask(admin_pb2_grpc.AdminStub(nodes.channel(target)))
                 except grpc.RpcError as error:
                     _check_code(target, error)
                     failures[target] = words_of(error)
+                    if is_hung(error):
+                        hung.add(target)
+            if hung.issuperset(nodes.addresses):
+                break
     raise ClientError(f"no leader answers, look at `beanpole status`: {told(failures)}")
 
 
@@ -155,7 +163,7 @@ def _check_code(target: str, error: grpc.RpcError) -> None:
     if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
         raise ConfigurationError(error.details() or "the request is wrong") from None
     later = error.code() == grpc.StatusCode.UNAVAILABLE or detail_of(error).reason == "NOT_LEADER"
-    if not later:
+    if not later and not is_hung(error):
         raise ClientError(f"{target}: {words_of(error)}") from None
 
 

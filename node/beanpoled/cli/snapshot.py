@@ -6,7 +6,7 @@ from typing import Any, Final
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, words_of
+from beanpole.client.rpc import Nodes, told, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.rpc.snapshots import SNAPSHOT_TIMEOUT_S
@@ -20,20 +20,25 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "snapshot",
         help="write a snapshot of what is applied, and cut the log behind it",
-        description="Asks the node at --addr, or without it every node of the local cluster.",
+        description="Asks the node at --addr, or without it every node of the local cluster. "
+        "Exit status 3 if one of them has written none.",
     )
     where.add_options(parser, where.GRPC)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask each of the nodes; the first failure ends the command."""
+    """Ask each of the nodes; name those that have written no snapshot."""
+    failures: dict[str, str] = {}
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         for target in nodes.addresses:
             stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
             try:
                 reply = stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest(), timeout=CALL_TIMEOUT_S)
             except grpc.RpcError as error:
-                raise ClientError(f"{target}: {words_of(error)}") from None
-            print(f"{target}: snapshot at index {reply.index}")
+                failures[target] = words_of(error)
+                continue
+            print(f"{target}: snapshot at index {reply.index}", flush=True)
+    if failures:
+        raise ClientError(f"no snapshot: {told(failures)}")
     return 0

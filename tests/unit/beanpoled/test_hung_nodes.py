@@ -1,0 +1,98 @@
+"""Commands for several nodes of which one hangs, or is down."""
+
+import itertools
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from beanpole.client.rpc import ERROR_KEY
+from beanpole.errors import ClientError
+from beanpole.pb import admin_pb2, admin_pb2_grpc
+from beanpoled.cli import cluster, main
+
+# Long enough for a test on a busy machine; nothing waits that long.
+ANSWER_TIMEOUT_S = 60.0
+
+
+class Node(admin_pb2_grpc.AdminServicer):
+    """Leads and has snapshots; or gives up itself, with the words."""
+
+    def __init__(self, words: str = "") -> None:
+        self.words = words
+
+    def TransferLeader(self, request: Any, context: Any) -> Any:
+        """See admin.proto."""
+        if self.words:
+            context.set_trailing_metadata(((ERROR_KEY, b""),))
+            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, self.words)
+        return admin_pb2.TransferLeaderReply(leader="n1")
+
+    def TakeSnapshot(self, request: Any, context: Any) -> Any:
+        """See admin.proto."""
+        return admin_pb2.TakeSnapshotReply(index=7)
+
+
+@contextmanager
+def served(node: Node) -> Iterator[int]:
+    server = grpc.server(ThreadPoolExecutor(1))
+    admin_pb2_grpc.add_AdminServicer_to_server(node, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(None)
+
+
+@pytest.fixture
+def hung() -> Iterator[str]:
+    """The address of a node that is stopped: the kernel accepts its connections."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        yield f"127.0.0.1:{sock.getsockname()[1]}"
+
+
+def transferring(*timeouts_s: float) -> Callable[[Any], Any]:
+    """Return the call of a transfer, with these timeouts and then as short ones as the last."""
+    left = itertools.chain(timeouts_s, itertools.repeat(timeouts_s[-1]))
+    request = admin_pb2.TransferLeaderRequest()
+    return lambda stub: stub.TransferLeader(request, timeout=next(left)).leader
+
+
+def test_the_next_node_is_asked_when_one_hangs(hung: str) -> None:
+    with served(Node()) as port:
+        targets = [hung, f"127.0.0.1:{port}"]
+        assert cluster._at_leader(targets, transferring(0.1, ANSWER_TIMEOUT_S)) == "n1"
+
+
+def test_a_node_that_hangs_is_asked_once(hung: str) -> None:
+    calls = []
+
+    def ask(stub: Any) -> Any:
+        calls.append(stub)
+        return transferring(0.1)(stub)
+
+    with pytest.raises(ClientError, match=f"no leader answers.*{hung}: DEADLINE_EXCEEDED"):
+        cluster._at_leader([hung], ask)
+    assert len(calls) == 1
+
+
+def test_a_node_that_gives_up_itself_is_believed(hung: str) -> None:
+    """It has asked the leader; whether the change is made is unknown everywhere."""
+    with served(Node("no majority answers")) as port:
+        targets = [f"127.0.0.1:{port}", hung]
+        with pytest.raises(ClientError, match=f"^{targets[0]}: DEADLINE_EXCEEDED: no majority"):
+            cluster._at_leader(targets, transferring(ANSWER_TIMEOUT_S))
+
+
+def test_snapshots_of_the_others_when_a_node_is_down(capsys: pytest.CaptureFixture[str]) -> None:
+    with served(Node()) as port:
+        others = f"127.0.0.1:1,127.0.0.1:{port},127.0.0.1:2"
+        assert main(["snapshot", "--addr", others]) == 3
+    said = capsys.readouterr()
+    assert said.out == f"127.0.0.1:{port}: snapshot at index 7\n"
+    assert "beanpole: no snapshot: 127.0.0.1:1" in said.err and "127.0.0.1:2" in said.err
