@@ -395,12 +395,14 @@ def _plain(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line(about: dict[str, Any]) -> str:
-    jobs = f"{about['jobs']} jobs of cluster {about['cluster']} at index {about['index']}"
+    # Who wrote the file chose the name, and it may be no cluster's.
+    cluster = visible(about["cluster"])
+    jobs = f"{about['jobs']} jobs of cluster {cluster} at index {about['index']}"
     return f"{jobs}, digest {about['digest'].hex()[:16]}"
 
 
 def _page(name: str, about: dict[str, Any]) -> Iterator[str]:
-    yield f"{name}: a backup of cluster {about['cluster']}"
+    yield f"{name}: a backup of cluster {visible(about['cluster'])}"
     rows = [
         ("created", age(about["created_s"])),
         ("last entry", age(about["wall_us"] / 1e6)),
@@ -423,7 +425,7 @@ def _page(name: str, about: dict[str, Any]) -> Iterator[str]:
     if more > 0:
         rows.append(("  ...", f"{more} smaller queues"))
     for title, value in rows:
-        # Names of queues are words of clients.
+        # Names of queues are words of clients, and all others may be of who wrote the file.
         yield f"  {visible(title):<11} {visible(str(value))}"
 
 

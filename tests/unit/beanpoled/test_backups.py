@@ -217,6 +217,21 @@ def test_a_field_of_another_type_is_named(
     assert capsys.readouterr().err == f"beanpole: {file}: its {field}\n"
 
 
+def test_names_in_a_file_do_not_move_the_cursor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of a stranger is looked at before anybody knows what is in it."""
+    file, erase = tmp_path / "file", "\x1b[2J"
+    names = dict.fromkeys(("cluster", "node", "birth", "program"), erase)
+    file.write_bytes(rewritten({**names, "members": [erase]}).getvalue())
+    for options in ("show",), ("verify",):
+        assert cli.main(["backup", *options, str(file)]) == 0
+        said = capsys.readouterr().out
+        assert "of cluster \\x1b[2J" in said and "\x1b" not in said
+    assert restore(file, tmp_path / "a", members="n0") != 0
+    assert "\x1b" not in "".join(capsys.readouterr())
+
+
 def test_a_file_that_changes_between_two_readings_is_noticed() -> None:
     found = read_whole(rewritten(), "FILE", ignore)
     other = found._replace(end={**found.end, "digest": bytes(32)})
