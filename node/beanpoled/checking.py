@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
+from beanpole.storage.files import INODES_MIN
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled import descriptors
 from beanpoled.config import memory, memory_budget
@@ -289,10 +290,16 @@ def _places(host: str) -> set[str]:
 
 
 def _disk(config: NodeConfig) -> Iterator[Finding]:
-    found = os.statvfs(_existing(config.data_dir))
-    free = found.f_bavail * found.f_frsize
+    place = _existing(config.data_dir)
+    # What a running node counts: 0 of a disk on which no files can be made.
+    free = ReadOnlyFiles().free_bytes(place)
+    found = os.statvfs(place)
     reserve = max(config.disk_reserve_bytes, 3 * config.wal_segment_bytes + DISK_BASE_BYTES)
     words = f"{free // MIB} MiB are free on the disk of data_dir"
+    if found.f_bavail and not free:
+        words = f"{found.f_favail} inodes are free on the disk of data_dir, at least {INODES_MIN} "
+        yield Finding(WRONG, f"{words}are needed: a node counts it as full (df -i)")
+        return
     if free < reserve:
         more = f"puts are refused below {reserve // MIB} MiB, and for a queue that is not empty"
         yield Finding(WRONG, f"{words}: {more} sooner")
