@@ -15,6 +15,11 @@ from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 
 # Longer than `command_timeout_ms`, after which a node gives up itself, plus the time of a search.
 CALL_TIMEOUT_S: Final = 30.0
+# The ids of jobs in one call. A node makes as many changes at a time; the ids of a call whose reply
+# is lost are asked again, so that fewer mean that less is unsure afterwards.
+PART_IDS: Final = 256
+# gRPC's words for a call that was never sent, since nobody listens there.
+_NOT_SENT: Final = "failed to connect to all addresses"
 # A stream that lasts longer, or stalls, is continued by another one.
 STREAM_TIMEOUT_S: Final = 60.0
 # The state of the cluster forbids the change, as it would at every other node.
@@ -41,9 +46,15 @@ class AdminRefused(ClientError):
 
 
 class Admin:
-    """The calls of `JobAdmin`. Lost calls are repeated at another node; changes allow that, too."""
+    """The calls of `JobAdmin`. Lost calls are repeated at another node; changes allow that, too.
+
+    Attributes:
+        asked_again: the ids of jobs whose change was repeated. An outcome that says that a job is
+            not there, or not in the right state, may be the effect of the first attempt.
+    """
 
     def __init__(self, nodes: Nodes) -> None:
+        self.asked_again: set[int] = set()
         self._nodes = nodes
 
     def ask(self, method: str, request: Any) -> Any:
@@ -81,7 +92,8 @@ class Admin:
     ) -> jobs_pb2.ChangeProgress:
         """Change jobs; if a node is lost, continue at another one.
 
-        A part whose reply was lost is not counted, although it may be done.
+        A part whose reply was lost is not counted, although it may be done. Ids are sent in parts:
+        those of the part in which a node was lost are in `asked_again`.
 
         Args:
             request: if it has a filter, `after_id` and `up_to_id` are updated with the progress.
@@ -94,6 +106,8 @@ class Admin:
             AdminRefused: a node refuses the request.
             ClientError: no node answers.
         """
+        if request.job_ids:
+            return self._change_ids(request, look)
         total = jobs_pb2.ChangeProgress()
         bound = request.count_max
 
@@ -109,8 +123,7 @@ class Admin:
             try:
                 for now in stub.Change(request, timeout=STREAM_TIMEOUT_S):
                     _join(total, before, now)
-                    if not request.job_ids:
-                        request.after_id, request.up_to_id = now.after_id, now.up_to_id
+                    request.after_id, request.up_to_id = now.after_id, now.up_to_id
                     look(total)
             except grpc.RpcError as error:
                 if total.complete:
@@ -126,6 +139,44 @@ class Admin:
                     break
                 request.count_max = bound - total.changed
         return total
+
+    def _change_ids(
+        self, request: jobs_pb2.ChangeRequest, look: Callable[[jobs_pb2.ChangeProgress], None]
+    ) -> jobs_pb2.ChangeProgress:
+        job_ids = tuple(request.job_ids)
+        total = jobs_pb2.ChangeProgress(to_scan=len(job_ids))
+        part = jobs_pb2.ChangeRequest()
+        for first in range(0, len(job_ids), PART_IDS):
+            part.CopyFrom(request)
+            part.job_ids[:] = job_ids[first : first + PART_IDS]
+            told = self._change_part(part)
+            total.scanned += len(part.job_ids)
+            total.matched += told.matched
+            total.changed += told.changed
+            total.results.extend(told.results)
+            look(total)
+        total.complete = True
+        return total
+
+    def _change_part(self, part: jobs_pb2.ChangeRequest) -> jobs_pb2.ChangeProgress:
+        is_lost = False
+
+        def act(stub: jobs_pb2_grpc.JobAdminStub) -> jobs_pb2.ChangeProgress:
+            nonlocal is_lost
+            told = jobs_pb2.ChangeProgress()
+            try:
+                for now in stub.Change(part, timeout=STREAM_TIMEOUT_S):
+                    told = now
+            except grpc.RpcError as error:
+                if not told.complete:
+                    is_lost |= not (error.details() or "").startswith(_NOT_SENT)
+                    raise
+            return told
+
+        told = self._any(act)
+        if is_lost and not part.dry_run:
+            self.asked_again.update(part.job_ids)
+        return told
 
     def _any(self, act: Callable[[jobs_pb2_grpc.JobAdminStub], T]) -> T:
         """Call `act` with one node after the other until it succeeds."""

@@ -8,7 +8,7 @@ import argparse
 import base64
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import grpc
@@ -20,7 +20,7 @@ from beanpole.constants import SECOND_US
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled.cli import values
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO, EXIT_NO_ANSWER
 from beanpoled.cli.progress import Progress
 
 STATES: Final[Mapping[str, jobs_pb2.JobState]] = {
@@ -41,6 +41,12 @@ _OUTCOMES: Final = {
     jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL: "cannot go there: that is a queue of another protocol",
     jobs_pb2.JOB_OUTCOME_QLESS: "is one of qless: use a client of qless",
 }
+# Of a change that was asked for twice, these may be the effect of the first time.
+_MAY_BE_DONE: Final = (
+    jobs_pb2.JOB_OUTCOME_NOT_FOUND,
+    jobs_pb2.JOB_OUTCOME_WRONG_STATE,
+    jobs_pb2.JOB_OUTCOME_ALREADY_THERE,
+)
 # Unchanged jobs that are named, if there are many.
 NAMED_MAX: Final = 10
 
@@ -155,15 +161,24 @@ def change(
             print(f"broken off: {_jobs(count)} {done}, perhaps some more", file=sys.stderr)
         raise
     progress.end()
+    unsure = [
+        one.id
+        for one in told.results
+        if one.outcome in _MAY_BE_DONE and one.id in admin.asked_again
+    ]
     if arguments.json:
-        print(json.dumps(_plain(told, arguments.dry_run)))
+        print(json.dumps(_plain(told, arguments.dry_run, unsure)))
     else:
         _say(told, done, arguments.dry_run, bool(request.job_ids))
+    if unsure:
+        words = f"a node was lost: {_jobs(len(unsure))} that could not be {done}, from "
+        print(f"{words}{unsure[0]} on, may have been {done} there", file=sys.stderr)
+        return EXIT_NO_ANSWER
     failed = told.matched > told.changed or told.stopped_by
     return EXIT_NO if failed else 0
 
 
-def _plain(told: jobs_pb2.ChangeProgress, dry_run: bool) -> dict[str, Any]:
+def _plain(told: jobs_pb2.ChangeProgress, dry_run: bool, unsure: Sequence[int]) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
         "matched": told.matched,
@@ -173,6 +188,7 @@ def _plain(told: jobs_pb2.ChangeProgress, dry_run: bool) -> dict[str, Any]:
             for one in told.results
             if one.outcome != jobs_pb2.JOB_OUTCOME_DONE
         ],
+        "may_be_changed": [*unsure],
         "stopped_by": _OUTCOMES.get(told.stopped_by),
     }
 

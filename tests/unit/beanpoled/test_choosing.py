@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import json
 import os
 import pty
 import sys
@@ -179,8 +180,8 @@ def test_a_buried_job_is_shown_without_the_right_to_its_note(
     assert "not looked for: ops has not the right admin in q.failures" in said.err
 
 
-def changed(admin: FakeAdmin, json: bool = False, dry_run: bool = False) -> int:
-    arguments = argparse.Namespace(json=json, dry_run=dry_run)
+def changed(admin: FakeAdmin, dry_run: bool = False, **how: bool) -> int:
+    arguments = argparse.Namespace(**{"json": False, **how}, dry_run=dry_run)
     request = jobs_pb2.ChangeRequest(action=jobs_pb2.JOB_ACTION_KICK, job_ids=[1])
     return choosing.change(admin, arguments, request, "kicked")
 
@@ -191,6 +192,19 @@ def test_every_job_that_was_not_changed_is_named(capsys: pytest.CaptureFixture[s
     said = capsys.readouterr()
     assert said.out == "1 job kicked, 7 not\n"
     assert len(said.err.splitlines()) == 7 and "job 8 is one of qless" in said.err
+
+
+def test_jobs_that_a_lost_node_may_have_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only outcomes that the change itself can cause are unsure."""
+    outcomes = [result(number, number) for number in range(1, 9)]
+    for asked_again, unsure, status in (({1, 2, 4, 5}, [2, 4], 3), ({1, 5}, [], 1)):
+        admin = FakeAdmin(matched=8, changed=1, results=outcomes)
+        admin.asked_again = asked_again
+        assert changed(admin) == status
+        words = "a node was lost: 2 jobs that could not be kicked, from 2 on, may have been kicked"
+        assert (words in capsys.readouterr().err) == bool(unsure)
+        assert changed(admin, json=True) == status
+        assert json.loads(capsys.readouterr().out)["may_be_changed"] == unsure
 
 
 def test_one_job_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import grpc
 import pytest
 
-from beanpole.client.admin import Admin
+from beanpole.client.admin import PART_IDS, Admin
 from beanpole.client.rpc import Nodes, told
 from beanpole.errors import ClientError
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 
 # A caller without pauses reaches this number in a second.
 CALLS_MAX = 100
+DONE, NOT_FOUND = jobs_pb2.JOB_OUTCOME_DONE, jobs_pb2.JOB_OUTCOME_NOT_FOUND
 
 
 class Busy(jobs_pb2_grpc.JobAdminServicer):
@@ -36,14 +37,36 @@ class Busy(jobs_pb2_grpc.JobAdminServicer):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "as many searches as may be")
 
 
+class Deleting(jobs_pb2_grpc.JobAdminServicer):
+    """Deletes jobs by their ids, and dies once at the end of the given call."""
+
+    def __init__(self, jobs: range, dies_at: int) -> None:
+        self.jobs = set(jobs)
+        self.dies_at = dies_at
+        self.calls: list[list[int]] = []
+
+    def Change(self, request: jobs_pb2.ChangeRequest, context: Any) -> Iterator[Any]:
+        self.calls.append(list(request.job_ids))
+        told = jobs_pb2.ChangeProgress(matched=len(request.job_ids), complete=True)
+        for job_id in request.job_ids:
+            is_there = job_id in self.jobs
+            if not request.dry_run:
+                self.jobs.discard(job_id)
+            told.changed += is_there
+            told.results.add(id=job_id, outcome=DONE if is_there else NOT_FOUND)
+        if len(self.calls) == self.dies_at:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+        yield told
+
+
 @contextmanager
-def served(servicer: Busy) -> Iterator[Admin]:
+def served(servicer: jobs_pb2_grpc.JobAdminServicer, *others: str) -> Iterator[Admin]:
     server = grpc.server(ThreadPoolExecutor(1))
     jobs_pb2_grpc.add_JobAdminServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        with Nodes([f"127.0.0.1:{port}"], patience_s=0.3) as nodes:
+        with Nodes([*others, f"127.0.0.1:{port}"], patience_s=0.3) as nodes:
             yield Admin(nodes)
     finally:
         server.stop(None)
@@ -70,3 +93,32 @@ def test_a_change_that_is_cut_off_goes_on_behind_its_last_part() -> None:
         told = admin.change(request())
     assert cut.calls == list(range(10))
     assert told.complete and told.changed == told.matched == 10
+
+
+def deletion(count: int, dry_run: bool = False) -> jobs_pb2.ChangeRequest:
+    action = jobs_pb2.JOB_ACTION_DELETE
+    return jobs_pb2.ChangeRequest(action=action, job_ids=range(count), dry_run=dry_run)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_node_that_is_lost_leaves_one_part_of_the_ids_unsure(dry_run: bool) -> None:
+    count = 2 * PART_IDS + 9
+    deleting = Deleting(range(count), dies_at=2)
+    seen = []
+    with served(deleting) as admin:
+        told = admin.change(deletion(count, dry_run), lambda now: seen.append(now.scanned))
+    second = range(PART_IDS, 2 * PART_IDS)
+    assert [len(ids) for ids in deleting.calls] == [PART_IDS, PART_IDS, PART_IDS, 9]
+    assert (told.complete, told.matched) == (True, count)
+    assert [one.id for one in told.results] == list(range(count))
+    missed = {one.id for one in told.results if one.outcome == NOT_FOUND}
+    assert missed == admin.asked_again == (set() if dry_run else set(second))
+    assert told.changed == count - len(missed)
+    assert seen == [PART_IDS, 2 * PART_IDS, count]
+
+
+def test_a_node_that_is_down_leaves_nothing_unsure() -> None:
+    deleting = Deleting(range(3), dies_at=0)
+    with served(deleting, "127.0.0.1:1") as admin:
+        told = admin.change(deletion(4))
+    assert (told.changed, told.matched, admin.asked_again) == (3, 4, set())
