@@ -56,6 +56,8 @@ class Opened:
     notes: tuple[str, ...] = ()
     # Whether every valid file was checked already, not only listed.
     verified: bool = False
+    # The birth id of the cluster; empty if the manifest does not tell it.
+    birth: str = ""
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -228,7 +230,9 @@ def opened(directory: str, allow_missing: bool = False) -> Opened:
         raise BadExport(
             f"{problems[0].words}{more}; --allow-missing (failOnDataLoss = false) passes over it"
         )
-    export = Opened(directory, manifest.cluster, found.files, manifest.jobs_before)
+    export = Opened(
+        directory, manifest.cluster, found.files, manifest.jobs_before, birth=manifest.birth
+    )
     return _without_damaged(export, problems) if allow_missing else export
 
 

@@ -17,10 +17,12 @@ def write_export(
     events: Sequence[dict[str, object]],
     cluster: str = "double",
     rows_max: int = 1_000_000,
+    birth: str = "",
 ) -> list[File]:
     """Write events, at most `rows_max` to a file; return the files."""
     place = resolved(str(directory))
     rows = pa.RecordBatch.from_pylist(list(events), arrow_schema(EVENTS))
-    with begun(place, cluster, dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)) as out:
+    jobs_before = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
+    with begun(place, cluster, jobs_before, birth=birth) as out:
         out.add(write_range(place, cluster, [rows], rows_max))
         return list(out.manifest.files)

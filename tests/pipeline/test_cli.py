@@ -177,6 +177,21 @@ def test_redrive_reads_exported_events(
     assert len(node.kicked) == 4
 
 
+def test_redrive_refuses_events_of_another_cluster_of_the_same_name(
+    spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start(Log(birth="b" * 32))
+    write_export(tmp_path / "other", buried_log().events, birth="a" * 32)
+    assert redrive(node, "--from", str(tmp_path / "other")) == 2
+    words = f"with the birth id {'a' * 32}, --addresses are of the one with {'b' * 32}"
+    assert words in capsys.readouterr().err
+    assert node.kicked == []
+    # An export or a node of release 0.3.0 does not tell it.
+    node.log.birth = ""
+    assert redrive(node, "--from", str(tmp_path / "other")) == 0
+    assert sorted(node.kicked) == [2, 3, 4, 5]
+
+
 @pytest.mark.usefixtures("interpreted")
 def test_report_and_audit(
     spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -2,13 +2,16 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from beanpole.client.events import Events
 from beanpole.client.queue import kick
 from beanpole.client.rpc import Nodes
 from beanpole.errors import ConfigurationError
 from pyspark_beanpole.cli import common
+
+if TYPE_CHECKING:
+    from pyspark_beanpole.exports import Opened
 
 EXIT_NO: Final = 1
 TUBES_SHOWN_MAX: Final = 50
@@ -51,8 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark_beanpole.redriving import chosen, count, counted
 
     found = common.events(arguments, spark)
-    if arguments.directory is not None:
-        _check_cluster(found.cluster, arguments.addresses, arguments.patience)
+    export = common.export(arguments)
+    if export is not None:
+        _check_cluster(export, arguments.addresses, arguments.patience)
     jobs = chosen(found.events, arguments.state, arguments.where).cache()
     total = count(jobs, arguments.where)
     print(f"{total:,} {arguments.state} jobs")
@@ -67,16 +71,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_cluster(cluster: str, addresses: Sequence[str], patience_s: int) -> None:
+def _check_cluster(export: "Opened", addresses: Sequence[str], patience_s: int) -> None:
     """Refuse to kick jobs of one cluster that were chosen by the events of another.
+
+    Clusters of the same name differ by their birth ids: one of them was restored, for example.
 
     Raises:
         ConfigurationError: the addresses are of another cluster.
     """
     with Events(addresses, patience_s) as nodes:
-        kicked = nodes.extent().cluster
-    if kicked != cluster:
+        extent = nodes.extent()
+    if extent.cluster != export.cluster:
         raise ConfigurationError(
-            f"--from has events of cluster {cluster!r}, --addresses are of cluster {kicked!r}: "
-            "ids of jobs mean nothing in another cluster"
+            f"--from has events of cluster {export.cluster!r}, --addresses are of cluster "
+            f"{extent.cluster!r}: ids of jobs mean nothing in another cluster"
+        )
+    if export.birth and extent.birth and extent.birth != export.birth:
+        raise ConfigurationError(
+            f"--from has events of the cluster {export.cluster!r} with the birth id "
+            f"{export.birth}, --addresses are of the one with {extent.birth}, which was restored, "
+            "recovered or begun anew: ids of jobs mean nothing in another cluster"
         )
