@@ -271,3 +271,20 @@ def put_from(source: Source) -> int | None:
             if looked >= PUT_ROWS_MAX:
                 return None
     return None
+
+
+def first_at(source: Source, wall_us: int) -> int:
+    """Return the offset of the first event at or after a wall time; the end without such an event.
+
+    A wall clock may be set back: events after that one may be older.
+    """
+    found = source.offset_at(wall_us)
+    for part in source.ranges(found):
+        for batch in source.read(part.first, part.end, ("offset", "wall_time")):
+            walls = batch.column("wall_time").cast(pa.int64())
+            later = pa.compute.index(pa.compute.greater_equal(walls, wall_us), True).as_py()
+            if later >= 0:
+                offset: int = batch.column("offset")[later].as_py()
+                return offset
+            found = batch.column("offset")[-1].as_py() + 1
+    return found

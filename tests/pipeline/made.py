@@ -5,6 +5,7 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from pyspark_beanpole.report import windows
@@ -61,6 +62,9 @@ def read_of(
         missing, "--from /srv/export",
     )  # fmt: skip
     period = chosen(asked, covered.begin_us, covered.last_us)
+    ends_us = (period.before.since_us, period.since_us, period.until_us)
+    later = [np.flatnonzero(wall_us >= end_us) for end_us in ends_us]
+    ends = windows.Cuts(*(int(offsets[at[0]]) if len(at) else covered.end for at in later))
     random = Random(seed)
     count = min(ranges, events.num_rows)
     cuts = [0, *sorted(random.sample(range(1, events.num_rows), count - 1)), events.num_rows]
@@ -69,6 +73,7 @@ def read_of(
             events.slice(first, end - first).to_batches(max_chunksize=BATCH_ROWS * 1000),
             period,
             limits,
+            ends,
             tubes=tuple(queues) or None,
             put_from=0 if covered.first == 0 else None,
         )

@@ -133,6 +133,30 @@ def test_windows_put_together_are_the_log(seed: int, ranges: int) -> None:
     )
 
 
+@pytest.mark.parametrize("ranges", [1, 2, 5, 8])
+def test_windows_do_not_depend_on_ranges_when_a_clock_goes_back(ranges: int) -> None:
+    """The second leader's clock is half an hour behind that of the first."""
+    offsets_s = [*(36 * n for n in range(100)), *(1800 + 10 * n for n in range(100))]
+    one = lives(1)[0]
+    events = []
+    for number, offset_s in enumerate(offsets_s):
+        place = {"offset": number, "job_id": number + 1, "time_us": number * 10**6}
+        events.append({**one, **place, "wall_time": one["wall_time"] + timedelta(seconds=offset_s)})
+    asked = Asked(wall_us(one) + 3000 * SECOND_US, wall_us(one) + 7200 * SECOND_US)
+    whole = made(table_of(events), asked, ranges=ranges, seed=3).figures.whole
+    assert whole.now.counts["puts"] == 200 - 84
+    assert whole.before is not None and whole.before.counts["puts"] == 84
+
+
+def test_waits_below_zero_do_not_count_over_time() -> None:
+    """The clocks of clients of qless differ."""
+    events = lives(20)
+    for job in range(1, 21):
+        worked(events, job, -5.0 if job < 16 else 3.0, 0.001)
+    [stretch] = made(table_of(events)).figures.waits
+    assert stretch["p50_s"] == pytest.approx(3.0, rel=0.01)
+
+
 def test_waits_over_time_have_the_percentiles_of_their_stretch() -> None:
     events = pipeline_events.make(20_000, hours=24, seed=2)
     found = made(events, ranges=4)

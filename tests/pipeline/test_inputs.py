@@ -23,6 +23,7 @@ from pyspark_beanpole.ranges import (
     ClusterSource,
     ExportSource,
     Source,
+    first_at,
     put_from,
     split,
     step_of,
@@ -145,6 +146,8 @@ def test_a_source_knows_where_a_moment_is(tmp_path: Path, start: Start) -> None:
             offset = source.offset_at_time(second * SECOND_US)
             assert second - 100 < offset <= second
         assert source.offset_at(edges.last_us + 1) == 300
+        assert first_at(source, edges.last_us + 1) == 300
+        assert first_at(source, edges.begin_us + 99 * SECOND_US) == 99
         assert source.offset_at_time(300 * SECOND_US) == 300
         exact = source.offset_at(edges.begin_us + 99 * SECOND_US)
     assert exact == 99, "nodes know it exactly"

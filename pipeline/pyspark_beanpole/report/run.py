@@ -76,6 +76,7 @@ def run_report(
         windows.reduced,
         period=period,
         limits=limits,
+        cuts=windows.cuts_of(found.source, period),
         tubes=tuple(queues) or None,
         put_from=put_from(found.source),
     )

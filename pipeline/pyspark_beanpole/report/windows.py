@@ -1,12 +1,13 @@
 """Split events by time during reduction: the period of a report, the one before, and the rest.
 
 A range of offsets is reduced to tables whose names carry their window; ranges are merged in any
-order. Pure, without Spark or pages. Time never goes back here: after a wall clock was set back,
-events count at the latest earlier time, as everywhere in statistics.
+order. Pure, without Spark or pages. The windows are ranges of offsets, found once for all ranges:
+a window ends before the first event at or after its end. After a wall clock was set back, later
+events are not in an earlier window, wherever the ranges end.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,12 @@ from pyspark_beanpole.report.period import Period
 from pyspark_beanpole.report.series import STEPS_MIN
 from pyspark_beanpole.statistics import parts
 from pyspark_beanpole.statistics.bins import bin_middles, bins_of
+from pyspark_beanpole.statistics.chunks import column_ints
 from pyspark_beanpole.statistics.grouping import Shape, folded, grouped, ints
 from pyspark_beanpole.statistics.keys import MINUTE_US, SECOND_US, Limits, Parts
+
+if TYPE_CHECKING:
+    from pyspark_beanpole.ranges import Source
 
 # About this many stretches are shown: each needs enough waits for percentiles.
 STRETCHES: Final = 48
@@ -25,6 +30,14 @@ _WAITS_SHAPE: Final = Shape(("begin_us", "bin"), ("count",))
 _EARLIER, _BEFORE, _NOW = "earlier", "before", "now"
 # Separates a window's name from a table's.
 _SLASH: Final = "/"
+
+
+class Cuts(NamedTuple):
+    """The offsets at which the windows end: of the first event at or after each end."""
+
+    earlier: int
+    before: int
+    now: int
 
 
 class Windows(NamedTuple):
@@ -49,10 +62,19 @@ def stretch_us(period: Period) -> int:
     return step * MINUTE_US
 
 
+def cuts_of(source: "Source", period: Period) -> Cuts:
+    """Find the ends of the windows in a log."""
+    from pyspark_beanpole.ranges import first_at
+
+    ends_us = (period.before.since_us, period.since_us, period.until_us)
+    return Cuts(*(first_at(source, end_us) for end_us in ends_us))
+
+
 def reduced(
     batches: Iterable[pa.RecordBatch],
     period: Period,
     limits: Limits,
+    cuts: Cuts,
     *,
     tubes: Collection[str] | None = None,
     put_from: int | None = None,
@@ -63,6 +85,7 @@ def reduced(
         batches: all events of the range in order, as for `parts.reduced`.
         period: the period of the report.
         limits: the service level.
+        cuts: the ends of the windows.
         tubes: as for `parts.reduced`.
         put_from: as for `parts.reduced`.
     """
@@ -71,13 +94,13 @@ def reduced(
     step_us = stretch_us(period)
 
     def counted() -> Iterator[pa.RecordBatch]:
-        for batch, wall_us in cutter.until(period.until_us):
-            waits.append(_waits(batch, wall_us, step_us, tubes))
+        for batch in cutter.until(cuts.now):
+            waits.append(_waits(batch, period, step_us, tubes))
             yield batch
 
     windows = {
-        _EARLIER: (batch for batch, _ in cutter.until(period.before.since_us)),
-        _BEFORE: (batch for batch, _ in cutter.until(period.since_us)),
+        _EARLIER: cutter.until(cuts.earlier),
+        _BEFORE: cutter.until(cuts.before),
         _NOW: counted(),
     }
     found: dict[str, pa.Table] = {}
@@ -106,38 +129,36 @@ def merged(ranges: Sequence[Mapping[str, pa.Table]]) -> Windows:
 
 
 class _Cutter:
-    """Cuts ordered batches at wall times."""
+    """Cuts ordered batches at offsets."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = iter(batches)
         self._rest: pa.RecordBatch | None = None
-        self._latest_us = 0
 
-    def until(self, end_us: int) -> Iterator[tuple[pa.RecordBatch, Any]]:
-        """Yield batches, with their wall times, before `end_us`; keep the rest for the next one."""
+    def until(self, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the events before an offset in batches; keep the rest for the next one."""
         while True:
             batch = self._rest if self._rest is not None else next(self._batches, None)
             self._rest = None
             if batch is None:
                 return
-            wall_us = ints(batch, "wall_time")
-            wall_us = np.maximum.accumulate(np.maximum(wall_us, self._latest_us))
-            place = int(np.searchsorted(wall_us, end_us))
+            place = int(np.searchsorted(ints(batch, "offset"), end))
             if place:
-                self._latest_us = int(wall_us[place - 1])
-                yield batch.slice(0, place), wall_us[:place]
+                yield batch.slice(0, place)
             if place < batch.num_rows:
                 self._rest = batch.slice(place)
                 return
 
 
 def _waits(
-    batch: pa.RecordBatch, wall_us: Any, step_us: int, tubes: Collection[str] | None
+    batch: pa.RecordBatch, period: Period, step_us: int, tubes: Collection[str] | None
 ) -> pa.Table:
-    """Count waits by stretch of time and bin."""
-    rows = np.flatnonzero(batch.column("wait_us").is_valid().to_numpy(zero_copy_only=False))
+    """Count waits by stretch of time and bin; waits below 0, by clocks of qless, do not count."""
+    rows = np.flatnonzero(column_ints(batch.column("wait_us")) >= 0)
     waited = batch.take(pa.array(rows))
-    begin_us = wall_us[rows] // step_us * step_us
+    # After a wall clock was set back an event of the period may have an earlier time.
+    wall_us = np.clip(ints(waited, "wall_time"), period.since_us, period.until_us - 1)
+    begin_us = wall_us // step_us * step_us
     if tubes is not None:
         tube = pa.compute.is_in(waited.column("tube"), pa.array(list(tubes), pa.string()))
         keep = tube.to_numpy(zero_copy_only=False)
