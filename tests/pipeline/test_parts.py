@@ -15,7 +15,8 @@ from hypothesis import example, given
 from pyspark_beanpole.statistics import answers, reigns
 from pyspark_beanpole.statistics.keys import KEYS, OUTCOMES
 from pyspark_beanpole.statistics.parts import SCHEMAS, merged, reduced, with_looked
-from tests.pipeline import naive
+from tests.pipeline import double, naive
+from tests.pipeline.double import BEGAN
 from tests.pipeline.histories import TUBES, Event, History, Pace
 from tests.pipeline.kept import (
     DAYS,
@@ -117,7 +118,9 @@ def test_workers_are_known_by_their_host(seed: int) -> None:
         assert row["failed_share"] == (pytest.approx(failed / len(ended)) if ended else None)
         busy_s = sum(event["run_us"] for event in ended) / 1e6
         assert row["busy_s"] == pytest.approx(busy_s)
-        present_s = (own[-1]["time_us"] - own[0]["time_us"]) / 1e6
+        # In a log whose beginning is gone, reservations may have begun before it.
+        begun_us = min(event["time_us"] - (event["run_us"] or 0) for event in own)
+        present_s = (own[-1]["time_us"] - begun_us) / 1e6
         assert row["present_s"] == pytest.approx(present_s)
         assert row["utilisation"] == (pytest.approx(busy_s / present_s) if present_s else None)
         ends_total, failed_total = ends_total + len(ended), failed_total + failed
@@ -139,14 +142,50 @@ def test_the_words_of_a_worker_lose_no_lease() -> None:
     assert (row["failed"], row["lost_leases"]) == (3, 1)
 
 
+LEASE = {"event": "reserved", "state_before": "ready", "state": "reserved"}
+QLESS = {"protocol": "qless", "tube": "qless:mail"}
+
+
+def test_a_reservation_from_before_a_log_counts_from_its_beginning() -> None:
+    hour_s, host = 3600, {"host": "10.0.0.9"}
+    end = {"event": "deleted", "state_before": "reserved", "state": "gone", **host}
+    events = [
+        at(7, 10 * hour_s, **end, run_us=9 * hour_s * 10**6),
+        at(8, 10 * hour_s + 60, **LEASE, **host, job_id=2),
+        at(9, 11 * hour_s, **end, job_id=2, run_us=(hour_s - 60) * 10**6),
+    ]
+    [row] = answers.workers(whole(events)).to_pylist()
+    assert (row["busy_s"], row["present_s"]) == (10 * hour_s - 60, 10 * hour_s)
+    assert row["utilisation"] == pytest.approx(1, rel=0.01)
+
+
+def test_a_lock_of_qless_that_times_out_is_not_charged_to_who_takes_the_job() -> None:
+    end = {"state_before": "reserved", **QLESS}
+    events = [
+        at(0, 0, ready_at_us=0, **QLESS),
+        at(1, 1, **LEASE, **QLESS, worker="w1", host="10.0.0.1"),
+        at(2, 99, **end, event="timed_out", state="ready", host="10.0.0.2", run_us=98_000_000),
+        at(3, 99, **LEASE, **QLESS, worker="w2", host="10.0.0.2"),
+        at(4, 100, **end, event="done", state="done", host="10.0.0.2", run_us=1_000_000),
+    ]
+    found = by_key(answers.workers(whole(events)), "worker")
+    assert found["10.0.0.1",]["reservations"] == 1
+    taker = found["10.0.0.2",]
+    names = ("reservations", "done", "timed_out", "lost_leases", "failed", "busy_s")
+    assert tuple(taker[name] for name in names) == (1, 1, 0, 0, 0, 1)
+    [failure] = answers.failures(whole(events)).to_pylist()
+    assert (failure["event"], failure["count"]) == ("timed_out", 1)
+
+
 @many
 @example(seed=1)
 @given(seed=seeds)
 def test_dead_letters_are_the_jobs_that_are_buried_at_the_end(seed: int) -> None:
     events = history(seed, MINUTES)
     parts = scattered(events, seed)
-    last = {event["job_id"]: event for event in events}
-    buried = {job: event for job, event in last.items() if event["state"] == "buried"}
+    last = {event["job_id"]: event["state"] for event in events}
+    burials = {event["job_id"]: event for event in events if is_burial(event)}
+    buried = {job: event for job, event in burials.items() if last[job] == "buried"}
     found = by_key(answers.dead_letters(parts), "job_id")
     assert {job for (job,) in found} == buried.keys()
     assert parts["buried"].num_rows == len(buried), "nothing is kept of those that came out"
@@ -154,6 +193,29 @@ def test_dead_letters_are_the_jobs_that_are_buried_at_the_end(seed: int) -> None
         for column in set(row) - {"buried_at"}:
             assert row[column] == buried[job][column], column
         assert row["buried_at"] == buried[job]["wall_time"]
+
+
+def is_burial(event: Event) -> bool:
+    return bool(event["state"] == "buried" != event["state_before"])
+
+
+def test_a_change_of_a_buried_job_is_no_burial() -> None:
+    events = [
+        at(0, 0),
+        at(1, 1, event="reserved", state_before="ready", state="reserved"),
+        at(2, 2, event="buried", state_before="reserved", state="buried", worker="n0:1:1"),
+        at(3, 3600, event="moved", state_before="buried", state="buried", reason="admin"),
+    ]
+    for parts in (whole(events), scattered(events, 1)):
+        [row] = answers.dead_letters(parts).to_pylist()
+        assert (row["offset"], row["worker"], row["reason"]) == (2, "n0:1:1", None)
+        assert row["buried_at"] == BEGAN + timedelta(seconds=2)
+
+
+def at(offset: int, after_s: float, **columns: Any) -> Event:
+    """Return an event of job 1, some time after the beginning of the log."""
+    times = {"time_us": round(after_s * 1e6), "wall_time": BEGAN + timedelta(seconds=after_s)}
+    return double.event(offset, **{"job_id": 1, **times, **columns})
 
 
 def shown(table: pa.Table, *names: str) -> dict[tuple[str, datetime], Row]:
@@ -313,6 +375,27 @@ def test_the_oldest_job_of_a_log_whose_beginning_is_gone(seed: int) -> None:
         last = [row["job_id"] for row in rows if row["until"] >= until]
         # The job has a reign unless it became the oldest after the last full minute.
         assert last in ([eldest], []) if eldest else last == []
+
+
+def test_queues_of_qless_have_no_oldest_job() -> None:
+    """Their events tell when a job becomes ready, and not when a job that leaves became so."""
+    events = [
+        at(0, 0, ready_at_us=0, **QLESS),
+        at(1, 1, **LEASE, **QLESS),
+        at(2, 2, **QLESS, event="done", state_before="reserved", state="done"),
+        at(3, 600, job_id=2, tube="mail", ready_at_us=600_000_000),
+    ]
+    rows = answers.oldest(whole(events)).to_pylist()
+    assert {row["tube"] for row in rows} == {"mail"}
+
+
+def test_a_job_is_the_oldest_after_a_log_that_ends_on_a_full_minute() -> None:
+    for last_s in (3599.9, 3600.0, 3600.1):
+        mail = at(0, 0, tube="mail", ready_at_us=0)
+        other = at(1, last_s, job_id=2, tube="other", ready_at_us=round(last_s * 1e6))
+        rows = by_key(answers.oldest(whole([mail, other])), "tube")
+        minutes = int(last_s // 60) + 2  # up to and including the first one after the end
+        assert rows["mail",]["until"] == BEGAN + timedelta(minutes=minutes), last_s
 
 
 def test_a_job_that_nobody_looked_for_is_as_old_as_its_minute() -> None:

@@ -271,8 +271,9 @@ def levels(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
 def workers(parts: Parts) -> pa.Table:
     """Return a row for each worker: its utilisation, and its failures compared with all workers.
 
-    `utilisation` is the average number of jobs it held between its first and its last event: 1 is
-    a worker that always had one job. Jobs that it still holds at the end do not count yet.
+    `utilisation` is the average number of jobs it held while it was present, from its first event,
+    or from the beginning of a reservation that ended, to its last event: 1 is a worker that always
+    had one job. Jobs that it still holds at the end do not count yet.
     """
     table = parts["workers"]
     answer = _Answer(table, ("worker",))

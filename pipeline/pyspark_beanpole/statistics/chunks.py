@@ -43,6 +43,9 @@ REMOVING: Final = tuple(
 # The reason if a worker of qless has done its part of a job, which continues in another queue.
 ADVANCED: Final = e.REASON_NAMES[e.ADVANCED]
 
+# What only the worker that holds a job of qless can do with it.
+HELD_ACTS: Final = (e.TOUCHED, e.DONE, e.FAILED, e.RELEASED)
+
 # The columns of a buried job, at the time of its burial.
 # fmt: off
 LETTER: Final = (
@@ -181,6 +184,16 @@ def worker_of(chunk: Chunk) -> Coded:
     if not host.null_count:
         return coded(host)
     return coded(pc.coalesce(host.cast(pa.string()), node.cast(pa.string())))
+
+
+def ended_by_others(chunk: Chunk) -> Ints:
+    """Return which events are ends of reservations whose `host` is not that of the worker.
+
+    A lock of qless ends with the call that finds it expired, or that takes the job away: the host
+    is that of the client that made the call.
+    """
+    qless = worded(chunk.protocol, (e.PROTOCOL_NAMES[e.QLESS],))
+    return qless & (chunk.before.codes == RESERVED) & ~np.isin(chunk.event.codes, HELD_ACTS)
 
 
 def worded(texts: Coded, words: Collection[str]) -> Ints:

@@ -15,6 +15,7 @@ from pyspark_beanpole.statistics.bins import bins_of, slots_of
 from pyspark_beanpole.statistics.chunks import (
     RESERVED,
     Chunk,
+    ended_by_others,
     failing,
     losing,
     outcomes,
@@ -207,11 +208,12 @@ def _workers(chunk: Chunk) -> pa.Table:
     """Count the outcomes of reservations by worker and tube."""
     worker = worker_of(chunk)
     held = (chunk.before.codes == RESERVED) | (chunk.after.codes == RESERVED)
-    rows = np.flatnonzero(held & (worker.codes != NONE))
+    rows = np.flatnonzero(held & (worker.codes != NONE) & ~ended_by_others(chunk))
     event, before = chunk.event.codes[rows], chunk.before.codes[rows]
     names, tubes, time_us = worker.codes[rows], chunk.tube.codes[rows], chunk.time_us[rows]
     groups = grouped(names, tubes)
-    run_s, run_us = parted(np.maximum(chunk.run_us[rows], 0))
+    spent_us = np.maximum(chunk.run_us[rows], 0)
+    run_s, run_us = parted(spent_us)
     ended = (before == RESERVED) & (event != e.TOUCHED)
     done = chunk.complete[rows] & (before == RESERVED)
     failed = failing(chunk.event.codes, chunk.before.codes, chunk.reason)[rows]
@@ -232,7 +234,8 @@ def _workers(chunk: Chunk) -> pa.Table:
             "lost_leases": groups.counted(lost),
             "run_s": groups.summed(run_s),
             "run_us": groups.summed(run_us),
-            "first_us": groups.least(time_us),
+            # A reservation that ends here may have begun before these events: the worker was there.
+            "first_us": groups.least(time_us - spent_us),
             "last_us": groups.most(time_us),
         },
     )

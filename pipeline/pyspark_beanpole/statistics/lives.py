@@ -124,7 +124,8 @@ def reduced(chunk: Chunk, put_from: int) -> dict[str, pa.Table]:
         chunk: the events.
         put_from: jobs with lower ids may be from before the log; 0 if there are none.
     """
-    moved = (chunk.before.codes == BURIED) | (chunk.after.codes == BURIED)
+    # A change of a job that stays buried, as by an administrator, is no burial.
+    moved = (chunk.before.codes == BURIED) != (chunk.after.codes == BURIED)
     rows = np.flatnonzero(moved)
     # The last row of each job is the first one in reverse order.
     rows = rows[::-1][grouped(chunk.job_id[rows][::-1]).firsts]

@@ -9,6 +9,9 @@ Jobs that are still ready at the end all leave at that end, so only the eldest o
 `ready` has, by minute of becoming ready, the number of jobs that came less those that left: the
 first minute with a positive number is the eldest's. If one job is left in it, the sums identify it;
 among several, a second look at the events of that minute's jobs finds it (`unresolved`, `looked`).
+
+Queues of qless are left out: events by which their jobs leave the ready state do not tell when the
+job entered it, so that every job would seem to stay.
 """
 
 from collections.abc import Iterable
@@ -16,7 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from beanpole.exports import UNCOUNTED
 from pyspark_beanpole.statistics.chunks import READY, Chunk, column_ints
 from pyspark_beanpole.statistics.counts import LONG, TEXT
 from pyspark_beanpole.statistics.grouping import (
@@ -59,10 +64,16 @@ LOOK_COLUMNS: Final = ("tube", "job_id", "state_before", "state", "ready_at_us")
 def reduced(chunk: Chunk) -> dict[str, pa.Table]:
     """Return the tables `left` and `ready` for a chunk of events."""
     before, after = chunk.before.codes, chunk.after.codes
-    known = chunk.ready_at_us >= 0
+    known = (chunk.ready_at_us >= 0) & ~_uncounted(chunk)
     leaves = (before == READY) & (after != READY) & known
     enters = (after == READY) & (before != READY) & known
     return {"left": _left(chunk, np.flatnonzero(leaves)), "ready": _ready(chunk, leaves, enters)}
+
+
+def _uncounted(chunk: Chunk) -> Any:
+    """Return which events are of queues of qless."""
+    found = pc.starts_with(chunk.tube.words, UNCOUNTED).to_numpy(zero_copy_only=False)
+    return np.append(found, False)[chunk.tube.codes]  # the last one is for events without a tube
 
 
 def _left(chunk: Chunk, rows: Ints) -> pa.Table:
@@ -256,14 +267,15 @@ def reigns(
     Args:
         left: complete.
         eldest: from `still`.
-        last_wall_us: wall time of the last event; jobs stay until the minute after it.
+        last_wall_us: wall time of the last event; jobs stay at the full minute after it.
         last_time_us: cluster time of the last event.
     """
-    until_us = last_wall_us + MINUTE_US
+    # Also where the last event falls exactly on a full minute: the minute after it is the last one.
+    end = last_wall_us // MINUTE_US + 2
     columns: dict[str, list[Any]] = {name: [] for name in LEFT.names}
     for tube, (ready_at_us, job_id) in eldest.items():
         since_us = ready_at_us + last_wall_us - last_time_us
-        minutes = -(-since_us // MINUTE_US), -(-until_us // MINUTE_US)
+        minutes = -(-since_us // MINUTE_US), end
         row = (tube, *minutes, ready_at_us, since_us, job_id)
         for name, value in zip(LEFT.names, row, strict=True):
             columns[name].append(value)
