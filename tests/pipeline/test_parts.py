@@ -267,6 +267,29 @@ def burst(jobs: int) -> list[Event]:
     return history.events
 
 
+def test_depths_of_chosen_tubes_reach_the_end_of_the_log() -> None:
+    mail = at(0, 0, tube="mail", ready_at_us=0)
+    other = at(1, 3600, job_id=2, tube="other", ready_at_us=3_600_000_000)
+    parts = reduced([batch([mail, other])], tubes=["mail"])
+    until = BEGAN + timedelta(minutes=61)
+    [row], [whole_row] = (f(parts).to_pylist() for f in (answers.depth, answers.whole_depth))
+    assert row["until"] == whole_row["until"] == until
+    [stretch] = answers.backlog(answers.depth(parts)).to_pylist()
+    assert (stretch["until"], stretch["minutes"]) == (until, 61)
+
+
+def test_a_state_that_is_not_known_at_the_start_is_null() -> None:
+    """A report that skips earlier events knows of no jobs that keep a result."""
+    gone = at(10, 0, tube="workq:m", event="expired", state_before="done", state="gone")
+    parts = whole([gone])
+    start = answers.before(parts).drop_columns(["kept"])
+    for table in (answers.depth(parts, start), answers.whole_depth(parts, start)):
+        assert table.select(["ready", "kept", "kept_max"]).to_pylist() == [
+            {"ready": 0, "kept": None, "kept_max": None}
+        ]
+        assert table.schema == answers.depth(parts).select(table.schema.names).schema
+
+
 def test_a_burst_that_is_drained_within_a_minute_shows_its_maximum() -> None:
     events = burst(500)
     for cut in (0, 100, 400, 700, len(events)):

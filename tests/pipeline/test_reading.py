@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from beanpole.exports import BadExport
@@ -98,6 +99,8 @@ def test_a_long_log_is_not_read_from_its_beginning(
         for state, depth in queue.course.depth.items():
             assert depth.tolist() == again.course.depth[state].tolist(), (name, state)
     assert sum(queue.begin["buried"] for queue in one.values()) > 0, "there is something to know"
+    depths = pq.read_table(tmp_path / "short" / "tables" / "depth")
+    assert depths["kept"].null_count == depths.num_rows > 0
 
 
 def test_a_chosen_queue_of_a_long_log(

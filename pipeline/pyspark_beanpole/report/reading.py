@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 
 from pyspark_beanpole.report.period import Period
+from pyspark_beanpole.statistics.counts import LONG, TEXT
 from pyspark_beanpole.statistics.keys import STATES
-from pyspark_beanpole.statistics.lives import STARTS
 
 if TYPE_CHECKING:
     from pyspark_beanpole.exports import Opened
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Two cores read this many earlier events in some ten seconds; more are skipped.
 EARLIER_ROWS_MAX: Final = 5_000_000
+# Neither files nor manifest count the jobs that keep a result, so that state has no column.
+_STARTS: Final = pa.schema([("tube", TEXT), *[(state, LONG) for state in STATES]])
 
 
 class Part(NamedTuple):
@@ -27,7 +29,7 @@ class Part(NamedTuple):
 
     first: int | None = None
     end: int | None = None
-    # Jobs before `first` (of STARTS), if the events before it are skipped.
+    # Jobs before `first` (tube, STATES...), if the events before it are skipped.
     start: pa.Table | None = None
 
 
@@ -61,12 +63,12 @@ def _start(export: "Opened", first: int, tubes: Collection[str]) -> pa.Table | N
     if changes is None:
         return None
     rows = [
-        {"tube": tube, **dict.fromkeys(STARTS.names[1:], 0), **by_state}
+        {"tube": tube, **dict.fromkeys(STATES, 0), **by_state}
         for tube, by_state in changes.items()
         if not tubes or tube in tubes
     ]
     if not tubes and any(export.jobs_before.values()):
         # Only the number of these jobs is known, not their tubes.
         before = {state: export.jobs_before.get(state, 0) for state in STATES}
-        rows.append({"tube": None, **dict.fromkeys(STARTS.names[1:], 0), **before})
-    return pa.Table.from_pylist(rows, STARTS)
+        rows.append({"tube": None, **before})
+    return pa.Table.from_pylist(rows, _STARTS)

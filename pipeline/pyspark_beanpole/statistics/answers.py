@@ -344,26 +344,19 @@ def started(parts: Parts, jobs_before: Mapping[str, int]) -> pa.Table:
 def depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:
     """Return flows and depths of each tube and minute with events."""
     start = before(parts) if start is None else start
-    table = minutes.depths(parts["minutes"], start)
-    return _until_end(table, parts)
+    return minutes.depths(parts["minutes"], start, _end_min(parts))
 
 
 def whole_depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:
     """Return `depth` for all tubes together, with the maxima of their sum."""
     start = before(parts) if start is None else start
-    return minutes.depths(parts["whole_minutes"], start)
+    return minutes.depths(parts["whole_minutes"], start, _end_min(parts))
 
 
-def _until_end(table: pa.Table, parts: Parts) -> pa.Table:
-    """Extend each tube's last row to the end of the log, which another tube may determine."""
-    if not table.num_rows:
-        return table
-    end_us = (int(ints(parts["whole_minutes"], "minute").max()) + 1) * MINUTE_US
-    until = ints(table, "until")
-    tube = numbered(table["tube"])
-    last = np.append(tube[1:] != tube[:-1], True)
-    column = pa.array(np.where(last, end_us, until)).cast(table.schema.field("until").type)
-    return table.set_column(table.schema.get_field_index("until"), "until", column)
+def _end_min(parts: Parts) -> int:
+    """Return the end of the log in minutes, which a tube may determine that was not selected."""
+    walls = [span.until_wall_us for span in lives.spans_of(parts["covered"])]
+    return max(walls, default=0) // MINUTE_US + 1
 
 
 def backlog(depths: pa.Table) -> pa.Table:

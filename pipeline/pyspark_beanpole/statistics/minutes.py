@@ -137,13 +137,14 @@ def merged(table: pa.Table, spans: Ints) -> pa.Table:
     return made(table.schema, found)
 
 
-def depths(table: pa.Table, start: pa.Table | None = None) -> pa.Table:
+def depths(table: pa.Table, start: pa.Table, end_min: int) -> pa.Table:
     """Return a row for each tube and minute with events: flows, maximum and end of each state.
 
     Args:
         table: `minutes` or `whole_minutes`, complete.
-        start: (tube, DEPTHS...): the number of jobs before the first event; missing columns
-            count as 0.
+        start: (tube, DEPTHS...): the number of jobs before the first event; a state without a
+            column is unknown, and null in all rows.
+        end_min: the end of the log, to which each tube's last row is valid.
     """
     has_tubes = "tube" in table.schema.names
     if table.num_rows == 0:
@@ -154,13 +155,16 @@ def depths(table: pa.Table, start: pa.Table | None = None) -> pa.Table:
     tube = numbered(table["tube"]) if has_tubes else np.zeros(rows, np.int64)
     starts = _starts(tube)
     until = np.append(minute[1:], 0)
-    until[np.append(starts[1:], rows) - 1] = minute.max() + 1
+    until[np.append(starts[1:], rows) - 1] = end_min
     found: dict[str, Any] = {name: ints(table, name) for name in FLOWS}
     found |= {"minute": minute * MINUTE_US, "until": until * MINUTE_US}
     if has_tubes:
         found["tube"] = table["tube"]
     lengths = np.diff(np.append(starts, rows))
     for state, change_name, peak in zip(DEPTHS, CHANGES, PEAKS, strict=True):
+        if state not in start.schema.names:
+            found[state] = found[f"{state}_max"] = pa.nulls(rows, LONG)
+            continue
         begun = _started(table, start, state, starts)
         change = ints(table, change_name)
         total = np.cumsum(change)
@@ -181,10 +185,8 @@ def depth_schema(has_tubes: bool) -> pa.Schema:
     return pa.schema([*tube, ("minute", time), ("until", time), *longs])
 
 
-def _started(table: pa.Table, start: pa.Table | None, state: str, starts: Ints) -> Ints:
+def _started(table: pa.Table, start: pa.Table, state: str, starts: Ints) -> Ints:
     """Return the number of jobs in a state with which each tube begins."""
-    if start is None or state not in start.schema.names:
-        return np.zeros(len(starts), np.int64)
     amounts = ints(start, state)
     if "tube" not in table.schema.names:
         return np.full(len(starts), amounts.sum())
