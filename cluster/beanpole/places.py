@@ -59,10 +59,12 @@ def resolved(name: str) -> Place:
         )
     # In Hadoop's schemes an empty host means the default cluster: hdfs:/x and hdfs:///x.
     rest = match[3] if scheme in _HADOOP_SCHEMES else match[3].lstrip("/")
+    uri = f"{scheme}://{rest}"
     try:
-        files, path = FileSystem.from_uri(f"{scheme}://{rest}")
+        files, path = FileSystem.from_uri(uri)
     except (OSError, ValueError, ImportError) as error:
-        reason = str(error).partition("\n")[0]
+        # Arrow's messages repeat the URI, with its keys.
+        reason = str(error).replace(uri, shown(name)).partition("\n")[0]
         raise ConfigurationError(f"{shown(name)} cannot be reached: {reason}") from None
     path = path.rstrip("/")
     if not path:
@@ -107,6 +109,10 @@ def shown(name: str) -> str:
     match = _URI.fullmatch(name)
     if match is None or match[1].lower() == "file":
         return name
-    bare = match[3].partition("?")[0]
-    host, slash, path = bare.partition("/")
-    return f"{match[1]}:{match[2] or ''}{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
+    rest = match[3]
+    first = rest.lstrip("/").partition("/")[0]
+    if ":" in first or "@" in first:
+        # A key may have "/" or "?" in it, although it should be %2F or %3F: it ends at the last
+        # "@". If that is in an option, nothing of the next option is shown.
+        rest = rest.rpartition("@")[2].partition("&")[0]
+    return f"{match[1]}:{match[2] or ''}{rest.partition('?')[0]}".rstrip("/")

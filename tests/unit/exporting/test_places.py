@@ -59,6 +59,10 @@ def test_keys_are_not_shown() -> None:
     assert shown("s3a://key:secret@bucket/path/?region=x") == "s3a://bucket/path"
     assert shown("hdfs://host:9000/x") == "hdfs://host:9000/x"
     assert shown("/a?b@c") == "/a?b@c"
+    assert shown("s3://bucket/a@b") == "s3://bucket/a@b"
+    for secret in ("se/cret", "se?cret", "s@cret", "s@c/r?t", "/secret"):
+        assert shown(f"s3://key:{secret}@bucket/path?region=x") == "s3://bucket/path"
+    assert "secret" not in shown("s3://key:secret@bucket/path?endpoint_override=a@b&x=secret")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +73,11 @@ def test_keys_are_not_shown() -> None:
         ("file://host/x", "file://host/x is not allowed: it must be file:/PATH or file:///PATH"),
         ("s3://key:secret@", "s3: is not allowed: it names no directory"),
         ("s3://bucket/x?colour=red", "s3://bucket/x cannot be reached: "),
+        ("s3://key:secret@bu[cket/x", "s3://bu[cket/x cannot be reached: "),
+        ("s3a://key:se/secret@bucket/x", "s3a://bucket/x cannot be reached: "),
+        ("s3:key:a secret@bucket/x", "s3:bucket/x cannot be reached: "),
+        ("s3://key:secret@bucket/x?region=%zz", "s3://bucket/x cannot be reached: "),
+        ("hdfs://key:secret@host:99999999/x", "hdfs://host:99999999/x cannot be reached: "),
     ],
 )
 def test_other_names_are_refused_in_a_line(name: str, words: str) -> None:
