@@ -88,7 +88,8 @@ def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File
         grace_s: the time for which the small files are kept for readers that have listed them.
 
     Raises:
-        BadExport: one of the files is corrupt; nothing has changed then.
+        BadExport: one of the files is corrupt, or another process has taken the directory; nothing
+            has changed then.
         OSError: the disk is full, or fails; the same events count as before.
     """
     place, manifest = directory.place, directory.manifest
@@ -96,7 +97,8 @@ def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File
     rows = group[-1].end - group[0].first
     directory.change(manifest._replace(uncounted={**manifest.uncounted, name: 0}))
     try:
-        [file] = write_range(place, manifest.cluster, _read(directory, group), rows_max=rows)
+        events = _read(directory, group)
+        [file] = write_range(place, manifest.cluster, events, rows, directory.check_owner)
     except (BadExport, OSError):
         # The disk may be full: then the name stays announced, and the next `clean` removes it.
         with contextlib.suppress(OSError):
@@ -107,7 +109,8 @@ def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File
     kept = [one for one in manifest.files if one.name not in replaced]
     at_s = int(time.time()) + grace_s if grace_s else 0
     uncounted = {**manifest.uncounted, **dict.fromkeys(replaced, at_s)}
-    directory.change(manifest.with_files([*kept, file])._replace(uncounted=uncounted))
+    merged = manifest.with_files([*kept, file])._replace(uncounted=uncounted)
+    directory.change_with(merged, (name,))
     directory.clean()
     return file
 

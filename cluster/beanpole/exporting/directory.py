@@ -97,11 +97,33 @@ class Directory:
         self.close()
 
     def add(self, files: Iterable[File]) -> None:
-        """Add existing files to the manifest, replacing entries of the same names."""
+        """Add existing files to the manifest, replacing entries of the same names.
+
+        Raises:
+            BadExport: another process has taken the directory; the files are removed.
+        """
         new = {file.name: file for file in files}
         if new:
             kept = [file for file in self.manifest.files if file.name not in new]
-            self.change(self.manifest.with_files([*kept, *new.values()]))
+            self.change_with(self.manifest.with_files([*kept, *new.values()]), new)
+
+    def change_with(self, manifest: Manifest, names: Iterable[str]) -> None:
+        """Replace the manifest by one with new files, which are removed if that is refused.
+
+        Raises:
+            BadExport: another process has taken the directory.
+        """
+        try:
+            self.change(manifest)
+        except BadExport:
+            # It was taken after `check_owner`: readers would refuse files that overlap with those
+            # of its new owner. A file of the same name may be one that the owner counts.
+            with contextlib.suppress(BeanpoleError, OSError):
+                found = read_manifest(self.place)
+                counted = {file.name for file in found.files} if found is not None else set()
+                for name in set(names) - counted:
+                    steps.remove(self.place, name)
+            raise
 
     def change(self, manifest: Manifest) -> None:
         """Replace the manifest; a reader sees the old or the new one.
@@ -113,7 +135,7 @@ class Directory:
         kept = {name: at_s for name, at_s in manifest.uncounted.items() if name not in counted}
         manifest = manifest._replace(uncounted=kept)
         if not self.place.is_local:
-            self._check_owner()
+            self.check_owner()
             owner = Owner(self._id, socket.gethostname(), int(time.time()))
             manifest = manifest._replace(owner=owner)
         steps.write_whole(self.place, MANIFEST, written(manifest).encode())
@@ -144,6 +166,8 @@ class Directory:
         uncounted = self.manifest.uncounted
         due = [name for name, at_s in uncounted.items() if everything or at_s <= now_s]
         if due:
+            # A new owner may count a file of such a name.
+            self.check_owner()
             for name in due:
                 steps.remove(self.place, name)
             if self.place.is_local:
@@ -162,16 +186,27 @@ class Directory:
             # On an error another process owns the directory, or it cannot be reached: then the
             # ownership ends by silence.
             with contextlib.suppress(BeanpoleError, OSError):
-                self._check_owner()
+                self.check_owner()
                 self.manifest = self.manifest._replace(owner=None)
                 steps.put(self.place, MANIFEST, written(self.manifest).encode())
 
-    def _check_owner(self) -> None:
-        """Raise BadExport if another process has taken the directory."""
+    def check_owner(self) -> None:
+        """Check that this process owns the directory still, before a file gets its final name.
+
+        A local directory needs no check: nobody takes it while it is locked.
+
+        Raises:
+            BadExport: another process has taken the directory.
+        """
+        if self.place.is_local:
+            return
         found = read_manifest(self.place)
-        owner = found and found.owner
-        if owner is not None and owner.id != self._id and self.manifest.owner is not None:
-            raise BadExport(f"{self.place.name} was taken by another export, on {owner.host}")
+        if found is None or self.manifest.owner is None:
+            return
+        owner = found.owner
+        if owner is None or owner.id != self._id:
+            whose = "which has ended" if owner is None else f"on {owner.host}"
+            raise BadExport(f"{self.place.name} was taken by another export, {whose}")
 
     def own(self) -> None:
         """Claim the ownership of a directory without locks.

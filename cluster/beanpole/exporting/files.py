@@ -10,7 +10,7 @@ import json
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -51,11 +51,25 @@ class Writer:
     its events only, so that a repeated task writes the same file.
     """
 
-    def __init__(self, place: Place, cluster: str, rows_max: int = FILE_ROWS_MAX) -> None:
-        """Write nothing yet."""
+    def __init__(
+        self,
+        place: Place,
+        cluster: str,
+        rows_max: int = FILE_ROWS_MAX,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            place: where the files are to be.
+            cluster: the cluster of the events.
+            rows_max: the most events in one file.
+            check: called before a file gets its name; it drops the file by an error.
+        """
         self._place = place
         self._cluster = cluster
         self._rows_max = rows_max
+        self._check = check
         self._file: _Unfinished | None = None
 
     def write(self, batch: "pa.RecordBatch") -> list[File]:
@@ -90,7 +104,7 @@ class Writer:
         After an error it is dropped, as by `write`.
         """
         with self._dropped_on_error():
-            done = [] if self._file is None else [self._file.finish()]
+            done = [] if self._file is None else [self._file.finish(self._check)]
         self._file = None
         return done
 
@@ -110,10 +124,17 @@ class Writer:
 
 
 def write_range(
-    place: Place, cluster: str, batches: Iterable["pa.RecordBatch"], rows_max: int = FILE_ROWS_MAX
+    place: Place,
+    cluster: str,
+    batches: Iterable["pa.RecordBatch"],
+    rows_max: int = FILE_ROWS_MAX,
+    check: Callable[[], None] = lambda: None,
 ) -> list[File]:
-    """Write events in order as files below a place; return the files for a manifest."""
-    writer = Writer(place, cluster, rows_max)
+    """Write events in order as files below a place; return the files for a manifest.
+
+    The arguments are those of `Writer`.
+    """
+    writer = Writer(place, cluster, rows_max, check)
     done = []
     try:
         for batch in batches:
@@ -173,7 +194,7 @@ class _Unfinished:
         self._writer.write_table(group, row_group_size=GROUP_ROWS)
         add_changes(self._changes, group)
 
-    def finish(self) -> File:
+    def finish(self, check: Callable[[], None]) -> File:
         if self._batches:
             self._write_group()
         changes = {
@@ -193,6 +214,7 @@ class _Unfinished:
             self._counted.bytes,
             self._counted.checksum,
         )
+        check()
         if self._place.is_local:
             with self._sink:
                 self._sink.flush()

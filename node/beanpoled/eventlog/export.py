@@ -24,7 +24,9 @@ class Export:
     def __init__(self, directory: Directory) -> None:
         """Internal: use `open_export` or `begin_export`."""
         self._directory = directory
-        self._writer = Writer(directory.place, directory.manifest.cluster)
+        self._writer = Writer(
+            directory.place, directory.manifest.cluster, check=directory.check_owner
+        )
 
     @property
     def name(self) -> str:

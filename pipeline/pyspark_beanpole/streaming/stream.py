@@ -151,6 +151,7 @@ class Stream:
             EventsLost: no node has the next event any more, and that is not allowed.
             ClientError: no node answers.
             ConfigurationError: the cluster is another one of the same name.
+            BadExport: another process has taken the directory.
         """
         settings = self._settings
         extent = self._nodes.extent_to(end, self.position)
@@ -172,6 +173,7 @@ class Stream:
         )
         try:
             written = batches.run(spark, batch)
+            self.directory.check_owner()
         except Exception:
             # It may fail again and again while nodes do not answer.
             self._remove(folder)

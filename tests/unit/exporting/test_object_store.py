@@ -1,17 +1,18 @@
 """Exports in an object store, here a local moto server: without renames and locks."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyarrow.fs import S3FileSystem
 
 from beanpole.errors import ConfigurationError, StorageError
-from beanpole.exporting import directory, files, steps
+from beanpole.exporting import compaction, directory, files, steps
 from beanpole.exporting.directory import begun, held, listed, read_manifest
-from beanpole.exports import MANIFEST, BadExport, file_name
+from beanpole.exports import MANIFEST, BadExport, File, file_name
 from beanpole.places import resolved
 from beanpoled import cli
-from beanpoled.eventlog.export import compact
+from beanpoled.eventlog.export import Export, compact
 from pyspark_beanpole.exports import opened
 from tests.unit.eventlog.served import Server, life_of, serving
 from tests.unit.eventlog.test_service import history
@@ -113,6 +114,61 @@ def test_one_process_writes_at_a_time(bucket: str, monkeypatch: pytest.MonkeyPat
     second.close()
     found = read_manifest(place)
     assert found is not None and found.owner is None and found.spans == ((0, 20),)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_an_export_that_was_taken_over_leaves_no_file(
+    has_ended: bool, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = resolved(bucket)
+    suspended = begun(place, "c", JOBS)
+    monkeypatch.setattr(directory, "OWNER_SILENT_MAX_S", 0)
+    second = held(place)
+    assert second is not None
+    second.add(files.write_range(place, "c", [batch(0, 100)]))
+    if has_ended:
+        second.close()
+    # It finds that out before it gives a file its name,
+    export = Export(suspended)
+    export.write(batch(0, 60))
+    with pytest.raises(BadExport, match="was taken by another export, "):
+        export.flush()
+    assert offsets(opened(bucket)) == list(range(100))
+    # or it was suspended behind that look, and removes what no other process counts.
+    for rows in (60, 100):
+        with pytest.raises(BadExport, match="was taken by another export, "):
+            suspended.add(files.write_range(place, "c", [batch(0, rows)]))
+        assert offsets(opened(bucket)) == list(range(100))
+    export.close()
+    second.close()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_merge_of_an_export_that_was_taken_over_changes_nothing(
+    is_late: bool, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory is taken before the look at its owner, or after it."""
+    place = resolved(bucket)
+    suspended = begun(place, "c", JOBS)
+    for first in range(0, 30, 10):
+        suspended.add(files.write_range(place, "c", [batch(first, 10)]))
+    taken: list[directory.Directory] = []
+
+    def write(*arguments: Any) -> list[File]:
+        monkeypatch.setattr(directory, "OWNER_SILENT_MAX_S", 0)
+        other = held(place)
+        assert other is not None
+        taken.append(other)
+        return files.write_range(*arguments[: 4 if is_late else 5])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compaction, "write_range", write)
+        with pytest.raises(BadExport, match="was taken by another export, "):
+            compaction.merge(suspended, suspended.manifest.files)
+    assert offsets(opened(bucket)) == list(range(30))
+    compaction.merge(taken[0], taken[0].manifest.files)
+    assert offsets(opened(bucket)) == list(range(30))
+    taken[0].close()
 
 
 def test_a_running_export_says_that_it_lives(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

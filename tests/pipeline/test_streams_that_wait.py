@@ -1,0 +1,46 @@
+"""Streams that must not go on by themselves: their directory was taken."""
+
+from contextlib import closing
+
+import pytest
+
+from beanpole.client.events import Events
+from beanpole.exporting.directory import listed
+from beanpole.exports import BadExport
+from beanpole.places import resolved
+from pyspark_beanpole.exports import opened
+from pyspark_beanpole.streaming import batches
+from pyspark_beanpole.streaming.stream import Settings, Stream
+from tests.pipeline.conftest import Start
+from tests.pipeline.double import Log
+from tests.pipeline.test_streaming import NO_SPARK, catch_up, run_here
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "run", run_here)
+
+
+def begun(directory: str, *addresses: str) -> Stream:
+    settings = Settings(directory, addresses, 1, "earliest", 60, True, True)
+    stream = Stream(settings, Events(addresses, 0))
+    stream.open()
+    stream.restore(NO_SPARK)
+    return stream
+
+
+def test_a_stream_whose_directory_was_taken_leaves_no_file(
+    start: Start, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"s3a://test:test@events/taken/?{bucket}"
+    resolved(f"{name}&allow_bucket_creation=1").files.create_dir("events")
+    node = start(Log(), 100)
+    with closing(begun(name, node.address)) as suspended:
+        monkeypatch.setattr("beanpole.exporting.directory.OWNER_SILENT_MAX_S", 0)
+        with closing(begun(name, node.address)) as other:
+            other.step(NO_SPARK, 50)
+            with pytest.raises(BadExport, match="was taken by another export, on "):
+                suspended.step(NO_SPARK, 100)
+            catch_up(other)
+    assert opened(f"s3a://test:test@events/taken/events?{bucket}").spans == ((0, 100),)
+    assert not [one for one in listed(resolved(name)) if "/_tries/" in one]
