@@ -33,7 +33,8 @@ def bounds(events: Events, options: ReadOptions) -> tuple[Extent, int, int]:
 
     Raises:
         ConfigurationError: the offsets do not fit the cluster or each other.
-        EventsLost: the first event is gone, or may be, and `fail_on_data_loss` is set.
+        EventsLost: the first event is gone, or may be, and `fail_on_data_loss` is set, or a node
+            that does not answer may have it.
         ClientError: no node answers, or none has the events yet.
     """
     end_known = max(options.starting.offset or 0, options.ending.offset or 0)
@@ -73,14 +74,14 @@ def kept(extent: Extent, first: int, end: int, fail_on_data_loss: bool) -> int:
     """Return the offset to begin at: `first`, or the earliest that a node still keeps.
 
     Raises:
-        EventsLost: `first` is gone, and `fail_on_data_loss` is set.
+        EventsLost: `first` is gone, and `fail_on_data_loss` is set; or it may be gone: a node that
+            does not answer may have it.
     """
     if first >= min(extent.first, end):
         return first
-    if fail_on_data_loss:
+    if fail_on_data_loss or extent.failures:
         raise EventsLost(first, extent.first, extent.failures)
     log.warning("events %d to %d are gone; reading from there", first, extent.first)
-    warn_of_silent(extent)
     return min(extent.first, end)
 
 
@@ -91,11 +92,11 @@ def _check_complete(events: Events, extent: Extent, options: ReadOptions) -> Non
 
     Raises:
         EventsLost: there may have been earlier events since the time, and `fail_on_data_loss` is
-            set.
+            set, or a node that does not answer may have them.
         ClientError: the earliest event cannot be read.
     """
     since = _told_us(options.starting_wall_us)
-    if not options.fail_on_data_loss:
+    if not options.fail_on_data_loss and not extent.failures:
         log.warning("events since %s may be gone; reading from %d", since, extent.first)
         return
     kept_us = _wall_us_of(events, extent)

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from beanpole.client.events import EventsLost, Extent
+from beanpole.errors import ClientError
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import ReadOptions
 from pyspark_beanpole.packing import rows_of
@@ -150,5 +151,8 @@ def batches(
             except EventsLost as lost:
                 if options.fail_on_data_loss:
                     raise
+                if not lost.certain:
+                    # A node that does not answer may have them: `stream` waits after this error.
+                    raise ClientError(str(lost)) from None
                 position = min(lost.kept, partition.end)
                 log.warning("events %d to %d are gone: %s", lost.first, position, lost)

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from beanpole.client.events import Events, EventsLost, Extent
+from beanpole.errors import ClientError
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import for_batch
-from pyspark_beanpole.planning import bounds, kept
+from pyspark_beanpole.planning import Range, bounds, kept
+from pyspark_beanpole.readers import batches
+from pyspark_beanpole.schema import EVENTS
 from tests.pipeline.double import Double, Log
 
 SILENT = {"n1:1": "UNAVAILABLE: down"}
@@ -26,14 +29,30 @@ def test_events_are_lost_for_certain_only_if_all_nodes_say_so(failures: dict[str
     assert ("n1:1: UNAVAILABLE" in str(raised.value)) is bool(failures)
 
 
-def test_passing_over_them_names_nodes_that_may_have_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_they_are_passed_over_only_if_all_nodes_say_so(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, log.name):
-        assert kept(extent(SILENT), 39, 60, fail_on_data_loss=False) == 40
+        assert kept(extent({}), 39, 60, fail_on_data_loss=False) == 40
         assert kept(extent(SILENT), 40, 60, fail_on_data_loss=False) == 40
     assert [record.getMessage() for record in caplog.records] == [
-        "events 39 to 40 are gone; reading from there",
-        "nodes that did not answer may have earlier events: n1:1: UNAVAILABLE: down",
+        "events 39 to 40 are gone; reading from there"
     ]
+    with pytest.raises(EventsLost, match="n1:1: UNAVAILABLE: down") as raised:
+        kept(extent(SILENT), 39, 60, fail_on_data_loss=False)
+    assert not raised.value.certain
+
+
+def test_a_time_and_a_task_pass_over_events_only_if_all_nodes_say_so(pruned: Double) -> None:
+    both = {"addresses": f"{pruned.address},127.0.0.1:1", "failOnDataLoss": "false"}
+    with pytest.raises(EventsLost, match="may be gone") as raised:
+        bounds_of(pruned, **both, startingTimestamp="2026-01-31T12:00:10")
+    assert not raised.value.certain
+    read = for_batch({**both, "patienceSeconds": "0"})
+    with pytest.raises(ClientError, match=r"from offset 0 on are gone.*; 127\.0\.0\.1:1") as unsure:
+        list(batches(Range(0, 60, read.addresses), read, EVENTS))
+    assert type(unsure.value) is ClientError, "a stream waits after this error of a task"
+    read = for_batch({**both, "addresses": pruned.address})
+    rows = list(batches(Range(0, 60, read.addresses), read, EVENTS))
+    assert sum(piece.num_rows for piece in rows) == 20
 
 
 @pytest.fixture

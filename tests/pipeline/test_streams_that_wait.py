@@ -1,10 +1,11 @@
-"""Streams that must not go on by themselves: their directory was taken."""
+"""Streams that must not go on by themselves: a node is silent, or the directory was taken."""
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from beanpole.client.events import Events
+from beanpole.client.events import Events, EventsLost
 from beanpole.exporting.directory import listed
 from beanpole.exports import BadExport
 from beanpole.places import resolved
@@ -27,6 +28,23 @@ def begun(directory: str, *addresses: str) -> Stream:
     stream.open()
     stream.restore(NO_SPARK)
     return stream
+
+
+def test_events_that_a_restarting_node_has_are_not_skipped(start: Start, tmp_path: Path) -> None:
+    node = start(log := Log(), 100)
+    with closing(begun(str(tmp_path), node.address)) as stream:
+        catch_up(stream)
+    log.grow(100)
+    node.first = 150
+    with closing(begun(str(tmp_path), node.address, "127.0.0.1:1")) as stream:
+        with pytest.raises(EventsLost) as raised:
+            stream.step(NO_SPARK, 200)
+        # The command waits, as for nodes that do not answer.
+        assert not raised.value.certain
+        assert stream.position == 100
+    with closing(begun(str(tmp_path), node.address)) as stream:
+        catch_up(stream)
+        assert stream.directory.manifest.spans == ((0, 100), (150, 200))
 
 
 def test_a_stream_whose_directory_was_taken_leaves_no_file(
