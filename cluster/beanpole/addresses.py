@@ -14,8 +14,8 @@ TLS_PREFIX: Final = "tls:"
 UNIX: Final = "unix"
 # Of each part of a host's name (RFC 1035, 2.3.4).
 LABEL_CHARS_MAX: Final = 63
-# Bytes of an IPv6 address that count as one address: whoever has one usually has its whole network
-# of this size, and may use any of its 2**64 addresses.
+# Bytes of an IPv6 address that count as one address: a host usually has a whole network of this
+# size, and may use any of its 2**64 addresses.
 _NETWORK_BYTES: Final = 8
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]+")
 _PORT: Final = re.compile(r"[0-9]{1,5}")

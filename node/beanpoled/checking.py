@@ -160,7 +160,7 @@ def _lasting(one: Validity) -> Finding:
     if one.broken:
         return Finding(WARNING, f"{told} {one.broken}")
     if one.days < 0:
-        # With such a CA or list the node accepts no certificate, so it can serve nobody. Its own
+        # With such a CA or list the node accepts no certificate, so it can serve no client. Its own
         # certificate is accepted by clients that do not look at the time.
         return Finding(WARNING if one.is_own else WRONG, f"{told} {one.words}")
     fits = "fits its key, and " * one.is_own

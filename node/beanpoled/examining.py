@@ -156,7 +156,7 @@ def _ports(config: NodeConfig, anonymous: User) -> Iterator[Finding]:
         remedy_here = f"{remedy}use peer_tls_*, or keep others out by a firewall"
         yield Finding(WARNING, "gRPC", f"{words}token", remedy_here)
     places = [place for listed in config.client_addresses.values() for place in listed]
-    # TLS keeps out nobody unless the client has to show a certificate, too.
+    # TLS keeps no client out unless clients have to show a certificate.
     proven = (UNIX_PREFIX, TLS_PREFIX) if config.tls_client_ca_file else UNIX_PREFIX
     opened = [
         at

@@ -18,7 +18,7 @@ CALL_TIMEOUT_S: Final = 30.0
 # The ids of jobs in one call. A node makes as many changes at a time; the ids of a call whose reply
 # is lost are asked again, so that fewer mean that less is unsure afterwards.
 PART_IDS: Final = 256
-# gRPC's words for a call that was never sent, since nobody listens there.
+# gRPC's words for a call that was never sent, since no node listens there.
 _NOT_SENT: Final = "failed to connect to all addresses"
 # A stream that lasts longer, or stalls, is continued by another one.
 STREAM_TIMEOUT_S: Final = 60.0

@@ -395,7 +395,7 @@ def _plain(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line(about: dict[str, Any]) -> str:
-    # Who wrote the file chose the name, and it may be no cluster's.
+    # The author of the file chose the name, which may have control characters.
     cluster = visible(about["cluster"])
     jobs = f"{about['jobs']} jobs of cluster {cluster} at index {about['index']}"
     return f"{jobs}, digest {about['digest'].hex()[:16]}"
@@ -425,7 +425,7 @@ def _page(name: str, about: dict[str, Any]) -> Iterator[str]:
     if more > 0:
         rows.append(("  ...", f"{more} smaller queues"))
     for title, value in rows:
-        # Names of queues are words of clients, and all others may be of who wrote the file.
+        # Names of queues come from clients, and all others from the author of the file.
         yield f"  {visible(title):<11} {visible(str(value))}"
 
 

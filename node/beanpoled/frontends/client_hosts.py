@@ -1,6 +1,6 @@
 """The clients of a node by address: the number of connections of each address.
 
-The addresses of a network of IPv6 count as one: whoever has one has them all.
+The addresses of a network of IPv6 count as one: a host usually has all of them.
 
 Command rates are in `client_rates`; connections themselves are in `clients` and `requests`.
 Clients at UNIX sockets (unix:) have no address and are not counted.

@@ -150,7 +150,7 @@ class Room:
     """The handshakes in progress with one kind of peer, and their limits.
 
     A newcomer in a full room ends the oldest handshake of the address (or network of IPv6) that has
-    the most, if that one is slow: whoever opens many displaces its own. Were the newcomer always
+    the most, if that one is slow: an address with many displaces its own. Were a newcomer always
     refused, idle connections of strangers would keep everybody out.
     """
 

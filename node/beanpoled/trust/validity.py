@@ -12,7 +12,7 @@ from beanpoled.config.tls import TlsConfig
 from beanpoled.trust import revocations
 
 DAY_S: Final = 86_400.0
-# A month for somebody to make and install another one.
+# A month to make and install another one.
 SOON_DAYS: Final = 30
 
 _CERTIFICATES: Final = ("tls_certificate_file", "peer_tls_certificate_file")

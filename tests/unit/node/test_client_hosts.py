@@ -82,7 +82,7 @@ def test_one_client_too_many_of_an_address_has_the_refusal_of_its_protocol(proto
 
 
 def test_a_network_of_ipv6_counts_as_one_address() -> None:
-    """Whoever has one of its addresses has all of them."""
+    """A host that has one of its addresses usually has all of them."""
     scene = Scene(connections_per_address_max=1, commands_per_second_max=10)
     _, port = scene.client(ASK * 20, b"2001:db8::1")
     assert answers(port) == 10
