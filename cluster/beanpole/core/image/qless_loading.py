@@ -370,8 +370,9 @@ def _add_dependents(_t: Tables, job: QlessJob, rows: Any) -> None:
 
 
 def _add_history(_t: Tables, job: QlessJob, rows: Any) -> None:
-    job.history.extend(rows)
-    job.texts += history_bytes(rows)
+    items = list(rows)  # compiled, `history_bytes` takes no tuple
+    job.history.extend(items)
+    job.texts += history_bytes(items)
 
 
 def _weigh(t: Tables, job: QlessJob) -> None:
