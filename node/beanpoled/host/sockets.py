@@ -72,7 +72,7 @@ def is_stale(path: str) -> bool:
     except FileNotFoundError:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)  # a server that accepts nobody would hold the node otherwise
+        probe.setblocking(False)  # a full backlog would block the start
         try:
             probe.connect(path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A client whose token is refused on a later connection: what was done before is still told."""
+"""A client whose token is refused on a later connection reports what was done before."""
 
 import pytest
 

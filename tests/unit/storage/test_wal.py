@@ -246,7 +246,9 @@ def test_drop_before_removes_whole_segments_oldest_first() -> None:
     assert replayed(disk, 2048) == kept
 
 
-def test_a_segment_that_cannot_be_removed_stays_and_is_tried_again() -> None:
+@pytest.mark.parametrize("failing", ["remove", "sync_directory"])
+def test_a_removal_that_fails_is_tried_again(failing: str) -> None:
+    """Of the second segment, which stays, or the sync behind that of the first, which is gone."""
     disk = Disk()
     wal = opened(disk, segment_bytes=2048)
     fill(wal, 60)
@@ -254,27 +256,8 @@ def test_a_segment_that_cannot_be_removed_stays_and_is_tried_again() -> None:
     names = disk.list("log")
 
     def stuck(operation: str, path: str) -> None:
-        if operation == "remove" and path.endswith(names[1]):
+        if operation == failing and not path.endswith(names[0]):
             raise OSError(errno.EIO, "input/output error", path)
-
-    disk.fail = stuck
-    wal.drop_before(int(names[3][:20]))
-    assert disk.list("log") == names[1:] and not wal.failed
-    disk.fail = lambda operation, path: None
-    wal.drop_before(int(names[4][:20]))
-    assert disk.list("log") == names[4:]
-
-
-def test_segments_are_removed_after_a_sync_of_their_removal_failed() -> None:
-    disk = Disk()
-    wal = opened(disk, segment_bytes=2048)
-    fill(wal, 60)
-    wal.flush()
-    names = disk.list("log")
-
-    def stuck(operation: str, path: str) -> None:
-        if operation == "sync_directory":
-            raise OSError(errno.EMFILE, "too many open files", path)
 
     disk.fail = stuck
     wal.drop_before(int(names[3][:20]))

@@ -70,7 +70,7 @@ def _with_argument(place: int, change: Callable[[Any], Any]) -> Mutant:
 MUTANTS: dict[str, tuple[Any, str, Mutant]] = {
     "locks last a second longer": (locks, "end_of_lock", _plus(1.0)),
     "lost locks use up no attempt": (locks, "_attempt", _always(True)),
-    "nobody is told of a lost lock": (locks, "lose", _nothing),
+    "lost locks are not published": (locks, "lose", _nothing),
     "priorities do not count": (queues, "work_score", lambda _: lambda now, _p: -now / 1e10),
     "scheduled jobs never wait": (queues, "move_scheduled", _always(0)),
     "queues are not known": (queues, "know", _nothing),
