@@ -150,8 +150,10 @@ class Room:
     """The handshakes in progress with one kind of peer, and their limits.
 
     A newcomer in a full room ends the oldest handshake of the address (or network of IPv6) that has
-    the most, if that one is slow: an address with many displaces its own. Were a newcomer always
-    refused, idle connections of strangers would keep everybody out.
+    the most, if that one is slow: an address with many displaces its own. If it is not, the oldest
+    of all makes room, if that is slow: otherwise idle connections from many addresses would keep
+    everybody out while a single address has two that are new. Were a newcomer always refused, idle
+    connections of strangers would keep everybody out.
     """
 
     def __init__(self, handshakes_max: int, per_address_max: int, failures: Failures) -> None:
@@ -179,7 +181,7 @@ class Room:
         if len(self._by_network.get(network_of_host(host), ())) >= self.per_address_max:
             return TOO_MANY_OF_ADDRESS
         if self.in_progress >= self.handshakes_max:
-            _, (began_s, _) = self._slowest()
+            _, (began_s, _) = self._first_to_go(now_s)
             if now_s - began_s < DISPLACED_AFTER_S:
                 return TOO_MANY
         return ""
@@ -194,7 +196,7 @@ class Room:
         """
         for _ in range(DISPLACED_AT_ONCE_MAX):
             if self.in_progress >= self.handshakes_max:
-                self._displace_one()
+                self._displace_one(now_s)
         number, network = next(self._numbers), network_of_host(host)
         self._networks[number] = network
         self._by_network.setdefault(network, {})[number] = (now_s, displace)
@@ -213,12 +215,21 @@ class Room:
         else:
             del self._by_network[network]
 
-    def _displace_one(self) -> None:
-        number, (_, displace) = self._slowest()
+    def _displace_one(self, now_s: float) -> None:
+        number, (_, displace) = self._first_to_go(now_s)
         self.end(number)
         displace()
 
-    def _slowest(self) -> tuple[int, tuple[float, Callable[[], None]]]:
+    def _first_to_go(self, now_s: float) -> tuple[int, tuple[float, Callable[[], None]]]:
+        """Return the handshake that makes room for the next newcomer; there must be one."""
+        found = self._of_the_most()
+        if now_s - found[1][0] >= DISPLACED_AFTER_S:
+            return found
+        number, network = next(iter(self._networks.items()))
+        oldest = self._by_network[network][number]
+        return (number, oldest) if now_s - oldest[0] >= DISPLACED_AFTER_S else found
+
+    def _of_the_most(self) -> tuple[int, tuple[float, Callable[[], None]]]:
         """Return the oldest handshake of the network with the most; there must be one."""
         while True:
             negative, number, network = self._heap[0]

@@ -96,6 +96,22 @@ def test_a_handshake_is_not_displaced_before_it_had_its_time() -> None:
     assert room.refusal(b"c", 1.0) == ""
 
 
+def test_idle_ones_of_many_addresses_make_room_though_an_address_has_two_new_ones() -> None:
+    """Of the address with the most none took long, and everybody was refused."""
+    room = Room(4, 9, Failures(0))
+    displaced: list[bytes] = []
+    for host in (b"x", b"y"):
+        room.begin(host, 1.0, partial(displaced.append, host))
+    now_s = 1.0 + DISPLACED_AFTER_S
+    for _ in range(2):
+        room.begin(b"a", now_s, fail)
+    for expected in ([b"x"], [b"x", b"y"]):
+        assert room.refusal(b"b", now_s) == ""
+        room.begin(b"b", now_s, fail)
+        assert displaced == expected
+    assert room.refusal(b"c", now_s) == TOO_MANY
+
+
 def test_a_network_of_ipv6_counts_as_one_address() -> None:
     room = Room(9, 2, Failures(1))
     for host in (b"2001:db8::1", b"2001:db8::2"):
