@@ -56,8 +56,13 @@ NOT_TLS: Final = "not_tls"
 
 WORDS: Final = {
     TOO_MANY: "handshakes_max are in progress, none of them for long",
-    DISPLACED: "handshakes_max were in progress, and it made room for a newcomer",
-    TOO_MANY_OF_ADDRESS: "handshakes_per_address_max of its address are in progress",
+    DISPLACED: (
+        "handshakes_max, or handshakes_per_address_max of its address, were in progress, and it "
+        "made room for a newcomer"
+    ),
+    TOO_MANY_OF_ADDRESS: (
+        "handshakes_per_address_max of its address are in progress, none of them for long"
+    ),
     TOO_MANY_FAILED: "failed_handshakes_per_second_max of its address have failed",
     TIMED_OUT: f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} s",
     CLOSED: "the other side closed the connection",
@@ -154,6 +159,9 @@ class Room:
     of all makes room, if that is slow: otherwise idle connections from many addresses would keep
     everybody out while a single address has two that are new. Were a newcomer always refused, idle
     connections of strangers would keep everybody out.
+
+    An address that has all that one may have ends its own oldest, if that is slow: a stranger may
+    have the address of an honest client or a member, or one in its network of IPv6.
     """
 
     def __init__(self, handshakes_max: int, per_address_max: int, failures: Failures) -> None:
@@ -178,8 +186,10 @@ class Room:
         """Return the reason (see above) why no handshake of an address may begin, or nothing."""
         if not self.failures.allow(host, now_s):
             return TOO_MANY_FAILED
-        if len(self._by_network.get(network_of_host(host), ())) >= self.per_address_max:
-            return TOO_MANY_OF_ADDRESS
+        own = self._by_network.get(network_of_host(host), {})
+        if len(own) >= self.per_address_max:
+            began_s, _ = next(iter(own.values()))
+            return TOO_MANY_OF_ADDRESS if now_s - began_s < DISPLACED_AFTER_S else ""
         if self.in_progress >= self.handshakes_max:
             _, (began_s, _) = self._first_to_go(now_s)
             if now_s - began_s < DISPLACED_AFTER_S:
@@ -194,10 +204,13 @@ class Room:
             now_s: time of the loop.
             displace: ends the handshake, when it has made room for another.
         """
-        for _ in range(DISPLACED_AT_ONCE_MAX):
-            if self.in_progress >= self.handshakes_max:
-                self._displace_one(now_s)
         number, network = next(self._numbers), network_of_host(host)
+        own = self._by_network.get(network, {})
+        for _ in range(DISPLACED_AT_ONCE_MAX):
+            if len(own) >= self.per_address_max:
+                self._displace(next(iter(own)))
+            elif self.in_progress >= self.handshakes_max:
+                self._displace(self._first_to_go(now_s)[0])
         self._networks[number] = network
         self._by_network.setdefault(network, {})[number] = (now_s, displace)
         self._rank(network)
@@ -215,8 +228,8 @@ class Room:
         else:
             del self._by_network[network]
 
-    def _displace_one(self, now_s: float) -> None:
-        number, (_, displace) = self._first_to_go(now_s)
+    def _displace(self, number: int) -> None:
+        _, displace = self._by_network[self._networks[number]][number]
         self.end(number)
         displace()
 

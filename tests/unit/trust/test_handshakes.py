@@ -124,6 +124,35 @@ def test_a_network_of_ipv6_counts_as_one_address() -> None:
     assert room.refusal(b"2001:db8:0:2::1", 1.0) == ""
 
 
+def test_idle_ones_of_an_address_make_room_for_one_more_of_it() -> None:
+    """A stranger in the network of a member kept it out with as few as one address may have."""
+    room = Room(9, 2, Failures(0))
+    displaced: list[int] = []
+    for number in range(2):
+        room.begin(b"2001:db8::66", 1.0 + number, partial(displaced.append, number))
+    member, now_s = b"2001:db8::2", 1.0 + DISPLACED_AFTER_S
+    assert room.refusal(member, now_s - 0.01) == TOO_MANY_OF_ADDRESS
+    assert room.refusal(member, now_s) == ""
+    room.begin(member, now_s, fail)
+    assert displaced == [0] and room.in_progress == 2
+    assert room.refusal(member, now_s) == TOO_MANY_OF_ADDRESS, "the oldest has one second"
+    assert room.refusal(member, now_s + 1.0) == ""
+    room.begin(member, now_s + 1.0, fail)
+    assert displaced == [0, 1] and room.in_progress == 2
+
+
+def test_a_lower_limit_of_an_address_is_reached_in_steps() -> None:
+    room = Room(9, 9, Failures(0))
+    assert begun(room, *[b"a"] * 5) == []
+    room.per_address_max = 2
+    left = []
+    for _ in range(5):
+        begun(room, b"a")
+        left.append(room.in_progress)
+    assert left == [4, 3, 2, 2, 2]
+    assert not begun(room, b"b"), "others lose none for it"
+
+
 def test_a_lower_limit_is_reached_in_steps() -> None:
     room = Room(9, 9, Failures(0))
     assert begun(room, *[b"a"] * 9) == []
