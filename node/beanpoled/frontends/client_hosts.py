@@ -60,7 +60,7 @@ class ClientHosts:
         """Whether an address may have one more client; `beyond`: the allowance above the limit."""
         if not self.connections_max:
             return True
-        host = self.find(name)
+        host = self._hosts.get(network_of_host(name))
         return host is None or host.connections < self.connections_max + beyond
 
     def count_refused(self, protocol: str) -> None:
@@ -69,10 +69,9 @@ class ClientHosts:
 
     def add(self, connection: Connection) -> None:
         """Count a new connection."""
-        name = connection.client_host
-        if name in _UNCOUNTED:
+        if connection.client_host in _UNCOUNTED:
             return
-        network = network_of_host(name)
+        network = connection.network
         host = self._hosts.get(network)
         if host is None:
             host = self._hosts[network] = ClientHost(network, self._rate)
@@ -81,7 +80,7 @@ class ClientHosts:
 
     def forget(self, connection: Connection, now_us: int) -> None:
         """Count the end of a connection."""
-        host = self.find(connection.client_host)
+        host = self.find(connection.network)
         if host is None:
             return
         host.connections -= 1
@@ -92,9 +91,9 @@ class ClientHosts:
         """Return the largest number of connections that an address has."""
         return max((host.connections for host in self._hosts.values()), default=0)
 
-    def find(self, name: bytes) -> ClientHost | None:
+    def find(self, network: bytes) -> ClientHost | None:
         """Return the address, if it has or lately had clients; None also if it is not counted."""
-        return self._hosts.get(network_of_host(name))
+        return self._hosts.get(network)
 
     def run_periodic(self, now_us: int) -> None:
         """Forget the addresses without clients whose allowance is full again."""

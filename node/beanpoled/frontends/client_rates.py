@@ -64,7 +64,7 @@ class ClientRates:
         """Begin without limits.
 
         Args:
-            of_host: returns the meter of an address; None if the address is not counted.
+            of_host: returns the meter of an address, or network of IPv6; None if it is not counted.
         """
         self.are_limited = False
         self.throttled_total = 0
@@ -152,7 +152,7 @@ class ClientRates:
     def forget(self, connection: Connection) -> None:
         """Forget a connection that ended."""
         if connection.throttled:
-            for meter in (self._of_host(connection.client_host), self._of_user(connection)):
+            for meter in (self._of_host(connection.network), self._of_user(connection)):
                 if meter is not None:
                     self._wake(meter, connection)
 
@@ -165,7 +165,7 @@ class ClientRates:
         """Return the meters of a connection: of its address, its user, both or neither."""
         found = []
         if self._host_rate:
-            host = self._of_host(connection.client_host)
+            host = self._of_host(connection.network)
             if host is not None:
                 found.append(host)
         # The first request of a client may authenticate it and must not wait behind clients that

@@ -7,6 +7,7 @@ in common is in `requests`, and each protocol has its package.
 from abc import abstractmethod
 from typing import Any
 
+from beanpole.addresses import network_of_host
 from beanpole.core.jobs.job import Job
 from beanpole.qless import Message
 from beanpoled.origin.batches import Batch, Wait
@@ -22,6 +23,7 @@ class Connection:
         "id",
         "is_producer",
         "is_worker",
+        "network",
         "number",
         "protocol",
         "refused",
@@ -37,6 +39,7 @@ class Connection:
     ) -> None:
         self.protocol = protocol  # the name of its frontend
         self.client_host = client_host
+        self.network = network_of_host(client_host)  # takes as long as a command, for IPv6
         self.client_names = client_names
         self.user = self.token = b""
         self.number = 0

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from beanpole.addresses import UNIX
+from beanpoled.frontends import client_hosts
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.frontends.client_hosts import REFUSED_MAX, ClientHosts
 from beanpoled.frontends.connection import Connection
@@ -178,6 +179,23 @@ def test_another_connection_has_no_new_rate() -> None:
     connection.lost()
     connection, port = scene.client(ASK * 100)
     assert answers(port) <= 1
+
+
+@pytest.mark.constants
+def test_no_command_waits_until_an_address_of_ipv6_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It took three times as long as the command itself."""
+    scene = Scene(commands_per_second_max=100)
+    connection, port = scene.client(host=b"2001:db8::1")
+
+    def parsed(_host: bytes) -> bytes:
+        raise AssertionError("it was parsed when the client came")
+
+    monkeypatch.setattr(client_hosts, "network_of_host", parsed)
+    scene.send(connection, ASK * 120)
+    assert answers(port) == 100 and connection.throttled
+    connection.lost()
 
 
 def test_the_end_of_a_throttled_client() -> None:
