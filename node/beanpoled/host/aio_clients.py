@@ -15,6 +15,7 @@ from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.frontend import Frontend, Frontends
 from beanpoled.host.seam import WARNING, Log
 from beanpoled.host.sockets import BACKLOG, Failed, bind
+from beanpoled.host.tasks import watched
 from beanpoled.host.tls import TlsAcceptor
 from beanpoled.trust.certificates import names_in
 from beanpoled.trust.trust import Trust
@@ -252,7 +253,7 @@ class _Acceptor:
         self._sockets = sockets
         self._servers: list[asyncio.AbstractServer | TlsAcceptor] = []
         self._is_open = True
-        self._opening = loop.create_task(self._serve())  # the loop keeps a weak reference only
+        self._opening = watched(loop, self._serve())  # the loop keeps a weak reference only
 
     async def _serve(self) -> None:
         if not self._is_open:  # closed in the step of the loop that has opened it

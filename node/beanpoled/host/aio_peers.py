@@ -17,6 +17,7 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.host.dials import Dialer, DialPauses, why
 from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.host.sockets import Failed, bind
+from beanpoled.host.tasks import watched
 from beanpoled.host.tls import TlsAcceptor
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
@@ -277,8 +278,8 @@ class PeerLinks:
             )
         for peer in self._config.peers:
             if self._config.node_id < peer:
-                self._tasks.append(self.loop.create_task(self._dial(peer)))
-        self._tasks.append(self.loop.create_task(self._watch()))
+                self._tasks.append(watched(self.loop, self._dial(peer)))
+        self._tasks.append(watched(self.loop, self._watch()))
 
     def _answering(self) -> asyncio.Protocol:
         return cast(asyncio.Protocol, PeerProtocol(self, None))

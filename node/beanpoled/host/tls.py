@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, cast
 
 from beanpole.addresses import host_name
+from beanpoled.host.tasks import watched
 from beanpoled.host.tls_stream import TlsStream, TurnLine
 from beanpoled.trust.certificates import Certificates
 from beanpoled.trust.handshakes import (
@@ -58,7 +59,7 @@ class TlsAcceptor:
         self._whom = whom
         self._line = TurnLine(loop.call_soon)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._accepting = loop.create_task(self._accept())
+        self._accepting = watched(loop, self._accept())
 
     def close(self) -> None:
         """Accept no more; handshakes in progress end, finished connections stay."""

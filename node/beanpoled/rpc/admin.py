@@ -16,6 +16,7 @@ from beanpole.addresses import split_address
 from beanpole.client.rpc import MESSAGE_BYTES_MAX
 from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
+from beanpoled.host.tasks import watched
 from beanpoled.readiness import liveness, readiness
 from beanpoled.rpc import credentials
 from beanpoled.rpc.bringing import Bringer, fail_as, fail_unknown
@@ -311,9 +312,10 @@ class RpcServer:
         self.refresh_health()
         await server.start()
         self._server = server
-        self._refresher = asyncio.create_task(self._keep_health())
+        loop = asyncio.get_running_loop()
+        self._refresher = watched(loop, self._keep_health())
         self._door.open(port)
-        self._keeper = asyncio.create_task(self._door.keep())
+        self._keeper = watched(loop, self._door.keep())
         return port
 
     async def stop(self, grace_s: float = 1.0) -> None:

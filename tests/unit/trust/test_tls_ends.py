@@ -153,6 +153,27 @@ def test_no_error_of_accept_ends_a_node(folder: Path, monkeypatch: pytest.Monkey
     assert not wrong and not Failing.left
 
 
+def test_an_error_of_the_task_that_accepts_is_seen(folder: Path) -> None:
+    """The port stayed open, and nobody accepted there."""
+    wrong: list[dict[str, Any]] = []
+
+    class Broken(socket.socket):
+        def accept(self) -> tuple[socket.socket, Any]:
+            raise MemoryError
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+        with listening_socket() as given, Broken(fileno=given.detach()) as listening:
+            acceptor = accepting(folder, listening, Handshakes(1, 1, 0, lambda *_: None))
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            await until(lambda: wrong)
+            writer.transport.abort()
+            acceptor.close()
+
+    uvloop.run(asyncio.wait_for(run(), 10))
+    assert [type(one["exception"]) for one in wrong] == [MemoryError]
+
+
 @pytest.mark.constants
 def test_idle_connections_do_not_keep_others_out_of_a_full_room(
     folder: Path, monkeypatch: pytest.MonkeyPatch
