@@ -88,6 +88,26 @@ def test_a_listener_may_be_closed_in_the_step_that_opens_it() -> None:
     assert not wrong
 
 
+def test_a_path_that_cannot_be_removed_does_not_end_a_stop(tmp_path: Path) -> None:
+    """The orderly stop of a node ended there, with its clients' jobs in their hands."""
+    paths = [tmp_path / name for name in ("one", "two")]
+    listeners = MappingProxyType({"gearman": tuple(f"unix:{path}" for path in paths)})
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        made = config(listen=(), listeners=listeners)
+        server = ClientServer(made, loop, cast(Log, None), cast(Fatal, None), trust_of())
+        server.frontends = cast(Frontends, {"gearman": None})
+        server.open("gearman")
+        await server._open["gearman"]._opening
+        paths[0].unlink()
+        paths[0].mkdir()  # as a container makes a path that it mounts
+        server.close()
+        assert not server._open and not paths[1].exists()
+
+    uvloop.run(run())
+
+
 def test_an_address_that_was_bound_meanwhile_is_seen() -> None:
     """Two nodes of one machine raise at once: both can bind, but only one can listen."""
     with socket.socket() as other:
