@@ -34,7 +34,8 @@ NODES_DEFAULT: Final = 3
 POLL_STARTING_S: Final = 0.1
 POLL_S: Final = 0.5
 POLL_TIMEOUT_S: Final = 1.0
-# A node hands over leadership and flushes its log; a longer stop hangs.
+# Beside the time for clients that hold jobs (drain_timeout_ms), a node hands over leadership and
+# flushes its log; a longer stop hangs.
 STOP_TIMEOUT_S: Final = 20.0
 # After this long without output, while nodes start, report which ones are awaited.
 PATIENCE_S: Final = 15.0
@@ -86,15 +87,15 @@ def run(arguments: argparse.Namespace) -> int:
         layout.check_nodes(directory, len(nodes))
         layout.check_ports(nodes)
         layout.write(nodes, _settings(arguments.set, len(nodes)))
-        for node in nodes:
-            # Errors in a node's configuration are reported here, once, before anything runs.
-            config.load(str(node.config_path), os.environ, {})
+        # Errors in a node's configuration are reported here, once, before anything runs.
+        loaded = [config.load(str(node.config_path), os.environ, {}) for node in nodes]
+        drain_s = max(one.drain_timeout_ms for one in loaded) / 1000
         layout.remove_cluster(directory)
         screen = Screen()
         if words:
             screen.say(words)
         try:
-            return asyncio.run(Supervisor(directory, nodes, screen).run())
+            return asyncio.run(Supervisor(directory, nodes, screen, drain_s).run())
         finally:
             layout.remove_cluster(directory)
 
@@ -154,8 +155,19 @@ class _Watched:
 class Supervisor:
     """Runs the processes of a local cluster and reports their state."""
 
-    def __init__(self, directory: Path, nodes: list[LocalNode], screen: Screen) -> None:
+    def __init__(
+        self, directory: Path, nodes: list[LocalNode], screen: Screen, drain_s: float = 0.0
+    ) -> None:
+        """Begin.
+
+        Args:
+            directory: of the local cluster.
+            nodes: to run.
+            screen: for the output.
+            drain_s: how long a node that stops may wait for its clients.
+        """
         self._directory = directory
+        self._drain_s = drain_s
         self._watched = [_Watched(node) for node in nodes]
         self._screen = screen
         self._stop = asyncio.Event()
@@ -281,7 +293,7 @@ class Supervisor:
         # First SIGTERM; SIGKILL after the time limit, or after another signal from the user.
         self._send(signal.SIGTERM)
         loop = asyncio.get_running_loop()
-        until = loop.time() + STOP_TIMEOUT_S
+        until = loop.time() + self._drain_s + STOP_TIMEOUT_S
         before = self._signals
         # Processes that are not our children can only be polled.
         while self._alive() and loop.time() < until and self._signals == before:  # noqa: ASYNC110

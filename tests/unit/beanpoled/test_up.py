@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -302,6 +303,41 @@ def test_nodes_that_refuse_to_start_are_told_with_their_words(
     for name in ("n0", "n1"):
         assert f"{name} ended with status 1: fake: the log is damaged" in up.output.getvalue()
     assert "no node is left" in up.output.getvalue()
+
+
+@pytest.mark.constants
+@pytest.mark.slow
+def test_nodes_that_stop_may_wait_for_their_clients(
+    up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up` killed nodes after 20 s, whose clients had more time to finish their jobs."""
+    asked: list[float] = []
+
+    class Asked(Supervisor):
+        def __init__(self, *given: Any) -> None:
+            asked.append(given[-1])
+            super().__init__(up.directory, up.nodes, Screen(up.output), given[-1])
+
+    async def stop() -> None:
+        running = asyncio.create_task(asked_for.run())
+        await up.said("ready: 2 nodes on 127.0.0.1:")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+    monkeypatch.setattr("beanpoled.cli.up.STOP_TIMEOUT_S", 0.0)
+    asked_for = Asked(100.0)
+    run(stop)
+    assert "killing" not in up.output.getvalue()
+    assert (up.directory / "n0" / "log").read_text() == "serving\nended\n"
+
+    async def none(_: Supervisor) -> int:
+        return 0
+
+    monkeypatch.setattr(Supervisor, "run", none)
+    monkeypatch.setattr("beanpoled.cli.up.Supervisor", Asked)
+    words = ("--base-port", str(free_base_port()), "--set", "drain_timeout_ms=60000")
+    assert main(["up", "--dir", str(tmp_path / "other"), *words]) == 0
+    assert asked == [100.0, 60.0]
 
 
 class Terminal(io.StringIO):
