@@ -127,10 +127,16 @@ CASES: Final = {
     ),
     "BeanpoleJobsNearLimit": Case(
         "10m",
-        one("beanpole_jobs", f'{EVENTS}, state="ready"', "60x20")
-        | one("beanpole_jobs", f'{EVENTS}, state="buried"', "30x20")
+        # All that jobs_max counts: `beanpole_jobs` has neither kept jobs nor templates of qless.
+        one("beanpole_protocol_jobs", f'{EVENTS}, protocol="workq", state="kept"', "60x20")
+        | one("beanpole_protocol_jobs", f'{EVENTS}, protocol="qless", state="ready"', "15x20")
+        | one("beanpole_qless_jobs", f'{EVENTS}, state="recurring"', "15x20")
         | limit("jobs_max", 100),
-        one("beanpole_jobs", f'{EVENTS}, state="ready"', "60x20") | limit("jobs_max", 100),
+        one("beanpole_protocol_jobs", f'{EVENTS}, protocol="workq", state="kept"', "60x20")
+        | one("beanpole_protocol_jobs", f'{EVENTS}, protocol="qless", state="ready"', "15x20")
+        # The same jobs by qless's own states.
+        | one("beanpole_qless_jobs", f'{EVENTS}, state="waiting"', "15x20")
+        | limit("jobs_max", 100),
         HOST,
     ),
     "BeanpoleConnectionsNearLimit": Case(
