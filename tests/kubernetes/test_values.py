@@ -92,6 +92,17 @@ def test_a_drain_leaves_time_for_a_stop_in_order() -> None:
     assert found["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 90
 
 
+@pytest.mark.parametrize("given", ["--set", "--set-string"])
+def test_no_drain_takes_no_time(given: str) -> None:
+    """The chart took 0 for no value, and asked for the default's 10 s."""
+    words = (given, "settings.drain_timeout_ms=0", "--set", "terminationGracePeriodSeconds=30")
+    pod = one_of("StatefulSet", render(*words))["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == 30
+    longer = "settings.drain_timeout_ms=0,drainSeconds=11,terminationGracePeriodSeconds=30"
+    done = run("helm", "template", "beanpole", str(CHART), "--set", longer)
+    assert done.returncode != 0 and "must be at least 31" in done.stderr, done.stderr
+
+
 def test_two_elections_do_not_empty_the_service() -> None:
     probe = container(render())["readinessProbe"]
     (longest_ms,) = [setting.default for setting in SETTINGS if setting.name == "raft_max_ms"]
