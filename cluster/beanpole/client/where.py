@@ -53,7 +53,19 @@ TLS_VARIABLES: Final = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
 # because `ps` shows the options of a process to all users.
 TOKEN: Final = "BEANPOLE_TOKEN"
 TOKEN_FILE: Final = "BEANPOLE_TOKEN_FILE"
-VARIABLES: Final = frozenset({BEANSTALK.variable, GRPC.variable, *TLS_VARIABLES, TOKEN, TOKEN_FILE})
+# Of a key that reads encrypted backups; an option would show it, too.
+BACKUP_PASSPHRASE: Final = "BEANPOLE_BACKUP_PASSPHRASE"
+# What `beanpole work` tells the command of a job, which may start a node.
+JOB: Final = "BEANPOLE_JOB"
+QUEUE: Final = "BEANPOLE_QUEUE"
+TRIED: Final = "BEANPOLE_TRIED"
+VARIABLES: Final = frozenset(
+    {
+        *(BEANSTALK.variable, GRPC.variable, *TLS_VARIABLES),
+        *(TOKEN, TOKEN_FILE, BACKUP_PASSPHRASE),
+        *(JOB, QUEUE, TRIED),
+    }
+)
 
 
 class Parser(Protocol):

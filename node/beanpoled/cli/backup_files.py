@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from beanpole.client import where
 from beanpole.errors import ConfigurationError
 from beanpole.storage.backups import Source
 from beanpoled.disk import age_keys
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from beanpoled.disk.age_keys import Identity
 
 PIPE: Final = "-"
-PASSPHRASE: Final = "BEANPOLE_BACKUP_PASSPHRASE"
 # Long enough to tell an encrypted file from a plain one.
 _HEAD_BYTES: Final = 64
 
@@ -39,7 +39,7 @@ def add_identities(parser: Any) -> None:
     parser.add_argument(
         "--passphrase-file",
         metavar="FILE",
-        help=f"the passphrase of a KEYFILE that has one (default: {PASSPHRASE})",
+        help=f"the passphrase of a KEYFILE that has one (default: {where.BACKUP_PASSPHRASE})",
     )
 
 
@@ -55,7 +55,7 @@ def identities(
         if arguments.passphrase_file:
             raise ConfigurationError("--passphrase-file is of no use without --identity KEYFILE")
         return []
-    passphrase = environment.get(PASSPHRASE, "")
+    passphrase = environment.get(where.BACKUP_PASSPHRASE, "")
     if arguments.passphrase_file:
         passphrase = read_secret("--passphrase-file", arguments.passphrase_file)
     return age_keys.identities(arguments.identity, passphrase)

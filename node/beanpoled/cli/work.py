@@ -45,7 +45,7 @@ def add_command(commands: Any) -> None:
         "work",
         help="run a command for each job of a queue",
         description="Run COMMAND for each job, with the body as its standard input and "
-        "BEANPOLE_JOB, BEANPOLE_QUEUE and BEANPOLE_TRIED in its environment. Status 0 deletes the "
+        f"{where.JOB}, {where.QUEUE} and {where.TRIED} in its environment. Status 0 deletes the "
         f"job, {EXIT_AGAIN} releases it at once, {EXIT_BURY} buries it; another one releases it "
         "with a growing delay, and buries it after --tries. SIGTERM: no more jobs are taken.",
     )
@@ -146,9 +146,9 @@ def _run_command(command: list[str], task: Task) -> None:
     """
     environment = {
         **os.environ,
-        "BEANPOLE_JOB": str(task.id),
-        "BEANPOLE_QUEUE": task.queue,
-        "BEANPOLE_TRIED": str(task.tried),
+        where.JOB: str(task.id),
+        where.QUEUE: task.queue,
+        where.TRIED: str(task.tried),
     }
     # A process group of its own: Ctrl-C and SIGTERM are for the worker, which lets it finish.
     with subprocess.Popen(

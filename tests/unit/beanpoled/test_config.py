@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from beanpole.client import where
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import layout
 from beanpoled.config import node as config
@@ -281,6 +282,13 @@ def test_a_secret_that_is_no_utf8_is_refused(path: Path) -> None:
 def test_an_unknown_variable_is_refused(path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"BEANPOLE_MAX_JOBSIZE.*max_job_size"):
         load(path, {"BEANPOLE_MAX_JOBSIZE": "1"})
+
+
+def test_the_variables_of_commands_are_none_of_a_node(path: Path) -> None:
+    """One with the passphrase for `beanpole restore` kept the restored node from starting."""
+    of_commands = {"BEANPOLE_BACKUP_PASSPHRASE", "BEANPOLE_JOB", "BEANPOLE_QUEUE", "BEANPOLE_TRIED"}
+    for name in where.VARIABLES | of_commands:
+        assert load(path, {name: "not a setting"}).cluster == "dev"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
