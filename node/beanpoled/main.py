@@ -31,7 +31,7 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.frontends.table import FRONTENDS, Table
-from beanpoled.host.aio import AioHost
+from beanpoled.host.aio import RUNNING_SIGNALS, AioHost
 from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
@@ -126,8 +126,9 @@ def main() -> None:
         print(f"beanpoled: {error}", file=sys.stderr)
         sys.exit(_exit_status(error))
     lines = LogLines(config)
-    # A node that is still reading its disk has nothing to reload, and no reason to end.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # A node that is still reading its disk has nothing to reload or to drain, and no reason to end.
+    for one in RUNNING_SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
     again = partial(configuration.from_arguments, arguments, os.environ)
     reading = Reading(config, again)
     try:

@@ -34,7 +34,7 @@ WARM_UP_AFTER_S: Final = 5.0
 # second. Files that are abandoned are made again after the next start.
 BULK_AT_STOP_MAX_S: Final = 3.0
 # Those that a node acts on while it runs, beside those that stop it.
-_RUNNING_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+RUNNING_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
 class AioHost:
@@ -80,7 +80,7 @@ class AioHost:
         await self._exiting.wait()
         # One that comes while files and threads end, or behind that, would end the process as if
         # the stop had failed.
-        for one in _RUNNING_SIGNALS:
+        for one in RUNNING_SIGNALS:
             if self._loop.remove_signal_handler(one):
                 signal.signal(one, signal.SIG_IGN)
 

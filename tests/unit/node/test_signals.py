@@ -1,15 +1,44 @@
-"""The signals of a node that has stopped, while its process ends."""
+"""The signals of a node that does not run yet, or not any more."""
 
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 import uvloop
 
 from beanpoled.host.aio import AioHost
 from tests.unit.node.stage import config
 
 LATE = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+TIMEOUT_S = 60.0
+# A node that gets such signals while it reads its disk.
+EARLY = """
+import os, signal, sys
+from beanpoled import main
+
+def read_disk(node):
+    node.close()
+    for name in ("SIGHUP", "SIGUSR1", "SIGUSR2"):
+        os.kill(os.getpid(), getattr(signal, name))
+
+main.uvloop.run = read_disk
+main.main()
+"""
+
+
+@pytest.mark.slow
+def test_an_early_signal_does_not_end_the_process(tmp_path: Path) -> None:
+    """SIGUSR1, to drain, killed a node that still read its disk."""
+    words = "--cluster dev --node-id a --members a=127.0.0.1:1/127.0.0.1:2 "
+    words += "--peer-listen 127.0.0.1:1 --grpc-listen 127.0.0.1:2 --http-listen 127.0.0.1:3"
+    flags = [*words.split(), "--data-dir", str(tmp_path)]
+    line = [sys.executable, "-c", EARLY, *flags]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_late_signal_does_not_end_the_process() -> None:
