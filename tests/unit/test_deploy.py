@@ -77,6 +77,15 @@ def test_a_node_that_loads_a_snapshot_is_not_killed() -> None:
     assert probe["periodSeconds"] * probe["failureThreshold"] >= int(watchdog_s)
 
 
+def test_each_package_of_the_wheel_says_that_it_has_types() -> None:
+    """Without the file, mypy takes all names of a package for Any, or refuses its import."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "Typing :: Typed" in project["project"]["classifiers"]
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert len(packages) == 3
+    assert [one for one in packages if not (ROOT / one / "py.typed").is_file()] == []
+
+
 def test_the_source_distribution_has_what_make_check_needs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     targets = project["tool"]["hatch"]["build"]["targets"]
