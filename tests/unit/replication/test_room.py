@@ -64,8 +64,12 @@ def test_the_configured_reserve_counts_where_it_is_more() -> None:
     leave(lone, 32 * MIB - 1)
     assert lone.replica.room().low
     assert "disk_reserve_bytes" in lone.lines[-1]
-    leave(lone, 32 * MIB + 4096)
+    for size in (32 * MIB + 4096, 32 * MIB - 4096):
+        leave(lone, size)
+        assert lone.replica.room().low, "it would begin and end with every file of another program"
+    leave(lone, 40 * MIB)
     assert not lone.replica.room().low
+    assert len([line for line in lone.lines if "the reserve of" in line]) == 2
 
 
 def test_a_snapshot_waits_until_there_is_room_for_it() -> None:

@@ -103,8 +103,10 @@ class Room:
             + LOW_RETAIN_BYTES
         )
         self.reserve_bytes = reserve = max(config.disk_reserve_bytes, needed)
-        # Hysteresis: without it, the refusal of puts would begin and end with every few puts.
-        bar = max(config.disk_reserve_bytes, needed + needed // ERROR_DIVISOR)
+        # Hysteresis: without it, the refusal of puts would begin and end with every few puts, or
+        # with every file of another program. Not an eighth of the setting, which may be most of the
+        # disk.
+        bar = reserve + needed // ERROR_DIVISOR
         low = self.free_bytes < (bar if self.low else reserve)
         if low != self.low:
             self.low = low
