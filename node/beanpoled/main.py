@@ -129,6 +129,8 @@ def main() -> None:
     # A node that is still reading its disk has nothing to reload or to drain, and no reason to end.
     for one in RUNNING_SIGNALS:
         signal.signal(one, signal.SIG_IGN)
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, partial(_stop_early, lines))
     again = partial(configuration.from_arguments, arguments, os.environ)
     reading = Reading(config, again)
     try:
@@ -136,6 +138,17 @@ def main() -> None:
     except (BeanpoleError, OSError) as error:
         lines.write(starting.words(error), ERROR)
         sys.exit(_exit_status(error))
+
+
+def _stop_early(lines: LogLines, _number: int, _frame: object) -> NoReturn:
+    """End a node that still reads its disk: it serves nobody, and nothing has to be waited for.
+
+    As process 1 of a container it would miss the signal without a handler, begin to serve, and be
+    killed in the middle of that.
+    """
+    with contextlib.suppress(RuntimeError):  # the signal may have come within another line
+        lines.write("stopped before its disk was read")
+    os._exit(0)
 
 
 def _check(config: NodeConfig) -> int:

@@ -22,23 +22,41 @@ from beanpoled import main
 
 def read_disk(node):
     node.close()
-    for name in ("SIGHUP", "SIGUSR1", "SIGUSR2"):
+    for name in os.environ["SIGNALS"].split():
         os.kill(os.getpid(), getattr(signal, name))
+    print("has read it")
 
 main.uvloop.run = read_disk
 main.main()
 """
 
 
+def signalled(tmp_path: Path, names: str) -> subprocess.CompletedProcess[str]:
+    """Start a node that gets these signals while it reads its disk."""
+    words = "--cluster dev --node-id a --members a=127.0.0.1:1/127.0.0.1:2 "
+    words += "--peer-listen 127.0.0.1:1 --grpc-listen 127.0.0.1:2 --http-listen 127.0.0.1:3"
+    line = [sys.executable, "-c", EARLY, *words.split(), "--data-dir", str(tmp_path)]
+    environment = {**os.environ, "SIGNALS": names}
+    return subprocess.run(
+        line, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
 @pytest.mark.slow
 def test_an_early_signal_does_not_end_the_process(tmp_path: Path) -> None:
     """SIGUSR1, to drain, killed a node that still read its disk."""
-    words = "--cluster dev --node-id a --members a=127.0.0.1:1/127.0.0.1:2 "
-    words += "--peer-listen 127.0.0.1:1 --grpc-listen 127.0.0.1:2 --http-listen 127.0.0.1:3"
-    flags = [*words.split(), "--data-dir", str(tmp_path)]
-    line = [sys.executable, "-c", EARLY, *flags]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = signalled(tmp_path, "SIGHUP SIGUSR1 SIGUSR2")
     assert done.returncode == 0, done.stderr
+    assert done.stdout == "has read it\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_an_early_stop_ends_the_process_at_once(name: str, tmp_path: Path) -> None:
+    """As process 1 of a container a node missed it, and was killed when it served."""
+    done = signalled(tmp_path, name)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "" and "stopped before its disk was read" in done.stderr
 
 
 def test_a_late_signal_does_not_end_the_process() -> None:
