@@ -21,7 +21,8 @@ _REMEDIES: Final = {
     errno.EPERM: "make it readable and writable, with all in it, for user {user}",
     errno.ENOSPC: "make room on its disk",
     errno.EDQUOT: "make room on its disk",
-    errno.EROFS: "mount its disk writable",
+    # The unit lets a node write nowhere else (deploy/systemd).
+    errno.EROFS: "mount its disk writable, or name it in ReadWritePaths= of the unit of systemd",
 }
 
 # For a damaged file of which nothing but its bytes is known. The remedies that readers of files

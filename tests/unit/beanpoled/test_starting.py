@@ -55,7 +55,7 @@ def test_a_file_in_the_way_of_the_data_directory_is_configuration(
     ("number", "words"),
     [
         (errno.EACCES, f"Permission denied, at /q/lock; make it .* for user {os.geteuid()}$"),
-        (errno.EROFS, "Read-only file system, at /q/lock; mount its disk writable$"),
+        (errno.EROFS, "Read-only file system, at /q/lock; mount its disk .* ReadWritePaths= "),
         (errno.EIO, "Input/output error, at /q/lock$"),
     ],
 )
