@@ -9,7 +9,9 @@ import yaml
 
 from beanpole import VERSION
 from beanpoled.config.node import SETTINGS
+from beanpoled.readiness import readiness
 from chaos.containers import STOP_TIMEOUT_S
+from tests.unit.beanpoled.fakes import FakeView
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 KUBERNETES: Final = ROOT / "deploy" / "kubernetes"
@@ -54,6 +56,27 @@ def test_haproxy_gets_descriptors_for_its_clients() -> None:
     """Its limit of connections follows from them; two are used for a connection."""
     compose = yaml.safe_load((KUBERNETES.parent / "docker" / "compose.yaml").read_text())
     assert 20_000 < compose["services"]["haproxy"]["ulimits"]["nofile"] < 1_000_000
+
+
+def test_a_leader_that_drains_stays_at_the_leaders_port() -> None:
+    """HAProxy closed its clients, workers with jobs too, and had no other node for them."""
+    text = (KUBERNETES.parent / "docker" / "haproxy.cfg").read_text()
+    (pattern,) = re.findall("http-check expect rstring '(.*)'", text)
+    view = FakeView()
+
+    def is_up(**changed: Any) -> bool:
+        vars(view).update({"role": "leader", "leader": "n0", "draining": False, **changed})
+        page = "".join(
+            f"[{'+' if one.passed else '-'}]{one.name}: {one.words}\n"
+            for one in readiness(view, leader_only=True)
+        )
+        return re.search(pattern, page) is not None
+
+    assert is_up() and is_up(draining=True)
+    for draining in (False, True):
+        assert not is_up(draining=draining, role="follower", leader="n1")
+        assert not is_up(draining=draining, leader=None)
+    assert not is_up(serving=False)
 
 
 def test_supervisors_wait_for_the_longest_stop() -> None:
