@@ -13,7 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from beanpole.addresses import split_address
-from beanpole.client.rpc import MESSAGE_BYTES_MAX
+from beanpole.client.rpc import MESSAGE_BYTES_MAX, is_hung
 from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.host.tasks import watched
@@ -124,7 +124,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         try:
             return await self._peers.transfer_leader(leader, to, TRANSFER_TIMEOUT_S + 1.0)
         except grpc.aio.AioRpcError as error:
-            await fail_as(leader, error, context)
+            await _fail_as_leader(leader, error, context)
 
     async def _not_leader(self, context: Context) -> NoReturn:
         view = self._view
@@ -188,7 +188,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                 words = f"nothing is raised: the program of {leader}, which leads, is too old"
                 await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MEMBERS_NOT_READY")
-            await fail_as(leader, error, context)
+            await _fail_as_leader(leader, error, context)
 
     async def ListConnections(
         self, request: admin_pb2.ListConnectionsRequest, context: Context
@@ -231,6 +231,17 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
                 return view.leader
             await asyncio.sleep(TRANSFER_POLL_S)
         return ""
+
+
+async def _fail_as_leader(leader: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
+    """Refuse a call with the refusal of the leader; the caller asks again if the leader hangs.
+
+    The others elect a new leader meanwhile. Both calls may be repeated.
+    """
+    if is_hung(error):
+        words = f"{leader}, which led, does not answer; ask again: it may be done or not"
+        await fail(context, grpc.StatusCode.UNAVAILABLE, words)
+    await fail_as(leader, error, context)
 
 
 def _connection(one: ConnectionFigures) -> admin_pb2.Connection:

@@ -1,5 +1,6 @@
 """Commands for several nodes of which one hangs, or is down."""
 
+import asyncio
 import itertools
 import socket
 from collections.abc import Callable, Iterator
@@ -8,12 +9,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import grpc.aio
 import pytest
 
-from beanpole.client.rpc import ERROR_KEY
+from beanpole.client.rpc import ERROR_KEY, is_hung
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.cli import cluster, main
+from beanpoled.rpc import admin
+from beanpoled.rpc.peer import PeerClient
+from tests.unit.beanpoled.fakes import FakeView, trust_of
 
 # Long enough for a test on a busy machine; nothing waits that long.
 ANSWER_TIMEOUT_S = 60.0
@@ -87,6 +92,40 @@ def test_a_node_that_gives_up_itself_is_believed(hung: str) -> None:
         targets = [f"127.0.0.1:{port}", hung]
         with pytest.raises(ClientError, match=f"^{targets[0]}: DEADLINE_EXCEEDED: no majority"):
             cluster._at_leader(targets, transferring(ANSWER_TIMEOUT_S))
+
+
+def test_a_follower_of_a_leader_that_hangs_can_be_asked_again(
+    hung: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words were final, though the others elect another leader meanwhile."""
+    for name in ("TRANSFER_TIMEOUT_S", "FINALIZE_TIMEOUT_S"):
+        monkeypatch.setattr(admin, name, -0.9)  # a second is added
+
+    async def ask(follower: str) -> tuple[Any, ...]:
+        async with grpc.aio.insecure_channel(follower) as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            answers = await asyncio.gather(
+                stub.TransferLeader(admin_pb2.TransferLeaderRequest(), timeout=ANSWER_TIMEOUT_S),
+                stub.Finalize(admin_pb2.FinalizeRequest(), timeout=ANSWER_TIMEOUT_S),
+                return_exceptions=True,
+            )
+        return answers
+
+    async def test() -> None:
+        trust = trust_of("n0", "")
+        peers = PeerClient({"n1": hung}, trust)
+        server = admin.RpcServer(FakeView(), peers, trust)
+        port = await server.start("127.0.0.1:0")
+        try:
+            for error in await ask(f"127.0.0.1:{port}"):
+                cluster._check_code("n0", error)
+                assert not is_hung(error)
+                assert str(error.details()).startswith("n1, which led, does not answer; ask again")
+        finally:
+            await peers.close()
+            await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(test(), 2 * ANSWER_TIMEOUT_S))
 
 
 def test_snapshots_of_the_others_when_a_node_is_down(capsys: pytest.CaptureFixture[str]) -> None:
