@@ -6,8 +6,11 @@ The simulated lives and their mutants check that these steps keep Raft's guarant
 import pytest
 
 from beanpole.replication.pysyncobj import messages
+from beanpole.replication.pysyncobj.commit_path import SLICES_PER_TURN_MAX
 from beanpole.replication.pysyncobj.core import Core
+from beanpole.replication.pysyncobj.journal import SLICE_ENTRIES_MAX
 from beanpole.replication.pysyncobj.library import Library
+from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from tests.sim.lone import Lone
 
@@ -244,3 +247,28 @@ def test_an_entry_asks_for_a_turn_when_it_can_be_committed_and_for_no_other() ->
     lone.replica.turn()
     assert lone.applied[-1] == (index, b"a")
     assert lone.woken == before + 1
+
+
+def test_a_turn_sends_a_part_of_what_a_member_lacks_and_only_to_it() -> None:
+    """A leader sent 16 MiB in one turn, which took longer than an election."""
+    lone = Lone()
+    lone.elect()
+    first = lone.replica.last_index + 1
+    journal, term = lone.replica._journal, lone.replica.term
+    for index in range(first, first + 2000):
+        journal.add(OURS + b"a", index, term)
+    lone.replica._core.next_index[lone.replica._shared.members["n1"]] = journal.last + 1
+    lone.take()
+    lone.clock.run(0.06)  # the next heartbeat is due
+    bound = SLICES_PER_TURN_MAX * SLICE_ENTRIES_MAX
+    for turn in range(2000 // bound + 1):
+        woken = lone.woken
+        lone.replica.turn()
+        appends = [(to, message) for to, message in lone.sent if message[0] == messages.APPEND]
+        lone.take()
+        assert turn == 0 or {to for to, _ in appends} == {"n2"}
+        assert sum(len(message[7]) // 2 for to, message in appends if to == "n2") <= bound
+        assert lone.woken > woken or turn == 2000 // bound
+    _, last = appends[-1]
+    assert last[4] + len(last[7]) // 2 == journal.last
+    assert not lone.replica._core.has_unsent

@@ -171,6 +171,7 @@ class PySyncObjReplica:
             return
         self._note_changes()
         if core.leads:
+            shared.due = shared.due or core.has_unsent
             self._transport.send_heartbeats()
             self._leader_acks.check_confirmations()
         self._rejoin.check()

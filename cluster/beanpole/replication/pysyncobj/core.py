@@ -210,6 +210,11 @@ class Core:
         else:
             library._SyncObj__sendAppendEntries()
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether a tick left entries that the next one sends (leader only)."""
+        return bool(self._path.unsent)
+
     def tell_later(self, index: int, members: tuple[str, ...]) -> None:
         """Name the members that need not learn at once that an entry is committed."""
         if self._has_path:
