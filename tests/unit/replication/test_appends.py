@@ -3,6 +3,7 @@
 import pytest
 
 from beanpole.replication.pysyncobj import messages
+from beanpole.replication.pysyncobj.appends import REWIND_ENTRIES_MAX
 from beanpole.replication.pysyncobj.journal import SLICE_BYTES_MAX, SLICE_ENTRIES_MAX
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from tests.sim.lone import Lone
@@ -78,6 +79,24 @@ def test_a_conflicting_term_is_skipped_in_one_step(repaired: bool) -> None:
     lone.append("n2", 2, (51, 2), [(2, b"y")])
     (answer,) = lone.take(messages.ACK)
     assert answer[3:5] == (2 if repaired else 51, messages.REWIND)
+
+
+def test_a_step_back_over_a_long_term_is_bounded() -> None:
+    """A leader that was killed under load got its whole last term again after its restart."""
+    lone = Lone()
+    for at in range(1, 2001, 200):
+        lone.append("n1", 1, (at, min(at - 1, 1)), [(1, b"x")] * 200)
+        lone.run(0.05)
+    lone.replica.close()
+    lone.start()
+    last = lone.replica.last_index
+    assert (last, lone.replica.commit_index) == (2001, 1)
+    lone.take()
+    lone.append("n2", 2, (last, 2))
+    (answer,) = lone.take(messages.ACK)
+    assert answer[3:5] == (last - REWIND_ENTRIES_MAX + 1, messages.REWIND)
+    lone.append("n2", 2, (last - 8, 1), [(2, b"y")])
+    assert lone.replica.last_index == last - 7
 
 
 def test_a_rewind_never_goes_below_what_is_committed() -> None:

@@ -5,7 +5,7 @@ compared (B2) and backs up one entry at a time (B5). It receives only new entrie
 they fit its log; every other case is handled here.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from beanpole.replication.pysyncobj import messages
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.shared import Shared
     from beanpole.replication.pysyncobj.snapshots import Snapshots
     from beanpole.replication.pysyncobj.transport import LibraryTransport
+
+# The entries of one term that one step back skips. A leader has far fewer in flight when it dies.
+REWIND_ENTRIES_MAX: Final = 256
 
 
 class Appends:
@@ -135,9 +138,11 @@ class Appends:
             return
         index = previous
         if shared.repairs.rewind_whole_terms:
-            # B5: all entries of that term are from a deposed leader; skip them in one step instead
-            # of one per entry.
-            wrong, low = journal.term_of(previous), max(committed, journal.first)
+            # B5: the entries of that term are from a deposed leader; skip them in one step instead
+            # of one per entry. Most of them match after a start, which does not know what is
+            # committed: the leader would send the whole term again.
+            low = max(committed, journal.first, previous - REWIND_ENTRIES_MAX)
+            wrong = journal.term_of(previous)
             while index - 1 > low and journal.term_of(index - 1) == wrong:
                 index -= 1
         self._keep_alive(peer, term, commit, 0)
