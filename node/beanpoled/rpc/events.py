@@ -186,7 +186,10 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
     async def _opened(self, segment: EventSegment, context: Context) -> AsyncIterator[Handle]:
         try:
             handle = await self._open(segment.path)
-        except FileNotFoundError:  # removed a moment ago
+        except FileNotFoundError:
+            # Removed a moment ago by this node; or by others, and then it must not be offered: no
+            # reader would ever take its events for lost.
+            self._log.leave_out(segment, f"{segment.path} is gone")
             await self._fail_missing(segment.first, self._log.spans(), context)
         except OSError as error:
             await self._fail_unread(segment, error, context)

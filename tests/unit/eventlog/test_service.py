@@ -12,12 +12,14 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from beanpole.client.events import EventsLost
 from beanpole.client.rpc import ERROR_KEY
 from beanpole.core.machine import Machine
 from beanpole.pb import errors_pb2, events_pb2, events_pb2_grpc
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import EventBatch, Events
+from beanpoled.eventlog.source import Source
 from beanpoled.rpc import events as service
 from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import WALL_US, Driver, naive
@@ -143,6 +145,22 @@ def test_a_damaged_batch_is_told_and_its_file_is_not_offered_again() -> None:
         assert part.path in words
         assert failure(address, part.first, part.end)[1] == "EVENTS_MISSING"
     assert (part.first, part.end) not in life.log.spans()
+    assert len(life.host.lines) == 1
+
+
+def test_a_file_that_vanished_is_not_offered_again() -> None:
+    """Every reader came again for its events, without an end."""
+    life = life_of(history())
+    part = life.log.part(100)
+    assert isinstance(part, segments.EventSegment)
+    life.host.files.remove(part.path)
+    with serving(Server(life)) as (address,):
+        code, reason, _ = failure(address, part.first, part.end)
+        assert (code, reason) == (grpc.StatusCode.OUT_OF_RANGE, "EVENTS_MISSING")
+        reply = stub(address).EventRange(events_pb2.EventRangeRequest(), timeout=TIMEOUT_S)
+        assert not any(span.first <= part.first < span.end for span in reply.spans)
+        with Source([address]) as source, pytest.raises(EventsLost):
+            next(source.read(part.first, part.end))
     assert len(life.host.lines) == 1
 
 
