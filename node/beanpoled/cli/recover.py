@@ -19,7 +19,7 @@ from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpoled.cli.inspect import as_json, as_text, record_of
-from beanpoled.config.settings import MEMBERS_MAX, Name
+from beanpoled.config.settings import MEMBERS_MAX, Name, alike
 from beanpoled.disk import identity as identities
 from beanpoled.disk.offline import begin_anew, look, write_replica
 from beanpoled.leading.saved_clock import CLOCK_FILE
@@ -102,6 +102,8 @@ def _members(text: str) -> tuple[str, ...]:
         raise ConfigurationError(
             f"--members = {text!r} is not allowed: it must be 1 to {MEMBERS_MAX} ids, each once"
         )
+    if same := alike(members):
+        raise ConfigurationError(f"--members = {text!r} is not allowed: {same}")
     return members
 
 

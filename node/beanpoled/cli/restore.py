@@ -17,7 +17,7 @@ from beanpole.storage.files import InlineFiles
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
 from beanpoled.cli.outputs import naming, removing
 from beanpoled.cli.progress import Progress
-from beanpoled.config.settings import MEMBERS_MAX, Name
+from beanpoled.config.settings import MEMBERS_MAX, Name, alike
 from beanpoled.disk import backups
 from beanpoled.disk.backups import Backup
 from beanpoled.disk.identity import DISK_ID_BYTES, DiskIdentity, found_offline
@@ -193,6 +193,8 @@ def _members(text: str | None, backup: Backup, count: int) -> list[str]:
     members = [_name("--members", name) for name in names]
     if len(set(members)) != len(members):
         raise ConfigurationError(f"--members = {text!r} is not allowed: an id stands twice")
+    if same := alike(members):
+        raise ConfigurationError(f"--members = {','.join(members)!r} is not allowed: {same}")
     if len(members) != count:
         raise ConfigurationError(
             f"--to names {count} folders for {len(members)} members ({', '.join(members)}); "

@@ -4,7 +4,7 @@ The settings of a node, and their relations, are in `config.node`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
@@ -263,14 +263,8 @@ class Members:
         found = addresses_table(value, self.allowed, complete=True)
         if not 0 < len(found) <= MEMBERS_MAX:
             raise ValueError(self.allowed)
-        # Raft distinguishes members by these numbers (`replication/pysyncobj/library.Member`).
-        numbers: dict[int, str] = {}
-        for name in found:
-            other = numbers.setdefault(crc32(name.encode()), name)
-            if other != name:
-                raise ValueError(
-                    f"{self.allowed}; {other} and {name} have the same CRC-32: rename one"
-                )
+        if same := alike(found):
+            raise ValueError(f"{self.allowed}; {same}")
         return {name: Addresses(entry["peer"], entry["grpc"]) for name, entry in found.items()}
 
 
@@ -287,6 +281,19 @@ class Dial:
 
     def check(self, value: object) -> object:
         return addresses_table(value, self.allowed, complete=False)
+
+
+def alike(names: Iterable[str]) -> str:
+    """Name two members that Raft cannot tell apart; empty if there are none.
+
+    It distinguishes them by these numbers (`replication/pysyncobj/library.Member`).
+    """
+    numbers: dict[int, str] = {}
+    for name in names:
+        other = numbers.setdefault(crc32(name.encode()), name)
+        if other != name:
+            return f"{other} and {name} have the same CRC-32: rename one"
+    return ""
 
 
 def table_from_text(text: str, allowed: str) -> dict[str, dict[str, str]]:

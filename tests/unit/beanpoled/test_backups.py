@@ -116,6 +116,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (["a"], "", "names 1 folders for 3 members"),
         (["a", "b"], "x,x", "an id stands twice"),
+        (["a", "b"], "plumless,buckeroo", "plumless and buckeroo have the same CRC-32"),
         (["a", "a"], "x,y", "a folder stands twice"),
         (["a", "a/sub"], "x,y", "a/sub: it is inside of"),
         (["a/../b/sub", "b"], "x,y", "sub: it is inside of"),

@@ -236,6 +236,7 @@ def test_recover_changes_the_members(disk: Path, tmp_path: Path) -> None:
         (["--to", "."], "it exists; name a new folder"),
         (["--to", "out", "--members", "a,a"], "each once"),
         (["--to", "out", "--members", "a,b c"], "each id must be"),
+        (["--to", "out", "--members", "plumless,buckeroo"], "have the same CRC-32"),
     ],
 )
 def test_wrong_arguments_are_refused(
