@@ -11,6 +11,8 @@ from beanpoled.config.settings import MIB
 
 # The memory of a node without a job, compiled or not, including the process of its events.
 BASE_BYTES: Final = 256 * MIB
+# The least value of the setting.
+QUEUE_BYTES_MIN: Final = MIB
 
 
 def warning(config: NodeConfig, queue_bytes_max: int, memory: Memory) -> str | None:
@@ -31,9 +33,14 @@ def warning(config: NodeConfig, queue_bytes_max: int, memory: Memory) -> str | N
     if queue_bytes_max + beside <= memory.bytes:
         return None
     told = " + ".join(f"{name} {value}" for name, value in parts.items() if value)
-    fits = max(0, memory.bytes - beside)
+    fits = memory.bytes - beside
+    if fits >= QUEUE_BYTES_MIN:
+        remedy = f"set queue_bytes_max to {fits // MIB} MiB or less on all nodes"
+    else:
+        enough = beside + QUEUE_BYTES_MIN
+        remedy = f"no queue_bytes_max fits: lower the others, or give it {enough} bytes"
     return (
         f"{told} + {BASE_BYTES} for the rest are more than {memory.source} memory of "
         f"{memory.bytes} bytes: when the queue grows, the system will kill this node, and all "
-        f"others that are alike; set queue_bytes_max to {fits // MIB} MiB or less on all nodes"
+        f"others that are alike; {remedy}"
     )

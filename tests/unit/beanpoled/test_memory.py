@@ -88,6 +88,16 @@ def test_limits_beyond_the_memory_are_named_with_what_would_fit() -> None:
     assert memory_budget.warning(cluster, fits + MIB, there) is not None
 
 
+@pytest.mark.parametrize("memory_bytes", [1, 256 * MIB, 401 * MIB - 1])
+def test_no_limit_that_a_start_refuses_is_advised(memory_bytes: int) -> None:
+    """It was "set queue_bytes_max to 0 MiB or less" in small containers."""
+    cluster = stage_config()
+    line = memory_budget.warning(cluster, MIB, Memory(memory_bytes, "the cgroup's"))
+    assert line is not None and "set queue_bytes_max to" not in line
+    enough = int(line.rpartition("give it ")[2].split()[0])
+    assert memory_budget.warning(cluster, MIB, Memory(enough, "the cgroup's")) is None
+
+
 def test_a_leader_with_more_memory_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """All nodes hold the same jobs, so the leader's limit is this node's, too."""
     monkeypatch.setattr(memory, "found", lambda: Memory(4 * GIB, "the machine's"))
