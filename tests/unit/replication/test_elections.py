@@ -250,6 +250,23 @@ def test_a_transfer_to_nobody_is_refused_and_a_stuck_one_ends() -> None:
     assert not lone.take(messages.TIMEOUT_NOW)
 
 
+def test_a_transfer_to_a_member_without_a_link_is_refused_and_holds_up_nothing() -> None:
+    """No entry was proposed for a second, ten times in a row, and `None` chose that member, too."""
+    lone = Lone()
+    lone.elect()
+    lone.disconnect("n2")
+    assert not lone.replica.transfer("n2")
+    assert lone.replica.can_propose()
+    assert lone.replica.transfer(None)
+    lone.replica.turn()
+    assert lone.take(messages.TIMEOUT_NOW, "n1")
+    lone = Lone()
+    lone.elect()
+    for peer in lone.peers:
+        lone.disconnect(peer)
+    assert not lone.replica.transfer(None)
+
+
 def test_the_target_of_a_transfer_stands_at_once() -> None:
     lone = Lone()
     lone.append("n1", 1, (1, 0))

@@ -286,9 +286,9 @@ class LeaderAcks:
 
     # --- members that lost their disk (A6) -------------------------------------------------------
 
-    def is_rejoining(self, peer: str) -> bool:
-        """Return whether the peer is rejoining, and so does not count."""
-        return peer in self._rejoining
+    def can_lead(self, peer: str) -> bool:
+        """Return whether leadership may be handed over to the peer: it has a link, and counts."""
+        return peer not in self._rejoining and self._transport.links[peer].linked
 
     def match_index(self, peer: str) -> int:
         """Return the index that a peer is known to have; 0 while it is rejoining."""

@@ -32,9 +32,11 @@ class Transfer:
         if not shared.core.leads or self._to is not None:
             return False
         if to is None:
-            able = [peer for peer in shared.peers if not self._acks.is_rejoining(peer)]
+            able = [peer for peer in shared.peers if self._acks.can_lead(peer)]
             to = max(able, key=lambda peer: (known.get(peer, 0), peer), default=None)
-        if to not in known or to not in shared.peers or self._acks.is_rejoining(to):
+        # Entries wait for raft_max, and callers repeat a transfer: one that cannot succeed must not
+        # begin. The index of a member that has gone stays known, and may be the highest.
+        if to not in known or to not in shared.peers or not self._acks.can_lead(to):
             return False
         self._to, self._asked = to, False
         # After this time the leader accepts entries again, if it still leads.
