@@ -31,8 +31,10 @@ from beanpoled.turn.routing import Router
 # The limit of bytes in a link's output: above it `send` returns False, and the sender retries
 # later.
 OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
-# A link without a byte for this long is dead: heartbeats come every 50 ms.
+# A link without a byte for this long is dead: heartbeats come every 50 ms. Where they are set to
+# come more rarely, it is so many of their periods.
 IDLE_MAX_S: Final = 3.0
+IDLE_HEARTBEATS: Final = 3
 # The same for complete frames: one with a corrupted length swallows everything that follows. The
 # largest frame, 16 MiB, takes longer only below 14 Mbit/s.
 FRAME_MAX_S: Final = 10.0
@@ -425,11 +427,13 @@ class PeerLinks:
         if passed_s > IDLE_MAX_S / 2:
             return  # this loop was stopped: input may be waiting
         now_s = self.loop.time()
+        idle_max_s = max(IDLE_MAX_S, IDLE_HEARTBEATS * self._config.heartbeat_ms / 1000)
+        frame_max_s = max(FRAME_MAX_S, idle_max_s)
         for protocol in list(self._links.values()):
-            if now_s - protocol.received_at_s > IDLE_MAX_S:
-                self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s", WARNING)
-            elif now_s - protocol.framed_at_s > FRAME_MAX_S:
-                self.log(f"no whole frame from {protocol.peer} for {FRAME_MAX_S:.0f} s", WARNING)
+            if now_s - protocol.received_at_s > idle_max_s:
+                self.log(f"nothing from {protocol.peer} for {idle_max_s:.0f} s", WARNING)
+            elif now_s - protocol.framed_at_s > frame_max_s:
+                self.log(f"no whole frame from {protocol.peer} for {frame_max_s:.0f} s", WARNING)
             else:
                 continue
             protocol.close()

@@ -152,6 +152,20 @@ def test_an_error_of_the_system_in_the_work_for_a_frame_is_told(links: Links) ->
         links._links["n1"].data_received(encode_frame(1, b""))
 
 
+@pytest.mark.parametrize(("heartbeat_ms", "idle_s"), [(50, 3.0), (4000, 12.0)])
+def test_a_link_is_idle_after_some_heartbeats(
+    heartbeat_ms: int, idle_s: float, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a heartbeat each 4 s, every link between idle nodes was closed each 3 s."""
+    closed: list[str] = []
+    monkeypatch.setattr(links, "_config", config(heartbeat_ms=heartbeat_ms))
+    monkeypatch.setattr(links._links["n1"], "close", lambda: closed.append("n1"))
+    for now_s, expected in ((idle_s, []), (idle_s + 0.1, ["n1"])):
+        monkeypatch.setattr(links.steps, "time", lambda now_s=now_s: now_s)
+        links.close_silent(0.0)
+        assert closed == expected
+
+
 class Stranger:
     """A connection whose other side sends nothing."""
 
