@@ -150,6 +150,8 @@ class NodeConfig(ClientConfig):
 
 
 _TIME: Final = Integer(1, MILLISECONDS_MAX)
+# With less there may be no election: half of it would pass between two turns (see `Elections`, C4).
+_ELECTION: Final = Integer(50, MILLISECONDS_MAX)
 _LIMIT: Final = Integer(0, MILLISECONDS_MAX)
 _COUNT: Final = Integer(1, 2**40)
 _SECONDS: Final = Integer(1, SECONDS_MAX)
@@ -175,7 +177,7 @@ SETTINGS: Final = (
     ),
     *tls.SETTINGS,
     Setting("durability", Choice("sync", "memory"), "sync", "when a change counts as stored"),
-    Setting("raft_min_ms", _TIME, 500, "shortest silence of a leader before an election"),
+    Setting("raft_min_ms", _ELECTION, 500, "shortest silence of a leader before an election"),
     Setting("raft_max_ms", _TIME, 1000, "longest silence of a leader before an election"),
     Setting("heartbeat_ms", _TIME, 50, "how often a leader is heard at least"),
     Setting("command_timeout_ms", _TIME, 5000, "how long a command waits for a majority"),

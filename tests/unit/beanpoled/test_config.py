@@ -240,6 +240,7 @@ def test_a_bad_value_is_named_with_what_is_allowed(
         ("max_job_size = 1.5", ("max_job_size = 1.5",)),
         ('peer_secret = "short"', ("peer_secret = (a secret)", "16 to 1024")),
         ("durability = 3", ("durability = 3",)),
+        pytest.param("raft_min_ms = 49", ("raft_min_ms = 49", "50 to"), id="no election"),
         ("dial = 3", ("dial = 3",)),
         ("max_job_size = ", ("is no TOML",)),
         pytest.param("x = " + "1" * 5000, ("node.toml is no TOML", "digits"), id="long number"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from beanpole.replication.consensus import TURN_PERIOD_MAX_S
 from beanpole.replication.pysyncobj import messages
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from tests.sim.cluster import Cluster
@@ -173,6 +174,13 @@ def test_a_pause_is_not_silence_of_the_leader(repaired: bool) -> None:
     assert bool(lone.take(messages.PRE_VOTE)) is not repaired
     lone.run(1.1)
     assert lone.take(messages.PRE_VOTE), "after a full timeout it does"
+
+
+def test_the_longest_turns_are_no_pause_for_the_shortest_timeout() -> None:
+    """With a shorter one, which was allowed, there was never an election."""
+    lone = Lone(raft_min_s=0.05, raft_max_s=0.06, heartbeat_s=0.01)
+    lone.run(1.0, TURN_PERIOD_MAX_S)
+    assert lone.take(messages.PRE_VOTE)
 
 
 @both
