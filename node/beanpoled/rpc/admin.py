@@ -34,6 +34,9 @@ PEER_STATUS_TIMEOUT_S: Final = 1.0
 # A transfer waits for quiet and then takes one election; after this time it has failed.
 TRANSFER_TIMEOUT_S: Final = 10.0
 TRANSFER_POLL_S: Final = 0.02
+# Entries wait for a transfer that has begun, for raft_max (1 s) if its target does not keep up, as
+# one whose disk hangs. Clients get some time, too, before the next attempt.
+TRANSFER_PAUSE_S: Final = 3.0
 HEALTH_PERIOD_S: Final = 0.2
 # One commit, with the syncs of a majority.
 FINALIZE_TIMEOUT_S: Final = 10.0
@@ -223,10 +226,12 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         """Hand leadership over; return the new leader, or an empty string if it stayed here."""
         view = self._view
         loop = asyncio.get_running_loop()
-        until = loop.time() + TRANSFER_TIMEOUT_S
+        next_s = loop.time()
+        until = next_s + TRANSFER_TIMEOUT_S
         while loop.time() < until:
             if view.role == "leader":
-                view.transfer_leader(to)
+                if loop.time() >= next_s and view.transfer_leader(to):
+                    next_s = loop.time() + TRANSFER_PAUSE_S
             elif view.leader is not None and view.leader != view.node_id:
                 return view.leader
             await asyncio.sleep(TRANSFER_POLL_S)

@@ -128,6 +128,27 @@ def test_a_follower_of_a_leader_that_hangs_can_be_asked_again(
     asyncio.run(asyncio.wait_for(test(), 2 * ANSWER_TIMEOUT_S))
 
 
+class Stuck(FakeView):
+    """Leads; a transfer begins, and its target never has the whole log."""
+
+    def transfer_leader(self, to: str | None) -> bool:
+        """See `NodeView`."""
+        self.transfers.append(to)
+        return True
+
+
+def test_a_transfer_that_does_not_succeed_leaves_time_for_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It began again at once, and no entry was proposed for ten seconds."""
+    monkeypatch.setattr(admin, "TRANSFER_TIMEOUT_S", 0.3)
+    view = Stuck()
+    view.role = "leader"
+    servicer = admin.AdminServicer(view, PeerClient({}, trust_of("n0", "")))
+    assert asyncio.run(servicer._transferred("n2")) == ""
+    assert view.transfers == ["n2"]
+
+
 def test_snapshots_of_the_others_when_a_node_is_down(capsys: pytest.CaptureFixture[str]) -> None:
     with served(Node()) as port:
         others = f"127.0.0.1:1,127.0.0.1:{port},127.0.0.1:2"
