@@ -6,6 +6,7 @@ measures the free space of the disk, decides when to do so.
 
 import errno
 import os
+import threading
 from typing import Final
 
 from beanpole.storage.files import LANE_BULK, TEMPORARY, Files
@@ -30,7 +31,7 @@ def is_full(error: OSError | None) -> bool:
 
 
 class Ballast:
-    """The ballast file. Any thread may call `release`, only the loop's thread all other methods."""
+    """The ballast file. Any thread may call `release` and `make_room`; the loop calls the rest."""
 
     def __init__(self, files: Files, directory: str, size: int) -> None:
         """Find the file of an earlier process; with a `size` of 0 none is created."""
@@ -39,20 +40,31 @@ class Ballast:
         self._directory = directory
         self._path = os.path.join(directory, FILE)
         self._making = False
+        self._lock = threading.Lock()  # held during a removal
+        self._is_given = False  # whether the file was removed since it was made
         if files.exists(self._path + TEMPORARY):
             files.remove(self._path + TEMPORARY)
         self.there = files.exists(self._path)
 
     def release(self) -> bool:
         """Remove the file; return whether there was one. The removal need not be durable."""
-        if not self.there:
-            return False
-        self.there = False
-        try:
-            self._files.remove(self._path)
-        except OSError:
-            return False  # the write that needs the room will fail
-        return True
+        with self._lock:
+            if not self.there:
+                return False
+            self.there = False
+            try:
+                self._files.remove(self._path)
+            except OSError:
+                return False  # the write that needs the room will fail
+            self._is_given = True
+            return True
+
+    def make_room(self) -> bool:
+        """Remove the file for a write that found no room; return whether to repeat the write.
+
+        Another thread may have removed the file after the write failed.
+        """
+        return self.release() or self._is_given
 
     def restore(self) -> None:
         """Create the file outside the loop, unless it exists. Without room it is not created."""
@@ -82,6 +94,7 @@ class Ballast:
         self._making = False
         # An error is ignored: the queue works without the ballast, and its owner tries again.
         self.there = error is None
+        self._is_given = self._is_given and not self.there
 
 
 def make_room_to_start(files: Files, directory: str) -> bool:

@@ -116,3 +116,30 @@ def test_the_log_tries_once_more_if_the_disk_was_full_and_room_was_made(
     assert bool(asked) is (code == errno.ENOSPC)
     assert bool(failures) is not went_on
     assert (wal.durable > at) is went_on
+
+
+def test_a_write_is_repeated_where_the_loop_has_just_made_room() -> None:
+    """The disk's thread found no ballast any more, and the node ended beside free space."""
+    disk = Disk(inline=False)
+    ballast = Ballast(disk, "/data", SIZE)
+    ballast.restore()
+    disk.run()
+    wal = Wal.open(disk, "/log", Identity("c", "n"), 64 * 1024, replay=lambda *_: None)
+    wal.on_full = ballast.make_room
+    failures: list[OSError] = []
+    wal.on_failure = failures.append
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "write" and ballast.there:
+            assert ballast.release()  # by the loop, before the thread asks for it
+            raise OSError(errno.ENOSPC, "")
+
+    disk.fail = fail
+    at = wal.append(1, 2, 3, b"payload")
+    wal.flush()
+    disk.run()
+    assert not failures and wal.durable > at
+    ballast.restore()
+    disk.run()
+    assert ballast.there and ballast.make_room()
+    assert Ballast(disk, "/data", SIZE).make_room() is False

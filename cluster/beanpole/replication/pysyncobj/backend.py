@@ -85,7 +85,7 @@ class PySyncObjReplica:
         self._journal.wal.on_failure = self._on_failure
         room = self._room = Room(config, callbacks, self._journal.wal, self._files)
         shared = self._shared = Shared(config, callbacks, self._journal, room, repairs)
-        self._journal.wal.on_full = room.ballast.release
+        self._journal.wal.on_full = room.ballast.make_room
         dump = Dump()
         self._transport = LibraryTransport()
         self._snapshots = Snapshots(shared, self._files, dump)
