@@ -72,6 +72,7 @@ class EventLog:
         self.lost = 0  # events that could not be kept
         self.reserve_bytes = config.disk_reserve_bytes  # of the disk, as it is now
         self._waiting: list[tuple[Events, About]] = []
+        self._waiting_bytes = 0
         # Events of the log below this offset are kept already; and the description of the last
         # file that was found, if any.
         self._sealed_end = 0
@@ -235,11 +236,11 @@ class EventLog:
         self._sealed_end = events.end
         within_us = self._spread_us()
         self._begin()
-        behind = sum(waiting.memory_bytes for waiting, _ in self._waiting)
-        if behind > WAITING_BYTES_MAX:
-            self._lost(events, f"{behind} bytes of older ones wait for the disk")
+        if self._waiting_bytes > WAITING_BYTES_MAX:
+            self._lost(events, f"{self._waiting_bytes} bytes of older ones wait for the disk")
             return
         self._waiting.append((events, about))
+        self._waiting_bytes += events.memory_bytes
         # After a damaged file, the log may emit its events again: the name now belongs to a good
         # file.
         name = segments.name_of(events.first, events.end)
@@ -251,6 +252,7 @@ class EventLog:
 
         def done(error: OSError | None) -> None:
             del self._waiting[0]
+            self._waiting_bytes -= events.memory_bytes
             if error is not None:
                 self._lost(events, str(error))
                 return

@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from beanpoled.eventlog.events import Events
 from beanpoled.eventlog.store import RETAIN_PERIOD_US
 from tests.unit.eventlog.made import Driver
 from tests.unit.eventlog.test_store import SETTINGS, Life, filled, image_of, paths
@@ -89,3 +90,23 @@ def test_a_directory_that_vanishes_does_not_stop_the_queue(monkeypatch: pytest.M
         life.log.run_periodic(look * RETAIN_PERIOD_US)
     assert life.log.spans() == [(0, 500)]
     assert len([line for line in life.host.lines if "is unknown: [Errno 2] no such" in line]) == 1
+
+
+@pytest.mark.constants
+def test_a_seal_does_not_look_at_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With small segments and a slow disk, thousands wait, and each entry seals one."""
+    life = Life()
+    looks: list[Events] = []
+
+    def look(events: Events) -> int:
+        looks.append(events)
+        return 100
+
+    monkeypatch.setattr(Events, "memory_bytes", property(look))
+    for _ in range(20):
+        life.driver.put(50)
+    assert len(life.log._waiting) == 20
+    assert life.log._waiting_bytes == 20 * 100
+    assert len(looks) <= 2 * 20
+    life.settle()
+    assert not life.log._waiting and not life.log._waiting_bytes
