@@ -286,3 +286,20 @@ def test_the_target_of_a_transfer_stands_at_once() -> None:
     votes = lone.take(messages.VOTE)
     assert [message[1] for message in votes] == [2, 2]
     assert [message[4] for message in votes] == [1, 1]
+
+
+def test_a_target_that_lost_its_links_does_not_stand_when_they_come_back() -> None:
+    """It deposed the leader, which had given the transfer up long before."""
+    lone = Lone()
+    lone.append("n1", 1, (1, 0))
+    lone.receive("n1", messages.TIMEOUT_NOW, 1)
+    for peer in lone.peers:
+        lone.disconnect(peer)
+    lone.run(5.0)
+    lone.take()
+    for peer in lone.peers:
+        lone.replica.connected(peer)
+    lone.append("n1", 1, (1, 0))
+    lone.run(0.4)
+    assert (lone.replica.term, lone.replica.leader) == (1, "n1")
+    assert not lone.take(messages.VOTE)

@@ -32,6 +32,7 @@ class Elections:
         self._pre_vote_term = 0
         self._may_campaign = False
         self._for_transfer = False
+        self._asked_s = -1e9  # the time of the last request to campaign for a transfer
         self._campaign_s = -1e9
         self._voters: set[tuple[str, int]] = set()
 
@@ -65,6 +66,8 @@ class Elections:
         if self._rejoin.active or shared.journal.disk_hangs:
             # With a hung disk, this member's own vote and all of its proposals would wait for it.
             self._wait_again()
+        elif core.transferring and now_s - self._asked_s > shared.config.raft_max_s:
+            self._wait_again()  # it had no link when it was to stand
         elif core.transferring:
             self._for_transfer = True
         elif not shared.peers or not shared.repairs.pre_vote:
@@ -176,6 +179,7 @@ class Elections:
     def timeout_now(self, peer: str, message: "Message") -> None:
         """Campaign at once, because the leader transfers its leadership."""
         if not self._rejoin.active and not self._shared.journal.disk_hangs:
+            self._asked_s = self._shared.now_s
             self._transport.receive(peer, {"type": "timeout_now", "term": message[1]})
             self._shared.due = True
 
