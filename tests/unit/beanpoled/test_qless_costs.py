@@ -4,6 +4,7 @@ from typing import Any
 
 from beanpole import qless as q
 from beanpole.core.qless import config, recurring, throttles
+from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import Tables
 from beanpoled.frontends.qless.heaviness import cost_of
 from beanpoled.origin.batches import BATCH_COST_MAX, COST_IN_FLIGHT_MAX
@@ -152,8 +153,48 @@ def test_what_names_everything_costs_by_how_much_there_is() -> None:
         world.t.queue(b"%d" % number)
         world.t.set_pattern(1, b"%d" % number, b"p")
     for code in (q.QUEUE_NAMES, q.PATTERNS, q.EDIT_PATTERNS):
-        assert cost_of(world.t, code, 9.0, ()) == 11
+        assert 11 <= cost_of(world.t, code, 9.0, (1,)) <= 13
     for number in range(q.TRACKED_MAX):
         world.t.tracked.add(b"%d" % number, 1.0)
     assert cost_of(world.t, q.TRACK, 9.0, (b"7",)) == 1
     assert cost_of(world.t, q.TRACK, 9.0, (b"new",)) == 1 + q.TRACKED_MAX // 40
+
+
+def test_the_bytes_of_names_in_a_reply_cost() -> None:
+    """A name has up to 4 KiB, and a pattern up to a mebibyte."""
+    world = Qless()
+    t = world.t
+    asked = (
+        (q.PATTERNS, (0,)),
+        (q.QUEUE_NAMES, ()),
+        (q.QUEUE_COUNTS, (None,)),
+        (q.FAILED_GROUPS, ()),
+        (q.WORKER_COUNTS, ()),
+        (q.THROTTLE_LOCKS, (b"t",)),
+        (q.THROTTLE_PENDING, (b"t",)),
+    )
+    for code, arguments in asked:
+        assert cost_of(t, code, 9.0, arguments) == 1
+    t.set_pattern(0, b"x", bytes(q.DATA_MAX_BYTES // 2))
+    throttle = t.throttle(b"t")
+    for number in range(100):
+        name = b"%d" % number + bytes(q.NAME_MAX_BYTES - 2)
+        t.queue(name)
+        t.groups[name] = Scores()
+        for scores in (t.workers, throttle.locks):
+            scores.add(name, 1.0)
+    for code, arguments in asked:
+        assert cost_of(t, code, 9.0, arguments) > LIGHT_MAX
+    assert cost_of(t, q.EDIT_PATTERNS, 9.0, (0, True, ())) == 1
+    assert cost_of(t, q.PATTERNS, 9.0, (1,)) == 1
+
+
+def test_few_lines_ask_for_few_large_lists_at_a_time() -> None:
+    """The node cannot know yet how large the patterns are when it is asked for them."""
+    scene = Scene(client_output_bytes_max=8 * q.DATA_MAX_BYTES)
+    client = scene.connect()
+    edit = array(b"HSET", b"qmore:dynamic", b"x", bytes(100_000))
+    assert client.send(edit + array(b"HGETALL", b"qmore:dynamic") * 50) == b""
+    assert client.connection._replies.pending == 1 + 8
+    scene.commit_own()
+    assert client.port.take().count(b"*2\r\n$1\r\nx\r\n$100000\r\n") == 50

@@ -43,9 +43,11 @@ KIND_AUTH: Final = 2
 SHA_BYTES: Final = 40
 # The result of a POP that finds no jobs.
 _NO_JOBS: Final = (q.OK, ())
-# Calls whose replies may contain the data of jobs.
+# Calls whose replies may contain the data of jobs, patterns, or hundreds of names of 4 KiB.
 _LARGE: Final = (
     *(q.GET, q.MULTIGET, q.POP, q.PEEK, q.TRACKED, q.FAILED_JOBS, q.RECUR_GET, q.CONFIG_ALL),
+    *(q.PATTERNS, q.JOBS, q.TAGGED, q.TOP_TAGS, q.FAILED_GROUPS, q.QUEUE_NAMES, q.WORKER_COUNTS),
+    *(q.WORKER_JOBS, q.THROTTLE_LOCKS, q.THROTTLE_PENDING),
 )
 _MAKING: Final = (q.PUT, q.RECUR)
 
@@ -225,8 +227,7 @@ class CallSide(QlessSession):
                 # The node is stopping and hands out no jobs; it closes this connection when idle.
                 self.say(answers.answer(script, call, _NO_JOBS))
                 return
-        owed_bytes = q.DATA_MAX_BYTES if call.code in _LARGE else 0
-        asked = Asked(script, call, None, owed_bytes)
+        asked = Asked(script, call, None, _owed_bytes(call.code, call.args))
         self._submit(asked, call.code, call.flavour, call.now, call.args)
 
     # --- imports --------------------------------------------------------------------------------
@@ -283,7 +284,8 @@ class CallSide(QlessSession):
     def _ask(
         self, code: int, arguments: tuple[Any, ...], formatter: Callable[[q.Result], Value]
     ) -> None:
-        self._submit(Asked(None, None, formatter, 0), code, q.UNIFIED, 0.0, arguments)
+        asked = Asked(None, None, formatter, _owed_bytes(code, arguments))
+        self._submit(asked, code, q.UNIFIED, 0.0, arguments)
 
     # --- commands and results -------------------------------------------------------------------
 
@@ -370,6 +372,12 @@ class CallSide(QlessSession):
     def _end(self, lost: bool) -> None:
         super()._end(lost)
         self._asked.clear()
+
+
+def _owed_bytes(code: int, arguments: tuple[Any, ...]) -> int:
+    """Return the size that is owed for a call until its reply is made; see `ReplyQueue.owe`."""
+    is_large = code in _LARGE or (code == q.QUEUE_COUNTS and arguments[0] is None)
+    return q.DATA_MAX_BYTES if is_large else 0
 
 
 # --- results of commands that are not scripts -----------------------------------------------------

@@ -6,7 +6,7 @@ cost of a call only by what they add, and those additions are charged to them. T
 unit is the cost of a job that is popped or canceled: some 10 us.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from beanpole import qless as q
@@ -20,6 +20,7 @@ from beanpole.core.qless import (
     workers,
 )
 from beanpole.core.qless.job import QlessJob
+from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import QlessQueue, Tables
 from beanpoled.origin.heavy import LIGHT_MAX
 
@@ -33,7 +34,8 @@ COUNTED_A_UNIT: Final = 3  # queues and workers whose jobs are counted
 NAMES_A_UNIT: Final = 100  # jids of a list
 QUEUES_A_UNIT: Final = 40  # names of queues that are listed, tracked jobs that are looked up
 OPTIONS_A_UNIT: Final = 5
-# Of a reply: 1 MiB of data takes a node from the sources 10 ms or more to write as JSON.
+# Of a reply: 1 MiB of data takes a node from the sources 10 ms or more to write as JSON. A reply of
+# names, which have 4 KiB at most, takes memory as well until it is written.
 BYTES_A_UNIT: Final = 1024
 # Jobs up to this size cost no more than other jobs: their bytes are not counted.
 SMALL_BYTES: Final = 4096
@@ -262,7 +264,7 @@ def _queue_counts(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
         return 1 if queue is None else 1 + queue.scheduled.count_upto(now)
     if len(t.queues) > LIGHT_MAX:
         return DEAR
-    units = 1 + len(t.queues) // COUNTED_A_UNIT
+    units = 1 + len(t.queues) // COUNTED_A_UNIT + _named(t.queues)
     for queue in t.queues.values():
         units += queue.scheduled.count_upto(now)
     return units
@@ -273,7 +275,7 @@ def _workers(t: Tables, now: float, _arguments: tuple[Any, ...]) -> int:
     oldest = now - config.number(t, b"max-worker-age", workers.AGE_DEFAULT)
     if len(t.workers) > LIGHT_MAX or t.workers.upto(oldest, 0, 1):
         return DEAR
-    return 1 + len(t.workers) // COUNTED_A_UNIT
+    return 1 + len(t.workers) // COUNTED_A_UNIT + t.workers.bytes // BYTES_A_UNIT
 
 
 def _tracked(t: Tables, now: float, _arguments: tuple[Any, ...]) -> int:
@@ -291,7 +293,7 @@ def _failed_jobs(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
 
 
 def _failed_groups(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
-    return 1 + len(t.groups) // COUNTED_A_UNIT
+    return 1 + len(t.groups) // COUNTED_A_UNIT + _named(t.groups)
 
 
 def _config_all(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
@@ -299,11 +301,21 @@ def _config_all(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
 
 
 def _queue_names(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
-    return 1 + len(t.queues) // QUEUES_A_UNIT
+    return 1 + len(t.queues) // QUEUES_A_UNIT + _named(t.queues)
 
 
-def _patterns(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
-    return 1 + max([len(kind) for kind in t.patterns]) // QUEUES_A_UNIT
+def _named(names: Iterable[bytes]) -> int:
+    """Return the cost of the bytes of names in a reply, beside that of the names themselves."""
+    return sum([len(name) for name in names]) // BYTES_A_UNIT
+
+
+def _patterns(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    kind = t.patterns[arguments[0]]
+    return 1 + len(kind) // QUEUES_A_UNIT + _named(kind) + _named(kind.values())
+
+
+def _edit_patterns(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    return 1 + len(t.patterns[arguments[0]]) // QUEUES_A_UNIT
 
 
 def _track(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
@@ -328,7 +340,12 @@ def _throttle_jobs(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
     throttle = t.throttles.get(arguments[0])
     if throttle is None:
         return 1
-    return 1 + max(len(throttle.locks), len(throttle.pending)) // NAMES_A_UNIT
+    return 1 + max(_listed(throttle.locks), _listed(throttle.pending))
+
+
+def _listed(jids: Scores) -> int:
+    """Return the cost of a list of all jids of a set."""
+    return len(jids) // NAMES_A_UNIT + jids.bytes // BYTES_A_UNIT
 
 
 def _import_job(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
@@ -367,7 +384,7 @@ _ESTIMATES: Final[dict[int, Estimate]] = {
     q.CONFIG_ALL: _config_all,
     q.QUEUE_NAMES: _queue_names,
     q.PATTERNS: _patterns,
-    q.EDIT_PATTERNS: _patterns,
+    q.EDIT_PATTERNS: _edit_patterns,
     q.PAUSE: _many,
     q.UNPAUSE: _many,
     q.FORGET_QUEUES: _many,
