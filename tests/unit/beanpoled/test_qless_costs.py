@@ -11,7 +11,7 @@ from beanpoled.origin.batches import BATCH_COST_MAX, COST_IN_FLIGHT_MAX
 from beanpoled.origin.heavy import LIGHT_MAX
 from tests.unit.beanpoled.qless_scene import Scene, array
 from tests.unit.core.qless.checking import Qless
-from tests.unit.core.qless.making import scheduled_job, waiting_job
+from tests.unit.core.qless.making import running_job, scheduled_job, waiting_job
 
 TAGS = tuple(b"t%d" % number for number in range(q.TAGS_MAX))
 COMPLETE = (b"a", b"w", b"q", b"{}", None, 0.0, ())
@@ -122,6 +122,17 @@ def test_workers_that_were_not_seen_for_long_cost() -> None:
     world.pop(0)
     assert cost_of(world.t, q.WORKER_COUNTS, 1.0, ()) == 1
     assert cost_of(world.t, q.WORKER_COUNTS, 1e6, ()) > LIGHT_MAX
+
+
+def test_a_list_of_the_jobs_of_a_worker_costs_by_their_number() -> None:
+    world = Qless()
+    for number in range(1000):
+        running_job(world.t, b"%d" % number, b"w", 100.0)
+    assert cost_of(world.t, q.WORKER_JOBS, 1.0, (b"v",)) == 1
+    assert 10 < cost_of(world.t, q.WORKER_JOBS, 1.0, (b"w",)) < 20
+    for number in range(1000, 30_000):
+        running_job(world.t, b"%d" % number, b"w", 100.0)
+    assert cost_of(world.t, q.WORKER_JOBS, 1.0, (b"w",)) > LIGHT_MAX
 
 
 def test_a_node_has_a_budget_of_calls_on_their_way() -> None:

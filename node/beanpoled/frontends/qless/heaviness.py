@@ -278,6 +278,11 @@ def _workers(t: Tables, now: float, _arguments: tuple[Any, ...]) -> int:
     return 1 + len(t.workers) // COUNTED_A_UNIT + t.workers.bytes // BYTES_A_UNIT
 
 
+def _worker_jobs(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
+    held = t.leases.get(arguments[0])
+    return _workers(t, now, arguments) + (0 if held is None else _listed(held))
+
+
 def _tracked(t: Tables, now: float, _arguments: tuple[Any, ...]) -> int:
     units = 1 + len(t.tracked)
     return units if units > LIGHT_MAX else _get_many(t, now, (t.tracked,))
@@ -391,7 +396,7 @@ _ESTIMATES: Final[dict[int, Estimate]] = {
     q.FORGET_WORKERS: _many,
     q.QUEUE_COUNTS: _queue_counts,
     q.WORKER_COUNTS: _workers,
-    q.WORKER_JOBS: _workers,
+    q.WORKER_JOBS: _worker_jobs,
     q.RECUR_UPDATE: _recur_update,
     q.THROTTLE_RELEASE: _throttle_release,
     q.THROTTLE_LOCKS: _throttle_jobs,
