@@ -60,6 +60,19 @@ def test_jobs_that_a_pop_may_pass_over_cost_as_well() -> None:
     assert pop(world.t, 1) > LIGHT_MAX
 
 
+def test_what_jobs_release_that_a_pop_finds_exhausted_costs() -> None:
+    world = Qless()
+    world.give(throttles.throttle_set, 0, b"t", 1, 0)
+    world.put(0, b"first", throttles=(b"t",), retries=0, priority=1.0)
+    for number in range(100):
+        world.put(0, b"%03d" % number, throttles=(b"t",))
+    assert world.pop(0, 1) == [b"first"]
+    world.pop(0, 100)
+    assert len(world.t.throttles[b"t"].pending) == 100
+    assert pop(world.t, 1, now=5.0) == 2, "the lock holds"
+    assert 100 < pop(world.t, 1, now=1e6) < 110, "it has ended"
+
+
 def test_tags_of_templates_that_are_due_cost() -> None:
     world = Qless()
     world.give(recurring.recur, 0, b"q", b"r", b"K", b"{}", 1.0, 5.0, 0.0, TAGS, 5, 0.0, None)

@@ -90,7 +90,10 @@ def _taken(t: Tables, queue: QlessQueue | None, now: float, count: int) -> int:
     for late in (queue.locks, queue.scheduled):  # those that the call finds ended or due
         if len(late):
             for jid in late.upto(now, 0, count):
-                units += _shown(t.jobs[jid].size)
+                job = t.jobs[jid]
+                units += _shown(job.size)
+                if late is queue.locks and job.remaining <= 0:
+                    units += _released(t, job)  # it may have no attempt left, and fail
     if len(queue.recurring):
         units += _spawned(t, queue, now, count)
     return units
