@@ -105,6 +105,22 @@ def test_complete_jobs_that_are_too_many_cost() -> None:
     assert cost_of(world.t, q.COMPLETE, 1.0, COMPLETE) > LIGHT_MAX
 
 
+def test_the_tags_of_complete_jobs_that_are_too_many_cost() -> None:
+    world = Qless()
+    world.give(config.config_set, 0, b"jobs-history-count", b"3")
+    for number in range(3):
+        world.put(0, b"%d" % number, tags=TAGS)
+        world.pop(0)
+        if number < 2:
+            world.done(0, b"%d" % number)
+    complete = (b"2", *COMPLETE[1:])
+    assert cost_of(world.t, q.COMPLETE, 1.0, complete) == 2, "the third one is kept"
+    world.done(0, b"2")
+    world.put(0, b"a")
+    assert cost_of(world.t, q.COMPLETE, 1.0, COMPLETE) > LIGHT_MAX
+    assert cost_of(world.t, q.COMPLETE, 1.0, (*COMPLETE[:4], b"next", 0.0, ())) == 2
+
+
 def test_jobs_that_wait_for_a_throttle_cost_when_it_is_released() -> None:
     world = Qless()
     world.give(throttles.throttle_set, 0, b"t", 1, 0)

@@ -157,9 +157,9 @@ def _remove(t: Tables, jids: list[bytes], now: float, tags: int) -> tuple[int, i
 
 
 def overdue(t: Tables, now: float) -> int:
-    """Return about how many complete jobs a completion would delete, to estimate its cost."""
+    """Return about how many of the complete jobs a completion would delete, for its cost."""
     oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
-    excess = len(t.completed) - _kept(t)
+    excess = min(len(t.completed), len(t.completed) + 1 - _kept(t))  # the completed job is one more
     return max(0, min(PURGED_MAX, max(excess, t.completed.count_upto(oldest))))
 
 

@@ -41,6 +41,8 @@ BYTES_A_UNIT: Final = 1024
 SMALL_BYTES: Final = 4096
 # A completed job that is deleted costs more than one that is canceled at once.
 PURGED_UNITS: Final = 3
+# The most tags that the deleted jobs of one completion have: the last one may have the most.
+PURGED_TAGS_MOST: Final = completing.PURGED_TAGS_MAX + q.TAGS_MAX
 # A complete search for a cycle.
 SEARCH_UNITS: Final = dependencies.SEARCHED_MAX // 100
 
@@ -143,8 +145,16 @@ def _complete(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
             if job.dependents and arguments[6]:
                 units += SEARCH_UNITS
         else:
-            units += len(job.dependents) + PURGED_UNITS * completing.overdue(t, now)
+            units += len(job.dependents) + _purged(t, completing.overdue(t, now))
     return units
+
+
+def _purged(t: Tables, count: int) -> int:
+    """Return the cost of deleting complete jobs, most of which are the oldest."""
+    tags = 0
+    for jid in t.completed.lowest(0, count):
+        tags += len(t.jobs[jid].tags)
+    return PURGED_UNITS * count + min(tags, PURGED_TAGS_MOST) // TAGS_A_UNIT
 
 
 def _cancel(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
