@@ -9,7 +9,10 @@ from beanpole.protocol.qless.recognition import Script
 from beanpole.protocol.qless.requests import NO_INTEGER, Call, Reader, Refusal
 from beanpole.protocol.qless.texts import redis_error, script_error
 
-__all__ = ["Call", "Refusal", "read"]
+__all__ = ["NAMES", "Call", "Refusal", "read"]
+
+# The names of all calls; a script may declare any others.
+NAMES: Final = frozenset((*calls_unified.CALLS, *calls_dotted.CALLS))
 
 # The maximum overhead of an encoded argument, in bytes.
 _ITEM_BYTES: Final = 9

@@ -7,10 +7,11 @@ script or has restarted gets NOSCRIPT and loads it again, so other nodes need no
 import hashlib
 from typing import Final
 
+from beanpole.protocol.qless.calls import NAMES
 from beanpole.protocol.qless.recognition import Script, recognise
 
-# Only the meaning of a script is kept, not its text: each version of each dialect has 21 scripts
-# at most. The oldest one makes room.
+# Only the meaning of a script is kept, not its text, nor the names that it declares beside those of
+# qless: each version of each dialect has 21 scripts at most. The oldest one makes room.
 SCRIPTS_MAX: Final = 1024
 
 
@@ -34,6 +35,7 @@ class Scripts:
                 return sha, None
             if len(self._known) >= SCRIPTS_MAX:
                 del self._known[next(iter(self._known))]
+            script = script._replace(names=NAMES & script.names)
             self._known[sha] = script
         return sha, script
 
