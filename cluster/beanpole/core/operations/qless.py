@@ -10,7 +10,7 @@ import msgpack
 from crc32c import crc32c
 
 from beanpole import commands as c
-from beanpole.core.accounts import jobs_count
+from beanpole.core.accounts import jobs_bytes, jobs_count
 from beanpole.core.jobs.transitions import QLESS, TRANSITION_BITS
 from beanpole.core.operations.checks import has_bytes
 from beanpole.core.operations.qless_permission import allows_call, may_end
@@ -58,6 +58,7 @@ def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
     t.usage = usage_of(machine, origin.sessions[session])
     t.may_end = may_end(machine, origin.sessions[session]) if machine.users.rows else None
     t.room = _room(machine, len(packed))
+    t.room_bytes = machine.queue_bytes_max - jobs_bytes(machine) - machine.beside_jobs_bytes
     result = calls.apply(t, call, flavour, now, args)
     t.holder = t.usage = t.may_end = None
     check = crc32c(_HASHED.pack(call & _U64_MAX, flavour & _U64_MAX, bits, result[0]), 0)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from beanpole import qless as q
 from beanpole.core.jobs.quotas import Usage
-from beanpole.core.qless import history, limits, queues, ranges, tags
+from beanpole.core.qless import history, limits, queues, ranges, sizes, tags
 from beanpole.core.qless.job import WORK, QlessJob, Recurring
 from beanpole.core.qless.tables import QlessQueue, Tables
 
@@ -156,10 +156,12 @@ def recur_score(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) ->
 def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
     """Create at most `count` jobs that are due; returns their number.
 
-    The time of each job is its due time, however long ago that was.
+    The time of each job is its due time, however long ago that was. A template has up to a mebibyte
+    of data, so that the jobs of one call may be too large for the memory long before they are too
+    many: they are made when there is room.
     """
     rest = min(count, t.room, q.CALL_JOBS_MAX)
-    tags_left = SPAWNED_TAGS_MAX
+    tags_left, bytes_left = SPAWNED_TAGS_MAX, t.room_bytes
     made = 0
     if rest <= 0 or not queue.recurring:
         return 0
@@ -170,11 +172,12 @@ def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
             break
         template = t.recurring[jid]
         at = _first_time(template, now)
-        if at > now or tags_left < len(template.tags):
+        size = sizes.JOB_BYTES + template.size  # about that of each job, and not much less
+        if at > now or tags_left < len(template.tags) or bytes_left < size:
             continue
         t.keep_recurring(template)
         usage = template.usage if template.usage is not None and template.usage.is_limited else None
-        while at <= now and rest > 0 and tags_left >= len(template.tags):
+        while at <= now and rest > 0 and tags_left >= len(template.tags) and bytes_left >= size:
             if usage is not None and not usage.admits(len(template.data)):
                 at = _first_later(template, at, now)
                 break
@@ -186,6 +189,7 @@ def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
             t.count(_make(t, template, child, now, at), usage)
             made += 1
             tags_left -= len(template.tags)
+            bytes_left -= size
             at += template.interval
         schedule(queue, template, at)
     return made

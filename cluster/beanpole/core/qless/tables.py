@@ -191,6 +191,7 @@ class Tables:
             end those of every queue.
         room: the number of jobs and templates that the present call may create; below 0 if nothing
             may grow.
+        room_bytes: the memory that the jobs which it makes from templates may take.
         touched, ...: the objects that the present call changes, as they were before, or as they
             are.
         serials: the last serial number of queues, templates and throttles: an image compares serial
@@ -227,6 +228,7 @@ class Tables:
         self.usage: Usage | None = None
         self.may_end: Callable[[bytes], bool] | None = None
         self.room = NUMBER_MAX
+        self.room_bytes = NUMBER_MAX
         self.touched: dict[int, Before] = {}
         self.touched_queues: dict[QlessQueue, None] = {}
         self.touched_recurring: dict[bytes, Recurring] = {}

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from beanpole import qless as q
+from beanpole.core import accounts
+from beanpole.core.operations import qless as operations
 from beanpole.core.qless import calls, completing, failing, locks
 from tests.unit.core.qless.checking import Qless
+from tests.unit.core.qless.test_images import opened
 
 SMALL, LARGE = b'{"a":1}', b'{"a":11}'
 LONG = b"m" * (calls.MESSAGE_FREE_BYTES + 1)
@@ -67,3 +70,27 @@ def test_a_new_worker_takes_the_place_of_the_one_not_seen_for_longest(one: Qless
 
 def test_what_else_is_wrong_is_told_as_ever(one: Qless) -> None:
     assert one.call(locks.heartbeat, 2, b"nobody", b"w", LARGE) == (q.NO_JOB, (b"nobody",))
+
+
+@pytest.mark.parametrize("code", [q.POP, q.PEEK])
+def test_jobs_of_templates_are_made_when_there_is_room_for_their_data(code: int) -> None:
+    cluster = opened()
+    machine = cluster.machine
+
+    def call(code: int, *args: Any, now: float = 0.0) -> Any:
+        return cluster.do(*operations.command(1, code, q.CORE, now, args))
+
+    more = (1.0, 1.0, 0.0, (), 5, 0.0, None)
+    assert call(q.RECUR, b"q", b"large", b"k", bytes(100_000), *more)[0] == q.OK
+    assert call(q.RECUR, b"q", b"small", b"k", b"{}", *more)[0] == q.OK
+    machine.queue_bytes_max = accounts.memory_bytes(machine) + 1_000_000
+    args = (b"q", b"w", 20) if code == q.POP else (b"q", 0, 20)
+    code, jobs = call(code, *args, now=99.0)
+    assert code == q.OK
+    made = [job.jid.partition(b"-")[0] for job in jobs]
+    assert 7 <= made.count(b"large") <= 9
+    assert made.count(b"small") == 20 - made.count(b"large")
+    assert accounts.memory_bytes(machine) <= machine.queue_bytes_max
+    machine.queue_bytes_max *= 10
+    assert len(call(q.POP, b"q", b"w", 20, now=9e9)[1]) == 20
+    assert b"large-20" in machine.qless.jobs, "they are made later"
