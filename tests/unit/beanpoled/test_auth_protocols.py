@@ -223,6 +223,23 @@ def test_qless_hello_with_auth_changes_nothing_before_it_is_accepted() -> None:
     assert (other.connection.version, other.connection.name) == (2, b"")
 
 
+def test_qless_reset_forgets_the_user() -> None:
+    scene, client = qless((b"mail", PUT | WORK))
+    client.ask(b"AUTH lee %b\r\n" % TOKEN)
+    peek = qless_scene.array(b"EVALSHA", scene.sha, b"0", *PEEK)
+    said = client.ask(peek + b"RESET\r\n" + peek)
+    assert said.endswith(b"+RESET\r\n" + NO_AUTH) and not said.startswith(b"-")
+    assert client.connection.user == b""
+    assert client.ask(b"SUBSCRIBE ql:log\r\n") == NO_AUTH
+    assert client.ask(b"RESET\r\nAUTH %b\r\n" % TOKEN) == b"+RESET\r\n+OK\r\n"
+    assert client.call(*PEEK).startswith((b"*", b"$"))
+    client.connection.received(b"RESET\r\n")
+    client.connection.lost()
+    scene.commit_own()
+    sessions = [one for some in scene.machine.origins.values() for one in some.sessions.values()]
+    assert LEE not in [session.user for session in sessions]
+
+
 def test_qless_as_redis_is_where_there_are_no_users() -> None:
     client = qless_scene.Scene().connect()
     assert client.ask(b"AUTH x\r\n").startswith(b"-ERR AUTH <password> called")

@@ -39,6 +39,7 @@ from beanpoled.origin.heavy import LIGHT_MAX
 # The kind of all calls: their context is kept in the order of the log.
 KIND_CALL: Final = 1
 KIND_AUTH: Final = 2
+KIND_RESET: Final = 3
 
 SHA_BYTES: Final = 40
 # The result of a POP that finds no jobs.
@@ -156,6 +157,23 @@ class CallSide(QlessSession):
         self._hello = hello
         self._session()
         self._authenticate(KIND_AUTH, token, name)
+
+    def log_out(self, accepted: bytes) -> None:
+        """Forget the user of a token, with the session, and answer; no reply is pending before.
+
+        That is a step of its own, because the requests so far are those of the user: they spend its
+        rate.
+        """
+        self.blocked = True
+        self._replies.expect(KIND_RESET)
+        self._clients.host.call_soon(partial(self._logged_out, accepted))
+
+    def _logged_out(self, accepted: bytes) -> None:
+        if self.closed:
+            return
+        self._clients.origin.close(self, lost=False)
+        self.user = self.token = b""
+        self._answer_alone(accepted)
 
     # --- scripts --------------------------------------------------------------------------------
 

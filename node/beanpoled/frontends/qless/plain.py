@@ -16,6 +16,7 @@ from beanpole.protocol.resp.values import (
     Map,
     Simple,
     Value,
+    encode,
 )
 from beanpoled.frontends.qless.calls import DEFAULT_USER, NO_NUMBER, SYNTAX, WRONG_USER, number
 from beanpoled.frontends.qless.subscriptions import SubscriberSide
@@ -135,11 +136,14 @@ def select(client: SubscriberSide, arguments: list[bytes]) -> None:
 
 
 def reset(client: SubscriberSide, arguments: list[bytes]) -> None:
-    """RESET: return to the state of a new connection."""
+    """RESET: return to the state of a new connection, which has given no token."""
     client.clients.publications.forget(client)
     client.version = RESP2
     client.name = b""
-    client.say(Simple(b"RESET"))
+    if client.token:
+        client.log_out(encode(Simple(b"RESET")))
+    else:
+        client.say(Simple(b"RESET"))
 
 
 def time(client: SubscriberSide, arguments: list[bytes]) -> None:
