@@ -388,5 +388,8 @@ FLUSH_MAX: Final = 25_000
 LISTED_MAX: Final = 100_000
 WORKERS_MAX: Final = 100_000
 OPTIONS_MAX: Final = 10_000
+# Items of any list in the arguments of a call: no limit of such a list is higher. ARGS_MAX_BYTES
+# may be a million, which each node would look at for half a second, only to refuse the call.
+ITEMS_MAX: Final = 10_000
 # Days of statistics that are kept of a queue, even if `stats-history` is larger.
 STATS_DAYS_MAX: Final = 60

@@ -15,6 +15,7 @@ DATA: Final[q.Result] = (q.TOO_MUCH, (b"bytes of data", q.DATA_MAX_BYTES))
 THROTTLES_ALL: Final[q.Result] = (q.TOO_MUCH, (b"throttles", q.THROTTLES_ALL_MAX))
 QUEUES: Final[q.Result] = (q.TOO_MUCH, (b"queues", q.QUEUES_MAX))
 OPTIONS: Final[q.Result] = (q.TOO_MUCH, (b"options", q.OPTIONS_MAX))
+ITEMS: Final[q.Result] = (q.TOO_MUCH, (b"items of a list", q.ITEMS_MAX))
 LISTED: Final[q.Result] = (q.TOO_MUCH, (b"jids of one list", q.LISTED_MAX))
 TRACKED: Final[q.Result] = (q.TOO_MUCH, (b"tracked jobs", q.TRACKED_MAX))
 RECURRING_TAGS: Final[q.Result] = (

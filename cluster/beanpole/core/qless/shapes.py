@@ -85,7 +85,7 @@ class Optional(Kind):
 
 
 class Many(Kind):
-    """A tuple of values of another kind."""
+    """A tuple of ITEMS_MAX values of another kind at most."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -94,6 +94,8 @@ class Many(Kind):
         """See `Kind`."""
         if type(value) is not tuple:
             return BAD
+        if len(value) > q.ITEMS_MAX:
+            return limits.ITEMS
         for one in value:
             refused = self.kind.refusal(one)
             if refused is not None:

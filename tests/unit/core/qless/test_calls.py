@@ -137,6 +137,17 @@ def test_a_name_that_is_too_long_is_named(cluster: Cluster) -> None:
     assert (code, limit, most) == (q.TOO_MUCH, b"bytes of a name", q.NAME_MAX_BYTES)
 
 
+def test_a_list_that_is_too_long_is_not_looked_at() -> None:
+    """A million names fit into the arguments of a call."""
+    items = (b"",) * q.ITEMS_MAX
+    none = (q.TOO_MUCH, (b"items of a list", q.ITEMS_MAX))
+    for given, result in ((items, None), ((*items, None), none), ((*items, b""), none)):
+        assert shapes.NAMES.refusal(given) == result
+    assert calls.CALLS[q.CANCEL].shape.refusal(((*items, b""),)) == none
+    limits = (q.CALL_JOBS_MAX, q.DEPENDENCIES_MAX, q.TAGS_MAX, q.THROTTLES_MAX, q.HISTORY_MAX)
+    assert max(*limits, q.OPTIONS_MAX) <= q.ITEMS_MAX
+
+
 def test_without_room_nothing_is_made(cluster: Cluster) -> None:
     machine = cluster.machine
     assert call(cluster, q.PUT, b"a", b"a") == (q.OK, b"a")
