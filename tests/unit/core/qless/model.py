@@ -200,7 +200,9 @@ class Model(Beside):
     def _leave(self, job: Job, now: float, worker: Name, queue: bytes) -> None:
         job.place = ""
         names = job.throttles
-        if any(job.jid in self.locked[name] or job.jid in self.pending[name] for name in names):
+        if job.state == q.THROTTLED or any(
+            job.jid in self.locked[name] or job.jid in self.pending[name] for name in names
+        ):
             self.release(job, now)
         if job.worker and job.worker != worker:
             self.lost(job, job.worker)

@@ -4,6 +4,7 @@ import pytest
 
 from beanpole import qless as q
 from beanpole.core.qless import throttles
+from beanpole.core.qless.job import THROTTLED_SINCE, WORK
 from tests.unit.core.qless.checking import Qless
 
 SECOND_US = 1_000_000
@@ -153,3 +154,19 @@ def test_a_job_waits_for_one_throttle_at_a_time() -> None:
     assert len(world.t.throttles[b"ql:q:q"].locks) == 1
     world.done(6, b"b")
     assert world.pop(7, 3) == [b"c"]
+
+
+@pytest.mark.parametrize("names", [(), (b"t",)])
+def test_a_job_that_moves_before_its_pop_lets_the_next_one_go_on(names: tuple[bytes, ...]) -> None:
+    world = Qless()
+    world.give(throttles.throttle_set, 0, b"t", 1, 0)
+    for now, jid in enumerate((b"a", b"b", b"c")):
+        world.put(now, jid, throttles=(b"t",))
+    assert world.pop(3, 1) == [b"a"]
+    assert world.pop(4, 2) == []
+    world.done(5, b"a")
+    assert [world.job(jid).place for jid in (b"b", b"c")] == [WORK, THROTTLED_SINCE]
+    world.put(6, b"b", queue=b"other", throttles=names)
+    assert world.pop(7, 2) == [b"c"], "it would wait for ever"
+    world.done(8, b"c")
+    assert world.pop(9, 2, queue=b"other") == [b"b"]
