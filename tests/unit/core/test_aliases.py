@@ -308,6 +308,31 @@ def test_the_result_of_a_job_of_workq_that_beanstalk_has_done_is_empty() -> None
     assert cluster.do(c.FIND, WORKQ, UUID) == c.NOT_FOUND
 
 
+@pytest.mark.parametrize("queue", [W, b"\x01own"], ids=["of beanstalk", "of workq"])
+@pytest.mark.parametrize("how", ["release", "close", "ttr"])
+def test_the_attempts_of_a_job_of_workq_end_however_a_worker_of_beanstalk_ends_them(
+    queue: bytes, how: str
+) -> None:
+    cluster = Bridged((W, TUBE), (b"own", b"\x01own"))
+    limits = (9 * SECOND_US, UUID, 2, 0)
+    job, _ = cluster.do(c.ADD, WORKQ, queue, 5, 0, SECOND_US, *limits, b"body")
+    for session, state in ((BEANSTALK, b"ready"), (OTHER, b"failed")):
+        cluster.watch(session, TUBE if queue == W else b"own")
+        assert cluster.take(session) == job
+        if how == "release":
+            assert cluster.do(c.RELEASE, session, job, 5, 1) == c.OK
+            assert cluster.do(c.KICK_JOB, session, job) == (
+                c.OK if state == b"ready" else c.NOT_FOUND
+            )
+        elif how == "close":
+            assert cluster.do(c.CLOSE, session, 1) == c.OK
+        else:
+            cluster.pass_s(1)
+        assert cluster.state(job) == state
+    assert cluster.do(c.RESULT, WORKQ, job) == (FAILED, b"", b"")
+    assert image_of(copy_of(cluster.machine)) == image_of(cluster.machine)
+
+
 def test_a_job_of_gearman_that_workq_leases_comes_back_after_a_while() -> None:
     """It has no TTR of its own, and a lease without a holder does not end with a session."""
     cluster = Bridged()

@@ -209,14 +209,17 @@ class Queue(Attempts):
         if ext.is_abandoned:
             self._drop(job, RESERVED, holder, e.ABANDONED)
             return False
-        if not job.tube.space.to_end:
-            return True
-        if 0 < ext.attempts_max <= job.reserves:
+        to_end = job.tube.space.to_end
+        # Where leases belong to no session, only the TTR ends them. A session of another space,
+        # which has such a job by an alias, may also release it or be lost: that ends its attempt.
+        is_guest = holder is not None and holder.leased and not ext.home.leased
+        if (to_end or is_guest) and 0 < ext.attempts_max <= job.reserves:
             self.transitions.append(job.id << TRANSITION_BITS | FINISH)
             self._fail(job, holder, reason)
             return False
-        self.put_last(job, ext)
-        self.forget_progress(ext)
+        if to_end:
+            self.put_last(job, ext)
+            self.forget_progress(ext)
         return True
 
     def _fail(self, job: Job, holder: Holder | None, reason: int) -> None:
