@@ -196,6 +196,20 @@ def test_a_job_of_beanstalk_that_fails_is_buried_and_can_be_kicked() -> None:
     assert cluster.take(GEARMAN) == job
 
 
+def test_a_touch_begins_a_ttr_that_was_set_to_no_end() -> None:
+    """No frontend sends both, but a log may have them."""
+    cluster = Bridged()
+    job = cluster.put(tube=TUBE, ttr_s=2)
+    cluster.watch(GEARMAN, G)
+    assert cluster.take(GEARMAN) == job
+    assert cluster.do(c.SET_TTR, GEARMAN, job, 0) == c.OK
+    assert cluster.do(c.TOUCH, GEARMAN, job) == c.OK
+    cluster.pass_s(1)
+    assert cluster.state(job) == b"reserved"
+    cluster.pass_s(1)
+    assert cluster.state(job) == b"ready"
+
+
 def test_a_worker_of_gearman_that_goes_gives_the_job_back() -> None:
     cluster = Bridged()
     cluster.watch(GEARMAN, G)

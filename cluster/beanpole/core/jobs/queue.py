@@ -113,7 +113,8 @@ class Queue(Attempts):
             image.keep(job)
         job.order = self.now_us
         if job.ttr_us:
-            self.timers.remove(job.due_us, job.id)
+            if job.due_us:  # `set_ttr` may have set no end
+                self.timers.remove(job.due_us, job.id)
             job.due_us = self.now_us + job.ttr_us
             self.timers.add(job.due_us, job.id)
         self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
