@@ -100,10 +100,12 @@ class ClientRates:
             self._release(meter)
 
     def _release(self, meter: Meter) -> None:
-        """Let go of all throttled connections of a meter that is no longer in force."""
+        """Let go of all throttled connections of a meter that is no longer in force.
+
+        There may be thousands: `Clients` reads them a few at a time, like all that are paused.
+        """
         for connection in list(meter.throttled):
             self._wake(meter, connection)
-            connection.room_again()
 
     @property
     def limits_users(self) -> bool:

@@ -145,8 +145,26 @@ def test_a_rate_that_ends_lets_its_connections_go_on(ends: str) -> None:
         scene.limit(0)
     else:
         scene.do((c.DROP_USER, 1, LEE))
+    scene.pass_us(2 * TENTH_US)
     assert before + scene.answers(port) == 500
     assert port.reading and not connection.throttled
+
+
+def test_the_end_of_a_rate_reads_no_client_in_its_own_step() -> None:
+    """Thousands may be throttled, each with a row of requests: they go on a few at a time."""
+    scene = Scene(rate=1)
+    made = [scene.lee(b"10.0.0.%d" % number) for number in range(20)]
+    for connection, _ in made:
+        connection.received(ASK * 100)
+    scene.settle()
+    assert sum(connection.throttled for connection, _ in made) >= 19
+    for _, port in made:
+        port.take()
+    scene.limit(0)
+    assert not any(port.output for _, port in made)
+    assert not any(connection.throttled for connection, _ in made)
+    scene.pass_us(2 * TENTH_US)
+    assert sum(port.output.count(ANSWER) for _, port in made) >= 19 * 99
 
 
 def test_a_rate_that_changes_counts_for_connections_that_wait() -> None:
