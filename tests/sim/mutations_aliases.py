@@ -27,7 +27,8 @@ def alias_wakes_nobody() -> list[Patch]:
 
     def wrong(listeners: Listeners, names: Collection[bytes]) -> None:
         for name in names:
-            listeners._wake(name)
+            listeners._note_ready(name)
+        listeners._wake_some()
 
     return [(Listeners, "ready", wrong)]
 

@@ -256,6 +256,36 @@ def test_a_job_wakes_all_that_wait_once(scene: Scene) -> None:
     assert (port.take(), other.take()) == (b"", b"")
 
 
+@pytest.mark.constants
+def test_many_are_woken_in_several_steps(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "LOOKS_PER_STEP_MAX", 4)
+    queue = PREFIX + b"q"
+    scene.others((c.WATCH, 2, queue))
+    made = [scene.toy(b"POLL q\n") for _ in range(7)]
+    host, turn = scene.host, scene.node.context.turn
+    scene.others(put(b"q"), (c.TAKE, 2))
+    assert not any(port.output for _, port in made), "it is taken already"
+    scene.number += 1
+    packed = c.pack_commands((put(b"q"),))
+    scene.apply(c.encode_entry(0, 0, 0, [(1, 1, scene.number, packed)]))
+    assert [bool(port.output) for _, port in made] == [True] * 2 + [False] * 5
+    made[3][0].lost()
+    made[2][0].half_closed()  # it waits no longer
+    soon, host.soon = host.soon, []
+    for step in soon:
+        step()
+    turn()
+    assert sum(bool(port.output) for _, port in made) < 5
+    scene.run()
+    turn()
+    answers = [port.take() for _, port in made]
+    assert answers == [b"READY\n"] * 2 + [b"NO\n", b""] + [b"READY\n"] * 3
+    again, port = made[0]
+    again.received(b"POLL r\n")
+    scene.others(put(b"r"))
+    assert port.take() == b"READY\n"
+
+
 def test_a_job_wakes_those_that_wait_for_an_alias_of_its_queue(scene: Scene) -> None:
     """This holds even if the alias is set while they wait."""
     scene.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 4),)))
