@@ -2,6 +2,7 @@
 
 import pytest
 
+from beanpole import commands as c
 from tests.unit.node.stage import Stage
 from tests.unit.node.test_takes import settle
 
@@ -41,6 +42,19 @@ def test_another_connection_takes_the_session_over(stage: Stage) -> None:
     second.received(b"delete 1\r\n")
     settle(stage)
     assert other.take() == b"DELETED\r\n"
+
+
+def test_a_tube_that_is_an_alias_keeps_its_name(stage: Stage) -> None:
+    stage.batch("n1", 1, (c.OPEN, 1), (c.SET_ALIAS, 1, b"mail", b"\x02function"), first=True)
+    settle(stage)
+    _, port = stage.client(KEEP + b"use mail\r\nwatch mail\r\n")
+    settle(stage)
+    assert port.take() == b"KEPT\r\nUSING mail\r\nWATCHING 2\r\n"
+    _, other = stage.client(RESUME + b"list-tube-used\r\n" + WORK + b"ignore mail\r\n")
+    settle(stage)
+    assert other.take() == (
+        b"RESUMED 0\r\n\r\nUSING mail\r\nINSERTED 1\r\nRESERVED 1 1\r\nx\r\nWATCHING 1\r\n"
+    )
 
 
 @pytest.mark.parametrize("wait", [b"reserve\r\n", b"reserve-with-timeout 600\r\n"])

@@ -182,7 +182,8 @@ class BeanstalkConnection(TubesConnection):
             return
         self._kept = True
         assert session.used is not None, "a session of beanstalk uses a tube"
-        self._used = session.used.name
+        queue = self._clients.machine.queue
+        self._used = queue.name_in(session.space, session.used)  # it may be used by an alias
         self._watched = dict.fromkeys(session.watched)
         self.is_worker |= bool(session.reserved)
         reply = replies.resumed(session.reserved)
