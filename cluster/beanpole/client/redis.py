@@ -18,6 +18,8 @@ _AUTH_WORDS: Final = (b"NOAUTH", b"WRONGPASS", b"ERR AUTH", b"NOPERM")
 # At most this many bytes of requests, and one request more, are in flight, so that a slow server
 # receives them within the time-out.
 PIECE_BYTES: Final = 1024 * 1024
+# What the facts of a node have, and those of a Redis have not.
+_NODE: Final = b"beanpole_version:"
 
 
 class AuthenticationFailed(ClientError):
@@ -33,12 +35,24 @@ class Redis(StreamClient):
         *,
         user: str = "",
         password: str = "",
+        token: str = "",
         database: int = 0,
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
     ) -> None:
-        """See `StreamClient`: the first command connects."""
+        """See `StreamClient`: the first command connects.
+
+        Args:
+            addresses: see `StreamClient`.
+            user: the user of a Redis; empty for its default.
+            password: sent to any server; empty for none.
+            token: of a user of the cluster, sent to nodes only; empty for no user.
+            database: the number of a database of a Redis.
+            patience_s: see `StreamClient`.
+            reply_timeout_s: see `StreamClient`.
+        """
         super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
+        self._token = token.encode()
         self._greetings: list[Sequence[bytes]] = []
         if password:
             names = [user.encode()] if user else []
@@ -95,11 +109,21 @@ class Redis(StreamClient):
     def _begin(self) -> None:
         self._parser = ReplyParser()
         self._replies = []
+        if self._token:
+            # As in `sansio`, the token is not sent to a server that does not support users.
+            facts = self._greet([b"INFO", b"server"])
+            if not isinstance(facts, bytes) or _NODE not in facts:
+                raise ClientError(f"{self.address} is no node; the token was not sent to it")
+            self._greet([b"AUTH", self._token])
         for words in self._greetings:
-            (reply,) = self._exchange(encode(words), self._parser.next, 0.0)
-            if isinstance(reply, Error):
-                self._check(reply)
-                raise ClientError(f"{self.address}: {reply.text.decode(errors='replace')}")
+            self._greet(words)
+
+    def _greet(self, words: Sequence[bytes]) -> Reply:
+        (reply,) = self._exchange(encode(words), self._parser.next, 0.0)
+        if isinstance(reply, Error):
+            self._check(reply)
+            raise ClientError(f"{self.address}: {reply.text.decode(errors='replace')}")
+        return reply
 
     def _feed(self, data: bytes) -> None:
         self._parser.feed(data)

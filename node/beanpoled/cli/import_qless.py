@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(_report(look(source), dry=True))
             return 0
         to = where.addresses(arguments, where.QLESS)
-        with Redis(to, password=where.token()) as target:
+        with Redis(to, token=where.token()) as target:
             outcome = bring(source, target, now, _progress)
     print(_report(outcome, dry=False))
     for reason in outcome.reasons:

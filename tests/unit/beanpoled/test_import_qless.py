@@ -73,14 +73,16 @@ def test_a_report_counts_by_state() -> None:
 
 
 def test_the_nodes_get_the_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    passwords: dict[str, str] = {}
+    told: dict[str, tuple[str, str]] = {}
 
     class Server(Redis):
         """A server that answers everything."""
 
-        def __init__(self, addresses: list[str], *, password: str = "", **_: Any) -> None:
+        def __init__(
+            self, addresses: list[str], *, password: str = "", token: str = "", **_: Any
+        ) -> None:
             super().__init__(addresses)
-            passwords[addresses[0]] = password
+            told[addresses[0]] = (password, token)
 
         def ask(self, *words: bytes) -> Any:
             return b"PONG"
@@ -89,7 +91,7 @@ def test_the_nodes_get_the_token_of_the_environment(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(import_qless, "bring", lambda *_: Outcome())
     monkeypatch.setenv("BEANPOLE_TOKEN", "a-token")
     assert main(["import-qless", "redis:1", "--to", "node:1"]) == 0
-    assert passwords == {"redis:1": "", "node:1": "a-token"}
+    assert told == {"redis:1": ("", ""), "node:1": ("", "a-token")}
 
 
 class Scripted(Redis):

@@ -61,3 +61,34 @@ def test_requests_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         assert client.ask_all([[b"GET", b"a"], [b"GET", b"b"], [b"GET", b"a"]]) == [1, 2, 3]
         assert client.ask_all([]) == []
     node.finish()
+
+
+INFO, AUTH = encode([b"INFO", b"server"]), encode([b"AUTH", b"a-token"])
+
+
+def bulk(text: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(text), text)
+
+
+def test_a_token_goes_to_a_node() -> None:
+    facts = bulk(b"# Server\r\nredis_version:7.0.15\r\nbeanpole_version:0.4.0\r\n")
+    node = Node([(INFO, facts), (AUTH, b"+OK\r\n"), (A, bulk(b"x"))])
+    with Redis([node.address], token="a-token") as client:
+        assert client.ask(b"GET", b"a") == b"x"
+    node.finish()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        bulk(b"# Server\r\nredis_version:7.0.15\r\n"),
+        b"-NOAUTH Authentication required.\r\n",
+        b"-ERR unknown command\r\n",
+        b":1\r\n",
+    ],
+)
+def test_another_server_never_sees_a_token(reply: bytes) -> None:
+    other = Node([(INFO, reply), (b"", None)])
+    with Redis([other.address], token="a-token") as client, pytest.raises(ClientError):
+        client.ask(b"GET", b"a")
+    other.finish()
