@@ -259,11 +259,13 @@ class _Import:
         """Set throttles that do not exist in the cluster."""
         self._outcome.note("throttles")
         for throttle in self._source.throttles():
-            if self._call(b"throttle.ttl", throttle.name) != _NOT_SET:
+            reply = self._call(b"throttle.ttl", throttle.name)
+            if reply == _NOT_SET:
+                seconds = b"%d" % throttle.seconds
+                reply = self._call(b"throttle.set", throttle.name, throttle.maximum, seconds)
+            elif not isinstance(reply, Error):
                 self._outcome.note("throttles", there=1)
                 continue
-            seconds = b"%d" % throttle.seconds
-            reply = self._call(b"throttle.set", throttle.name, throttle.maximum, seconds)
             self._take("throttles", throttle.name, reply)
 
     def _tracked(self, states: Mapping[bytes, int]) -> None:

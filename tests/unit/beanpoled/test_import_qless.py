@@ -123,3 +123,19 @@ def test_patterns_that_a_node_does_not_show_are_not_said_to_be_there() -> None:
     bringing = _Import(Source(source, 0.0), target, 0.0, lambda *_: None)
     bringing._patterns()
     assert bringing._outcome.kinds["patterns"] == Tally(found=2, there=1, refused=1)
+
+
+def test_a_throttle_that_a_node_does_not_show_is_not_said_to_be_there() -> None:
+    keys: list[Reply] = [THROTTLES + name for name in (b"long", b"there", b"new")]
+    replies: dict[bytes, list[Reply]] = {
+        b"SCAN": [[b"0", keys]],
+        b"HGET": [b"5"] * 3,
+        b"TTL": [-1] * 3,
+    }
+    error = Error(b"ERR nothing was done: bytes of a name: 4096 at most")
+    target = Scripted({b"EVAL": [error, -1, -2, None]})
+    bringing = _Import(Source(Scripted(replies), 0.0), target, 0.0, lambda *_: None)
+    bringing._throttles()
+    outcome = bringing._outcome
+    assert outcome.kinds["throttles"] == Tally(found=3, brought=1, there=1, refused=1)
+    assert outcome.reasons == ["throttles 'long': nothing was done: bytes of a name: 4096 at most"]
