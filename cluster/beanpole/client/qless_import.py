@@ -283,13 +283,18 @@ class _Import:
         named, priorities = self._source.patterns()
         key = b"qmore:dynamic"
         words = [word for pair in named.items() for word in pair]
-        self._patterns_of(len(named), (b"HGETALL", key), (b"HSET", key, *words))
+        self._patterns_of(len(named), (b"HGETALL", key), [(b"HSET", key, *words)])
         key = b"qmore:priority"
         have = (b"LRANGE", key, b"0", b"-1")
-        self._patterns_of(len(priorities), have, (b"RPUSH", key, *priorities))
+        push = (b"RPUSH", key, *priorities)
+        # If the reply is lost, all is repeated: without the DEL, each pattern would come twice.
+        put = [(b"MULTI",), (b"DEL", key), push, (b"EXEC",)]
+        self._patterns_of(len(priorities), have, put)
 
-    def _patterns_of(self, count: int, have: Sequence[bytes], put: Sequence[bytes]) -> None:
-        """Set patterns by the request `put`, unless the reply to `have` has some."""
+    def _patterns_of(
+        self, count: int, have: Sequence[bytes], put: Sequence[Sequence[bytes]]
+    ) -> None:
+        """Set patterns by the requests `put`, unless the reply to `have` has some."""
         if not count:
             return
         (reply,) = self._ask([have])
@@ -297,9 +302,11 @@ class _Import:
             self._outcome.note("patterns", there=count)
             return
         if not reply:
-            (reply,) = self._ask([put])
+            replies = self._ask(put)
+            # In a transaction the first error has the reason, that of EXEC has not.
+            reply = next((one for one in replies if isinstance(one, Error)), None)
         if isinstance(reply, Error):
-            self._outcome.refuse("patterns", put[1], _words(reply))
+            self._outcome.refuse("patterns", have[1], _words(reply))
         else:
             self._outcome.note("patterns", brought=count)
 

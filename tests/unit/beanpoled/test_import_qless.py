@@ -11,9 +11,10 @@ from beanpole.client.qless_import import SCRIPT, Outcome, Tally, _Import
 from beanpole.client.qless_source import THROTTLES, Source, Throttle
 from beanpole.client.redis import Redis
 from beanpole.protocol.qless.recognition import recognise
-from beanpole.protocol.resp.client import Reply
+from beanpole.protocol.resp.client import Reply, ReplyParser, encode
 from beanpole.protocol.resp.values import Error
 from beanpoled.cli import import_qless, main
+from tests.unit.beanpoled.qless_scene import Scene
 
 
 def test_nodes_know_the_script_of_an_import() -> None:
@@ -139,3 +140,25 @@ def test_a_throttle_that_a_node_does_not_show_is_not_said_to_be_there() -> None:
     outcome = bringing._outcome
     assert outcome.kinds["throttles"] == Tally(found=3, brought=1, there=1, refused=1)
     assert outcome.reasons == ["throttles 'long': nothing was done: bytes of a name: 4096 at most"]
+
+
+@pytest.mark.constants
+def test_patterns_whose_reply_is_lost_come_once() -> None:
+    class Lossy(Redis):
+        """A node that does all requests and loses the replies, and then is asked again."""
+
+        def ask_all(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
+            said = b""
+            for _ in range(2):
+                said = client.ask(b"".join(map(encode, requests)))
+            parser = ReplyParser()
+            parser.feed(said)
+            return [found[0] for _ in requests if (found := parser.next())]
+
+    client = Scene().connect()
+    source = Scripted({b"HGETALL": [[b"a", b"b"]], b"LRANGE": [[b"one", b"two"]]})
+    target = Lossy(["127.0.0.1:1"])
+    bringing = _Import(Source(source, 0.0), target, 0.0, lambda *_: None)
+    bringing._patterns()
+    assert bringing._outcome.kinds["patterns"] == Tally(found=3, brought=3)
+    assert target.ask(b"LRANGE", b"qmore:priority", b"0", b"-1") == [b"one", b"two"]
