@@ -261,7 +261,7 @@ class Worker:
             self._count("lost")
             return
         try:
-            self._count(outcome.apply(client, job, stats["pri"]))
+            self._count(outcome.apply(client, consumer.queue, job, stats["pri"]))
         except NotFoundError:
             log.warning("%s: job %d was lost when it was done", consumer.queue, task.id)
             self._count("lost")
@@ -281,7 +281,7 @@ class _Outcome:
     rest_s: int | None = None
     words: str = ""
 
-    def apply(self, client: Client[bytes], job: Job[bytes], priority: int) -> str:
+    def apply(self, client: Client[bytes], queue: str, job: Job[bytes], priority: int) -> str:
         """Delete, release or bury the job; return which of these was done."""
         if self.done:
             client.delete(job)
@@ -291,7 +291,7 @@ class _Outcome:
             return "released"
         client.bury(job, priority)
         try:
-            note_failure(client, job.id, self.words)
+            note_failure(client, queue, job.id, self.words)
         except (OSError, ClientError) as error:
             log.warning("job %d is buried, and there is no note of it: %s", job.id, error)
         return "buried"
@@ -318,13 +318,18 @@ def _outcome(consumer: _Consumer, task: Task, kicks: int) -> _Outcome:
     return _Outcome(done=True)
 
 
-def note_failure(client: Client[bytes], job: int, words: str) -> None:
+def note_failure(client: Client[bytes], queue: str, job: int, words: str) -> None:
     """Put the reason why a job is buried into the queue with the suffix `.failures`.
 
     A beanstalk job has no field for the reason. The note is an ordinary job: "job ID", an empty
     line, and the last `TRACEBACK_MAX_BYTES` bytes of the words.
+
+    Args:
+        client: uses the job's queue again afterwards, unless no node answers.
+        queue: the job's queue; the client may still use that of an earlier note.
+        job: the id of the job.
+        words: the reason.
     """
-    queue = client.using()
     note = words.encode(errors="replace")[-TRACEBACK_MAX_BYTES:]
     client.use(queue + FAILURES_SUFFIX)
     try:

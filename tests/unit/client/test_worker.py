@@ -3,20 +3,22 @@
 import asyncio
 import threading
 from queue import Queue
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from beanpole.client import worker as workers
 from beanpole.client.backoff import Backoff
 from beanpole.client.blocking import (
+    Client,
     DeniedError,
     Job,
+    NoNodeError,
     NotAvailableError,
     NotFoundError,
     TimedOutError,
 )
-from beanpole.client.worker import Retry, Task, Worker
+from beanpole.client.worker import Retry, Task, Worker, note_failure
 
 JOB = 7
 DONE_S = 60
@@ -55,9 +57,6 @@ class FakeClient:
 
     def on_lost(self, _: Any) -> None:
         pass
-
-    def using(self) -> str:
-        return "mail"
 
     def use(self, _: str) -> None:
         pass
@@ -224,3 +223,33 @@ def test_a_job_in_hand_is_finished_when_the_worker_is_refused(
     with pytest.raises(DeniedError):
         worker.run(handle_signals=False)
     assert deleted.get_nowait() == JOB
+
+
+def test_a_note_goes_to_its_queue_after_one_that_met_no_node() -> None:
+    class Noted:
+        """A client whose cluster answers nothing once its first note is on the way."""
+
+        def __init__(self) -> None:
+            self.used = "mail"
+            self.is_lost = False
+            self.notes: list[str] = []
+
+        def use(self, tube: str) -> None:
+            if self.is_lost:
+                raise NoNodeError
+            self.used = tube
+
+        def put(self, _: bytes) -> int:
+            if not self.notes:
+                self.is_lost = True
+            self.notes.append(self.used)
+            return JOB + 1
+
+    noted = Noted()
+    client = cast("Client[bytes]", noted)
+    with pytest.raises(NoNodeError):
+        note_failure(client, "mail", JOB, "why")
+    noted.is_lost = False
+    note_failure(client, "mail", JOB, "why")
+    assert noted.notes == ["mail.failures"] * 2
+    assert noted.used == "mail"
