@@ -322,6 +322,18 @@ def test_closing_after_an_interrupted_command_ends_the_session(
         world.run(client.reserve(0))
 
 
+def test_closing_after_the_node_is_lost_ends_the_session_at_another(
+    world: World, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    world.run(client.reserve(0))
+    del world.nodes[A]
+    world.run(client.session.quit())
+    assert world.said[-1] == (B, b"quit\r\n")
+    assert world.at is None
+    assert not told, "the client gives the job back itself"
+
+
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "gone"])
 def test_closing_does_not_wait_for_a_node_that_does_not_answer(
     world: World, told: list[int], silent: bool

@@ -237,6 +237,8 @@ class Session:
         """
         self.shut()
         try:
+            if self.at is not None and self.is_kept and (yield IsGone()):
+                yield from self.drop()  # the node was lost since the last command
             if self.at is None and self.is_kept:
                 # An interrupted command gave the connection up. The session may hold jobs without
                 # the client's knowledge: an interrupted reserve may have been done.
