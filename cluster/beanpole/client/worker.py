@@ -245,7 +245,12 @@ class Worker:
     def _take(self, consumer: _Consumer, client: Client[bytes]) -> None:
         try:
             job = client.reserve(WAIT_S)
-        except (TimedOutError, DeadlineSoonError):
+        except TimedOutError:
+            return
+        except DeadlineSoonError:
+            # The cluster did not do what was to end a job, which is held until its TTR ends. It
+            # answers at once, and would be asked without a pause.
+            self._stopping.wait(AGAIN_S)
             return
         stats = client.stats_job(job)
         if job.id not in client.held:

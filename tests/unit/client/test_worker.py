@@ -11,7 +11,9 @@ from beanpole.client import worker as workers
 from beanpole.client.backoff import Backoff
 from beanpole.client.blocking import (
     Client,
+    DeadlineSoonError,
     DeniedError,
+    InternalError,
     Job,
     NoNodeError,
     NotAvailableError,
@@ -253,3 +255,32 @@ def test_a_note_goes_to_its_queue_after_one_that_met_no_node() -> None:
     note_failure(client, "mail", JOB, "why")
     assert noted.notes == ["mail.failures"] * 2
     assert noted.used == "mail"
+
+
+def test_a_job_that_is_still_held_does_not_make_a_worker_ask_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: Queue[int] = Queue()
+
+    class Refused(FakeClient):
+        """The cluster has no majority when the job is done, and the job's TTR ends soon."""
+
+        def delete(self, _: Job[bytes]) -> None:
+            raise InternalError
+
+        def reserve(self, timeout: int) -> Job[bytes]:
+            if self.is_there:
+                return super().reserve(timeout)
+            asked.put(timeout)
+            raise DeadlineSoonError
+
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: Refused(Queue(), 0, 1))
+    worker = Worker("127.0.0.1:1")
+    worker.handles("mail")(lambda task: None)
+    thread = threading.Thread(target=worker.run, kwargs={"handle_signals": False})
+    thread.start()
+    asked.get(timeout=DONE_S)
+    thread.join(workers.AGAIN_S / 4)
+    worker.stop()
+    thread.join(DONE_S)
+    assert asked.qsize() <= 1
