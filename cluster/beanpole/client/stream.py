@@ -101,6 +101,7 @@ class StreamClient:
             ClientError: no node answers.
         """
         until = time.monotonic() + self._patience_s
+        losses = 0
         ends_s: float | None = None
         left_s = wait_s
         while True:
@@ -115,11 +116,13 @@ class StreamClient:
             except (OSError, ProtocolError) as error:
                 # What the node was allowed to wait is no time in which no node answered.
                 until += min(time.monotonic() - sent_s, left_s)
+                losses += 1
                 address = self.address
                 self._leave()
                 if not repeat:
                     raise OutcomeUnknown(f"{address}: {error}") from error
-                if time.monotonic() > until:
+                # One silent node may take all of the patience, and the others still answer.
+                if losses >= len(self._addresses) and time.monotonic() > until:
                     raise ClientError(f"{address}: {error}") from error
                 time.sleep(jitter(PAUSE_MIN_S))
 

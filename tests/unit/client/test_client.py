@@ -202,8 +202,19 @@ def test_a_wait_that_is_repeated_ends_when_it_would_have_ended(
     assert clock.now_s == 40.5
 
 
-def test_a_node_that_vanished_does_not_hold_a_wait_without_end(
-    start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("ask", "script"),
+    [
+        (lambda client: client.reserve(), (within(0), b"RESERVED 7 2\r\nhi\r\n")),
+        (lambda client: client.peek(7), (b"peek 7\r\n", b"FOUND 7 2\r\nhi\r\n")),
+    ],
+    ids=["a wait without end", "no wait"],
+)
+def test_a_node_that_vanished_is_left_although_it_takes_all_of_the_patience(
+    ask: Callable[[Client], Job | None],
+    script: tuple[bytes, bytes],
+    start: Callable[..., Node],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exchange = StreamClient._exchange
 
@@ -214,11 +225,15 @@ def test_a_node_that_vanished_does_not_hold_a_wait_without_end(
 
     monkeypatch.setattr(StreamClient, "_exchange", limited)
     monkeypatch.setattr(beanstalk, "WAIT_SLICE_S", 0)
-    other = start([(within(0), b"RESERVED 7 2\r\nhi\r\n")])
+    other = start([script])
     with socket.create_server(("127.0.0.1", 0)) as silent:
         vanished = f"127.0.0.1:{silent.getsockname()[1]}"
-        with Client([vanished, other.address]) as client:
-            assert client.reserve() == Job(7, b"hi")
+        # As by default, it is shorter than the time for a reply.
+        with Client([vanished, other.address], patience_s=0.05) as client:
+            assert ask(client) == Job(7, b"hi")
+        with Client([vanished], patience_s=0.05) as client, pytest.raises(ClientError) as caught:
+            client.peek(7)
+        assert str(caught.value) == f"{vanished}: timed out"
 
 
 def test_the_kernel_asks_for_a_node_that_is_silent(start: Callable[..., Node]) -> None:
