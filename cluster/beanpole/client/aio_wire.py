@@ -5,7 +5,7 @@ import socket
 import ssl
 from typing import Any, TypeVar
 
-from beanpole.client.dialing import keep_alive
+from beanpole.client.dialing import host_of, keep_alive
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
     Close,
@@ -89,8 +89,8 @@ class Wire:
             case Resolve():
                 loop = asyncio.get_running_loop()
                 found = await loop.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
-                self._names |= {str(place[0]): step.host for *_, place in found}
-                return [Endpoint(str(place[0]), int(place[1])) for *_, place in found]
+                self._names |= {host_of(place): step.host for *_, place in found}
+                return [Endpoint(host_of(place), int(place[1])) for *_, place in found]
             case Connect():
                 self.close()
                 self._streams = await self._open(step.endpoint, step.timeout_s)

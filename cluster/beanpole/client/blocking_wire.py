@@ -5,7 +5,7 @@ import ssl
 import time
 from typing import TypeVar
 
-from beanpole.client.dialing import dial
+from beanpole.client.dialing import dial, host_of
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
     Close,
@@ -73,8 +73,8 @@ class Wire:
                 return self._is_gone()
             case Resolve():
                 found = socket.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
-                self._names |= {str(place[0]): step.host for *_, place in found}
-                return [Endpoint(str(place[0]), int(place[1])) for *_, place in found]
+                self._names |= {host_of(place): step.host for *_, place in found}
+                return [Endpoint(host_of(place), int(place[1])) for *_, place in found]
             case Connect():
                 self.close()
                 self._socket = self._open(step.endpoint, step.timeout_s)

@@ -1,6 +1,7 @@
 """How a client opens a connection, and how each end of it notices that the other has vanished."""
 
 import socket
+from collections.abc import Sequence
 from typing import Final
 
 from beanpole.addresses import UNIX_PREFIX, split_address
@@ -35,6 +36,12 @@ def dial_address(address: str, timeout_s: float) -> socket.socket:
     if address.startswith(UNIX_PREFIX):
         return dial(address.removeprefix(UNIX_PREFIX), 0, timeout_s)
     return dial(*split_address(address), timeout_s)
+
+
+def host_of(place: Sequence[object]) -> str:
+    """Return the host of a resolved address, with its zone: IPv6's link-local ones need that."""
+    zone = place[3] if len(place) > 3 else 0
+    return f"{place[0]}%{zone}" if zone else str(place[0])
 
 
 def keep_alive(connected: socket.socket) -> None:
