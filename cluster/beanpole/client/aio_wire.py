@@ -31,7 +31,8 @@ class Wire:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         """Begin without a connection; `tls` is None for plain TCP."""
         self._tls = tls
-        self._names: dict[str, str] = {}  # host names by resolved address, for TLS
+        # Host names by resolved address, for TLS. Names may share an address, each with a port.
+        self._names: dict[Endpoint, str] = {}
         self._streams: _Streams | None = None
         self._lock = asyncio.Lock()
 
@@ -89,8 +90,9 @@ class Wire:
             case Resolve():
                 loop = asyncio.get_running_loop()
                 found = await loop.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
-                self._names |= {host_of(place): step.host for *_, place in found}
-                return [Endpoint(host_of(place), int(place[1])) for *_, place in found]
+                places = [Endpoint(host_of(place), int(place[1])) for *_, place in found]
+                self._names |= dict.fromkeys(places, step.host)
+                return places
             case Connect():
                 self.close()
                 self._streams = await self._open(step.endpoint, step.timeout_s)
@@ -117,7 +119,7 @@ class Wire:
     async def _open(self, endpoint: Endpoint, timeout_s: float) -> _Streams:
         safely: dict[str, Any] = {}
         if self._tls is not None:
-            name = self._names.get(endpoint.host, endpoint.host)
+            name = self._names.get(endpoint, endpoint.host)
             safely = {"ssl": self._tls, "server_hostname": name}
         async with asyncio.timeout(timeout_s):
             if not endpoint.port:

@@ -30,7 +30,8 @@ class Wire:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         """Begin without a connection; `tls` is None for plain TCP."""
         self._tls = tls
-        self._names: dict[str, str] = {}  # host names by resolved address, for TLS
+        # Host names by resolved address, for TLS. Names may share an address, each with a port.
+        self._names: dict[Endpoint, str] = {}
         self._socket: socket.socket | None = None
 
     def run(self, steps: Steps[_Result]) -> _Result:
@@ -73,8 +74,9 @@ class Wire:
                 return self._is_gone()
             case Resolve():
                 found = socket.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
-                self._names |= {host_of(place): step.host for *_, place in found}
-                return [Endpoint(host_of(place), int(place[1])) for *_, place in found]
+                places = [Endpoint(host_of(place), int(place[1])) for *_, place in found]
+                self._names |= dict.fromkeys(places, step.host)
+                return places
             case Connect():
                 self.close()
                 self._socket = self._open(step.endpoint, step.timeout_s)
@@ -90,7 +92,7 @@ class Wire:
         connected = dial(endpoint.host, endpoint.port, timeout_s)
         if self._tls is None:
             return connected
-        name = self._names.get(endpoint.host, endpoint.host)
+        name = self._names.get(endpoint, endpoint.host)
         try:
             return self._tls.wrap_socket(connected, server_hostname=name)
         except OSError:

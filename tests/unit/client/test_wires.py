@@ -1,12 +1,13 @@
 """How the synchronous and the asyncio client perform the steps that concern names."""
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
 
 from beanpole.client import aio_wire, blocking_wire
-from beanpole.client.sansio.steps import Endpoint, Resolve, Steps
+from beanpole.client.sansio.steps import Connect, Endpoint, Resolve, Steps
 
 
 def resolving(*asked: Resolve) -> Steps[list[Endpoint]]:
@@ -30,3 +31,38 @@ def test_a_link_local_address_keeps_its_zone(kind: Any) -> None:
     assert run(kind, resolving(Resolve("fe80::1%1", 80))) == [Endpoint("fe80::1%1", 80)]
     assert run(kind, resolving(Resolve("::1", 80))) == [Endpoint("::1", 80)]
     assert run(kind, resolving(Resolve("127.0.0.1", 80))) == [Endpoint("127.0.0.1", 80)]
+
+
+@WIRES
+def test_names_with_one_address_are_told_apart_by_their_ports(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node's certificate is checked against the name that is dialled."""
+    told: list[tuple[int, str]] = []
+
+    class Tls:
+        """A context of TLS that refuses each connection."""
+
+        def wrap_socket(self, connected: socket.socket, server_hostname: str) -> None:
+            told.append((connected.getpeername()[1], server_hostname))
+            raise ConnectionResetError
+
+    async def opened(_: str, port: int, *, server_hostname: str, **__: Any) -> None:
+        told.append((port, server_hostname))
+        raise ConnectionResetError
+
+    def connecting() -> Steps[None]:
+        for endpoint in (yield from resolving(Resolve("a.test", a), Resolve("b.test", b))):
+            with pytest.raises(ConnectionResetError):
+                yield Connect(endpoint, 60.0)
+
+    def found(_: str, port: int, *__: int, **___: int) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    monkeypatch.setattr(asyncio, "open_connection", opened)
+    place = ("127.0.0.1", 0)
+    with socket.create_server(place) as one, socket.create_server(place) as other:
+        a, b = one.getsockname()[1], other.getsockname()[1]
+        run(kind, connecting(), tls=Tls())
+    assert told == [(a, "a.test"), (b, "b.test")]
