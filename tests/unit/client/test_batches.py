@@ -177,6 +177,7 @@ def test_a_body_of_another_encoding_hides_no_other_job() -> None:
     assert ((first.id, first.body), (last.id, last.body)) == ((3, "a"), (5, "c"))
     assert isinstance(wrong, UnicodeDecodeError)
     assert wrong.__notes__ == ["in the body of job 4"]
+    assert str(caught.value) == f"1 of 3 are not done; the first: {wrong}", "without the body"
     assert list(client.session.held) == [3, 4, 5]
 
 

@@ -153,6 +153,11 @@ class BatchError(Error):
 
     def __init__(self, results: list[Any]) -> None:
         wrong = [item for item in results if item is None or isinstance(item, Exception)]
-        first = next((repr(item) for item in wrong if item is not None), "not sent")
+        first = next((_words(item) for item in wrong if item is not None), "not sent")
         super().__init__(f"{len(wrong)} of {len(results)} are not done; the first: {first}")
         self.results = results
+
+
+def _words(error: Exception) -> str:
+    # The repr of an error of decoding has the whole body of the job.
+    return str(error) if isinstance(error, UnicodeError) else repr(error)
