@@ -68,11 +68,9 @@ class Wire:
     def close(self) -> None:
         """Close the connection, if there is one."""
         if self._streams is not None:
-            writer = self._streams[1]
-            if self._tls is None:
-                writer.close()
-            else:
-                writer.transport.abort()  # a TLS shutdown would wait for the node's
+            # Not `close`: it keeps what a node does not read, and with TLS waits for the node's
+            # shutdown. What the kernel has is still sent.
+            self._streams[1].transport.abort()
             self._streams = None
 
     async def _do(self, step: Step) -> object:
