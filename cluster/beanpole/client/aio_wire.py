@@ -95,12 +95,21 @@ class Wire:
                 self.close()
                 self._streams = await self._open(step.endpoint, step.timeout_s)
             case Probe():
-                (await self._open(step.endpoint, step.timeout_s))[1].close()
+                return await self._probe(step)
             case Close():
                 self.close()
             case Pause():
                 await asyncio.sleep(step.seconds)
         return None
+
+    async def _probe(self, step: Probe) -> bytes:
+        reader, writer = await self._open(step.endpoint, step.timeout_s)
+        try:
+            writer.write(step.request)
+            async with asyncio.timeout(step.timeout_s):
+                return await reader.read(RECEIVE_BYTES)
+        finally:
+            writer.transport.abort()
 
     @property
     def _connected(self) -> _Streams:

@@ -81,7 +81,9 @@ class Wire:
                 self.close()
                 self._socket = self._open(step.endpoint, step.timeout_s)
             case Probe():
-                self._open(step.endpoint, step.timeout_s).close()
+                with self._open(step.endpoint, step.timeout_s) as probe:
+                    probe.sendall(step.request)
+                    return probe.recv(RECEIVE_BYTES)
             case Close():
                 self.close()
             case Pause():

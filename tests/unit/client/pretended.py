@@ -64,8 +64,13 @@ class World:
             case Connect() | Probe():
                 if step.endpoint not in self.nodes:
                     raise ConnectionRefusedError("refused")
-                if isinstance(step, Connect):
-                    self.at = step.endpoint
+                if isinstance(step, Probe):
+                    reply = self.nodes[step.endpoint](step.request)
+                    if reply is None:
+                        self.now += step.timeout_s
+                        raise TimeoutError("timed out")
+                    return reply
+                self.at = step.endpoint
             case Send():
                 assert self.at is not None
                 self.said.append((self.at, step.data))

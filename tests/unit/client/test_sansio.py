@@ -2,6 +2,7 @@
 
 import pytest
 
+from beanpole.client.patience import CONNECT_TIMEOUT_S
 from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.nodes import RETURN_MAX_S, endpoints_of
 from beanpole.client.sansio.session import TRIES_MAX
@@ -233,6 +234,25 @@ def test_going_home() -> None:
     here.nodes[A] = PLAIN
     here.run(client.using())
     assert client.session.at == B, "not at once: the node may fail again"
+
+
+@pytest.mark.parametrize("reply", [None, b"", b"OUT_OF_MEMORY\r\n"])
+def test_a_node_that_does_not_answer_is_no_home(reply: bytes | None) -> None:
+    """The kernel accepts connections for a node that hangs."""
+    here = world(b=PLAIN)
+    client = here.client("a:1,b:1")
+    here.run(client.put("x", 1, 0, 60, None))
+    here.nodes[A] = lambda _: reply
+    for _ in range(3):
+        here.now += RETURN_MAX_S
+        before = here.now
+        assert here.run(client.put("x", 1, 0, 60, None)) == 7
+        assert client.session.at == B
+        assert here.now - before <= CONNECT_TIMEOUT_S
+    here.nodes[A] = PLAIN
+    here.now += RETURN_MAX_S
+    here.run(client.using())
+    assert client.session.at == A
 
 
 def test_a_name_with_several_addresses() -> None:

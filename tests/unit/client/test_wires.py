@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from beanpole.client import aio_wire, blocking_wire
-from beanpole.client.sansio.steps import Connect, Endpoint, Resolve, Steps
+from beanpole.client.sansio.steps import Connect, Endpoint, Probe, Resolve, Steps
+from tests.unit.client.scripted import Node
 
 
 def resolving(*asked: Resolve) -> Steps[list[Endpoint]]:
@@ -66,3 +67,19 @@ def test_names_with_one_address_are_told_apart_by_their_ports(
         a, b = one.getsockname()[1], other.getsockname()[1]
         run(kind, connecting(), tls=Tls())
     assert told == [(a, "a.test"), (b, "b.test")]
+
+
+@WIRES
+def test_a_probe_tells_what_a_node_answers(kind: Any) -> None:
+    def probing() -> Steps[list[bytes]]:
+        first = yield Probe(Endpoint(*answering.listener.getsockname()), 60.0, b"hi\r\n")
+        second = yield Probe(Endpoint(*closing.listener.getsockname()), 60.0, b"hi\r\n")
+        with pytest.raises(TimeoutError):
+            yield Probe(Endpoint(*silent.getsockname()), 0.05, b"hi\r\n")
+        return [first, second]
+
+    answering, closing = Node([(b"hi\r\n", b"USING t\r\n")]), Node([(b"hi\r\n", None)])
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert run(kind, probing()) == [b"USING t\r\n", b""]
+    answering.finish()
+    closing.finish()

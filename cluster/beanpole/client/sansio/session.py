@@ -408,15 +408,21 @@ class Session:
         self._kept_at = self._clock()
 
     def _go_home(self, until: float) -> Steps[None]:
-        """Return to the first node, if it listens again and no reservation would be lost."""
+        """Return to the first node, if it answers again and no reservation would be lost.
+
+        The kernel accepts connections for a node that hangs, so that the client would wait there
+        for each reply until its time-out, again and again.
+        """
         known = self._nodes.known
         if self.at == known[0] or self.held or self._clock() < self._return_at:
             return
         self._return_s = min(2 * self._return_s, RETURN_MAX_S)
         self._return_at = self._clock() + jitter(self._return_s)
         try:
-            yield Probe(known[0], self._connect_timeout_s)
+            reply = yield Probe(known[0], self._connect_timeout_s, encode(b"list-tube-used"))
         except OSError:
+            return
+        if not reply.startswith(b"USING "):
             return
         yield from self.drop()
         yield from self.connect(until)

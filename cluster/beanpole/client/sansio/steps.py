@@ -38,10 +38,14 @@ class Connect(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Test whether a node listens: open a second connection and close it at once."""
+    """Test whether a node answers: ask it on a second connection, and close that.
+
+    The answer is the beginning of the reply; empty if the node has closed the connection.
+    """
 
     endpoint: Endpoint
     timeout_s: float
+    request: bytes
 
 
 class Send(NamedTuple):
