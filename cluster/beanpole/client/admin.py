@@ -18,8 +18,13 @@ CALL_TIMEOUT_S: Final = 30.0
 # The ids of jobs in one call. A node makes as many changes at a time; the ids of a call whose reply
 # is lost are asked again, so that fewer mean that less is unsure afterwards.
 PART_IDS: Final = 256
-# gRPC's words for a call that was never sent, since no node listens there.
-_NOT_SENT: Final = "failed to connect to all addresses"
+# gRPC's words for a call that was never sent, since no node listens there, or the name of the node
+# is not known (in two releases), as that of one that is being replaced.
+_NOT_SENT: Final = (
+    "failed to connect to all addresses",
+    "errors resolving ",
+    "DNS resolution failed for ",
+)
 # A stream that lasts longer, or stalls, is continued by another one.
 STREAM_TIMEOUT_S: Final = 60.0
 # The state of the cluster forbids the change, as it would at every other node.

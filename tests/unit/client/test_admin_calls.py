@@ -117,8 +117,9 @@ def test_a_node_that_is_lost_leaves_one_part_of_the_ids_unsure(dry_run: bool) ->
     assert seen == [PART_IDS, 2 * PART_IDS, count]
 
 
-def test_a_node_that_is_down_leaves_nothing_unsure() -> None:
+@pytest.mark.parametrize("down", ["127.0.0.1:1", "no..name:1"])
+def test_a_node_that_is_down_leaves_nothing_unsure(down: str) -> None:
     deleting = Deleting(range(3), dies_at=0)
-    with served(deleting, "127.0.0.1:1") as admin:
+    with served(deleting, down) as admin:
         told = admin.change(deletion(4))
     assert (told.changed, told.matched, admin.asked_again) == (3, 4, set())
