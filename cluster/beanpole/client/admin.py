@@ -27,6 +27,8 @@ _NOT_SENT: Final = (
 )
 # A stream that lasts longer, or stalls, is continued by another one.
 STREAM_TIMEOUT_S: Final = 60.0
+# With these a node refuses a change before it begins: nothing of it is done.
+_NOT_BEGUN: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 # The state of the cluster forbids the change, as it would at every other node.
 _FORBIDDEN: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
 
@@ -54,8 +56,9 @@ class Admin:
     """The calls of `JobAdmin`. Lost calls are repeated at another node; changes allow that, too.
 
     Attributes:
-        asked_again: the ids of jobs whose change was repeated. An outcome that says that a job is
-            not there, or not in the right state, may be the effect of the first attempt.
+        asked_again: the ids of jobs whose change was repeated, or broken off. An outcome that says
+            that a job is not there, or not in the right state, may be the effect of the first
+            attempt.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -164,24 +167,28 @@ class Admin:
         return total
 
     def _change_part(self, part: jobs_pb2.ChangeRequest) -> jobs_pb2.ChangeProgress:
-        is_lost = False
+        is_lost = False  # a call that may have changed jobs has no answer
 
         def act(stub: jobs_pb2_grpc.JobAdminStub) -> jobs_pb2.ChangeProgress:
             nonlocal is_lost
+            was_lost, is_lost = is_lost, True  # also if Ctrl-C ends this call
             told = jobs_pb2.ChangeProgress()
             try:
                 for now in stub.Change(part, timeout=STREAM_TIMEOUT_S):
                     told = now
             except grpc.RpcError as error:
                 if not told.complete:
-                    is_lost |= not (error.details() or "").startswith(_NOT_SENT)
+                    not_sent = (error.details() or "").startswith(_NOT_SENT)
+                    is_lost = was_lost or not (not_sent or error.code() in _NOT_BEGUN)
                     raise
+            is_lost = was_lost
             return told
 
-        told = self._any(act)
-        if is_lost and not part.dry_run:
-            self.asked_again.update(part.job_ids)
-        return told
+        try:
+            return self._any(act)
+        finally:
+            if is_lost and not part.dry_run:
+                self.asked_again.update(part.job_ids)
 
     def _any(self, act: Callable[[jobs_pb2_grpc.JobAdminStub], T]) -> T:
         """Call `act` with one node after the other until it succeeds."""

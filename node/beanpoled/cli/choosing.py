@@ -14,10 +14,10 @@ from typing import Any, Final
 import grpc
 
 from beanpole.client import where
-from beanpole.client.admin import Admin, AdminRefused
+from beanpole.client.admin import PART_IDS, Admin, AdminRefused
 from beanpole.client.rpc import Nodes
 from beanpole.constants import SECOND_US
-from beanpole.errors import ConfigurationError
+from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled.cli import values
 from beanpoled.cli.exits import EXIT_NO, EXIT_NO_ANSWER
@@ -144,28 +144,27 @@ def change(
     request.dry_run = arguments.dry_run
     progress = Progress(done, form=lambda count: f"{count:,.0f} jobs")
 
-    count = 0
+    so_far: jobs_pb2.ChangeProgress | None = None
 
     def look(told: jobs_pb2.ChangeProgress) -> None:
-        nonlocal count
-        count = told.changed
+        nonlocal so_far
+        so_far = told
         progress.total = told.to_scan
         progress.at(told.scanned)
 
     try:
         told = admin.change(request, look)
-    except BaseException:  # a refusal, no node that answers, or Ctrl-C
+    except BaseException as error:  # a refusal, no node that answers, or Ctrl-C
         progress.end()
-        if count and not arguments.dry_run:
-            # The answer to the last part may be missing, though the part is done.
-            print(f"broken off: {_jobs(count)} {done}, perhaps some more", file=sys.stderr)
+        if arguments.dry_run or so_far is None or not (request.job_ids or so_far.changed):
+            raise
+        _say_broken_off(admin, request, so_far, done, arguments.json)
+        if isinstance(error, AdminRefused):
+            # Its own status would say that nothing was done.
+            raise ClientError(str(error)) from None
         raise
     progress.end()
-    unsure = [
-        one.id
-        for one in told.results
-        if one.outcome in _MAY_BE_DONE and one.id in admin.asked_again
-    ]
+    unsure = _unsure(admin, told)
     if arguments.json:
         print(json.dumps(_plain(told, arguments.dry_run, unsure)))
     else:
@@ -176,6 +175,45 @@ def change(
         return EXIT_NO_ANSWER
     failed = told.matched > told.changed or told.stopped_by
     return EXIT_NO if failed else 0
+
+
+def _unsure(admin: Admin, told: jobs_pb2.ChangeProgress) -> list[int]:
+    """Return the jobs that a lost node may have changed, although a later one could not."""
+    return [
+        one.id
+        for one in told.results
+        if one.outcome in _MAY_BE_DONE and one.id in admin.asked_again
+    ]
+
+
+def _say_broken_off(
+    admin: Admin,
+    request: jobs_pb2.ChangeRequest,
+    told: jobs_pb2.ChangeProgress,
+    done: str,
+    as_json: bool,
+) -> None:
+    """Print what is done, what may be done, and what is not: ids of jobs are changed in parts."""
+    if not request.job_ids:
+        # The answer to the last part may be missing, though the part is done.
+        print(f"broken off: {_jobs(told.changed)} {done}, perhaps some more", file=sys.stderr)
+        return
+    left = list(request.job_ids[told.scanned :])
+    part = left[:PART_IDS]
+    unsure = part if admin.asked_again.issuperset(part) else []
+    rest = left[len(unsure) :]
+    if as_json:
+        plain = _plain(told, False, [*_unsure(admin, told), *unsure])
+        plain["not_changed"] += [{"id": one, "why": "was not reached"} for one in rest]
+        print(json.dumps(plain))
+    else:
+        _name_missed(told, len(told.results))
+    words = [f"{_jobs(told.changed)} {done}, {told.matched - told.changed:,} not"]
+    if unsure:
+        words.append(f"{_jobs(len(unsure))} from {unsure[0]} on perhaps")
+    if rest:
+        words.append(f"{_jobs(len(rest))} from {rest[0]} on not reached")
+    print(f"broken off: {'; '.join(words)}", file=sys.stderr)
 
 
 def _plain(told: jobs_pb2.ChangeProgress, dry_run: bool, unsure: Sequence[int]) -> dict[str, Any]:
@@ -195,17 +233,21 @@ def _plain(told: jobs_pb2.ChangeProgress, dry_run: bool, unsure: Sequence[int]) 
 
 def _say(told: jobs_pb2.ChangeProgress, done: str, dry_run: bool, by_ids: bool) -> None:
     verb = f"would be {done}" if dry_run else done
-    missed = [one for one in told.results if one.outcome != jobs_pb2.JOB_OUTCOME_DONE]
-    if by_ids and len(told.results) == 1 and not missed:
+    if by_ids and len(told.results) == 1 and told.results[0].outcome == jobs_pb2.JOB_OUTCOME_DONE:
         print(f"job {told.results[0].id} {verb}")
         return
-    for one in missed[: len(missed) if by_ids else NAMED_MAX]:
-        print(f"job {one.id} {_OUTCOMES.get(one.outcome, 'was not changed')}", file=sys.stderr)
+    _name_missed(told, len(told.results) if by_ids else NAMED_MAX)
     left = told.matched - told.changed
     also = f", {left:,} not" if left else ""
     print(f"{_jobs(told.changed)} {verb}{also}")
     if told.stopped_by:
         print("stopped there: no job behind it would fare better", file=sys.stderr)
+
+
+def _name_missed(told: jobs_pb2.ChangeProgress, most: int) -> None:
+    missed = [one for one in told.results if one.outcome != jobs_pb2.JOB_OUTCOME_DONE]
+    for one in missed[:most]:
+        print(f"job {one.id} {_OUTCOMES.get(one.outcome, 'was not changed')}", file=sys.stderr)
 
 
 def _jobs(count: int) -> str:

@@ -7,15 +7,16 @@ import os
 import pty
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
 import pytest
 
-from beanpole.client.admin import Admin, AdminRefused
+from beanpole.client.admin import PART_IDS, Admin, AdminRefused
 from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError, ConfigurationError
-from beanpole.pb import jobs_pb2
+from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 from beanpoled import cli
 from beanpoled.cli import choosing, columns, exits, progress, values
 
@@ -253,6 +254,59 @@ def test_a_change_that_is_broken_off_tells_what_it_did(
     assert capsys.readouterr().err.splitlines()[0] == words
     assert cli.main([*command, "--dry-run"]) == status
     assert "broken off" not in capsys.readouterr().err, "nothing was changed"
+
+
+class Refusing(jobs_pb2_grpc.JobAdminServicer):
+    """Changes all jobs of the first call but the first, and refuses every further call."""
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self.code = code
+        self.is_first = True
+
+    def Change(self, request: jobs_pb2.ChangeRequest, context: Any) -> Any:
+        """See jobs.proto."""
+        if not self.is_first:
+            context.abort(self.code, "no more")
+        self.is_first = False
+        results = [result(one, 2 if one == 1 else 1) for one in request.job_ids]
+        count = len(results)
+        yield jobs_pb2.ChangeProgress(
+            matched=count, changed=count - 1, complete=True, results=results
+        )
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(
+    ("code", "is_unsure"),
+    [(grpc.StatusCode.INVALID_ARGUMENT, False), (grpc.StatusCode.PERMISSION_DENIED, True)],
+)
+def test_ids_of_which_a_later_part_is_refused(
+    code: grpc.StatusCode, is_unsure: bool, as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2 would say that nothing was done, and status 1 that all was tried."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    jobs_pb2_grpc.add_JobAdminServicer_to_server(Refusing(code), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    count, second = 2 * PART_IDS + 9, PART_IDS + 1
+    ids = [str(one) for one in range(1, count + 1)]
+    words = ["job", "delete", *ids, "--addr", f"127.0.0.1:{port}", *(["--json"] * as_json)]
+    assert cli.main(words) == exits.EXIT_NO_ANSWER
+    server.stop(None)
+    said = capsys.readouterr()
+    begun = f"{PART_IDS} jobs from {second} on perhaps; 9 jobs from {2 * PART_IDS + 1} on"
+    rest = begun if is_unsure else f"{PART_IDS + 9} jobs from {second} on"
+    *missed, told, error = said.err.splitlines()
+    assert told == f"broken off: {PART_IDS - 1} jobs deleted, 1 not; {rest} not reached"
+    assert error == "beanpole: no more"
+    if as_json:
+        found = json.loads(said.out)
+        unsure = list(range(second, second + PART_IDS)) if is_unsure else []
+        assert (found["changed"], found["may_be_changed"]) == (PART_IDS - 1, unsure)
+        not_changed = [one["id"] for one in found["not_changed"]]
+        assert not_changed == [1, *sorted(set(range(second, count + 1)) - set(unsure))]
+    else:
+        assert (said.out, missed) == ("", ["job 1 not found"])
 
 
 def asked(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> bool:
