@@ -264,7 +264,7 @@ def confirm(
     """
     if arguments.yes or arguments.dry_run:
         return True
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError(f"{words}: --yes says that it is meant, --dry-run counts the jobs")
     counting = jobs_pb2.ChangeRequest()
     counting.CopyFrom(request)

@@ -351,6 +351,7 @@ def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
         (">&-", ["tubes"], 2, "beanpole: standard output is closed\n"),
         ("<&-", ["put"], 2, "beanpole: put: standard input is closed; give the body as an"),
         ("<&-", ["user", "rules", "--set", "-"], 2, "beanpole: --set -: standard input is closed"),
+        ("<&-", ["job", "delete", "--queue", "q"], 2, "beanpole: job delete: --yes says that it"),
     ],
 )
 def test_standard_streams_that_do_not_work(
