@@ -144,7 +144,7 @@ def _list(admin: Admin, arguments: argparse.Namespace) -> int:
         found += page.jobs
         count += len(page.jobs)
         if arguments.limit and count >= arguments.limit:
-            more = not page.complete
+            more = not page.complete or count > arguments.limit
             break
     if arguments.limit:
         del found[arguments.limit :]

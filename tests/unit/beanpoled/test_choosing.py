@@ -129,6 +129,25 @@ def test_a_list_has_all_jobs_where_the_encoding_lacks_a_character(
         assert shown in text and "plain" in text
 
 
+@pytest.mark.parametrize(("count", "is_told"), [(1500, False), (1501, True)])
+def test_a_list_that_is_cut_in_its_last_page_says_so(
+    count: int,
+    is_told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def ask(_: Admin, __: str, request: jobs_pb2.ListJobsRequest) -> jobs_pb2.ListJobsReply:
+        ids = range(request.after_id + 1, min(request.after_id + request.limit, count) + 1)
+        jobs = [jobs_pb2.AdminJob(id=one, state=jobs_pb2.JOB_STATE_READY) for one in ids]
+        return jobs_pb2.ListJobsReply(jobs=jobs, complete=ids[-1] == count, next_after_id=ids[-1])
+
+    monkeypatch.setattr(Admin, "ask", ask)
+    assert cli.main(["job", "list", "--limit", "1500", "--addr", "127.0.0.1:1"]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1 + 1500
+    assert ("there may be more: --after 1500 goes on" in said.err) == is_told
+
+
 @pytest.mark.parametrize(
     "words",
     [
