@@ -144,7 +144,7 @@ def _certificates(config: NodeConfig) -> Iterator[Finding]:
             certificates = of_peers(config, config.node_id) if is_peers else of_clients(config)
             if certificates is None:
                 continue
-            fault = certificates.fault()
+            fault = certificates.fault() or certificates.list_fault()
         except ConfigurationError as error:
             yield Finding(MISCONFIGURED, str(error))
             continue

@@ -128,11 +128,16 @@ def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
         try:
             made = of_peers(config, config.node_id) if is_peers else of_clients(config)
             fault = made.fault() if made is not None else ""
+            strange = made.list_fault() if made is not None else ""
         except ConfigurationError as error:
-            fault = str(error)
+            fault, strange = str(error), ""
         if fault:
             remedy = "mend the files: they are read within ten seconds"
             yield Finding(ERROR, f"{setting}* files", fault, remedy)
+        if strange:
+            # A CA between may have signed the list, and be known to clients only.
+            remedy = "put the list of that CA in its place: it is read within ten seconds"
+            yield Finding(WARNING, f"{setting}crl_file", strange, remedy)
 
 
 def _lasting(one: Validity) -> Finding:

@@ -1,6 +1,6 @@
 """The times at which the certificates in a file expire, read from its bytes (DER, RFC 5280).
 
-Whether that is soon, and what to say about it, is decided by callers.
+Whether that is soon, and what to say about it, is decided by callers. Also the names of CAs.
 """
 
 import base64
@@ -20,8 +20,9 @@ VERSION_TAG: Final = 0xA0
 # The two forms of a time; the second has a four-digit year.
 UTC_TIME_TAG: Final = 0x17
 GENERALIZED_TIME_TAG: Final = 0x18
-# Position among the fields of a certificate (RFC 5280, 4.1), after its version.
+# Positions among the fields of a certificate (RFC 5280, 4.1), after its version.
 _VALIDITY: Final = 3
+_SUBJECT: Final = 4
 
 
 def expires_s(path: str) -> float:
@@ -41,11 +42,30 @@ def all_expire_s(path: str) -> list[float]:
         OSError: the file cannot be read.
         ValueError, IndexError: the file has no certificate, or something else under its label.
     """
+    return [_not_after_s(raw) for raw in certificates(path)]
+
+
+def subjects(path: str) -> frozenset[bytes]:
+    """Return the names of all certificates of a PEM file, as they are in their bytes.
+
+    Raises:
+        OSError, ValueError, IndexError: see `all_expire_s`.
+    """
+    return frozenset(signed(raw, VERSION_TAG)[_SUBJECT][1] for raw in certificates(path))
+
+
+def certificates(path: str) -> list[bytes]:
+    """Return all certificates of a PEM file in DER.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it has no certificate.
+    """
     with open(path, "rb") as file:
         texts = [text for _, text in _PEM.findall(file.read())]
     if not texts:
         raise ValueError("it is no certificate in PEM")
-    return [_not_after_s(base64.b64decode(text)) for text in texts]
+    return [base64.b64decode(text) for text in texts]
 
 
 def _not_after_s(raw: bytes) -> float:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from beanpole.client.expiry import certificates, subjects
 from beanpole.client.tls_files import why
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
+from beanpoled.trust import revocations
 from beanpoled.trust.standing import Standing
 
 # What the files of trusted certificates must contain: its key in `SSLContext.cert_store_stats`.
@@ -22,6 +24,9 @@ _KINDS: Final = {"ca": ("x509", "certificate"), "crl": ("crl", "list of revoked 
 # of revoked ones, and neither `ssl` nor gRPC can switch sessions off. New contexts know no earlier
 # session, so they are made this often; it costs some milliseconds.
 SESSIONS_S: Final = 60.0
+# OpenSSL's codes of a certificate whose CA has no list, or has not signed the one of its name.
+_NO_LIST: Final = 3
+_NOT_SIGNED: Final = 8
 # A handshake takes two flights of each side at most, in TLS 1.2.
 _FLIGHTS: Final = 3
 
@@ -141,26 +146,49 @@ class Certificates:
         """Return why other nodes would refuse this one now; empty if nothing is known of that."""
         return self._fault(self.server, self.client)
 
+    def list_fault(self) -> str:
+        """Return why the list of revoked certificates lets no client in; empty if unknown.
+
+        A list that has expired is reported by `validity`, and the list of nodes by `fault`.
+        """
+        files = self._files
+        if files.name or not files.crl:
+            return ""
+        client = self._context(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False
+        client.verify_mode = ssl.CERT_NONE
+        # The node's own certificate shows it if it is of the same CA as those of clients.
+        error = _refusal(self.server, client, None)
+        code = getattr(error, "verify_code", 0)
+        if error is None or (code != _NOT_SIGNED and self._may_fit(code == _NO_LIST)):
+            return ""
+        words = f"{self._name('crl')} = {files.crl!r} is of no CA in {self._name('ca')}"
+        return f"{words} = {files.ca!r}: certificates of these are refused"
+
+    def _may_fit(self, is_missing: bool) -> bool:
+        """Whether the list may be of a CA of clients, by the names in the files.
+
+        Args:
+            is_missing: whether OpenSSL finds no list of the CA of the node's own certificate.
+        """
+        files = self._files
+        try:
+            listed = revocations.issuers(files.crl)
+            issuer, _ = revocations.identity(certificates(files.certificate)[0])
+            if is_missing and issuer in listed:
+                return False  # another CA has the same name
+            return not subjects(files.ca).isdisjoint(listed)
+        except (OSError, ValueError, IndexError):
+            return True
+
     def _fault(self, server: ssl.SSLContext, client: ssl.SSLContext) -> str:
         """Let a node with these contexts shake hands with itself, in memory."""
         name = self._files.name
-        if not name:
+        error = _refusal(server, client, name) if name else None
+        if error is None:
             return ""
-        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-        sides = (
-            client.wrap_bio(back, there, server_hostname=name),
-            server.wrap_bio(there, back, server_side=True),
-        )
-        for _ in range(_FLIGHTS):
-            for side in sides:
-                try:
-                    side.do_handshake()
-                except ssl.SSLWantReadError:
-                    continue
-                except ssl.SSLError as error:
-                    words = f"{self._name('certificate')} = {self._files.certificate!r}"
-                    return f"{words}: other nodes would refuse it: {why(error)}"
-        return ""
+        words = f"{self._name('certificate')} = {self._files.certificate!r}"
+        return f"{words}: other nodes would refuse it: {why(error)}"
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         """Return time, inode and size of each file; files in Kubernetes are links that move."""
@@ -246,6 +274,26 @@ class Certificates:
             raise ConfigurationError(
                 f"{self._name(part)} = {path!r} cannot be read: {error.strerror}"
             ) from error
+
+
+def _refusal(
+    server: ssl.SSLContext, client: ssl.SSLContext, name: str | None
+) -> ssl.SSLError | None:
+    """Let two contexts shake hands in memory; return why one refuses the other."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = (
+        client.wrap_bio(back, there, server_hostname=name),
+        server.wrap_bio(there, back, server_side=True),
+    )
+    for _ in range(_FLIGHTS):
+        for side in sides:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                return error
+    return None
 
 
 def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:

@@ -54,6 +54,11 @@ def read(path: str) -> frozenset[Identity]:
     return frozenset(one for raw in _lists(path) for one in _revoked(raw))
 
 
+def issuers(path: str) -> frozenset[bytes]:
+    """Return the names of the CAs whose lists are in a PEM file. Raises what `read` raises."""
+    return frozenset(signed(raw, _INTEGER_TAG)[_ISSUER_OF_LIST][1] for raw in _lists(path))
+
+
 def expires_s(path: str) -> float:
     """Return the first time, in seconds since 1970, at which an issuer has no valid list any more.
 

@@ -20,9 +20,15 @@ default_crl_days = 30
 class Authority:
     """One CA in a folder."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, name: str = "") -> None:
+        """Make it in a new folder; without a name, it has the one of all development CAs."""
         place.mkdir()
         self.place = place
+        if name:
+            line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+            line += ["ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}", "-days", "30"]
+            line += ["-keyout", str(place / "ca.key"), "-out", str(place / "ca.pem")]
+            subprocess.run(line, check=True, capture_output=True)
         make_ca(place, "30")
         self.ca = str(place / "ca.pem")
 

@@ -208,6 +208,20 @@ def test_files_that_other_nodes_would_refuse(files: dict[str, str], tmp_path: Pa
     assert levels(first_s, **{**files, "tls_key_file": key}) == {"tls_* files": ERROR}
 
 
+def test_a_list_of_another_ca(files: dict[str, str], tmp_path: Path) -> None:
+    """It lets no client in, whether or not the node's own certificate is of the clients' CA."""
+    first_s = time.time() - 3600
+    same_name = Authority(tmp_path / "same")
+    files["tls_crl_file"] = same_name.revoke()
+    assert levels(first_s, **files) == {"tls_crl_file": WARNING}
+    words = [one.words for one in _certificates(config(**files)) if one.weight == checking.WARNING]
+    assert any("is of no CA in tls_client_ca_file" in one for one in words)
+    other = Authority(tmp_path / "other", "Other CA")
+    files |= {"tls_client_ca_file": other.ca}
+    assert levels(first_s, **files) == {"tls_crl_file": WARNING}
+    assert levels(first_s, **{**files, "tls_crl_file": other.revoke()}) == {}
+
+
 # --- all nodes together ---------------------------------------------------------------------------
 
 
