@@ -67,12 +67,14 @@ def add_command(commands: Any) -> None:
     where.add_options(way, where.GRPC)
     way.set_defaults(run=_drop)
     way = ways.add_parser("list", help="print all policies, or the one that counts for a queue")
-    way.add_argument("--queue", default="", metavar="QUEUE", help="only what counts for it")
+    words = "only what counts for it"
+    way.add_argument("--queue", type=values.queue_name, metavar="QUEUE", help=words)
     way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=_list)
     way = ways.add_parser("show", help="print which policy counts for a queue, and its rules")
-    way.add_argument("queue", metavar="QUEUE", help="NAME, gearman:NAME or workq:NAME")
+    words = "NAME, gearman:NAME or workq:NAME"
+    way.add_argument("queue", type=values.queue_name, metavar="QUEUE", help=words)
     way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=_show)
@@ -277,7 +279,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _found(arguments: argparse.Namespace) -> list[policies_pb2.Policy]:
-    request = policies_pb2.ListPoliciesRequest(queue=arguments.queue)
+    request = policies_pb2.ListPoliciesRequest(queue=arguments.queue or "")
     reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
     return list(reply.policies)
 

@@ -288,6 +288,15 @@ def test_a_node_that_refuses_a_rule_is_quoted_with_its_option(
     assert "beanpole: --attempts is for tubes of beanstalk only" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["show", "list --queue"])
+def test_the_policy_of_no_queue(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a call, an empty name means all policies: `show` would print the first of them."""
+    with pytest.raises(SystemExit) as ended:
+        main(["policy", *words.split(), "", "--addr", "127.0.0.1:1"])
+    assert ended.value.code == 2
+    assert "'' is no queue" in capsys.readouterr().err
+
+
 def test_ages_that_exclude_each_other_are_named_as_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
