@@ -1,11 +1,11 @@
 """The command `beanpole`: run a local cluster, inspect a cluster, use the queue by hand.
 
-This file only dispatches to a command. The exit statuses are in `exits`.
+This file only dispatches to a command. The exit statuses are in `exits`, and what becomes of errors
+in `beanpole.client.exiting`.
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -13,9 +13,7 @@ from typing import Any
 # First, because gRPC reads its settings when it is imported.
 import beanpoled.quiet  # noqa: F401
 from beanpole import VERSION
-from beanpole.client.printing import drop_output, parse
-from beanpole.client.spoken import hint
-from beanpole.errors import BeanpoleError, ConfigurationError
+from beanpole.client import exiting
 from beanpoled import program
 from beanpoled.cli import (
     alias,
@@ -43,7 +41,7 @@ from beanpoled.cli import (
     user,
     work,
 )
-from beanpoled.cli.exits import EXIT_NO_ANSWER, EXIT_REFUSED, EXIT_WORDS
+from beanpoled.cli.exits import EXIT_WORDS
 
 
 # Making it takes 20 ms, and the scripts of completion want it again.
@@ -88,38 +86,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     outputs.escape_unwritable()
-    try:
-        arguments = parse(parser(), argv)
-        if sys.stdout is None:
-            print("beanpole: standard output is closed", file=sys.stderr)
-            return EXIT_REFUSED
-        exit_status: int = arguments.run(arguments)
-        sys.stdout.flush()
-    except ConfigurationError as error:
-        print(f"beanpole: {error}", file=sys.stderr)
-        return EXIT_REFUSED
-    except UnicodeEncodeError as error:
-        # A name on the command line is not UTF-8.
-        part = ascii(error.object[error.start : error.end])
-        print(f"beanpole: {part} cannot be written as {error.encoding}", file=sys.stderr)
-        return EXIT_REFUSED
-    except BeanpoleError as error:
-        print(f"beanpole: {error}", file=sys.stderr)
-        if words := hint(arguments):
-            print(words, file=sys.stderr)
-        return EXIT_NO_ANSWER
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # The reader of our output has closed it (`beanpole stats | head`).
-        drop_output()
-        return 0
-    except OSError as error:
-        # Standard output is on a full disk, or a file of ours cannot be written.
-        print(f"beanpole: {outputs.words(error)}", file=sys.stderr)
-        drop_output()
-        return EXIT_NO_ANSWER
-    return exit_status
+    return exiting.run("beanpole", parser, argv)
 
 
 def _add_version(commands: Any) -> None:

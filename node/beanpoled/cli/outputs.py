@@ -1,11 +1,10 @@
-"""The outputs of commands: the encoding of standard output, words of full disks, signals.
+"""The outputs of commands: the encoding of standard output, the names of files, signals.
 
 Tables are laid out in `columns`, and live lines in `screen`; closed pipes are in
 `beanpole.client.printing`.
 """
 
 import contextlib
-import errno
 import io
 import os
 import signal
@@ -13,9 +12,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Final
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+from beanpole.client.exiting import words_of
 
 
 def escape_unwritable() -> None:
@@ -25,20 +23,6 @@ def escape_unwritable() -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def words(error: OSError, path: str = "") -> str:
-    """Return the file and the reason of an error, without the number that Python puts before.
-
-    Args:
-        error: what failed.
-        path: the file, for an error that does not name it.
-    """
-    if error.errno is None:  # it has a message of ours
-        return str(error)
-    reason = "the disk is full" if error.errno in _FULL else error.strerror or str(error)
-    named = error.filename if error.filename is not None else path
-    return f"{named}: {reason}" if named else reason
 
 
 @contextlib.contextmanager
@@ -56,7 +40,7 @@ def naming(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # it has a message of ours
             raise
-        raise OSError(words(error, path)) from error
+        raise OSError(words_of(error, path)) from error
 
 
 class _Ended(BaseException):

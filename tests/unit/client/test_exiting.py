@@ -1,0 +1,48 @@
+"""The exit status of a command, whatever becomes of its output."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PIPELINE = "from pyspark_beanpole.cli import main; exit(main())"
+# A command of which the answer is no.
+NO = """
+import argparse
+from beanpole.client.exiting import run
+def make():
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=lambda _: print("no") or 1)
+    return parser
+exit(run("beanpole", make, []))
+"""
+
+
+def ended(program: str, redirections: str, *words: str) -> subprocess.CompletedProcess[str]:
+    line = ["sh", "-c", f'"$0" "$@" {redirections}', sys.executable, "-c", program, *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_verdict_stays_if_nobody_reads_it() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", NO],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=buffered,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.slow
+def test_the_pipeline_takes_no_closed_output_either() -> None:
+    done = ended(PIPELINE, ">&-", "job", "1", "--addresses", "127.0.0.1:1", "--patience", "0")
+    assert done.returncode == 2
+    assert done.stderr == "beanpole pipeline: standard output is closed\n"
