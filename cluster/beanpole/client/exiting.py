@@ -5,6 +5,7 @@ The status of a command that ends without an error is its own: `beanpoled.cli.ex
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -32,6 +33,9 @@ def run(
         make: makes the parser; what it parses has the function `run`.
         argv: the command line; None for that of the process.
     """
+    if sys.stderr is None:
+        # It is closed: what `print` is to write to None goes to standard output.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         arguments = parse(make(), argv)
         if sys.stdout is None:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 PIPELINE = "from pyspark_beanpole.cli import main; exit(main())"
+BEANPOLE = "from beanpoled.cli import main; exit(main())"
 # A command of which the answer is no.
 NO = """
 import argparse
@@ -46,3 +47,12 @@ def test_the_pipeline_takes_no_closed_output_either() -> None:
     done = ended(PIPELINE, ">&-", "job", "1", "--addresses", "127.0.0.1:1", "--patience", "0")
     assert done.returncode == 2
     assert done.stderr == "beanpole pipeline: standard output is closed\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "word"), [(BEANPOLE, "peek"), (PIPELINE, "job")])
+def test_what_is_for_standard_error_goes_to_no_other_place(program: str, word: str) -> None:
+    """Programs read standard output, such as the token that `user token` prints."""
+    address = {"peek": "--addr", "job": "--addresses"}[word]
+    done = ended(program, "2>&-", word, "1", address, "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
