@@ -66,7 +66,6 @@ def add_command(commands: Any) -> None:
     finalize.add_argument(
         "--to",
         type=int,
-        default=0,
         metavar="VERSION",
         help="the machine version (default: the newest that any node knows)",
     )
@@ -169,11 +168,11 @@ def _check_code(target: str, error: grpc.RpcError) -> None:
 
 def run_finalize(arguments: argparse.Namespace) -> int:
     """Raise the machine version, and print the version in force."""
-    if not 0 <= arguments.to <= c.VERSION_MAX:
+    if arguments.to is not None and not 1 <= arguments.to <= c.VERSION_MAX:
         raise ConfigurationError(
             f"--to = {arguments.to} is not allowed: it must be 1 to {c.VERSION_MAX}"
         )
-    request = admin_pb2.FinalizeRequest(to=arguments.to)
+    request = admin_pb2.FinalizeRequest(to=arguments.to or 0)
     reply = _at_leader(
         where.addresses(arguments, where.GRPC),
         lambda stub: stub.Finalize(request, timeout=FINALIZE_CALL_TIMEOUT_S),

@@ -162,6 +162,9 @@ def test_finalize(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert words in capsys.readouterr().err
     assert command(view, "cluster", "finalize", "--to", "256") == 2
     assert "--to = 256 is not allowed: it must be 1 to 255" in capsys.readouterr().err
+    # A variable that is 0 is no wish for the newest one: it cannot be undone.
+    assert command(view, "cluster", "finalize", "--to", "0") == 2
+    assert "--to = 0 is not allowed: it must be 1 to 255" in capsys.readouterr().err
 
 
 def test_members_are_all_there_or_not(capsys: pytest.CaptureFixture[str]) -> None:
