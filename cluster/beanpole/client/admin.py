@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from beanpole.client.rpc import Nodes, detail_of, is_refused, pauses, told, words_of
+from beanpole.client.rpc import Nodes, detail_of, is_refused, pauses, told, was_sent, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 
@@ -18,13 +18,6 @@ CALL_TIMEOUT_S: Final = 30.0
 # The ids of jobs in one call. A node makes as many changes at a time; the ids of a call whose reply
 # is lost are asked again, so that fewer mean that less is unsure afterwards.
 PART_IDS: Final = 256
-# gRPC's words for a call that was never sent, since no node listens there, or the name of the node
-# is not known (in two releases), as that of one that is being replaced.
-_NOT_SENT: Final = (
-    "failed to connect to all addresses",
-    "errors resolving ",
-    "DNS resolution failed for ",
-)
 # A stream that lasts longer, or stalls, is continued by another one.
 STREAM_TIMEOUT_S: Final = 60.0
 # With these a node refuses a change before it begins: nothing of it is done.
@@ -178,8 +171,8 @@ class Admin:
                     told = now
             except grpc.RpcError as error:
                 if not told.complete:
-                    not_sent = (error.details() or "").startswith(_NOT_SENT)
-                    is_lost = was_lost or not (not_sent or error.code() in _NOT_BEGUN)
+                    not_begun = not was_sent(error) or error.code() in _NOT_BEGUN
+                    is_lost = was_lost or not not_begun
                     raise
             is_lost = was_lost
             return told

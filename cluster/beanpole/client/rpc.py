@@ -38,6 +38,14 @@ CHANNEL_OPTIONS: Final = (
 # and should outlast a slow restart of all nodes. Whole seconds, because options show it.
 PATIENCE_S: Final = 30
 
+# gRPC's words for a call that was never sent, since no node listens there, or the name of the node
+# is not known (in two releases), as that of one that is being replaced.
+_NOT_SENT: Final = (
+    "failed to connect to all addresses",
+    "errors resolving ",
+    "DNS resolution failed for ",
+)
+
 # The request itself is wrong, so every other node would refuse it, too.
 _REFUSED: Final = (
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -52,6 +60,11 @@ def detail_of(error: grpc.RpcError) -> errors_pb2.ErrorDetail:
     """Return the machine-readable detail of a failed call; empty if the server sent none."""
     packed = _packed_detail(error)
     return errors_pb2.ErrorDetail.FromString(packed or b"")
+
+
+def was_sent(error: grpc.RpcError) -> bool:
+    """Whether a call that failed may have reached a node."""
+    return not (error.details() or "").startswith(_NOT_SENT)
 
 
 def is_hung(error: grpc.RpcError) -> bool:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, detail_of, is_refused, told, words_of
+from beanpole.client.rpc import Nodes, detail_of, is_refused, told, was_sent, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli.exits import EXIT_NO
 
@@ -49,12 +49,16 @@ def ask(
         call: makes the call at such a stub.
         look: the command that shows whether a call without an answer took effect.
 
+    What is not found after a node was lost may have been removed by that node, as it was asked to:
+    then the outcome is unknown.
+
     Raises:
         AskRefused: a node has refused it.
         ConfigurationError: an argument is wrong.
         ClientError: no node has answered.
     """
     failures: dict[str, str] = {}
+    lost: dict[str, str] = {}  # those that may have done it
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         for target in nodes.addresses:
             try:
@@ -62,9 +66,14 @@ def ask(
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                     raise ConfigurationError(error.details()) from None
+                if error.code() == grpc.StatusCode.NOT_FOUND and lost:
+                    words = f"{error.details()}; a node that was lost may have done it, look at "
+                    raise ClientError(f"{words}`{look}`: {told(lost)}") from None
                 if error.code() in _REFUSALS or is_refused(error):
                     raise AskRefused(error) from None
                 failures[target] = words_of(error)
+                if was_sent(error) and not detail_of(error).reason:
+                    lost[target] = failures[target]
     raise ClientError(f"no answer, look at `{look}`: {told(failures)}")
 
 

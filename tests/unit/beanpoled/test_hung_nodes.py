@@ -14,7 +14,7 @@ import pytest
 
 from beanpole.client.rpc import ERROR_KEY, is_hung
 from beanpole.errors import ClientError
-from beanpole.pb import admin_pb2, admin_pb2_grpc
+from beanpole.pb import admin_pb2, admin_pb2_grpc, users_pb2_grpc
 from beanpoled.cli import cluster, main
 from beanpoled.rpc import admin
 from beanpoled.rpc.peer import PeerClient
@@ -156,3 +156,37 @@ def test_snapshots_of_the_others_when_a_node_is_down(capsys: pytest.CaptureFixtu
     said = capsys.readouterr()
     assert said.out == f"127.0.0.1:{port}: snapshot at index 7\n"
     assert "beanpole: no snapshot: 127.0.0.1:1" in said.err and "127.0.0.1:2" in said.err
+
+
+class Dropping(users_pb2_grpc.UsersServicer):
+    """Has no user; or is lost at once, having dropped one or not."""
+
+    def __init__(self, is_lost: bool) -> None:
+        self.is_lost = is_lost
+
+    def Drop(self, request: Any, context: Any) -> Any:
+        """See users.proto."""
+        if self.is_lost:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+        context.set_trailing_metadata(((ERROR_KEY, b""),))
+        context.abort(grpc.StatusCode.NOT_FOUND, "there is no user 'lee'")
+
+
+def test_what_a_lost_node_may_have_removed_is_not_told_as_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ports = []
+    servers = [grpc.server(ThreadPoolExecutor(1)) for _ in range(2)]
+    for server, is_lost in zip(servers, (True, False), strict=True):
+        users_pb2_grpc.add_UsersServicer_to_server(Dropping(is_lost), server)
+        ports.append(server.add_insecure_port("127.0.0.1:0"))
+        server.start()
+    lost, other = (f"127.0.0.1:{port}" for port in ports)
+    assert main(["user", "drop", "lee", "--addr", f"127.0.0.1:1,{other}"]) == 1
+    assert capsys.readouterr().out == "there is no user 'lee'\n"
+    assert main(["user", "drop", "lee", "--addr", f"{lost},{other}"]) == 3
+    said = capsys.readouterr()
+    assert "there is no user 'lee'; a node that was lost may have done it" in said.err
+    assert f"{lost}: UNAVAILABLE: Socket closed" in said.err and not said.out
+    for server in servers:
+        server.stop(None)
