@@ -97,7 +97,7 @@ def _as_json(node: node_pb2.Node) -> dict[str, Any]:
         "reachable": known,
         "role": status.ROLES[node.role],
         "version": node.version if known else None,
-        "state": status.state_of(node) if known else None,
+        **status.state_as_json(node),
         "serving": node.serving,
     }
 

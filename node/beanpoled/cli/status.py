@@ -218,6 +218,18 @@ def state_of(node: node_pb2.Node) -> str:
     return node.state or known
 
 
+def state_as_json(node: node_pb2.Node) -> dict[str, Any]:
+    """Return what `state_words` says of a node, for other commands; null if it is not reachable."""
+    known = node.reachable
+    return {
+        "state": state_of(node) if known else None,
+        "waits": node.waits if known else None,
+        "waiting_for": list(node.waiting_for) if known else None,
+        "draining": node.draining if known else None,
+        "durability": node.durability if known else None,
+    }
+
+
 def state_words(node: node_pb2.Node) -> str:
     """Return a short description of a node's state."""
     words = [state_of(node)]

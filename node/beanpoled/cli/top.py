@@ -21,7 +21,7 @@ from beanpole.client.rpc import Nodes, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, live_pb2, live_pb2_grpc, node_pb2
 from beanpoled.cli.columns import Column, cut, table, terminal_chars
-from beanpoled.cli.status import ROLES, STATUS_TIMEOUT_S, state_words
+from beanpoled.cli.status import ROLES, STATUS_TIMEOUT_S, state_as_json, state_words
 
 INTERVAL_DEFAULT_S: Final = 2.0
 # Nodes update their figures once a second; shorter intervals would often show the same picture.
@@ -211,6 +211,7 @@ def as_json(look: Look, sort: str = "jobs", count: int | None = None) -> dict[st
                 "reachable": node.reachable,
                 **_clients(node),
                 "applied_index": node.applied_index,
+                **state_as_json(node),
             }
             for node in status.nodes
         ],

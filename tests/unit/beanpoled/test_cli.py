@@ -179,6 +179,13 @@ def test_members_are_all_there_or_not(capsys: pytest.CaptureFixture[str]) -> Non
     assert (second["id"], second["reachable"], second["state"]) == ("n1", False, None)
     view.serving, view.state = False, "starting"
     assert command(view, "cluster", "members") == 1
+    assert not capsys.readouterr().err
+    # JSON has what the table says of a node.
+    view.awaited, view.draining, view.durability = "waiting for a majority", True, "memory"
+    assert command(view, "cluster", "members", "--json") == 1
+    (node,) = json.loads(capsys.readouterr().out)
+    told = (node["waits"], node["draining"], node["durability"])
+    assert told == ("waiting for a majority", True, "memory")
 
 
 def test_the_leader_is_named(capsys: pytest.CaptureFixture[str]) -> None:

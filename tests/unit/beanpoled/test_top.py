@@ -73,6 +73,7 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (mail["jobs"]["buried"], mail["ready_age_s"], mail["wait"]) == (2, 75.0, None)
     assert resize["wait"] == {"p50_s": 0.001, "p90_s": 0.01, "p99_s": 0.1, "count": 50}
     assert [node["reachable"] for node in shown["nodes"]] == [True, False, False]
+    assert [node["state"] for node in shown["nodes"]] == ["serving", None, None]
 
 
 @pytest.mark.parametrize("line", [["--interval", "0.1"], ["--queues", "-1"], ["--interval", "nan"]])
