@@ -35,11 +35,18 @@ def run(root: Callable[[], argparse.ArgumentParser], arguments: argparse.Namespa
 
     parser = root()
     kinds = {"directory": shtab.DIRECTORY, "file": shtab.FILE}
-    for action in _actions(parser):
+    actions = [(action, action.metavar) for action in _actions(parser)]
+    for action, _ in actions:
         metavar = action.metavar if isinstance(action.metavar, str) else ""
         if metavar in _PATHS and action.choices is None:
             action.complete = kinds[_PATHS[metavar]]  # type: ignore[attr-defined]  # read by shtab
-    print(shtab.complete(parser, arguments.shell))
+        if arguments.shell == "zsh":
+            # Behind a colon zsh expects a command that completes: it would run `PORT,...`.
+            action.metavar = metavar.replace(":", "\\:") or action.metavar
+    script = shtab.complete(parser, arguments.shell)
+    for action, before in actions:
+        action.metavar = before  # the parser may be used again
+    print(script)
     return 0
 
 

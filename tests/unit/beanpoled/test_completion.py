@@ -58,6 +58,17 @@ def test_each_shell_gets_every_command(shell: str, capsys: pytest.CaptureFixture
         assert word.removeprefix("--" if shell == "fish" else "") in text
 
 
+def test_zsh_takes_no_part_of_a_value_for_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """A colon in the name of a value would end it, and begin the command that completes it."""
+    assert main(["completion", "zsh"]) == 0
+    text = capsys.readouterr().out
+    assert "]:HOST\\:PORT,...:" in text and "HOST:PORT" not in text
+    assert "usage" not in text
+    with pytest.raises(SystemExit):
+        main(["top", "--help"])
+    assert "HOST:PORT,..." in capsys.readouterr().out
+
+
 def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["completion", "ksh"])
