@@ -1,9 +1,12 @@
 """A progress line on a terminal for long commands; nothing is written elsewhere."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Final, TextIO
+
+from beanpoled.cli.columns import cut
 
 # As fast as people read; a terminal on a slow line is not flooded.
 PERIOD_S: Final = 0.2
@@ -47,7 +50,10 @@ class Progress:
             self._shown_s = now_s
             passed_s = now_s - self._begun_s
             line = words(self._what, done_bytes, self.total, passed_s, self._form)
-            self._output.write(_CLEAR_LINE + line)
+            # Of a line that wraps, only the last row would be cleared.
+            columns = os.get_terminal_size(self._output.fileno()).columns
+            shown, _ = cut(line, columns - 1 if columns else len(line))
+            self._output.write(_CLEAR_LINE + shown)
             self._output.flush()
 
     def end(self) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import sys
+import termios
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -364,6 +365,23 @@ def test_nobody_can_be_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch)
 def test_progress_counts_jobs() -> None:
     line = progress.words("moved", 250, 1000, 2.0, lambda count: f"{count:,.0f} jobs")
     assert line == "moved [######------------------]  25% 250 jobs, 125 jobs/s, 0:06 left"
+
+
+@pytest.mark.constants
+@pytest.mark.parametrize(("columns", "chars"), [(20, 19), (200, 35), (0, 35)])
+def test_progress_stays_in_one_row(
+    columns: int, chars: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PERIOD_S", 0.0)
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(progress, "words", lambda *_: "moved [###-----]  25% 250 jobs, 125")
+        line = progress.Progress("moved", 1000, terminal)
+        line.at(250)
+        shown = os.read(ours, 1000).decode()
+    os.close(ours)
+    assert len(shown.removeprefix("\r\x1b[2K")) == chars
 
 
 @pytest.mark.parametrize(
