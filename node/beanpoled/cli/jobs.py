@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.beanstalk import PRIORITY_DEFAULT, TTR_DEFAULT_S, Client, Job
+from beanpole.client.printing import print_lines
 from beanpole.constants import DEFAULT_TUBE, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.protocol.beanstalk.requests import (
@@ -184,9 +185,10 @@ def _reserve(client: Client, arguments: argparse.Namespace) -> int:
 def _delete(client: Client, arguments: argparse.Namespace) -> int:
     status = 0
     for job in arguments.job:
-        # Each is told before the next is asked for, which may fail.
         done = client.delete(job)
-        status = _say("DELETED" if done else "NOT_FOUND", done) or status
+        # Each is told before the next is asked for, which may fail. Nobody may read it (`| head`).
+        print_lines(["DELETED" if done else "NOT_FOUND"])
+        status = status if done else EXIT_NO
     return status
 
 

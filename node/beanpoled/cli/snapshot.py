@@ -6,6 +6,7 @@ from typing import Any, Final
 import grpc
 
 from beanpole.client import where
+from beanpole.client.printing import print_lines
 from beanpole.client.rpc import Nodes, told, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
@@ -38,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
             except grpc.RpcError as error:
                 failures[target] = words_of(error)
                 continue
-            print(f"{target}: snapshot at index {reply.index}", flush=True)
+            # Also if nobody reads the rest (`| head`), the other nodes are asked.
+            print_lines([f"{target}: snapshot at index {reply.index}"])
     if failures:
         raise ClientError(f"no snapshot: {told(failures)}")
     return 0

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -373,3 +374,22 @@ def test_standard_streams_that_do_not_work(
     assert done.stderr.startswith(words)
     assert "Traceback" not in done.stderr
     assert done.returncode == status
+
+
+@pytest.mark.slow
+def test_all_jobs_are_deleted_if_nobody_reads_the_words(start: Start) -> None:
+    """Status 0 says that all is done, and there may be thousands of jobs."""
+    script = [(b"delete %d\r\n" % job, b"DELETED\r\n") for job in (1, 2)]
+    node = start([*script, (b"delete 3\r\n", b"NOT_FOUND\r\n")])
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-u", "-c", "from beanpoled.cli import main; exit(main())"]
+    done = subprocess.run(
+        [*program, "delete", "1", "2", "3", "--addr", node.address],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
