@@ -88,7 +88,8 @@ def add_command(commands: Any) -> None:
         help="watch nodes and queues: sizes, rates, ages, waits",
         description="Rates, waits (from ready to reserved) and runs (from there to the end of the "
         "reservation) are of the last one to two minutes; age is for how long the next job of a "
-        "queue has been ready. Ctrl-C ends it. Where the output is no terminal it prints once.",
+        "queue has been ready. Ctrl-C ends it. Where the output is no terminal, or one that cannot "
+        "move its cursor (TERM=dumb), it prints once.",
     )
     where.add_options(parser, where.GRPC)
     parser.add_argument(
@@ -132,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
         look = take(nodes)
         if arguments.json:
             print(json.dumps(as_json(look, arguments.sort, count)))
-        elif arguments.once or not sys.stdout.isatty():
+        elif arguments.once or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
             print("\n".join(picture(look, None, arguments.sort, count, terminal_chars())))
         else:
             _watch(nodes, look, arguments.interval, arguments.sort, count)

@@ -1,6 +1,7 @@
 """`beanpole top`: the picture drawn from nodes' replies, and wrong options."""
 
 import asyncio
+import io
 import json
 import os
 
@@ -62,6 +63,25 @@ def test_sorted_and_cut(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[7].split()[0] == "gearman:resize"
     assert lines[8] == "... 2 more; --queues shows them"
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what is written."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.constants
+def test_a_terminal_that_moves_no_cursor_gets_one_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr(top, "_watch", lambda *_: terminal.write("\x1b[H"))
+    for name, moves in (("dumb", False), ("xterm", True)):
+        monkeypatch.setenv("TERM", name)
+        assert run(a_view()) == 0
+        assert ("\x1b" in terminal.getvalue()) == moves
+    assert terminal.getvalue().startswith("cluster dev, leader n1")
 
 
 def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
