@@ -407,6 +407,20 @@ def test_a_standing_backlog_without_events_is_not_hidden() -> None:
     assert {"unserved", "oldest"} <= found.kinds("default")
 
 
+def test_a_standing_backlog_is_not_hidden_where_a_period_ends_without_events() -> None:
+    """The log goes on after the period, so nothing has happened until its end."""
+    events = lives(50)
+    events += [{**events[0], "offset": 50, "job_id": 51, "tube": "busy"}]
+    events[-1]["wall_time"] = events[49]["wall_time"] + timedelta(hours=3)
+    events[-1]["time_us"] += 3 * 3600 * 10**6
+    found = made(table_of(events), Asked(wall_us(events[0]), wall_us(events[0]) + 60 * MINUTE_US))
+    [queue] = found.figures.queues
+    assert queue.course is not None and set(queue.course.depth["ready"].tolist()) == {50}
+    assert queue.oldest is not None and queue.oldest.age_s == 3600
+    assert {"unserved", "oldest"} <= found.kinds("default")
+    assert "for 1 h from 2026-03-02 12:00 on, and has none yet" in words(found, "unserved")
+
+
 def test_missing_events_come_first() -> None:
     events = History(3, QUICK).run(300).events
     del events[100:120]

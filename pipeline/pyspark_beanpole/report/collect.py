@@ -67,6 +67,16 @@ class Read(NamedTuple):
     # Of `windows.waits`: the number of waits in each bin over time.
     waits: pa.Table | None = None
 
+    @property
+    def end_min(self) -> int:
+        """The end of what is known of the period, in minutes.
+
+        The log may go on after a period that ends without events: its jobs have stayed until then.
+        Nothing is known of the time after the last event of the log.
+        """
+        last_min = self.covered.last_us // MINUTE_US + 1
+        return min(-(-self.period.until_us // MINUTE_US), last_min)
+
 
 def collect(read: Read) -> Figures:
     """Return all figures of the page."""
@@ -213,13 +223,11 @@ class _Log:
         self.steps: Steps = series.steps_of(read.period)
         start = answers.before(read.log) if read.start is None else read.start
         self._start = {row["tube"]: row for row in start.to_pylist()}
-        self._depth = answers.depth(read.log, start)
-        self._whole = answers.whole_depth(read.log, start)
-        self._oldest = answers.oldest(read.log)
-        # Nothing is known of the time after the last event.
-        last_min = read.covered.last_us // MINUTE_US + 1
         self._since_min = read.period.since_us // MINUTE_US
-        self._end_min = min(-(-read.period.until_us // MINUTE_US), last_min)
+        self._end_min = read.end_min
+        self._depth = answers.depth(read.log, start, self._end_min)
+        self._whole = answers.whole_depth(read.log, start, self._end_min)
+        self._oldest = answers.oldest(read.log, self._end_min)
         self._places = _places(self._depth)
 
     def left_over(self) -> set[str]:

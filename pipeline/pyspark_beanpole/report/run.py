@@ -106,7 +106,7 @@ def write_report(
         write_tables(directory / TABLES, answers.finished(parts.merged([])))
         _write(directory, empty_page(cluster, None, None, ()), summary(None, [], audited))
         return Report(None, None, None, [])
-    write_tables(directory / TABLES, answers.finished(read.log, read.start))
+    write_tables(directory / TABLES, answers.finished(read.log, read.start, read.end_min))
     figures = collect(read)
     if not figures.events and not figures.queues:
         text = empty_page(read.covered.cluster, read.covered, read.period, read.asked)

@@ -50,15 +50,19 @@ UNSAID: Final = "unsaid"
 _DOUBLE: Final = pa.float64()
 
 
-def finished(parts: Parts, start: pa.Table | None = None) -> dict[str, pa.Table]:
+def finished(
+    parts: Parts, start: pa.Table | None = None, known_min: int = 0
+) -> dict[str, pa.Table]:
     """Return all tables, by name.
 
     Args:
         parts: complete; `oldest` is exact if the minutes that `unresolved` names were looked at.
         start: (tube, DEPTHS...): the number of jobs before the first event, if known; otherwise
             it is derived from the events of those jobs (`before`).
+        known_min: the minute up to which no later event has happened, if the log goes on after it;
+            depths and the oldest jobs hold until then.
     """
-    depths = depth(parts, start)
+    depths = depth(parts, start, known_min)
     return {
         "throughput": throughput(parts),
         "times": times(parts),
@@ -68,10 +72,10 @@ def finished(parts: Parts, start: pa.Table | None = None) -> dict[str, pa.Table]
         "workers": workers(parts),
         "dead_letters": dead_letters(parts),
         "depth": depths,
-        "whole_depth": whole_depth(parts, start),
+        "whole_depth": whole_depth(parts, start, known_min),
         "backlog": backlog(depths),
         "slo": levels(parts),
-        "oldest": oldest(parts),
+        "oldest": oldest(parts, known_min),
     }
 
 
@@ -341,22 +345,22 @@ def started(parts: Parts, jobs_before: Mapping[str, int]) -> pa.Table:
     return pa.concat_tables([table, pa.table(row, table.schema)])
 
 
-def depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:
+def depth(parts: Parts, start: pa.Table | None = None, known_min: int = 0) -> pa.Table:
     """Return flows and depths of each tube and minute with events."""
     start = before(parts) if start is None else start
-    return minutes.depths(parts["minutes"], start, _end_min(parts))
+    return minutes.depths(parts["minutes"], start, _end_min(parts, known_min))
 
 
-def whole_depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:
+def whole_depth(parts: Parts, start: pa.Table | None = None, known_min: int = 0) -> pa.Table:
     """Return `depth` for all tubes together, with the maxima of their sum."""
     start = before(parts) if start is None else start
-    return minutes.depths(parts["whole_minutes"], start, _end_min(parts))
+    return minutes.depths(parts["whole_minutes"], start, _end_min(parts, known_min))
 
 
-def _end_min(parts: Parts) -> int:
+def _end_min(parts: Parts, known_min: int) -> int:
     """Return the end of the log in minutes, which a tube may determine that was not selected."""
     walls = [span.until_wall_us for span in lives.spans_of(parts["covered"])]
-    return max(walls, default=0) // MINUTE_US + 1
+    return max(max(walls, default=0) // MINUTE_US + 1, known_min)
 
 
 def backlog(depths: pa.Table) -> pa.Table:
@@ -397,7 +401,7 @@ def _begun_us(parts: Parts) -> int | None:
     return None if not spans or spans[0].first == 0 else spans[0].begin_time_us
 
 
-def oldest(parts: Parts) -> pa.Table:
+def oldest(parts: Parts, known_min: int = 0) -> pa.Table:
     """Return the reigns of the oldest ready jobs: (tube, begin, until, job_id, ready_since).
 
     At a full minute T with `begin <= T < until` the age of the tube's oldest ready job is
@@ -408,4 +412,5 @@ def oldest(parts: Parts) -> pa.Table:
     if not spans:
         return reigns.REIGNS.empty_table()
     eldest = reigns.still(parts["ready"], parts["looked"], _begun_us(parts))
-    return reigns.reigns(parts["left"], eldest, spans[-1].last_wall_us, spans[-1].last_time_us)
+    last = spans[-1]
+    return reigns.reigns(parts["left"], eldest, last.last_wall_us, last.last_time_us, known_min)

@@ -260,7 +260,11 @@ def _eldest(jobs: pa.Table) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def reigns(
-    left: pa.Table, eldest: dict[str, tuple[int, int]], last_wall_us: int, last_time_us: int
+    left: pa.Table,
+    eldest: dict[str, tuple[int, int]],
+    last_wall_us: int,
+    last_time_us: int,
+    known_min: int = 0,
 ) -> pa.Table:
     """Return (tube, begin, until, job_id, ready_since), with `begin` and `until` full minutes.
 
@@ -269,9 +273,10 @@ def reigns(
         eldest: from `still`.
         last_wall_us: wall time of the last event; jobs stay at the full minute after it.
         last_time_us: cluster time of the last event.
+        known_min: the full minute at which they stay, too, because no event came before it.
     """
     # Also where the last event falls exactly on a full minute: the minute after it is the last one.
-    end = last_wall_us // MINUTE_US + 2
+    end = max(last_wall_us // MINUTE_US + 2, known_min + 1)
     columns: dict[str, list[Any]] = {name: [] for name in LEFT.names}
     for tube, (ready_at_us, job_id) in eldest.items():
         since_us = ready_at_us + last_wall_us - last_time_us
