@@ -22,6 +22,7 @@ from beanpole.places import Place, resolved
 from pyspark_beanpole.exports import THREADS, Opened, holding
 from pyspark_beanpole.packing import rows_of
 from pyspark_beanpole.statistics.chunks import REPEATED
+from pyspark_beanpole.statistics.keys import MINUTE_US
 
 # A task checks a file as a whole when it reads it, so in a large log it takes the whole file.
 RANGE_ROWS_MAX: Final = FILE_ROWS_MAX
@@ -31,6 +32,8 @@ RANGE_ROWS_MIN: Final = 65_536
 RANGES_WANTED: Final = 8
 # The first put of a cluster's events is searched among this many.
 PUT_ROWS_MAX: Final = 1 << 20
+# How far a leader's clock may have been ahead: 32 years.
+AHEAD_MIN_MAX: Final = 1 << 24
 
 
 class Range(NamedTuple):
@@ -41,7 +44,10 @@ class Range(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """The wall times of the first and of the last event, in microseconds since 1970."""
+    """The wall times of a log's beginning and end, in microseconds since 1970.
+
+    The end is the latest time, or its minute: a clock that was ahead may have been set back since.
+    """
 
     begin_us: int
     last_us: int
@@ -57,7 +63,10 @@ class Source(Protocol):
         """Yield the events of a range in order; columns that they lack are left out."""
 
     def edges(self) -> Edges | None:
-        """Return the wall times at which the log begins and ends; None without events."""
+        """Return the wall times at which the log begins and ends; None without events.
+
+        No event is at or after the minute that follows that of the end.
+        """
 
     def offset_at(self, wall_us: int) -> int:
         """Return an offset before which all events are older than a wall time, or nearly so.
@@ -125,8 +134,8 @@ class ExportSource:
     def edges(self) -> Edges | None:
         if not self.export.files:
             return None
-        first, last = self._groups_of(self.export.files[0]), self._groups_of(self.export.files[-1])
-        return Edges(first[0].wall_us_min, last[-1].wall_us_max)
+        groups = self._groups
+        return Edges(groups[0].wall_us_min, max(group.wall_us_max for group in groups))
 
     def offset_at(self, wall_us: int) -> int:
         for group in self._groups:
@@ -236,11 +245,28 @@ class ClusterSource:
             for offset in (self.first, self.end - 1):
                 [batch] = map(rows_of, nodes.read(offset, offset + 1))
                 walls.append(batch.column("wall_time").cast(pa.int64())[0].as_py())
-        return Edges(*walls)
+            begin_us, last_us = walls
+            return Edges(begin_us, max(last_us, self._latest_min(nodes, last_us) * MINUTE_US))
+
+    def _latest_min(self, nodes: Events, last_us: int) -> int:
+        """Return the latest minute with an event; `last_us` is the time of the last event."""
+
+        def is_over(minute: int) -> bool:
+            return self._at(nodes, minute * MINUTE_US) >= self.end
+
+        latest, step = last_us // MINUTE_US, 1
+        while not is_over(latest + step):
+            latest, step = latest + step, 2 * step
+            if step > AHEAD_MIN_MAX:
+                return last_us // MINUTE_US  # nodes that answer now lack the last events
+        return latest + bisect_left(range(latest + 1, latest + step), True, key=is_over)
 
     def offset_at(self, wall_us: int) -> int:
         with Events(self.addresses, self.patience_s) as nodes:
-            found = nodes.whole(wall_us=wall_us).at_wall
+            return self._at(nodes, wall_us)
+
+    def _at(self, nodes: Events, wall_us: int) -> int:
+        found = nodes.whole(self.end, wall_us).at_wall
         return min(max(found, self.first), self.end)
 
     def offset_at_time(self, time_us: int) -> int:

@@ -1,7 +1,7 @@
 """Spark tasks that read ranges themselves yield the same numbers as one pass over all events."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -28,8 +28,11 @@ from pyspark_beanpole.ranges import (
     split,
     step_of,
 )
+from pyspark_beanpole.report.period import ANY, chosen
+from pyspark_beanpole.report.windows import cuts_of
 from pyspark_beanpole.schema import EVENTS, arrow_schema
 from pyspark_beanpole.statistics import answers, parts, reigns
+from pyspark_beanpole.statistics.keys import MINUTE_US
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Log, event
 from tests.pipeline.exported import write_export
@@ -152,6 +155,28 @@ def test_a_source_knows_where_a_moment_is(tmp_path: Path, start: Start) -> None:
         exact = source.offset_at(edges.begin_us + 99 * SECOND_US)
     assert exact == 99, "nodes know it exactly"
     assert ClusterSource((node.address,), 7, 7, 1).edges() is None
+
+
+@pytest.mark.parametrize("ahead_s", [0, 1, 61, 3000, 10**6])
+def test_a_log_ends_with_its_latest_time(ahead_s: int, tmp_path: Path, start: Start) -> None:
+    """The clock of a leader was ahead; a report up to the last event would lack all since."""
+    log = Log()
+    node = start(log, 300)
+    for one in log.events[50:60]:
+        one["wall_time"] += timedelta(seconds=ahead_s)  # type: ignore[operator]
+    directory = export(tmp_path / "export", log.events, rows_max=100)
+    walls = [datetime.timestamp(one["wall_time"]) for one in log.events]  # type: ignore[arg-type]
+    sources: tuple[ExportSource | ClusterSource, ...] = (
+        ExportSource(opened(str(directory))),
+        ClusterSource((node.address,), 0, 300, 1),
+        ClusterSource((node.address,), 0, 200, 1),
+    )
+    for source in sources:
+        edges = source.edges()
+        assert edges is not None and edges.begin_us == walls[0] * SECOND_US
+        known = walls if isinstance(source, ExportSource) else walls[: source.end]
+        assert edges.last_us // MINUTE_US == max(known) // 60
+        assert cuts_of(source, chosen(ANY, *edges)).now == len(known)
 
 
 def test_the_first_put_tells_which_jobs_were_there_before(tmp_path: Path) -> None:
