@@ -119,11 +119,14 @@ class Directory:
             # It was taken after `check_owner`: readers would refuse files that overlap with those
             # of its new owner. A file of the same name may be one that the owner counts.
             with contextlib.suppress(BeanpoleError, OSError):
-                found = read_manifest(self.place)
-                counted = {file.name for file in found.files} if found is not None else set()
-                for name in set(names) - counted:
+                for name in set(names) - self._counted():
                     steps.remove(self.place, name)
             raise
+
+    def _counted(self) -> set[str]:
+        """Return the names of the files that count by the manifest as it is written now."""
+        found = read_manifest(self.place)
+        return set() if found is None else {file.name for file in found.files}
 
     def change(self, manifest: Manifest) -> None:
         """Replace the manifest; a reader sees the old or the new one.
@@ -166,8 +169,11 @@ class Directory:
         uncounted = self.manifest.uncounted
         due = [name for name, at_s in uncounted.items() if everything or at_s <= now_s]
         if due:
-            # A new owner may count a file of such a name.
+            # A new owner may count a file of such a name,
             self.check_owner()
+            # and so may this directory, if the write of its manifest failed at the last moment.
+            counted = self._counted()
+            due = [name for name in due if name not in counted]
             for name in due:
                 steps.remove(self.place, name)
             if self.place.is_local:

@@ -109,6 +109,39 @@ def test_a_merge_on_a_full_disk_leaves_nothing(
     )
 
 
+def test_a_merged_file_counts_although_the_write_of_its_manifest_failed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest was renamed, and then its folder could not be synced."""
+    exported(tmp_path, [(0, 10, 0), (10, 10, 0)])
+    place = resolved(str(tmp_path))
+    out = held(place)
+    assert out is not None
+
+    def fail(path: str) -> None:
+        manifest = read_manifest(place)
+        if path == place.path and manifest is not None and len(manifest.files) == 1:
+            raise FULL
+
+    def fail_at_once(*_: object) -> None:
+        raise FULL
+
+    monkeypatch.setattr(steps, "sync_folder", fail)
+    with pytest.raises(OSError, match="No space left"):
+        compaction.merge(out, out.manifest.files)
+    assert offsets(opened(str(tmp_path))) == list(range(20))
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(steps, "write_whole", fail_at_once)
+        out.clean()
+    # A process that is killed here leaves all events.
+    assert offsets(opened(str(tmp_path))) == list(range(20))
+    for _ in range(2):
+        out.clean()
+        assert offsets(opened(str(tmp_path))) == list(range(20))
+    assert len(listed(place)) == len(out.manifest.files) + len({"_manifest.json", "_lock"})
+    out.close()
+
+
 def test_replaced_files_are_gone_for_good_before_the_manifest_forgets_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
