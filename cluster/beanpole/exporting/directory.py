@@ -116,12 +116,18 @@ class Directory:
         try:
             self.change(manifest)
         except BadExport:
-            # It was taken after `check_owner`: readers would refuse files that overlap with those
-            # of its new owner. A file of the same name may be one that the owner counts.
-            with contextlib.suppress(BeanpoleError, OSError):
-                for name in set(names) - self._counted():
-                    steps.remove(self.place, name)
+            self.disown(names)
             raise
+
+    def disown(self, names: Iterable[str]) -> None:
+        """Remove new files after another process has taken the directory behind `check_owner`.
+
+        Readers would refuse them where they overlap with those of the new owner. A file of the same
+        name may be one that the owner counts.
+        """
+        with contextlib.suppress(BeanpoleError, OSError):
+            for name in set(names) - self._counted():
+                steps.remove(self.place, name)
 
     def _counted(self) -> set[str]:
         """Return the names of the files that count by the manifest as it is written now."""

@@ -71,6 +71,9 @@ class Writer:
         self._rows_max = rows_max
         self._check = check
         self._file: _Unfinished | None = None
+        # The files that have their names since the last call that returned: after an error, those
+        # that no caller knows.
+        self.named: list[File] = []
 
     def write(self, batch: "pa.RecordBatch") -> list[File]:
         """Add events; return the files that this has finished.
@@ -78,25 +81,24 @@ class Writer:
         After an error the unfinished file is dropped: it lacks events, and must get no name.
         """
         with self._dropped_on_error():
-            return self._write(batch)
+            self._write(batch)
+        return self._taken()
 
-    def _write(self, batch: "pa.RecordBatch") -> list[File]:
-        done = []
+    def _write(self, batch: "pa.RecordBatch") -> None:
         for day, rows in _days(batch):
             position = 0
             while position < rows.num_rows:
                 part = rows.slice(position)
                 first = part.column("offset")[0].as_py()
                 if self._file is not None and not self._file.takes(day, first, part.schema):
-                    done += self.finish()
+                    self._finish()
                 if self._file is None:
                     self._file = _Unfinished(self._place, self._cluster, day, first, part.schema)
                 part = part.slice(0, self._rows_max - self._file.rows)
                 self._file.write(part)
                 position += part.num_rows
                 if self._file.rows >= self._rows_max:
-                    done += self.finish()
-        return done
+                    self._finish()
 
     def finish(self) -> list[File]:
         """Finish the file that is being written, if there is one, and return it.
@@ -104,8 +106,16 @@ class Writer:
         After an error it is dropped, as by `write`.
         """
         with self._dropped_on_error():
-            done = [] if self._file is None else [self._file.finish(self._check)]
+            self._finish()
+        return self._taken()
+
+    def _finish(self) -> None:
+        if self._file is not None:
+            self.named.append(self._file.finish(self._check))
         self._file = None
+
+    def _taken(self) -> list[File]:
+        done, self.named = self.named, []
         return done
 
     @contextlib.contextmanager

@@ -50,7 +50,12 @@ class Export:
 
     def write(self, batch: "pa.RecordBatch") -> None:
         """Add events; they count once `flush` has returned, or when their file is full."""
-        full = self._writer.write(batch)
+        try:
+            full = self._writer.write(batch)
+        except BadExport:
+            # The directory was taken after one of several files had got its name.
+            self._directory.disown(file.name for file in self._writer.named)
+            raise
         try:
             self._directory.add(full)
         except BaseException:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow.fs import S3FileSystem
 
@@ -10,7 +11,7 @@ from beanpole.errors import ConfigurationError, StorageError
 from beanpole.exporting import compaction, directory, files, steps
 from beanpole.exporting.directory import begun, held, listed, read_manifest
 from beanpole.exports import MANIFEST, BadExport, File, file_name
-from beanpole.places import resolved
+from beanpole.places import Place, resolved
 from beanpoled import cli
 from beanpoled.eventlog.export import Export, compact
 from pyspark_beanpole.exports import opened
@@ -141,6 +142,36 @@ def test_an_export_that_was_taken_over_leaves_no_file(
         assert offsets(opened(bucket)) == list(range(100))
     export.close()
     second.close()
+
+
+def test_an_export_that_is_taken_over_between_two_files_of_a_batch_leaves_none(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = resolved(bucket)
+    suspended = begun(place, "c", JOBS)
+    monkeypatch.setattr(directory, "OWNER_SILENT_MAX_S", 0)
+    taken: list[directory.Directory] = []
+    put = steps.put
+
+    def put_last(place: Place, name: str, content: Any) -> None:
+        put(place, name, content)
+        if not taken and name != MANIFEST:
+            # Before this file appears there.
+            steps.remove(place, name)
+            taken.append(held(place) or pytest.fail("there is none"))
+            taken[0].add(files.write_range(place, "c", [batch(0, 100)]))
+            put(place, name, content)
+
+    export = Export(suspended)
+    export.write(batch(0, 60))
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "put", put_last)
+        with pytest.raises(BadExport, match="was taken by another export, "):
+            # Two dates: the first file is finished by this batch, as is the second by the next.
+            export.write(pa.concat_batches([batch(60, 20, 1), batch(80, 20, 2)]))
+    assert offsets(opened(bucket)) == list(range(100))
+    export.close()
+    taken[0].close()
 
 
 @pytest.mark.parametrize("is_late", [False, True])
