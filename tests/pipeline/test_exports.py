@@ -7,8 +7,12 @@ from pyspark.sql import Row, SparkSession
 
 from beanpole.exports import BadExport
 from beanpoled.cli import main
+from beanpoled.eventlog.export import compact
 from pyspark_beanpole import exports, inputs, session
+from pyspark_beanpole.audit import Audit
+from pyspark_beanpole.cli import common
 from pyspark_beanpole.exports import opened
+from pyspark_beanpole.inputs import Input
 from tests.pipeline.double import event
 from tests.pipeline.exported import write_export
 from tests.pipeline.histories import History
@@ -123,6 +127,32 @@ def test_an_audit_without_lost_events_does_not_add_up(
     said = capsys.readouterr()
     assert f"passed over: {tmp_path / 'in' / files[0].name} is not there" in said.err
     assert "missing offsets: 30\n  0 to 29\n" in said.out
+
+
+@pytest.mark.constants
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_an_audit_begins_once_more_if_a_compaction_replaces_files(
+    is_planned: bool,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_export(tmp_path / "in", History(3).run(100).events, rows_max=30)
+    real = common.audited
+    looks: list[int] = []
+
+    def late(found: Input, directory: Path | None = None) -> Audit:
+        if is_planned:
+            _ = found.events
+        looks.append(compact(str(tmp_path / "in"), "")[0])
+        return real(found, directory)
+
+    monkeypatch.setattr(common, "audited", late)
+    assert main(["pipeline", "audit", "--from", str(tmp_path / "in")]) == 0
+    assert "events 0 to 100: 100\n" in capsys.readouterr().out
+    assert len(looks) == 2 and looks[0] > looks[1]
 
 
 def test_an_export_in_an_object_store_is_read_without_hadoop(

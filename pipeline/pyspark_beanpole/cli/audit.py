@@ -25,6 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the findings; return 0 if there are none, else 1."""
     if arguments.to is not None:
         common.make_folder(arguments.to)
-    found = common.audited(common.events(arguments, common.spark(arguments)), arguments.to)
+    spark = common.spark(arguments)
+    found = common.read(arguments, spark, lambda events: common.audited(events, arguments.to))
     common.say(json.dumps(found.as_json()) if arguments.json else "\n".join(found.lines()))
     return found.exit_code

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from beanpole.client import where
 from beanpole.client.events import Events
@@ -17,6 +17,7 @@ from beanpole.client.rpc import PATIENCE_S
 from beanpole.errors import ConfigurationError
 from beanpole.places import local_path, shown
 from pyspark_beanpole import session
+from pyspark_beanpole.cli import failures
 from pyspark_beanpole.cli.running import Running, run_command
 from pyspark_beanpole.options import PATIENCE_MAX_S, whole
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark_beanpole.audit import Audit
     from pyspark_beanpole.exports import Opened
     from pyspark_beanpole.inputs import Input
+
+T = TypeVar("T")
 
 # Lines about an export's damage; the page and the summary have all ranges.
 NOTES_SHOWN_MAX: Final = 20
@@ -257,6 +260,25 @@ def events(arguments: argparse.Namespace, found: "SparkSession") -> "Input":
     read = inputs.from_cluster(found, arguments.addresses, arguments.patience)
     # The commands read these several times; the cache reads them from the nodes once.
     return replace(read, load=lambda: read.events.cache())
+
+
+def read(arguments: argparse.Namespace, found: "SparkSession", work: "Callable[[Input], T]") -> T:
+    """Return what `work` computes from the events that the arguments select.
+
+    Spark itself reads the files of a local export. If a compaction has replaced some of them since
+    they were listed, the work is done a second time, with the files that are there then.
+
+    Raises:
+        ConfigurationError: the directory is not an export.
+        ClientError: no node answers.
+    """
+    try:
+        return work(events(arguments, found))
+    except Exception as error:
+        if export(arguments) is None or not failures.is_of_lost_file(str(error)):
+            raise
+    del arguments.export
+    return work(events(arguments, found))
 
 
 def audited(found: "Input", directory: Path | None = None) -> "Audit":

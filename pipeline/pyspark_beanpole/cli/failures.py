@@ -32,6 +32,8 @@ _MASTER: Final = re.compile(
 )
 _WRONG: Final = ("IllegalArgumentException", "NumberFormatException", "INVALID_CONF")
 _OF_NODES: Final = tuple(one.__name__ for one in (ClientError, OtherCluster, BegunAnew))
+# Spark does not find a file, when it plans to read it or when it reads it.
+_LOST_FILE: Final = ("[PATH_NOT_FOUND]", "[FAILED_READ_FILE.FILE_NOT_EXIST]")
 _MEMORY: Final = re.compile(r"java\.lang\.OutOfMemoryError.*|.*insufficient memory.*")
 
 
@@ -70,6 +72,11 @@ def is_of_nodes(text: str) -> bool:
     """Whether an error of Spark says that nodes did not answer a task."""
     ours = _OURS.findall(text)
     return bool(ours) and ours[-1][0] in _OF_NODES
+
+
+def is_of_lost_file(text: str) -> bool:
+    """Whether an error of Spark says that a file which was there is not there any more."""
+    return any(name in text for name in _LOST_FILE)
 
 
 def java_never_ran(lines: Sequence[str]) -> BeanpoleError:

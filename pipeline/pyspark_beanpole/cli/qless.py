@@ -28,14 +28,16 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each queue, day and kind."""
-    found = common.events(arguments, common.spark(arguments))
+    spark = common.spark(arguments)
     # Imported after `spark`, which reports a missing Spark in one line.
     from pyspark_beanpole.qless import stats
 
-    rows = stats(found.events).collect()
+    cluster, rows = common.read(
+        arguments, spark, lambda found: (found.cluster, stats(found.events).collect())
+    )
     if arguments.json:
         queues = [row.asDict() for row in rows]
-        common.say(json.dumps({"cluster": found.cluster, "queues": queues}))
+        common.say(json.dumps({"cluster": cluster, "queues": queues}))
     else:
         common.say("\n".join(_lines(rows)))
     return 0

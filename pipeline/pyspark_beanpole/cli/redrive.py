@@ -11,7 +11,10 @@ from beanpole.errors import ConfigurationError
 from pyspark_beanpole.cli import common
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from pyspark_beanpole.exports import Opened
+    from pyspark_beanpole.inputs import Input
 
 EXIT_NO: Final = 1
 TUBES_SHOWN_MAX: Final = 50
@@ -53,12 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark_beanpole.life import printable
     from pyspark_beanpole.redriving import chosen, count, counted
 
-    found = common.events(arguments, spark)
+    def choose(found: "Input") -> "tuple[DataFrame, int]":
+        jobs = chosen(found.events, arguments.state, arguments.where).cache()
+        return jobs, count(jobs, arguments.where)
+
     export = common.export(arguments)
     if export is not None:
         _check_cluster(export, arguments.addresses, arguments.patience)
-    jobs = chosen(found.events, arguments.state, arguments.where).cache()
-    total = count(jobs, arguments.where)
+    jobs, total = common.read(arguments, spark, choose)
     print(f"{total:,} {arguments.state} jobs")
     for row in counted(jobs).limit(TUBES_SHOWN_MAX).collect():
         print(printable(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}"))

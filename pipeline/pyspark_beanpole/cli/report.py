@@ -67,8 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark_beanpole.report.run import run_report
     from pyspark_beanpole.statistics.keys import Limits
 
-    found = common.events(arguments, spark)
-    audited = common.audited(found) if arguments.audit else None
+    found, audited = common.read(
+        arguments,
+        spark,
+        lambda events: (events, common.audited(events) if arguments.audit else None),
+    )
     terminal = sys.stderr.isatty()
 
     def show(doing: str) -> None:
