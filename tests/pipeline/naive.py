@@ -146,8 +146,11 @@ def outcome_of(event: Event) -> str | None:
 
 
 def worker_of(event: Event) -> str | None:
-    """Return the identity of the worker of an event, if the event is about a reservation."""
-    if "reserved" not in (event["state_before"], event["state"]):
+    """Return the identity of the worker of an event, if the event is about a reservation.
+
+    A deletion by an administrator tells where that is, and not who held the job.
+    """
+    if "reserved" not in (event["state_before"], event["state"]) or event["reason"] == "admin":
         return None
     known: str | None = event.get("host") or event["node"]
     return known

@@ -177,6 +177,17 @@ def test_a_lock_of_qless_that_times_out_is_not_charged_to_who_takes_the_job() ->
     assert (failure["event"], failure["count"]) == ("timed_out", 1)
 
 
+def test_an_administrator_who_deletes_a_reserved_job_is_no_worker() -> None:
+    end = {"event": "deleted", "state_before": "reserved", "state": "gone", "reason": "admin"}
+    events = [
+        at(0, 0, ready_at_us=0),
+        at(1, 1, **LEASE, host="10.0.0.1"),
+        at(2, 3601, **end, host=None, node="n1", run_us=3600 * 10**6),
+    ]
+    [row] = answers.workers(whole(events)).to_pylist()
+    assert (row["worker"], row["reservations"], row["busy_s"]) == ("10.0.0.1", 1, 0)
+
+
 @many
 @example(seed=1)
 @given(seed=seeds)

@@ -190,10 +190,13 @@ def ended_by_others(chunk: Chunk) -> Ints:
     """Return which events are ends of reservations whose `host` is not that of the worker.
 
     A lock of qless ends with the call that finds it expired, or that takes the job away: the host
-    is that of the client that made the call.
+    is that of the client that made the call. So it is if an administrator deletes a job that a
+    worker of any protocol holds.
     """
+    admin = worded(chunk.reason, (e.REASON_NAMES[e.ADMIN],)) & (chunk.event.codes == e.DELETED)
     qless = worded(chunk.protocol, (e.PROTOCOL_NAMES[e.QLESS],))
-    return qless & (chunk.before.codes == RESERVED) & ~np.isin(chunk.event.codes, HELD_ACTS)
+    by_others = (qless & ~np.isin(chunk.event.codes, HELD_ACTS)) | admin
+    return (chunk.before.codes == RESERVED) & by_others
 
 
 def worded(texts: Coded, words: Collection[str]) -> Ints:

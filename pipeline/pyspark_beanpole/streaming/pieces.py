@@ -28,7 +28,8 @@ HOUR_US: Final = DAY_US // 24
 # Raised when the same events give other parts in the same columns: parts by earlier rules are made
 # anew. 2: attempts that a policy ended count as failed. 3: queues of qless have no oldest job, a
 # change of a buried job is no burial, a worker is present from the reservation of its first job on,
-# and time-outs of qless are no worker's. Releases up to 0.3.0 wrote no number.
+# and time-outs of qless and deletions by administrators are no worker's. Releases up to 0.3.0 wrote
+# no number.
 RULES: Final = {b"rules": b"3"}
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.arrow")
