@@ -129,7 +129,6 @@ def test_an_audit_without_lost_events_does_not_add_up(
     assert "missing offsets: 30\n  0 to 29\n" in said.out
 
 
-@pytest.mark.constants
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("is_planned", [False, True])
 def test_an_audit_begins_once_more_if_a_compaction_replaces_files(

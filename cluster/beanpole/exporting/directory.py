@@ -166,7 +166,8 @@ class Directory:
     def touch(self) -> None:
         """Renew the ownership of this process, if the directory has no lock and renewal is due."""
         owner = self.manifest.owner
-        if owner is not None and time.time() - owner.at_s >= OWNER_PERIOD_S:
+        # A clock that was set back has not passed the last renewal for a while.
+        if owner is not None and not 0 <= time.time() - owner.at_s < OWNER_PERIOD_S:
             self.change(self.manifest)
 
     def clean(self, everything: bool = False) -> None:

@@ -1,5 +1,6 @@
 """Exports in an object store, here a local moto server: without renames and locks."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -212,6 +213,20 @@ def test_a_running_export_says_that_it_lives(bucket: str, monkeypatch: pytest.Mo
         out.touch()
         found = read_manifest(place)
         assert found is not None and found.owner == out.manifest.owner is not None
+
+
+def test_a_running_export_is_not_silent_because_its_clock_is_set_back(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = resolved(bucket)
+    now_s = time.time()
+    with begun(place, "c", JOBS) as out:
+        for after_s in (-3600, -3540, -3480):
+            monkeypatch.setattr(time, "time", lambda at_s=now_s + after_s: at_s)
+            out.touch()
+            found = read_manifest(place)
+            assert found is not None and found.owner is not None
+            assert found.owner.at_s == int(now_s + after_s)
 
 
 def test_what_was_cut_off_is_removed_and_what_is_whole_counts(bucket: str) -> None:
