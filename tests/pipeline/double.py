@@ -109,6 +109,8 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         self.full_outcome = queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY
         self.body_bytes_max = 65535
         self.kicked: list[int] = []
+        # Jobs that a kick does not reach.
+        self.unreached: set[int] = set()
         self._server = grpc.server(ThreadPoolExecutor(8), options=(("grpc.so_reuseport", 0),))
         events_pb2_grpc.add_EventsServicer_to_server(self, self._server)
         queue_pb2_grpc.add_QueueServicer_to_server(self, self._server)
@@ -196,7 +198,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         self, request: queue_pb2.KickRequest, context: grpc.ServicerContext
     ) -> queue_pb2.KickReply:
         self.kicked += request.job_ids
-        return queue_pb2.KickReply(kicked=[True] * len(request.job_ids))
+        return queue_pb2.KickReply(kicked=[job not in self.unreached for job in request.job_ids])
 
 
 def _moment(one: dict[str, object]) -> datetime:

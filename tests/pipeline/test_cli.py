@@ -127,7 +127,12 @@ def test_redrive_kicks_what_is_chosen(
     assert capsys.readouterr().out.splitlines()[-1] == "2 kicked"
     assert sorted(node.kicked) == [2, 3]
     assert redrive(node, "--state", "delayed") == 1
+    node.unreached = {5}
+    capsys.readouterr()
     assert redrive(node) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "3 kicked, 1 were not: not buried any more, or in a queue that beanstalk does not reach"
+    )
     assert sorted(node.kicked) == [2, 2, 3, 3, 4, 5]
 
 

@@ -72,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     with Nodes(arguments.addresses, arguments.patience) as nodes:
         kicked = kick(nodes, (row.job_id for row in jobs.select("job_id").toLocalIterator()))
     print(f"{kicked:,} kicked", end="")
-    print(f", {total - kicked:,} were not {arguments.state} any more" if kicked < total else "")
+    # A call over gRPC reaches the jobs that a client of beanstalk would reach.
+    why = f"not {arguments.state} any more, or in a queue that beanstalk does not reach"
+    print(f", {total - kicked:,} were not: {why}" if kicked < total else "")
     return 0
 
 
