@@ -170,7 +170,7 @@ def test_redrive_names_what_is_wrong_with_an_expression(
 def test_redrive_reads_exported_events(
     spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    node = start(Log())
+    node = start(Log(), 20)
     assert redrive(node, "--from", str(tmp_path)) == 2
     assert "is not a directory that `beanpole events export` wrote" in capsys.readouterr().err
     write_export(tmp_path / "in", buried_log().events)
@@ -185,7 +185,7 @@ def test_redrive_reads_exported_events(
 def test_redrive_refuses_events_of_another_cluster_of_the_same_name(
     spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    node = start(Log(birth="b" * 32))
+    node = start(Log(birth="b" * 32), 20)
     write_export(tmp_path / "other", buried_log().events, birth="a" * 32)
     assert redrive(node, "--from", str(tmp_path / "other")) == 2
     words = f"with the birth id {'a' * 32}, --addresses are of the one with {'b' * 32}"
@@ -195,6 +195,15 @@ def test_redrive_refuses_events_of_another_cluster_of_the_same_name(
     node.log.birth = ""
     assert redrive(node, "--from", str(tmp_path / "other")) == 0
     assert sorted(node.kicked) == [2, 3, 4, 5]
+    # But a cluster with fewer events is another one.
+    more = ["--from", str(tmp_path / "other"), "--patience", "0"]
+    del node.log.events[5:]
+    assert redrive(node, *more) == 2
+    assert "offset 14 lies beyond the events of cluster 'double'" in capsys.readouterr().err
+    gone = start(Log())
+    gone.stop()
+    assert redrive(node, *more, "--addresses", f"{node.address},{gone.address}") == 3
+    assert len(node.kicked) == 4
 
 
 @pytest.mark.usefixtures("interpreted")

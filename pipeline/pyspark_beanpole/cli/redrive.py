@@ -4,10 +4,11 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from beanpole.client.events import Events
+from beanpole.client.events import BegunAnew, Events, Extent
 from beanpole.client.queue import kick
 from beanpole.client.rpc import Nodes
-from beanpole.errors import ConfigurationError
+from beanpole.errors import ClientError, ConfigurationError
+from beanpole.places import shown
 from pyspark_beanpole.cli import common
 
 if TYPE_CHECKING:
@@ -81,13 +82,31 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_cluster(export: "Opened", addresses: Sequence[str], patience_s: int) -> None:
     """Refuse to kick jobs of one cluster that were chosen by the events of another.
 
-    Clusters of the same name differ by their birth ids: one of them was restored, for example.
-
     Raises:
-        ConfigurationError: the addresses are of another cluster.
+        ConfigurationError: the addresses are of another cluster, or begun anew.
+        ClientError: the nodes that answer have fewer events, but are too few to tell.
     """
     with Events(addresses, patience_s) as nodes:
         extent = nodes.extent()
+        _check_names(export, extent)
+        # An export of release 0.3.0 has no birth id, but perhaps more events than a new cluster.
+        if extent.end < export.end:
+            try:
+                extent = nodes.extent_to(export.end)
+            except BegunAnew as error:
+                raise ConfigurationError(f"--from {shown(export.directory)}: {error}") from None
+    if extent.end < export.end:
+        raise ClientError(
+            f"--from has events to {export.end}, and the nodes that answer only to {extent.end}"
+        )
+
+
+def _check_names(export: "Opened", extent: Extent) -> None:
+    """Compare the names of clusters, and their birth ids, by which those of the same name differ.
+
+    Raises:
+        ConfigurationError: the names are not the same, or one cluster was restored, for example.
+    """
     if extent.cluster != export.cluster:
         raise ConfigurationError(
             f"--from has events of cluster {export.cluster!r}, --addresses are of cluster "
