@@ -15,6 +15,8 @@ from beanpole.exports import UNCOUNTED
 from pyspark_beanpole.statistics.chunks import FINISHING, REMOVING, USED_UP
 from pyspark_beanpole.statistics.keys import SECOND_US, STATES
 
+# The longest time of a client, before or after 1970, whose differences are checked.
+CLIENT_US_MAX: Final = 1 << 61
 _FINISHED: Final = ("done", "failed")
 _AT_REST: Final = ("ready", "delayed", "buried")
 # The allowed transitions: (event, states before, states after).
@@ -229,10 +231,13 @@ def _time_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
 
 def _qless_run_fault(ran: Column) -> tuple[str, Column, Column]:
     """Return the run fault of qless: runs are differences of client times, maybe whole seconds."""
-    wanted = F.when(ran, F.col("client_time_us") - F.col("client_since_us"))
+    times = ("client_time_us", "client_since_us")
+    # Clients may send any time; the differences of far ones have no 64 bits, and are trusted.
+    near = F.greatest(*[F.coalesce(F.abs(name), F.lit(0)) for name in times]) < CLIENT_US_MAX
+    wanted = F.when(ran & near, F.col(times[0]) - F.col(times[1]))
     differs = F.abs(F.col("run_us") - wanted) > SECOND_US
     lacks = F.col("run_us").isNull() != wanted.isNull()
-    known = ~ran | F.col("client_since_us").isNotNull()
+    known = ~ran | (F.col("client_since_us").isNotNull() & near)
     wrong = _of_qless() & known & (lacks | F.coalesce(differs, F.lit(False)))
     return WRONG_RUN, wrong, _differs("run_us", wanted)
 

@@ -205,6 +205,21 @@ def test_a_run_that_goes_on_in_another_queue(spark: SparkSession) -> None:
     ]
 
 
+def test_the_audit_takes_any_time_of_a_client(spark: SparkSession) -> None:
+    far = 2**62  # the limit of the times that nodes write
+    counters = dict.fromkeys(("attempt", "timeouts", "releases", "buries", "kicks"), 0)
+    job = {"job_id": 1, "tube": "qless:a", "protocol": "qless", **counters}
+    lease = {"event": "reserved", "state_before": "ready", "state": "reserved", "wait_us": -far}
+    end = {"event": "done", "state_before": "reserved", "state": "done", "run_us": far}
+    events = [
+        event(0, **job, ready_at_us=0, client_time_us=0),
+        event(1, **job, **lease, client_time_us=-far),
+        event(2, **job, **end, client_time_us=far),
+    ]
+    found = spark.createDataFrame([tuple(one.values()) for one in events], EVENTS)
+    assert audit(found, first=0, end=3).findings == ()
+
+
 @pytest.mark.long
 def test_the_audit_names_what_no_call_of_qless_does(spark: SparkSession) -> None:
     life = Life(2)
