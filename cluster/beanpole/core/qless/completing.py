@@ -30,7 +30,7 @@ from beanpole.core.qless.tables import Tables
 # completions suffice after an operator has lowered the limits.
 PURGED_MAX: Final = 100
 # Tags of the jobs that one completion deletes; the next completions delete the rest.
-PURGED_TAGS_MAX: Final = q.TAGS_MAX
+PURGED_TAGS_MAX: Final[int] = q.TAGS_MAX
 KEPT_DEFAULT: Final = 50_000.0  # jobs
 KEPT_FOR_DEFAULT: Final = 604_800.0  # seconds
 # Flavours in which the given queue must be that of the job.
