@@ -54,6 +54,7 @@ class RequestConnection(Connection):
         "_is_resting",
         "_port",
         "_replies",
+        "_row_is_over",
         "_timer",
         "_wrong_tokens",
         "blocked",
@@ -74,6 +75,7 @@ class RequestConnection(Connection):
         self._held_bytes = 0  # of its body
         self._is_checked = False  # the request that is made again was held
         self._is_resting = False  # others have a turn of the loop before its next request
+        self._row_is_over = False  # the present request takes long: others have a turn behind it
         self.blocked = False  # later input must wait for the present request
         self.ended = False  # the client will send nothing more
         self.closed = False
@@ -233,8 +235,10 @@ class RequestConnection(Connection):
         """
         replies = self._replies
         enough_bytes = replies.queued_bytes + BYTES_IN_A_ROW_MAX
+        self._row_is_over = False
         while (
             left
+            and not self._row_is_over
             and replies.queued_bytes < enough_bytes
             and not (self.blocked or self._flow.held or self.closed or replies.is_full)
         ):
@@ -245,8 +249,8 @@ class RequestConnection(Connection):
             left -= 1
             if until_session and self.number:
                 break
-        is_long = (has_more and not left) or replies.queued_bytes >= enough_bytes
-        if is_long and not (self.blocked or self.closed):
+        is_long = (has_more and not left) or self._row_is_over
+        if (is_long or replies.queued_bytes >= enough_bytes) and not (self.blocked or self.closed):
             self._is_resting = True
             self._clients.host.call_soon(self._rested)
         return left

@@ -223,6 +223,17 @@ def test_qless_hello_with_auth_changes_nothing_before_it_is_accepted() -> None:
     assert (other.connection.version, other.connection.name) == (2, b"")
 
 
+def test_qless_reads_no_large_call_of_a_client_without_any_right() -> None:
+    """A mebibyte of JSON takes a node 0.2 s, and the rights in a queue are only then checked."""
+    _, client = qless((b"mail", PUT | WORK))
+    put = (b"put", b"1", b"w", b"mail", b"jid", b"K", b"[" + b"0," * 10_000 + b"x", b"0")
+    assert client.call(*put) == NO_AUTH
+    packed = qless_scene.array(b"BEANPOLE.IMPORT", b"job", b"x" * 10_000)
+    assert client.ask(packed) == NO_AUTH
+    client.ask(b"AUTH %b\r\n" % TOKEN)
+    assert client.call(*put).startswith(b"-ERR") and not client.ask(packed).startswith(NO_AUTH)
+
+
 def test_qless_reset_forgets_the_user() -> None:
     scene, client = qless((b"mail", PUT | WORK))
     client.ask(b"AUTH lee %b\r\n" % TOKEN)

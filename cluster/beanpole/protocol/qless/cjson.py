@@ -37,9 +37,9 @@ class Bad:
 
 # --- reading -------------------------------------------------------------------------------------
 # A text that Python's decoder refuses is read again by `_Reader`, because cjson may accept it, and
-# has other error texts. This takes a node some 50 ms for the given number of bytes. For longer
-# texts, the error has only the position.
-_AGAIN_MAX_BYTES: Final = 32 * 1024
+# has other error texts. This takes a node from the sources 10 ms for the given number of bytes.
+# For longer texts, the error has only the position.
+_AGAIN_MAX_BYTES: Final = 4 * 1024
 
 # An unpaired surrogate is an error for cjson, but not for Python.
 _WHOLE: Final = re.compile(rb"\\[^u]|\\u[dD][89abAB]..\\u[dD][c-fC-F]")

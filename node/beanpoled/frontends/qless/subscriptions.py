@@ -7,8 +7,6 @@ its replies.
 
 from typing import Final
 
-from beanpole.core.jobs.spaces import SPACES
-from beanpole.events import QLESS
 from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES
 from beanpole.protocol.resp.values import RESP2, Error, Push
 from beanpole.qless import NAME_MAX_BYTES, Message
@@ -21,9 +19,8 @@ from beanpoled.frontends.publications import (
     NODE_PATTERNS_MAX,
     PATTERNS_MAX,
 )
-from beanpoled.frontends.qless.calls import LONG_PATTERN, CallSide
+from beanpoled.frontends.qless.calls import LONG_PATTERN, PREFIX, CallSide
 
-_PREFIX: Final = SPACES[QLESS].prefix
 # The names of queues in a message: that of the job, and the one to which it goes.
 _QUEUES: Final = (b"queue", b"to")
 # `ql:w:` and the name of a worker.
@@ -55,7 +52,7 @@ class SubscriberSide(CallSide):
     def subscribe(self, arguments: list[bytes]) -> None:
         """SUBSCRIBE channel..."""
         publications = self._clients.publications
-        if not self._may_listen():
+        if not self._has_some_right():
             self.say(self._deny())
             return
         for channel in arguments[1:]:
@@ -71,7 +68,7 @@ class SubscriberSide(CallSide):
     def psubscribe(self, arguments: list[bytes]) -> None:
         """PSUBSCRIBE pattern..."""
         publications = self._clients.publications
-        if not self._may_listen():
+        if not self._has_some_right():
             self.say(self._deny())
             return
         for pattern in arguments[1:]:
@@ -84,17 +81,11 @@ class SubscriberSide(CallSide):
             else:
                 self.say(TOO_MANY_PATTERNS)
 
-    def _may_listen(self) -> bool:
-        """Whether the user has a right in some queue of qless: there is nothing to hear without."""
-        users = self._clients.machine.users
-        if not users.rows:
-            return True
-        self._session()  # the rights may depend on the session's user
-        return bool(users.of(self.user, self.token).on_some_of(_PREFIX))
-
     def rights_changed(self) -> int:
         """See `Connection`. A subscriber loses its connection, as in Redis."""
-        if self._clients.publications.count_of(self) and not (self.closed or self._may_listen()):
+        if self._clients.publications.count_of(self) and not (
+            self.closed or self._has_some_right()
+        ):
             self._clients.refused_client(NO_RIGHT)
             self.drop()
         return 1
@@ -138,7 +129,7 @@ class SubscriberSide(CallSide):
         if not machine.users.rows:
             return True
         user = machine.users.of(self.user, self.token)
-        if user.on_all_of(_PREFIX):
+        if user.on_all_of(PREFIX):
             return True
         pairs = ((b"jid", what),) if isinstance(what, bytes) else what
         named = [name for key, name in pairs if name and key in _QUEUES]
@@ -148,7 +139,7 @@ class SubscriberSide(CallSide):
             if job is None:
                 return not jid or isinstance(what, bytes)
             named = [job.queue or job.completed_in]
-        return any(user.on(_PREFIX + name) for name in named)
+        return any(user.on(PREFIX + name) for name in named)
 
     def _confirm(self, what: bytes, name: bytes | None) -> None:
         self.say(Push([what, name, self._clients.publications.count_of(self)]))
