@@ -128,16 +128,16 @@ def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
         try:
             made = of_peers(config, config.node_id) if is_peers else of_clients(config)
             fault = made.fault() if made is not None else ""
-            strange = made.list_fault() if made is not None else ""
+            list_fault = made.list_fault() if made is not None else ""
         except ConfigurationError as error:
-            fault, strange = str(error), ""
+            fault, list_fault = str(error), ""
         if fault:
             remedy = "mend the files: they are read within ten seconds"
             yield Finding(ERROR, f"{setting}* files", fault, remedy)
-        if strange:
-            # A CA between may have signed the list, and be known to clients only.
+        if list_fault:
+            # An intermediate CA, known only to clients, may have signed the list.
             remedy = "put the list of that CA in its place: it is read within ten seconds"
-            yield Finding(WARNING, f"{setting}crl_file", strange, remedy)
+            yield Finding(WARNING, f"{setting}crl_file", list_fault, remedy)
 
 
 def _lasting(one: Validity) -> Finding:

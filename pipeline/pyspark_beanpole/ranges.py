@@ -33,7 +33,7 @@ RANGES_WANTED: Final = 8
 # The first put of a cluster's events is searched among this many.
 PUT_ROWS_MAX: Final = 1 << 20
 # How far a leader's clock may have been ahead: 32 years.
-AHEAD_MIN_MAX: Final = 1 << 24
+AHEAD_MAX_MIN: Final = 1 << 24
 
 
 class Range(NamedTuple):
@@ -257,7 +257,7 @@ class ClusterSource:
         latest, step = last_us // MINUTE_US, 1
         while not is_over(latest + step):
             latest, step = latest + step, 2 * step
-            if step > AHEAD_MIN_MAX:
+            if step > AHEAD_MAX_MIN:
                 return last_us // MINUTE_US  # nodes that answer now lack the last events
         return latest + bisect_left(range(latest + 1, latest + step), True, key=is_over)
 

@@ -171,8 +171,8 @@ class Admin:
                     told = now
             except grpc.RpcError as error:
                 if not told.complete:
-                    not_begun = not was_sent(error) or error.code() in _NOT_BEGUN
-                    is_lost = was_lost or not not_begun
+                    may_be_done = was_sent(error) and error.code() not in _NOT_BEGUN
+                    is_lost = was_lost or may_be_done
                     raise
             is_lost = was_lost
             return told

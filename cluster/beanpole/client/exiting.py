@@ -34,7 +34,7 @@ def run(
         argv: the command line; None for that of the process.
     """
     if sys.stderr is None:
-        # It is closed: what `print` is to write to None goes to standard output.
+        # It is closed. `print` to None would write to standard output.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         arguments = parse(make(), argv)
@@ -61,7 +61,7 @@ def run(
         return 0
     except OSError as error:
         # Standard output is on a full disk, or a file of ours cannot be written.
-        _say(program, words_of(error), EXIT_NO_ANSWER)
+        _say(program, os_error_words(error), EXIT_NO_ANSWER)
         drop_output()
         return EXIT_NO_ANSWER
     return status
@@ -72,7 +72,7 @@ def _say(program: str, words: str, status: int) -> int:
     return status
 
 
-def words_of(error: OSError, path: str = "") -> str:
+def os_error_words(error: OSError, path: str = "") -> str:
     """Return the file and the reason of an error, without the number that Python puts before.
 
     Args:

@@ -1,6 +1,6 @@
-"""The times at which the certificates in a file expire, read from its bytes (DER, RFC 5280).
+"""Certificates in PEM files, read from their bytes (DER, RFC 5280): their expiry and their names.
 
-Whether that is soon, and what to say about it, is decided by callers. Also the names of CAs.
+Callers decide whether an expiry is soon, and how to report it.
 """
 
 import base64

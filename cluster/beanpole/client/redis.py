@@ -18,7 +18,7 @@ _AUTH_WORDS: Final = (b"NOAUTH", b"WRONGPASS", b"ERR AUTH", b"NOPERM")
 # At most this many bytes of requests, and one request more, are in flight, so that a slow server
 # receives them within the time-out.
 PIECE_BYTES: Final = 1024 * 1024
-# What the facts of a node have, and those of a Redis have not.
+# A line of a node's reply to INFO, which Redis does not send.
 _NODE: Final = b"beanpole_version:"
 
 

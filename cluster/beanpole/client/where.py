@@ -1,7 +1,8 @@
 """Locate the cluster for a command: the same options, variables and order for every command.
 
 The order of precedence is: the addresses of `--addr`, the local cluster of `--dir`, the environment
-variable, a local cluster in the current directory. No connection is made here.
+variable, a local cluster in the current directory. No connection is made here. The environment
+variables of all commands are named here, so that a node tells them from its settings.
 """
 
 import argparse
@@ -55,7 +56,7 @@ TOKEN: Final = "BEANPOLE_TOKEN"
 TOKEN_FILE: Final = "BEANPOLE_TOKEN_FILE"
 # Of a key that reads encrypted backups; an option would show it, too.
 BACKUP_PASSPHRASE: Final = "BEANPOLE_BACKUP_PASSPHRASE"
-# What `beanpole work` tells the command of a job, which may start a node.
+# `beanpole work` sets these for the command of a job, which may start a node.
 JOB: Final = "BEANPOLE_JOB"
 QUEUE: Final = "BEANPOLE_QUEUE"
 TRIED: Final = "BEANPOLE_TRIED"

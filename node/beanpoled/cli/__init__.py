@@ -1,7 +1,7 @@
 """The command `beanpole`: run a local cluster, inspect a cluster, use the queue by hand.
 
-This file only dispatches to a command. The exit statuses are in `exits`, and what becomes of errors
-in `beanpole.client.exiting`.
+This file only dispatches to a command. The exit statuses are in `exits`;
+`beanpole.client.exiting` turns errors into them.
 """
 
 import argparse

@@ -43,14 +43,14 @@ def ask(
 ) -> T:
     """Try one node after the other and return the first answer.
 
+    A lost node may have removed the object. So `not found` from a later node leaves the outcome
+    unknown.
+
     Args:
         arguments: of the command line, with the nodes' addresses.
         make: makes the stub of a service.
         call: makes the call at such a stub.
         look: the command that shows whether a call without an answer took effect.
-
-    What is not found after a node was lost may have been removed by that node, as it was asked to:
-    then the outcome is unknown.
 
     Raises:
         AskRefused: a node has refused it.

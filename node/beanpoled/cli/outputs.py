@@ -1,4 +1,4 @@
-"""The outputs of commands: the encoding of standard output, the names of files, signals.
+"""The outputs of commands: the encoding of standard output, files in errors, signals.
 
 Tables are laid out in `columns`, and live lines in `screen`; closed pipes are in
 `beanpole.client.printing`.
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from beanpole.client.exiting import words_of
+from beanpole.client.exiting import os_error_words
 
 
 def escape_unwritable() -> None:
@@ -40,7 +40,7 @@ def naming(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # it has a message of ours
             raise
-        raise OSError(words_of(error, path)) from error
+        raise OSError(os_error_words(error, path)) from error
 
 
 class _Ended(BaseException):

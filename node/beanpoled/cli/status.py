@@ -104,14 +104,10 @@ def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
         "last_index": node.last_index,
         "snapshot_index": node.snapshot_index,
         "serving": node.serving,
-        "draining": node.draining,
         "rejoining": node.rejoining,
-        "state": state_of(node),
-        "waits": node.waits,
-        "durability": node.durability,
+        **state_as_json(node),
         "version": node.version,
         "birth": node.birth or None,
-        "waiting_for": list(node.waiting_for),
         "machine_version": node.machine_version,
         "machine_version_known": node.machine_version_known,
         "upgrade_finalize": node.upgrade_finalize or "auto",
@@ -219,7 +215,7 @@ def state_of(node: node_pb2.Node) -> str:
 
 
 def state_as_json(node: node_pb2.Node) -> dict[str, Any]:
-    """Return what `state_words` says of a node, for other commands; null if it is not reachable."""
+    """Return the facts behind `state_words`; null if the node is not reachable."""
     known = node.reachable
     return {
         "state": state_of(node) if known else None,

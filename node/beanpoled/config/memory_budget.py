@@ -7,12 +7,10 @@ from typing import Final
 
 from beanpoled.config.memory import Memory
 from beanpoled.config.node import NodeConfig
-from beanpoled.config.settings import MIB
+from beanpoled.config.settings import MIB, QUEUE_BYTES_MIN
 
 # The memory of a node without a job, compiled or not, including the process of its events.
 BASE_BYTES: Final = 256 * MIB
-# The least value of the setting.
-QUEUE_BYTES_MIN: Final = MIB
 
 
 def warning(config: NodeConfig, queue_bytes_max: int, memory: Memory) -> str | None:

@@ -26,6 +26,7 @@ from beanpoled.config.settings import (
     GIB,
     KIB,
     MIB,
+    QUEUE_BYTES_MIN,
     Address,
     Addresses,
     Choice,
@@ -44,8 +45,7 @@ from beanpoled.config.settings import (
 from beanpoled.trust.secret_file import read_secret
 
 ENVIRONMENT_PREFIX: Final = "BEANPOLE_"
-# Variables of ours that are no node settings: the file's path, and the command line tools'
-# addresses.
+# Variables of ours that are no settings of a node: the path of its file, and those of commands.
 ENVIRONMENT_OTHERS: Final = where.VARIABLES | {"BEANPOLE_CONFIG"}
 # Kubernetes sets these in every container next to a service whose name begins with "beanpole".
 _SERVICE_LINK: Final = re.compile(r"BEANPOLE_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT.*)|PORT(_.*)?)")
@@ -150,7 +150,7 @@ class NodeConfig(ClientConfig):
 
 
 _TIME: Final = Integer(1, MILLISECONDS_MAX)
-# With less there may be no election: half of it would pass between two turns (see `Elections`, C4).
+# With less there may be no election: half of it would pass between two turns (`Elections`, C4).
 _ELECTION: Final = Integer(50, MILLISECONDS_MAX)
 _LIMIT: Final = Integer(0, MILLISECONDS_MAX)
 _COUNT: Final = Integer(1, 2**40)
@@ -196,7 +196,7 @@ SETTINGS: Final = (
     Setting("jobs_max", _COUNT, constants.JOBS_MAX_DEFAULT, "jobs of the cluster"),
     Setting(
         "queue_bytes_max",
-        Size(MIB, BYTES_MAX),
+        Size(QUEUE_BYTES_MIN, BYTES_MAX),
         0,  # of the memory that is found: see `memory`
         "memory for the jobs of the cluster, on each node",
     ),

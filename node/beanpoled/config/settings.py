@@ -18,6 +18,8 @@ GIB: Final = 1024 * MIB
 UNIX_PATH_MAX_BYTES: Final = 107
 # Raft's majorities gain nothing from more members, and every member adds cost.
 MEMBERS_MAX: Final = 9
+# Of `queue_bytes_max`: sixteen of the largest jobs by default.
+QUEUE_BYTES_MIN: Final = MIB
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _SIZE: Final = re.compile(r"([0-9]+) ?(KiB|MiB|GiB)?")
@@ -286,7 +288,7 @@ class Dial:
 def alike(names: Iterable[str]) -> str:
     """Name two members that Raft cannot tell apart; empty if there are none.
 
-    It distinguishes them by these numbers (`replication/pysyncobj/library.Member`).
+    It distinguishes them by the CRC-32 of their names (`replication/pysyncobj/library.Member`).
     """
     numbers: dict[int, str] = {}
     for name in names:

@@ -300,7 +300,7 @@ class _Acceptor:
         self._sockets.clear()
         for address in self._addresses:
             if address.startswith(UNIX_PREFIX):
-                # What cannot be removed must not end a node that stops or waits for others: the
-                # next `bind` removes it, or says what is there.
+                # A path that cannot be removed must not end a node that stops or waits for others:
+                # the next `bind` removes it, or says what is there.
                 with contextlib.suppress(OSError):
                     os.unlink(address.removeprefix(UNIX_PREFIX))

@@ -31,8 +31,8 @@ from beanpoled.turn.routing import Router
 # The limit of bytes in a link's output: above it `send` returns False, and the sender retries
 # later.
 OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
-# A link without a byte for this long is dead: heartbeats come every 50 ms. Where they are set to
-# come more rarely, it is so many of their periods.
+# A link without a byte for this long is dead: heartbeats come every 50 ms. With a longer
+# `heartbeat_ms` it is dead after IDLE_HEARTBEATS periods.
 IDLE_MAX_S: Final = 3.0
 IDLE_HEARTBEATS: Final = 3
 # The same for complete frames: one with a corrupted length swallows everything that follows. The

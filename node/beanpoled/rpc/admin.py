@@ -241,7 +241,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
 async def _fail_as_leader(leader: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
     """Refuse a call with the refusal of the leader; the caller asks again if the leader hangs.
 
-    The others elect a new leader meanwhile. Both calls may be repeated.
+    The others elect a new leader meanwhile. TransferLeader and Finalize may be repeated.
     """
     if is_hung(error):
         words = f"{leader}, which led, does not answer; ask again: it may be done or not"

@@ -156,9 +156,8 @@ class Room:
 
     A newcomer in a full room ends the oldest handshake of the address (or network of IPv6) that has
     the most, if that one is slow: an address with many displaces its own. If it is not, the oldest
-    of all makes room, if that is slow: otherwise idle connections from many addresses would keep
-    everybody out while a single address has two that are new. Were a newcomer always refused, idle
-    connections of strangers would keep everybody out.
+    of all makes room, if that is slow. Otherwise idle connections of strangers would keep all
+    others out, also from many addresses while one address has two new ones.
 
     An address that has all that one may have ends its own oldest, if that is slow: a stranger may
     have the address of an honest client or a member, or one in its network of IPv6.

@@ -59,8 +59,8 @@ def finished(
         parts: complete; `oldest` is exact if the minutes that `unresolved` names were looked at.
         start: (tube, DEPTHS...): the number of jobs before the first event, if known; otherwise
             it is derived from the events of those jobs (`before`).
-        known_min: the minute up to which no later event has happened, if the log goes on after it;
-            depths and the oldest jobs hold until then.
+        known_min: the minute until which no event follows the last one, if the log goes on after
+            it; depths and the oldest jobs hold until then.
     """
     depths = depth(parts, start, known_min)
     return {

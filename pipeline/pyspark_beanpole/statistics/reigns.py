@@ -273,7 +273,7 @@ def reigns(
         eldest: from `still`.
         last_wall_us: wall time of the last event; jobs stay at the full minute after it.
         last_time_us: cluster time of the last event.
-        known_min: the full minute at which they stay, too, because no event came before it.
+        known_min: jobs stay at this full minute, too: no event came before it.
     """
     # Also where the last event falls exactly on a full minute: the minute after it is the last one.
     end = max(last_wall_us // MINUTE_US + 2, known_min + 1)

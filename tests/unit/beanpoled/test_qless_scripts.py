@@ -16,7 +16,7 @@ def test_what_a_script_declares_beside_calls_is_not_kept() -> None:
     assert (
         script.names
         == usual.names
-        == {*(b"put", b"pop", b"get", b"peek", b"requeue", b"fail", b"config.set")}
+        == {b"put", b"pop", b"get", b"peek", b"requeue", b"fail", b"config.set"}
     )
     assert script.sha != usual.sha
 

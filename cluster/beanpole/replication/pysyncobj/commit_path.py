@@ -23,7 +23,7 @@ from beanpole.replication.pysyncobj.transport_base import TransportBase
 
 # The slices of the log that one turn sends to one member. For a member that comes back far behind,
 # the turn of a leader took 0.2 s, and 2.5 s where small entries are read back from segments: longer
-# than the others wait for a heartbeat. A slice takes 0.5 ms, and 10 ms.
+# than the others wait for a heartbeat. A slice takes 0.5 ms, or 10 ms from segments.
 SLICES_PER_TURN_MAX: Final = 2
 
 
