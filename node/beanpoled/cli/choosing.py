@@ -156,6 +156,8 @@ def change(
         told = admin.change(request, look)
     except BaseException as error:  # a refusal, no node that answers, or Ctrl-C
         progress.end()
+        if so_far is None and admin.asked_again:  # the first part, which may be done
+            so_far = jobs_pb2.ChangeProgress(to_scan=len(request.job_ids))
         if arguments.dry_run or so_far is None or not (request.job_ids or so_far.changed):
             raise
         _say_broken_off(admin, request, so_far, done, arguments.json)

@@ -276,6 +276,21 @@ def test_a_change_that_is_broken_off_tells_what_it_did(
     assert "broken off" not in capsys.readouterr().err, "nothing was changed"
 
 
+def test_the_first_ids_may_be_changed_where_a_node_was_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the next node refuses: a status of 2 would say that nothing was done."""
+
+    def refused(admin: Admin, request: jobs_pb2.ChangeRequest, _: Any) -> Any:
+        admin.asked_again.update(request.job_ids)
+        raise AdminRefused(Denied())
+
+    monkeypatch.setattr(Admin, "change", refused)
+    assert cli.main(["job", "delete", "7", "8", "--addr", "127.0.0.1:1"]) == exits.EXIT_NO_ANSWER
+    words = "broken off: 0 jobs deleted, 0 not; 2 jobs from 7 on perhaps"
+    assert capsys.readouterr().err.splitlines()[0] == words
+
+
 class Refusing(jobs_pb2_grpc.JobAdminServicer):
     """Changes all jobs of the first call but the first, and refuses every further call."""
 

@@ -73,12 +73,8 @@ def release_all(t: Tables, job: QlessJob, now: float) -> None:
 
 
 def give_back(t: Tables, job: QlessJob, now: float) -> None:
-    """Call `release_all` if a job has or waits for a lock; the caller has called `keep`.
-
-    A throttled job that waits for no lock was let go on by a release. If it leaves before its pop,
-    the next waiting job goes on in its place; no other release would come.
-    """
-    if job.locked or job.pending or job.state == q.THROTTLED:
+    """Call `release_all` if a job has or waits for a lock; the caller has called `keep`."""
+    if job.locked or job.pending:
         release_all(t, job, now)
 
 

@@ -34,6 +34,8 @@ COUNTED_A_UNIT: Final = 3  # queues and workers whose jobs are counted
 NAMES_A_UNIT: Final = 100  # jids of a list
 QUEUES_A_UNIT: Final = 40  # names of queues that are listed, tracked jobs that are looked up
 OPTIONS_A_UNIT: Final = 5
+# Groups of failures whose names are looked at for an estimate: as many as there may be queues.
+GROUPS_LOOKED_MAX: Final = q.QUEUES_MAX
 # Of a reply: 1 MiB of data takes a node from the sources 10 ms or more to write as JSON. A reply of
 # names, which have 4 KiB at most, takes memory as well until it is written.
 BYTES_A_UNIT: Final = 1024
@@ -311,6 +313,8 @@ def _failed_jobs(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
 
 
 def _failed_groups(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
+    if len(t.groups) > GROUPS_LOOKED_MAX:
+        return DEAR
     return 1 + len(t.groups) // COUNTED_A_UNIT + _named(t.groups)
 
 

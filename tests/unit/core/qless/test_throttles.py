@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole import qless as q
-from beanpole.core.qless import throttles
+from beanpole.core.qless import cancelling, throttles
 from beanpole.core.qless.job import THROTTLED_SINCE, WORK
 from tests.unit.core.qless.checking import Qless
 
@@ -154,6 +154,22 @@ def test_a_job_waits_for_one_throttle_at_a_time() -> None:
     assert len(world.t.throttles[b"ql:q:q"].locks) == 1
     world.done(6, b"b")
     assert world.pop(7, 3) == [b"c"]
+
+
+def test_a_job_that_is_canceled_before_its_pop_lets_one_go_on() -> None:
+    world = Qless()
+    world.give(throttles.throttle_set, 0, b"t", 1, 0)
+    for now, jid in enumerate((b"a", b"b", b"c", b"d", b"e")):
+        world.put(now, jid, throttles=(b"t",))
+    assert world.pop(5, 1) == [b"a"]
+    assert world.pop(6, 4) == []
+    world.done(7, b"a")
+    world.give(cancelling.cancel, 8, (b"b",))
+    places = [world.job(jid).place for jid in (b"c", b"d", b"e")]
+    assert places == [WORK, THROTTLED_SINCE, THROTTLED_SINCE]
+    for now, jid in enumerate((b"c", b"d", b"e"), 9):
+        assert world.pop(now, 3) == [jid]
+        world.done(now, jid)
 
 
 @pytest.mark.parametrize("names", [(), (b"t",)])
