@@ -174,7 +174,7 @@ class TubesConnection(RequestConnection):
         self._replies.reply(replies.watching(len(self._watched)))
 
     def _list_tube_used(self, request: r.Request) -> None:
-        # Without a session, which is in the log: clients ask whether a node answers.
+        self._session()
         self._replies.reply(replies.using(self._used))
 
     def _list_tubes_watched(self, request: r.Request) -> None:
