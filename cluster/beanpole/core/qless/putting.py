@@ -84,10 +84,7 @@ def _refusal(t: Tables, job: QlessJob | None, args: tuple[Any, ...]) -> q.Result
 def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: bytes) -> None:
     """Remove a job from its set and from its worker."""
     t.unplace(job)
-    # A throttled job that waits for no lock was let go on by a release. If it leaves before its
-    # pop, the next waiting job goes on in its place; no other release would come.
-    if job.locked or job.pending or job.state == q.THROTTLED:
-        throttles.release_all(t, job, now)
+    throttles.leave(t, job, now)
     t.let_go(job)  # also of a worker with the empty name
     owner = job.worker
     if owner:

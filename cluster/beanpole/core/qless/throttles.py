@@ -78,6 +78,16 @@ def give_back(t: Tables, job: QlessJob, now: float) -> None:
         release_all(t, job, now)
 
 
+def leave(t: Tables, job: QlessJob, now: float) -> None:
+    """Do the same for a job that is put elsewhere; the caller has called `keep`.
+
+    A throttled job that waits for no lock was let go on by a release. If it leaves before its pop,
+    the next waiting job goes on in its place; no other release would come.
+    """
+    if job.locked or job.pending or job.state == q.THROTTLED:
+        release_all(t, job, now)
+
+
 def pending_of(t: Tables, job: QlessJob) -> int:
     """Return the number of throttles of a job that have waiting jobs."""
     throttles = [t.throttles.get(name) for name in job.throttles]

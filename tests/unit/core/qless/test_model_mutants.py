@@ -76,7 +76,7 @@ MUTANTS: dict[str, tuple[Any, str, Mutant]] = {
     "queues are not known": (queues, "know", _nothing),
     "throttles have room for all": (throttles, "all_available", _always(True)),
     "nobody goes on after a release": (throttles, "_let_wait", _nothing),
-    "a put keeps its locks": (throttles, "give_back", _nothing),
+    "a put keeps its locks": (throttles, "leave", _nothing),
     "dependents are not freed": (dependencies, "free_dependents", _nothing),
     "nothing is depended on": (dependencies, "unfinished", _always([])),
     "circles are not seen": (dependencies, "_leads_to", _always(False)),
