@@ -141,7 +141,7 @@ def main() -> None:
 
 
 def _stop_early(lines: LogLines, _number: int, _frame: object) -> NoReturn:
-    """End a node that still reads its disk: it serves nobody, and nothing has to be waited for.
+    """End a node that still reads its disk: it has no clients, and nothing to hand over.
 
     As process 1 of a container it would miss the signal without a handler, begin to serve, and be
     killed in the middle of that.

@@ -41,7 +41,7 @@ def run(
         if sys.stdout is None:
             return _say(program, "standard output is closed", EXIT_REFUSED)
         status: int = arguments.run(arguments)
-        print_lines(())  # the status stays what it is if nobody reads the rest
+        print_lines(())  # flushes; a closed pipe does not change the status
     except ConfigurationError as error:
         return _say(program, str(error), EXIT_REFUSED)
     except UnicodeEncodeError as error:

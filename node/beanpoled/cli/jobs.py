@@ -186,7 +186,8 @@ def _delete(client: Client, arguments: argparse.Namespace) -> int:
     status = 0
     for job in arguments.job:
         done = client.delete(job)
-        # Each is told before the next is asked for, which may fail. Nobody may read it (`| head`).
+        # Each is told before the next is asked for, which may fail. A closed pipe (`| head`) does
+        # not keep the others from being deleted.
         print_lines(["DELETED" if done else "NOT_FOUND"])
         status = status if done else EXIT_NO
     return status

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             except grpc.RpcError as error:
                 failures[target] = words_of(error)
                 continue
-            # Also if nobody reads the rest (`| head`), the other nodes are asked.
+            # A closed pipe (`| head`) does not keep the other nodes from being asked.
             print_lines([f"{target}: snapshot at index {reply.index}"])
     if failures:
         raise ClientError(f"no snapshot: {told(failures)}")

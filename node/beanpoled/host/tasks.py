@@ -1,7 +1,7 @@
 """Tasks that serve beside the node and are kept by a part of it: their errors are seen at once.
 
-asyncio tells of an error of a task when the task is forgotten. Of one that is kept it would tell
-nobody: a port would stay open at which nobody accepts, or a member would not be dialed any more.
+asyncio reports the error of a task when the task is collected, and never while the task is kept:
+a port would stay open without accepting, or a member would not be dialed any more.
 """
 
 import asyncio

@@ -154,7 +154,7 @@ def test_no_error_of_accept_ends_a_node(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_error_of_the_task_that_accepts_is_seen(folder: Path) -> None:
-    """The port stayed open, and nobody accepted there."""
+    """The port stayed open, but no connection to it was accepted."""
     wrong: list[dict[str, Any]] = []
 
     class Broken(socket.socket):

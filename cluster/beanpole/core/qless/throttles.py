@@ -79,10 +79,11 @@ def give_back(t: Tables, job: QlessJob, now: float) -> None:
 
 
 def leave(t: Tables, job: QlessJob, now: float) -> None:
-    """Do the same for a job that is put elsewhere; the caller has called `keep`.
+    """Call `release_all` where `give_back` does, and for a throttled job that was let go on.
 
-    A throttled job that waits for no lock was let go on by a release. If it leaves before its pop,
-    the next waiting job goes on in its place; no other release would come.
+    A put moves the job; the caller has called `keep`. A throttled job that waits for no lock was
+    let go on by a release. If it leaves before its pop, the next waiting job goes on in its place;
+    no other release would come.
     """
     if job.locked or job.pending or job.state == q.THROTTLED:
         release_all(t, job, now)
