@@ -86,6 +86,28 @@ def test_our_clients_by_tls_go_to_another_node(safe: SafeCluster, module: Module
         pass
 
 
+def test_commands_for_jobs_by_tls(safe: SafeCluster) -> None:
+    addresses = ",".join(f"tls:localhost:{port}" for _, port in safe.safe)
+    for body in ("a", "b"):
+        put = safe.say("put", "--tube", "encrypted", "--addr", addresses, body)
+        assert put.returncode == 0, put.stderr
+    taken = safe.say("reserve", "--tube", "encrypted", "--delete", "--addr", addresses)
+    assert taken.stdout.splitlines()[1:] == ["a", "DELETED"], taken
+    environment = {**os.environ, "BEANPOLE_TLS_CA": safe.authority.ca}
+    environment["BEANPOLE_TLS_CERTIFICATE"] = str(safe.authority.place / "client.pem")
+    environment["BEANPOLE_TLS_KEY"] = str(safe.authority.place / "client.key")
+    work = [*BEANPOLE, "work", "--addr", addresses, "encrypted", "--", "cat"]
+    with subprocess.Popen(work, env=environment, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.read(1) == b"b"
+        worker.send_signal(signal.SIGTERM)
+        counts = worker.stdout.read().decode()
+    assert "deleted=1" in counts and worker.returncode == 0
+    refused = safe.say("tubes", "--addr", addresses, shown=())
+    assert refused.returncode == 3 and "certificate required" in refused.stderr, refused.stderr
+    assert "BEANPOLE_TLS_CERTIFICATE, BEANPOLE_TLS_KEY are not set" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

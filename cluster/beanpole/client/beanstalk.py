@@ -5,6 +5,7 @@ one. The encoding is in `protocol.beanstalk.client`. Programs of users use `bloc
 """
 
 import math
+import ssl
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -51,9 +52,10 @@ class Client(StreamClient):
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         token: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """See `StreamClient`. `token` is the token of a user; empty for no user."""
-        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
+        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s, tls=tls)
         self._parser = ReplyParser()
         self._token = token.encode()
         self._used = DEFAULT_TUBE

@@ -5,7 +5,7 @@ import ssl
 import time
 from typing import TypeVar
 
-from beanpole.client.dialing import dial, host_of
+from beanpole.client.dialing import dial, encrypt, host_of
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
     Close,
@@ -94,12 +94,7 @@ class Wire:
         connected = dial(endpoint.host, endpoint.port, timeout_s)
         if self._tls is None:
             return connected
-        name = self._names.get(endpoint, endpoint.host)
-        try:
-            return self._tls.wrap_socket(connected, server_hostname=name)
-        except OSError:
-            connected.close()
-            raise
+        return encrypt(connected, self._tls, self._names.get(endpoint, endpoint.host))
 
     @property
     def _connected(self) -> socket.socket:

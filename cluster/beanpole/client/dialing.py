@@ -1,6 +1,7 @@
 """How a client opens a connection, and how each end of it notices that the other has vanished."""
 
 import socket
+import ssl
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,11 +32,24 @@ def dial(host: str, port: int, timeout_s: float) -> socket.socket:
     return connected
 
 
-def dial_address(address: str, timeout_s: float) -> socket.socket:
-    """Connect to an address of the form HOST:PORT or unix:PATH."""
+def dial_address(
+    address: str, timeout_s: float, tls: ssl.SSLContext | None = None
+) -> socket.socket:
+    """Connect to an address of the form HOST:PORT, by TLS if there is a context, or unix:PATH."""
     if address.startswith(UNIX_PREFIX):
         return dial(address.removeprefix(UNIX_PREFIX), 0, timeout_s)
-    return dial(*split_address(address), timeout_s)
+    host, port = split_address(address)
+    connected = dial(host, port, timeout_s)
+    return connected if tls is None else encrypt(connected, tls, host)
+
+
+def encrypt(connected: socket.socket, tls: ssl.SSLContext, name: str) -> ssl.SSLSocket:
+    """Return the connection with TLS; `name` must be in the certificate of the other side."""
+    try:
+        return tls.wrap_socket(connected, server_hostname=name)
+    except BaseException:
+        connected.close()
+        raise
 
 
 def host_of(place: Sequence[object]) -> str:

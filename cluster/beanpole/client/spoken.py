@@ -11,9 +11,17 @@ import ssl
 import time
 from typing import Final
 
+from beanpole.addresses import TLS_PREFIX
 from beanpole.client.dialing import dial_address
 from beanpole.client.expiry import expires_s
-from beanpole.client.where import GRPC, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES, Port
+from beanpole.client.where import (
+    BEANSTALK,
+    GRPC,
+    TLS_CERTIFICATE,
+    TLS_KEY,
+    TLS_VARIABLES,
+    Port,
+)
 
 # A node on this machine or in this network answers in a fraction of this time.
 TIMEOUT_S: Final = 1.0
@@ -48,6 +56,10 @@ def hint(arguments: argparse.Namespace) -> str:
     port, found = asked
     spoken = ""
     for address in found[:ADDRESSES_MAX]:
+        if address.startswith(TLS_PREFIX):
+            if words := _hint_of_encrypted(address):
+                return words
+            continue
         spoken = spoken_at(address)
         if spoken and spoken != port.speaks:
             return (
@@ -70,11 +82,24 @@ def hint(arguments: argparse.Namespace) -> str:
                 "may be of another CA than those in the node's peer_tls_ca_file"
             )
         if not spoken and port is not GRPC and speaks_tls(address):
+            if port is BEANSTALK:
+                return f"hint: {address} speaks TLS: give it as {TLS_PREFIX}{address}"
             return (
                 f"hint: {address} speaks TLS, and this command does not: give an address of "
                 f"{port.setting} that does not begin with tls:"
             )
     return "" if spoken else getattr(arguments, "assumed", "")
+
+
+def _hint_of_encrypted(address: str) -> str:
+    """Return a hint for an address that was given as one with TLS; empty if there is none."""
+    plain = address.removeprefix(TLS_PREFIX)
+    if spoken := spoken_at(plain):
+        return f"hint: {plain} speaks {spoken} without TLS, and {TLS_PREFIX} before it asks for TLS"
+    missing = [name for name in TLS_VARIABLES if not os.environ.get(name)]
+    if missing and speaks_tls(plain):
+        return f"hint: {plain} speaks TLS; {', '.join(missing)} are not set (docs/security.md)"
+    return ""
 
 
 def has_expired() -> bool:

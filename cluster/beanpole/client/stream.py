@@ -5,6 +5,7 @@ ends. The protocols are in `beanstalk`, `workq` and `redis`.
 """
 
 import socket
+import ssl
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ class StreamClient:
         *,
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Store the addresses; the first command connects.
 
@@ -43,11 +45,13 @@ class StreamClient:
             patience_s: how long to look for a node that answers before giving up.
             reply_timeout_s: how long to wait for a reply, in addition to the time that a request
                 may wait at the node.
+            tls: the TLS context, with the CA to trust; None for plain connections.
         """
         assert addresses, "a client needs an address"
         self._addresses = list(addresses)
         self._patience_s = patience_s
         self._reply_timeout_s = reply_timeout_s
+        self._tls = tls
         self._socket: socket.socket | None = None
 
     def __enter__(self) -> Self:
@@ -171,7 +175,7 @@ class StreamClient:
 
     def _open(self) -> None:
         """Connect to the first address."""
-        self._socket = dial_address(self.address, CONNECT_TIMEOUT_S)
+        self._socket = dial_address(self.address, CONNECT_TIMEOUT_S, self._tls)
         try:
             self._begin()
         except BaseException:

@@ -1,4 +1,4 @@
-"""The PEM files that the environment names for TLS to nodes, checked before gRPC has them.
+"""The PEM files that the environment names for TLS to nodes, checked before they are used.
 
 gRPC fails with files that it cannot use at the first call, like a node that is down, and names
 neither the file nor the reason.
@@ -6,10 +6,11 @@ neither the file nor the reason.
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from beanpole.addresses import TLS_PREFIX
 from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES
 from beanpole.errors import ConfigurationError
 
@@ -48,6 +49,35 @@ def read(environment: Mapping[str, str] = os.environ) -> TlsFiles | None:
     return found
 
 
+def encryption(
+    addresses: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> tuple[list[str], ssl.SSLContext | None]:
+    """Return addresses of client ports without their prefix, and the context if they had it.
+
+    Without a CA in the environment, those of the system are trusted.
+
+    Args:
+        addresses: all begin with `tls:`, or none.
+        environment: names the files.
+
+    Raises:
+        ConfigurationError: see `read`.
+    """
+    if not addresses[0].startswith(TLS_PREFIX):
+        return list(addresses), None
+    files = read(environment)
+    context = ssl.create_default_context(cadata=None if files is None else _text(files.ca))
+    if files is not None and files.certificate:
+        certificate, key = environment[TLS_CERTIFICATE], environment[TLS_KEY]
+        if not _are_files(certificate, key):
+            raise ConfigurationError(
+                f"{TLS_CERTIFICATE} = {certificate!r} and {TLS_KEY} = {key!r}: for {TLS_PREFIX} "
+                "addresses both must be regular files, and no pipes"
+            )
+        _load_pair(context, certificate, key)
+    return [address.removeprefix(TLS_PREFIX) for address in addresses], context
+
+
 def _bytes_of(name: str, path: str) -> bytes:
     if not path:
         return b""
@@ -61,12 +91,19 @@ def _bytes_of(name: str, path: str) -> bytes:
     return found
 
 
+def _text(data: bytes) -> str:
+    """Comments between certificates may have any bytes; `ssl` takes ASCII only."""
+    return data.decode("ascii", "ignore")
+
+
+def _are_files(certificate: str, key: str) -> bool:
+    """`ssl` requires paths, and a pipe has been read already."""
+    return Path(certificate).is_file() and Path(key).is_file()
+
+
 def _check_ca(path: str, data: bytes) -> None:
     try:
-        # Comments between certificates may have any bytes; `ssl` takes ASCII only.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
-            cadata=data.decode("ascii", "ignore")
-        )
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=_text(data))
     except (ssl.SSLError, ValueError) as error:  # ValueError: nothing in it is ASCII
         raise ConfigurationError(
             f"{TLS_CA} = {path!r} cannot be used: {why(error)}; it must have {_CONTENTS[TLS_CA]}, "
@@ -75,9 +112,11 @@ def _check_ca(path: str, data: bytes) -> None:
 
 
 def _check_pair(certificate: str, key: str) -> None:
-    if not (Path(certificate).is_file() and Path(key).is_file()):
-        return  # `ssl` requires paths, and a pipe has been read already
+    if _are_files(certificate, key):
+        _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, key)
 
+
+def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
     def no_password() -> str:
         """Raise: OpenSSL would prompt for the password, and gRPC takes none."""
         raise ConfigurationError(
@@ -85,9 +124,7 @@ def _check_pair(certificate: str, key: str) -> None:
         )
 
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
-            certificate, key, password=no_password
-        )
+        context.load_cert_chain(certificate, key, password=no_password)
     except (ssl.SSLError, OSError) as error:
         raise ConfigurationError(
             f"{TLS_CERTIFICATE} = {certificate!r} and {TLS_KEY} = {key!r} do not make a "

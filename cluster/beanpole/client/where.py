@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from beanpole.addresses import UNIX_PREFIX, listed
+from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, listed
 from beanpole.errors import ConfigurationError
 
 # The file that `beanpole up` writes into its folder, and the default of that folder.
@@ -45,7 +45,7 @@ class Port(NamedTuple):
 BEANSTALK: Final = Port("beanstalk", "beanstalk", "listen", 11300, "BEANPOLE_ADDR")
 GRPC: Final = Port("grpc", "gRPC", "grpc_listen", 11320, "BEANPOLE_GRPC_ADDR")
 QLESS: Final = Port("qless", "qless", "listeners.qless", 6380, "")
-# PEM files for gRPC: the CA of the nodes' certificates, the client's certificate and its key.
+# PEM files for TLS: the CA of the nodes' certificates, the client's certificate and its key.
 TLS_CA: Final = "BEANPOLE_TLS_CA"
 TLS_CERTIFICATE: Final = "BEANPOLE_TLS_CERTIFICATE"
 TLS_KEY: Final = "BEANPOLE_TLS_KEY"
@@ -84,14 +84,15 @@ def add_options(parser: Parser, port: Port, *names: str) -> None:
 def add_addresses(parser: Parser, port: Port, *names: str) -> None:
     """Add the option `--addr` alone; `names` are older names of it."""
     variable = f", else {port.variable}" if port.variable else ""
+    encrypted = f"; {TLS_PREFIX} before each for TLS" if port is BEANSTALK else ""
     parser.add_argument(
         "--addr",
         "--addresses",
         *names,
         dest="addr",
         metavar="HOST:PORT,...",
-        help=f"{port.speaks} addresses of nodes, any of which may fail (default: the cluster in "
-        f"--dir{variable}, else the one in ./{DIRECTORY_DEFAULT})",
+        help=f"{port.speaks} addresses of nodes, any of which may fail{encrypted} (default: the "
+        f"cluster in --dir{variable}, else the one in ./{DIRECTORY_DEFAULT})",
     )
 
 
@@ -186,21 +187,24 @@ def token(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def split(text: str, source: str, port: Port) -> list[str]:
-    """Parse HOST:PORT,...; for beanstalk also unix:PATH.
+    """Parse HOST:PORT,...; for beanstalk also unix:PATH, and tls:HOST:PORT for all or none.
 
     Raises:
         ConfigurationError: see `addresses`.
     """
     parts = [part.strip() for part in text.split(",")]
-    also = " or unix:PATH" if port is BEANSTALK else ""
+    also = " or unix:PATH or tls:HOST:PORT" if port is BEANSTALK else ""
+    refused = f"{source} = {text!r} is not allowed: "
+    encrypted = sum(part.startswith(TLS_PREFIX) for part in parts)
+    if also and encrypted not in (0, len(parts)):
+        # A client whose first node is down must not send its jobs unencrypted to the next one.
+        raise ConfigurationError(f"{refused}all addresses must begin with {TLS_PREFIX}, or none")
     try:
         for part in parts:
             if not (also and part.startswith(UNIX_PREFIX)):
-                listed(part)
+                listed(part.removeprefix(TLS_PREFIX) if also else part)
     except ValueError as error:
-        raise ConfigurationError(
-            f"{source} = {text!r} is not allowed: it must be {error}{also}"
-        ) from None
+        raise ConfigurationError(f"{refused}it must be {error}{also}") from None
     return list(dict.fromkeys(parts))
 
 
@@ -213,6 +217,8 @@ def local_nodes(directory: Path) -> list[dict[str, Any]]:
     path = directory / CLUSTER_FILE
     try:
         found: list[dict[str, Any]] = json.loads(path.read_text())["nodes"]
+        if not (isinstance(found, list) and all(isinstance(node, dict) for node in found)):
+            raise ValueError("its nodes are no list of objects")
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:

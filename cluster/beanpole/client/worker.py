@@ -13,6 +13,7 @@ that the job is not given to another worker when a node dies. See docs/clients.m
 
 import logging
 import signal
+import ssl
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -116,6 +117,7 @@ class Worker:
         patience_s: float = 10.0,
         spread: bool = True,
         token: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Store the settings; `run` connects.
 
@@ -126,9 +128,11 @@ class Worker:
                 over.
             spread: see `Client`.
             token: see `Client`.
+            tls: see `Client`.
         """
         self._addresses = addresses
         self._token = token
+        self._tls = tls
         self._keep = keep
         self._patience_s = patience_s
         self._spread = spread
@@ -233,6 +237,7 @@ class Worker:
                     patience_s=self._patience_s,
                     spread=self._spread,
                     token=self._token,
+                    tls=self._tls,
                 ) as client:
                     while not self._stopping.is_set():
                         self._take(consumer, client)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from beanpole.client import where
+from beanpole.client import tls_files, where
 from beanpole.client.beanstalk import PRIORITY_DEFAULT, TTR_DEFAULT_S, Client, Job
 from beanpole.client.printing import print_lines
 from beanpole.constants import DEFAULT_TUBE, U32_MAX
@@ -90,8 +90,8 @@ def _add(commands: Any, name: str, run: Run, words: str) -> argparse.ArgumentPar
 
 
 def _connected(run: Run, arguments: argparse.Namespace) -> int:
-    addresses = where.addresses(arguments, where.BEANSTALK)
-    with Client(addresses, token=where.token()) as client:
+    addresses, tls = tls_files.encryption(where.addresses(arguments, where.BEANSTALK))
+    with Client(addresses, token=where.token(), tls=tls) as client:
         return run(client, arguments)
 
 

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from beanpole.client import where
+from beanpole.client import tls_files, where
 from beanpole.client.backoff import FIRST_S, TRIES_DEFAULT, Backoff
 from beanpole.client.blocking import DeniedError
 from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
@@ -103,9 +103,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if shutil.which(command[0]) is None:
         raise ConfigurationError(f"work: there is no program {command[0]!r} that can be run")
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.INFO)
-    addresses = where.addresses(arguments, where.BEANSTALK)
+    addresses, tls = tls_files.encryption(where.addresses(arguments, where.BEANSTALK))
     joined = ",".join(addresses) if len(addresses) > 1 else addresses
-    worker = Worker(joined, keep=arguments.keep, token=where.token())
+    worker = Worker(joined, keep=arguments.keep, token=where.token(), tls=tls)
     backoff = Backoff(arguments.tries, arguments.first_delay)
     handles = worker.handles(arguments.queue, concurrency=arguments.concurrency, backoff=backoff)
     missing: list[OSError] = []

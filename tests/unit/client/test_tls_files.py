@@ -1,5 +1,6 @@
 """The TLS files of commands: what cannot be used is named, and nothing is sent without TLS."""
 
+import os
 import socket
 import ssl
 import subprocess
@@ -71,6 +72,19 @@ def test_what_cannot_be_used_is_named(place: Path, names: list[str], words: list
     with pytest.raises(ConfigurationError) as refused:
         open_channel("127.0.0.1:1", environment(place, *names))
     assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+def test_addresses_with_tls_need_regular_files(place: Path, tmp_path: Path) -> None:
+    """`ssl` reads them by their path once more: a pipe would be empty then, or wait for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    given = environment(place, "ca.pem", "a.pem") | {TLS_KEY: str(pipe)}
+    writer = threading.Thread(target=pipe.write_bytes, args=((place / "a.key").read_bytes(),))
+    writer.start()
+    with pytest.raises(ConfigurationError, match="both must be regular files, and no pipes"):
+        tls_files.encryption(["tls:127.0.0.1:1"], given)
+    writer.join()
+    assert tls_files.encryption(["127.0.0.1:1"], given) == (["127.0.0.1:1"], None)
 
 
 def test_an_empty_file_of_a_ca_sends_nothing(
@@ -145,8 +159,53 @@ def test_a_command_for_jobs_at_a_port_with_tls_is_told_so(
     server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["put", "--addr", server, "x"]) == 3
-    words = f"hint: {server} speaks TLS, and this command does not: give an address of listen that"
-    assert words in capsys.readouterr().err
+    assert f"hint: {server} speaks TLS: give it as tls:{server}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (["ca.pem", "a.pem", "a.key"], ""),
+        (["ca.pem"], f"speaks TLS; {TLS_CERTIFICATE}, {TLS_KEY} are not set"),
+        ([], f"speaks TLS; {TLS_CA}, {TLS_CERTIFICATE}, {TLS_KEY} are not set"),
+    ],
+)
+def test_a_command_for_jobs_by_tls(
+    made: list[str],
+    words: str,
+    server: str,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The server ends each connection after the handshake, so that the put is of unknown fate."""
+    for name, path in environment(place, *made).items():
+        monkeypatch.setenv(name, path)
+    assert main(["put", "--addr", f"tls:{server}", "x"]) == 3
+    told = capsys.readouterr().err
+    assert (f"hint: {server} {words}" in told) if words else ("hint: " not in told)
+    assert ("CERTIFICATE_VERIFY_FAILED" in told) is (not made)
+
+
+def test_tls_at_a_port_without_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        address = f"127.0.0.1:{plain.getsockname()[1]}"
+
+        def answer() -> None:
+            while True:
+                try:
+                    raw, _ = plain.accept()
+                except OSError:
+                    return
+                with raw:
+                    raw.sendall(b"UNKNOWN_COMMAND\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert main(["put", "--addr", f"tls:{address}", "x"]) == 3
+        plain.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert f"hint: {address} speaks beanstalk without TLS" in capsys.readouterr().err
 
 
 def test_only_a_server_of_tls_speaks_tls(server: str) -> None:

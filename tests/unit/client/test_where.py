@@ -59,6 +59,16 @@ def test_a_folder_that_is_given_must_hold_a_cluster_that_runs(here: Path) -> Non
         found(GRPC, "--dir", "other", environment=ENVIRONMENT)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"nodes": 7}', '{"nodes": [1]}', '{"nodes": {"a": 1}}']
+)
+def test_a_file_that_lists_no_nodes_is_named(here: Path, text: str) -> None:
+    (here / "odd").mkdir()
+    (here / "odd" / where.CLUSTER_FILE).write_text(text)
+    with pytest.raises(ConfigurationError, match=r"cannot read odd/cluster\.json: "):
+        found(GRPC, "--dir", "odd")
+
+
 def test_a_cluster_of_an_older_release_has_no_port_for_a_new_protocol(here: Path) -> None:
     nodes = [{"beanstalk": "b:1", "grpc": "g:1"}]
     (here / "old").mkdir()
@@ -73,7 +83,11 @@ def test_a_cluster_of_an_older_release_has_no_port_for_a_new_protocol(here: Path
         (GRPC, ["--addr", "x"], {}, "--addr = 'x' is not allowed"),
         (GRPC, ["--addr", "unix:/s"], {}, "--addr = 'unix:/s' is not allowed"),
         (GRPC, [], {"BEANPOLE_GRPC_ADDR": "y"}, "BEANPOLE_GRPC_ADDR = 'y' is not allowed"),
-        (BEANSTALK, ["--addr", "a:0"], {}, "or unix:PATH"),
+        (BEANSTALK, ["--addr", "a:0"], {}, "or unix:PATH or tls:HOST:PORT"),
+        (BEANSTALK, ["--addr", "tls:unix:/s"], {}, "must be HOST:PORT"),
+        (BEANSTALK, ["--addr", "tls:a:1,b:1"], {}, "all addresses must begin with tls:, or none"),
+        (BEANSTALK, ["--addr", "tls:a:1,unix:/s"], {}, "all addresses must begin with tls:"),
+        (GRPC, ["--addr", "tls:a:1"], {}, "--addr = 'tls:a:1' is not allowed"),
     ],
 )
 def test_what_is_no_address_is_named_with_its_source(
