@@ -58,6 +58,7 @@ CASES: Final = {
         one("beanpole_has_leader", A, "0x9") | one("beanpole_has_leader", B, "1x9"),
         CLUSTER,
     ),
+    "BeanpoleGone": Case("5m", one("up", A, "1 1 1 stale"), one("up", A, "0x9"), CLUSTER),
     "BeanpoleNodeCutOff": Case(
         "5m", one("beanpole_has_leader", A, "0x9"), one("beanpole_has_leader", A, "1x9"), HOST
     ),
