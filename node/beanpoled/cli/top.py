@@ -27,7 +27,7 @@ INTERVAL_DEFAULT_S: Final = 2.0
 # Nodes update their figures once a second; shorter intervals would often show the same picture.
 INTERVAL_MIN_S: Final = 0.5
 INTERVAL_MAX_S: Final = 3600.0
-# One screen of queues; `--queues` shows more.
+# One screen of queues; `--queues` shows more. Programs get all, unless they ask for fewer.
 QUEUES_DEFAULT: Final = 20
 # Longer names of queues are cut in a terminal.
 NAME_MAX_CHARS: Final = 28
@@ -108,9 +108,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--queues",
         type=int,
-        default=QUEUES_DEFAULT,
         metavar="N",
-        help=f"how many queues (default {QUEUES_DEFAULT}; 0: all that the node tells, up to 200)",
+        help=f"how many queues (default {QUEUES_DEFAULT}, with --json 0; 0: all that the node "
+        "tells, up to 200)",
     )
     parser.add_argument("--once", action="store_true", help="print once, and end")
     parser.add_argument("--json", action="store_true", help="print once, as JSON")
@@ -124,11 +124,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"--interval = {arguments.interval:g} is not allowed: it must be {INTERVAL_MIN_S:g} "
             f"to {INTERVAL_MAX_S:g} seconds"
         )
-    if arguments.queues < 0:
-        raise ConfigurationError(
-            f"--queues = {arguments.queues} is not allowed: it must be 0 or more"
-        )
-    count = arguments.queues or None
+    queues = arguments.queues
+    if queues is None:
+        queues = 0 if arguments.json else QUEUES_DEFAULT
+    if queues < 0:
+        raise ConfigurationError(f"--queues = {queues} is not allowed: it must be 0 or more")
+    count = queues or None
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         look = take(nodes)
         if arguments.json:

@@ -9,6 +9,7 @@ import pytest
 
 from beanpole.pb import admin_pb2, live_pb2, node_pb2
 from beanpoled.cli import main, top
+from beanpoled.cli.top import QUEUES_DEFAULT
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.live import LiveServicer
 from beanpoled.rpc.peer import PeerClient
@@ -84,8 +85,16 @@ def test_a_terminal_that_moves_no_cursor_gets_one_picture(monkeypatch: pytest.Mo
     assert terminal.getvalue().startswith("cluster dev, leader n1")
 
 
+def test_json_has_all_queues_that_the_node_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    view = a_view()
+    view.numbers.queues = [MAIL._replace(name=f"mail{n}") for n in range(QUEUES_DEFAULT + 1)]
+    for words, count in (((), QUEUES_DEFAULT + 3), (("--queues", "4"), 4)):
+        assert run(view, "--json", *words) == 0
+        assert len(json.loads(capsys.readouterr().out)["queues"]) == count
+
+
 def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(a_view(), "--json", "--queues", "0") == 0
+    assert run(a_view(), "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["cluster"], shown["node"], shown["lately_s"]) == ("dev", "n0", 90.0)
     assert shown["all"]["puts_per_s"] == 9.0
