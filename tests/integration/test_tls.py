@@ -21,7 +21,8 @@ import greenstalk
 import pytest
 
 from beanpole.addresses import split_address
-from beanpole.client import aio, blocking
+from beanpole.client import aio, blocking, workq
+from beanpole.errors import ClientError
 from tests.integration.support.authority import Authority
 from tests.integration.support.drop_in import maker
 from tests.integration.support.nodes import BEANPOLE, http_get
@@ -84,6 +85,21 @@ def test_our_clients_by_tls_go_to_another_node(safe: SafeCluster, module: Module
     strangers = ssl.create_default_context()
     with pytest.raises(ConnectionError), maker(module)(addresses, tls=strangers, patience_s=0.1):
         pass
+
+
+def test_a_client_of_workq_by_tls(safe: SafeCluster) -> None:
+    place = safe.authority.place
+    tls = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    addresses = [safe.speaks_tls(number, "workq") for number in range(3)]
+    with workq.Client(addresses, tls=tls) as client:
+        job = client.add(b"encrypted", b"x")
+        leased = client.lease([b"encrypted"])
+        assert leased is not None and (leased.id, leased.payload) == (job, b"x")
+        client.complete(job, b"done")
+        assert client.result(job) == (True, b"done")
+    plain = workq.Client(addresses, patience_s=0.1)
+    with plain, pytest.raises(ClientError):
+        plain.add(b"encrypted", b"x")
 
 
 def test_commands_for_jobs_by_tls(safe: SafeCluster) -> None:

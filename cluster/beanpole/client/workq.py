@@ -14,6 +14,7 @@ A request whose connection ends may have been done. The client then does the fol
     fail                     raise OutcomeUnknown: a second attempt would count as a second failure
 """
 
+import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -126,9 +127,10 @@ class Client(StreamClient):
         *,
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """See `StreamClient`: the first command connects."""
-        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
+        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s, tls=tls)
         self._parser = ReplyParser()
         self._shape = PLAIN  # of the expected reply
 
