@@ -22,6 +22,7 @@ import pytest
 
 from beanpole.addresses import split_address
 from beanpole.client import aio, blocking, workq
+from beanpole.client.redis import Redis
 from beanpole.errors import ClientError
 from tests.integration.support.authority import Authority
 from tests.integration.support.drop_in import maker
@@ -87,7 +88,7 @@ def test_our_clients_by_tls_go_to_another_node(safe: SafeCluster, module: Module
         pass
 
 
-def test_a_client_of_workq_by_tls(safe: SafeCluster) -> None:
+def test_clients_of_other_protocols_by_tls(safe: SafeCluster) -> None:
     place = safe.authority.place
     tls = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
     addresses = [safe.speaks_tls(number, "workq") for number in range(3)]
@@ -97,6 +98,8 @@ def test_a_client_of_workq_by_tls(safe: SafeCluster) -> None:
         assert leased is not None and (leased.id, leased.payload) == (job, b"x")
         client.complete(job, b"done")
         assert client.result(job) == (True, b"done")
+    with Redis([safe.speaks_tls(number, "qless") for number in range(3)], tls=tls) as redis:
+        assert redis.ask(b"PING") == b"PONG"
     plain = workq.Client(addresses, patience_s=0.1)
     with plain, pytest.raises(ClientError):
         plain.add(b"encrypted", b"x")

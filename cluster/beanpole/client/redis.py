@@ -4,6 +4,7 @@ Requests are pipelined. When a connection ends, all of them are repeated at the 
 they must be idempotent. The meaning of requests does not belong here.
 """
 
+import ssl
 from collections.abc import Sequence
 from typing import Final
 
@@ -39,6 +40,7 @@ class Redis(StreamClient):
         database: int = 0,
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """See `StreamClient`: the first command connects.
 
@@ -50,8 +52,9 @@ class Redis(StreamClient):
             database: the number of a database of a Redis.
             patience_s: see `StreamClient`.
             reply_timeout_s: see `StreamClient`.
+            tls: see `StreamClient`.
         """
-        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
+        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s, tls=tls)
         self._token = token.encode()
         self._greetings: list[Sequence[bytes]] = []
         if password:

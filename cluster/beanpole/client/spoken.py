@@ -15,7 +15,6 @@ from beanpole.addresses import TLS_PREFIX
 from beanpole.client.dialing import dial_address
 from beanpole.client.expiry import expires_s
 from beanpole.client.where import (
-    BEANSTALK,
     GRPC,
     TLS_CERTIFICATE,
     TLS_KEY,
@@ -82,12 +81,7 @@ def hint(arguments: argparse.Namespace) -> str:
                 "may be of another CA than those in the node's peer_tls_ca_file"
             )
         if not spoken and port is not GRPC and speaks_tls(address):
-            if port is BEANSTALK:
-                return f"hint: {address} speaks TLS: give it as {TLS_PREFIX}{address}"
-            return (
-                f"hint: {address} speaks TLS, and this command does not: give an address of "
-                f"{port.setting} that does not begin with tls:"
-            )
+            return f"hint: {address} speaks TLS: give it as {TLS_PREFIX}{address}"
     return "" if spoken else getattr(arguments, "assumed", "")
 
 

@@ -84,7 +84,7 @@ def add_options(parser: Parser, port: Port, *names: str) -> None:
 def add_addresses(parser: Parser, port: Port, *names: str) -> None:
     """Add the option `--addr` alone; `names` are older names of it."""
     variable = f", else {port.variable}" if port.variable else ""
-    encrypted = f"; {TLS_PREFIX} before each for TLS" if port is BEANSTALK else ""
+    encrypted = f"; {TLS_PREFIX} before each for TLS" if port is not GRPC else ""
     parser.add_argument(
         "--addr",
         "--addresses",
@@ -187,24 +187,25 @@ def token(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def split(text: str, source: str, port: Port) -> list[str]:
-    """Parse HOST:PORT,...; for beanstalk also unix:PATH, and tls:HOST:PORT for all or none.
+    """Parse HOST:PORT,...; for clients' ports also tls:HOST:PORT for all or none, or unix:PATH.
 
     Raises:
         ConfigurationError: see `addresses`.
     """
     parts = [part.strip() for part in text.split(",")]
-    also = " or unix:PATH or tls:HOST:PORT" if port is BEANSTALK else ""
+    unix = " or unix:PATH" if port is BEANSTALK else ""
+    tls = f" or {TLS_PREFIX}HOST:PORT" if port is not GRPC else ""
     refused = f"{source} = {text!r} is not allowed: "
     encrypted = sum(part.startswith(TLS_PREFIX) for part in parts)
-    if also and encrypted not in (0, len(parts)):
+    if tls and encrypted not in (0, len(parts)):
         # A client whose first node is down must not send its jobs unencrypted to the next one.
         raise ConfigurationError(f"{refused}all addresses must begin with {TLS_PREFIX}, or none")
     try:
         for part in parts:
-            if not (also and part.startswith(UNIX_PREFIX)):
-                listed(part.removeprefix(TLS_PREFIX) if also else part)
+            if not (unix and part.startswith(UNIX_PREFIX)):
+                listed(part.removeprefix(TLS_PREFIX) if tls else part)
     except ValueError as error:
-        raise ConfigurationError(f"{refused}it must be {error}{also}") from None
+        raise ConfigurationError(f"{refused}it must be {error}{unix}{tls}") from None
     return list(dict.fromkeys(parts))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from beanpole.addresses import split_address
-from beanpole.client import where
+from beanpole.client import tls_files, where
 from beanpole.client.qless_import import Outcome, bring, look
 from beanpole.client.qless_source import Source
 from beanpole.client.redis import AuthenticationFailed, Redis
@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             print(_report(look(source), dry=True))
             return 0
-        to = where.addresses(arguments, where.QLESS)
-        with Redis(to, token=where.token()) as target:
+        to, tls = tls_files.encryption(where.addresses(arguments, where.QLESS))
+        with Redis(to, token=where.token(), tls=tls) as target:
             outcome = bring(source, target, now, _progress)
     print(_report(outcome, dry=False))
     for reason in outcome.reasons:

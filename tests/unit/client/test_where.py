@@ -87,6 +87,7 @@ def test_a_cluster_of_an_older_release_has_no_port_for_a_new_protocol(here: Path
         (BEANSTALK, ["--addr", "tls:unix:/s"], {}, "must be HOST:PORT"),
         (BEANSTALK, ["--addr", "tls:a:1,b:1"], {}, "all addresses must begin with tls:, or none"),
         (BEANSTALK, ["--addr", "tls:a:1,unix:/s"], {}, "all addresses must begin with tls:"),
+        (QLESS, ["--addr", "unix:/s"], {}, "is not HOST:PORT or tls:HOST:PORT"),
         (GRPC, ["--addr", "tls:a:1"], {}, "--addr = 'tls:a:1' is not allowed"),
     ],
 )
