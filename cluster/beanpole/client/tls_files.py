@@ -5,8 +5,10 @@ neither the file nor the reason.
 """
 
 import os
+import socket
 import ssl
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -65,6 +67,55 @@ def encryption(
     """
     if not addresses[0].startswith(TLS_PREFIX):
         return list(addresses), None
+    plain = [address.removeprefix(TLS_PREFIX) for address in addresses]
+    return plain, RenewedContext(ssl.PROTOCOL_TLS_CLIENT, environment)
+
+
+class RenewedContext(ssl.SSLContext):
+    """A context whose next connection uses the files as they are then.
+
+    A worker may run for longer than its certificate is valid. Files that cannot be used, such as
+    half of a new pair, leave the ones before in use.
+    """
+
+    def __init__(self, protocol: int, environment: Mapping[str, str]) -> None:
+        """Read the files; see `encryption`."""
+        self._environment = environment
+        self._seen = self._state()
+        self._present = _context(environment)
+
+    # Threads share this object, and OpenSSL allows no change of a context that others use.
+    def wrap_socket(
+        self,
+        sock: socket.socket,
+        server_side: bool = False,
+        do_handshake_on_connect: bool = True,
+        suppress_ragged_eofs: bool = True,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLSocket:
+        """See `ssl`."""
+        state = self._state()
+        if state != self._seen:
+            with suppress(ConfigurationError):
+                self._present = _context(self._environment)
+                self._seen = state
+        return self._present.wrap_socket(
+            *(sock, server_side, do_handshake_on_connect, suppress_ragged_eofs),
+            *(server_hostname, session),
+        )
+
+    def _state(self) -> list[tuple[int, int, int]]:
+        """Return what differs once a file was written or replaced."""
+        found = []
+        for name in TLS_VARIABLES:
+            with suppress(OSError):
+                its = os.stat(self._environment.get(name, ""))
+                found.append((its.st_mtime_ns, its.st_size, its.st_ino))
+        return found
+
+
+def _context(environment: Mapping[str, str]) -> ssl.SSLContext:
     files = read(environment)
     context = ssl.create_default_context(cadata=None if files is None else _text(files.ca))
     if files is not None and files.certificate:
@@ -75,7 +126,7 @@ def encryption(
                 "addresses both must be regular files, and no pipes"
             )
         _load_pair(context, certificate, key)
-    return [address.removeprefix(TLS_PREFIX) for address in addresses], context
+    return context
 
 
 def _bytes_of(name: str, path: str) -> bytes:

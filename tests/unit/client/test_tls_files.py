@@ -7,11 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from beanpole.client import tls_files
+from beanpole.client.dialing import dial_address
 from beanpole.client.rpc import open_channel
 from beanpole.client.spoken import speaks_tls
 from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY
@@ -85,6 +88,38 @@ def test_addresses_with_tls_need_regular_files(place: Path, tmp_path: Path) -> N
         tls_files.encryption(["tls:127.0.0.1:1"], given)
     writer.join()
     assert tls_files.encryption(["127.0.0.1:1"], given) == (["127.0.0.1:1"], None)
+
+
+def test_a_certificate_that_is_renewed_is_used_for_the_next_connection(
+    place: Path, tmp_path: Path
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(place / "a.pem", place / "a.key")
+    context.load_verify_locations(place / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    given = {TLS_CA: str(place / "ca.pem")}
+    given |= {TLS_CERTIFICATE: str(tmp_path / "pem"), TLS_KEY: str(tmp_path / "key")}
+
+    def take(certificate: str, key: str) -> None:
+        for kind, name in (("pem", certificate), ("key", key)):
+            (tmp_path / "new").write_bytes((place / f"{name}.{kind}").read_bytes())
+            (tmp_path / "new").replace(tmp_path / kind)
+
+    def shown() -> str:
+        with socket.create_server(("localhost", 0)) as listener, ThreadPoolExecutor() as pool:
+            asked = pool.submit(dial_address, f"localhost:{listener.getsockname()[1]}", 60, tls)
+            with context.wrap_socket(listener.accept()[0], server_side=True) as server:
+                asked.result().close()
+                certificate: Any = server.getpeercert()
+        return str(dict(part for (part,) in certificate["subject"])["commonName"])
+
+    take("a", "a")
+    _, tls = tls_files.encryption(["tls:localhost:1"], given)
+    assert [shown(), shown()] == ["a", "a"]
+    take("b", "a")
+    assert shown() == "a"  # half of the pair is there
+    take("b", "b")
+    assert shown() == "b"
 
 
 def test_an_empty_file_of_a_ca_sends_nothing(
