@@ -362,6 +362,27 @@ def test_a_job_of_gearman_that_workq_leases_comes_back_after_a_while() -> None:
     assert cluster.told(job, *ended) == [(effects.DONE, b"result")]
 
 
+@pytest.mark.parametrize("is_put", [True, False])
+def test_a_lease_of_workq_outlives_its_alias(is_put: bool) -> None:
+    """A worker that watches by the alias goes on, so it must be able to end what it is given."""
+    cluster = Bridged()
+    cluster.watch(WORKQ, W)
+    names = (b"1", b"2", b"3")
+    jobs = [cluster.put(tube=TUBE) if is_put else cluster.submit(unique=u) for u in names]
+    assert cluster.take(WORKQ) == jobs[0]
+    assert cluster.alias(W, b"") == cluster.alias(G, b"") == c.OK
+    named = [shown.derived(job) for job in jobs]
+    assert cluster.do(c.FINISH_NAMED, WORKQ, named[1], DONE, b"") == c.NOT_FOUND  # is not leased
+    assert cluster.take(WORKQ) == jobs[1]
+    assert cluster.do(c.FIND, BEANSTALK, named[1]) == c.NOT_FOUND
+    for name in named[:2]:
+        assert cluster.do(c.FINISH_NAMED, WORKQ, name, DONE, b"") == c.OK
+    assert cluster.take(WORKQ) == jobs[2]
+    assert cluster.do(c.RETURN, WORKQ, jobs[2]) == c.OK
+    assert cluster.do(c.FINISH, WORKQ, jobs[2], DONE, b"") == c.NOT_FOUND
+    assert [job.id for job in cluster.machine.queue.jobs.values()] == jobs[2:]
+
+
 def test_a_queue_of_workq_that_gearman_works() -> None:
     cluster = Bridged((b"\x02email", b"\x01mail"))
     job = cluster.add(queue=b"\x01mail", ttl_us=60 * SECOND_US)

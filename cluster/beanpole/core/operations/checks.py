@@ -98,6 +98,9 @@ def _reaches(machine: MachineState, space: Space, job: Job) -> bool:
     """Whether a job in a queue of another space is also visible in this space."""
     if job.ext is not None and job.ext.home is space:
         return True
+    if job.state == RESERVED and job.holder is None and not space.leased and job.tube.space.leased:
+        # It was leased by an alias, which may be gone: only such a session can end the lease.
+        return True
     return machine.queue.sees(space, job.tube)
 
 
@@ -107,7 +110,7 @@ def find_named(machine: MachineState, space: Space, external_id: bytes) -> Job |
     job_id = space.external_ids.get(external_id, 0)
     if job_id:
         return jobs.get(job_id)
-    if not machine.queue.aliases.queues or space.number != WORKQ:
+    if space.number != WORKQ:
         return None
     job = jobs.get(shown.job_of(external_id))
     if job is None or (job.ext is not None and job.ext.home is space):
