@@ -6,7 +6,6 @@ GRANT is only a proposal: the machine decides what is granted. Waits that end wi
 """
 
 from collections import deque
-from collections.abc import Iterable
 
 from beanpole import commands as c
 from beanpole.core.applied import LATER, NONE_READY
@@ -201,11 +200,8 @@ class Dispatcher:
         if name is not None and self.line.first(name) is None:
             # The waiter need not enter the lines of all its tubes, which may be many.
             self._term.commands.append(self._grant(waiter, name, is_ready=True))
-        names: Iterable[bytes] = watched
-        if self._context.machine.queue.aliases.queues:
-            # An alias lets a session watch a tube that has another name.
-            names = [tube.name for tube in watched.values()]
-        self.line.add(waiter, names)
+        # An alias lets a session watch a tube that has another name, also after its removal.
+        self.line.add(waiter, [tube.name for tube in watched.values()])
         if wait.ending:
             self._ends.add(waiter)
         if not waiter.granting:

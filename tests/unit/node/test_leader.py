@@ -290,6 +290,19 @@ def test_a_put_by_an_alias_is_granted_to_a_client_that_knows_the_queue(stage: St
     assert (ready(stage), len(stage.node.leader.line)) == (0, 0)
 
 
+def test_a_client_waits_for_the_queue_whose_alias_it_watched_before_the_removal(
+    stage: Stage,
+) -> None:
+    alias = bridged(stage)
+    stage.batch("n2", 2, (c.SET_ALIAS, 1, alias, b""))
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 2))
+    stage.batch("n2", 3, put(), hint={DEFAULT: 1})
+    assert grants(stage) == [(1, 1, 1)]
+    stage.commit()
+    assert (ready(stage), len(stage.node.leader.line)) == (0, 0)
+
+
 def test_a_wait_behind_a_batch_waits_for_it(stage: Stage) -> None:
     stage.batch("n2", 2, put())
     stage.commit()
