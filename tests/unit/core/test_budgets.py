@@ -20,7 +20,9 @@ from beanpole.core.image import image as image_module
 from beanpole.core.image.image import Image
 from beanpole.core.image.restore import load
 from beanpole.core.jobs.job import BURIED, DELAYED
+from beanpole.core.users import USERS_SINCE, WORK, User
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
+from tests.unit.core.having_users import LEES, add_lee, lock
 
 SECRET = b"s" * 16
 
@@ -30,6 +32,33 @@ def delayed(cluster: Cluster, count: int) -> None:
     for start in range(0, count, 4000):
         put = (c.PUT, 1, DEFAULT, 0, 9000, 60, b"")
         cluster.batch(*[put] * min(4000, count - start))
+
+
+# --- looks at watched tubes -----------------------------------------------------------------------
+
+
+@pytest.mark.constants
+def test_a_grant_asks_for_rights_only_where_a_job_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 64 patterns of rights, the looks of one entry at empty tubes used to take 0.37 s."""
+    asked: list[bytes] = []
+    usual = User.on
+
+    def on(user: User, queue: bytes) -> int:
+        asked.append(queue)
+        return usual(user, queue)
+
+    cluster = Cluster()
+    cluster.lead((c.RAISE, USERS_SINCE))
+    cluster.open(1)
+    cluster.open(2)
+    cluster.batch(*((c.WATCH, 2, b"w%d" % place) for place in range(200)))
+    lock(cluster)
+    add_lee(cluster, (b"w*", WORK))
+    assert cluster.do(c.AS_USER, 2, b"", LEES) == c.OK
+    job = cluster.put(tube=b"w7")
+    monkeypatch.setattr(User, "on", on)
+    assert cluster.grant(2) == (GRANTED, job)
+    assert asked == [b"w7"]
 
 
 # --- kicks ----------------------------------------------------------------------------------------

@@ -23,11 +23,10 @@ def reserve_best(machine: MachineState, session: Session) -> Job | None:
     best = 0
     user = machine.users.of(session.user, session.token) if machine.users.rows else None
     for tube in session.watched.values():
-        if user is not None and not user.on(tube.name) & WORK:
-            continue
         if tube.ready_count and not tube.closed:
             key = tube.first_ready()
-            if key and (not best or key < best):
+            # Last, because it costs up to 100 times as much as the other tests together.
+            if key and (not best or key < best) and (user is None or user.on(tube.name) & WORK):
                 best = key
     if not best:
         return None
