@@ -9,6 +9,7 @@ import argparse
 import itertools
 import random
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -69,6 +70,7 @@ class Client:
     def __init__(self, number: int, addresses: Sequence[Address], seed: int, path: Path) -> None:
         self.number = number
         self.ending = threading.Event()
+        self.finished = False  # it ended because it was told to, and not by an error
         self._addresses = addresses
         self._chance = random.Random(seed * 1000 + number)
         self._writer = record.Writer(path, number)
@@ -93,6 +95,7 @@ class Client:
             finally:
                 self.leave()
         self._writer.close()
+        self.finished = True
 
     def connect(self, node: int) -> None:
         """Connect to a node and watch all tubes; raises Gone."""
@@ -263,8 +266,8 @@ def command_line(history: Path, seed: int, count: int, addresses: Sequence[Addre
     return ["-m", "chaos.clients", *options, *addresses]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run clients until SIGTERM."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run clients until SIGTERM; 1 if one ended by an error, which Python then has printed."""
     parser = argparse.ArgumentParser(prog="python -m chaos.clients", description=__doc__)
     parser.add_argument("--history", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
@@ -286,7 +289,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         client.ending.set()
     for thread in threads:
         thread.join()
+    return int(not all(client.finished for client in clients))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
