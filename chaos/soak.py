@@ -54,7 +54,7 @@ class Soak:
             lambda: time.monotonic() - self._began_s, lambda: self._ground.living()
         )
         self._load: Process | None = None
-        self._total_jobs = 0
+        self._total_jobs: int | None = None  # None until the queue is empty
         self._writes: list[str] = []
         self._done: list[str] = []  # the kinds of the completed faults
 
@@ -148,7 +148,7 @@ class Soak:
         found = checks.judge(clients)
         rates = self._ground.kind.rates
         flatness, growing = memory.verdict(self._memory.samples, seconds, COUNT)
-        if self._ground.findings or not self._total_jobs:
+        if self._ground.findings or self._total_jobs is None:
             # The queue was not emptied, so missing jobs may still be in it.
             found.verdict.lost.clear()
         else:
