@@ -195,6 +195,15 @@ def told_twice() -> list[Patch]:
     return [(Publications, "published", wrong)]
 
 
+def told_nothing() -> list[Patch]:
+    """No message is published."""
+
+    def wrong(publications: Publications, messages: list[Any]) -> None:
+        return None
+
+    return [(Publications, "published", wrong)]
+
+
 def completed_is_running() -> list[Patch]:
     """The answer has another state than the job."""
     answer = answers.answer
@@ -294,6 +303,7 @@ QLESS: Final = (
         told_in_reverse,
     ),
     in_lives("told_twice", "qless: messages come twice", r"was told other messages", told_twice),
+    in_lives("told_nothing", "qless: no message comes", r"client \d+ was not told", told_nothing),
     in_lives(
         "completed_is_running",
         "qless: another state is answered",

@@ -134,9 +134,12 @@ class QlessJudge:
         told = [(channel, _content(what)) for _, channel, what in heard.messages]
         log = [(PREFIX + channel, _plain(what)) for _, (channel, what) in published]
         loads = [at_s for at_s in self.loads[heard.visit.node] if at_s >= heard.at_s]
+        # Messages committed before the subscription need not be heard, all later ones must be.
+        since_s = max([heard.at_s, *loads])
+        before = sum(at_s <= since_s for at_s, _ in published) if heard.at_s else len(log)
         ends = [
             end
-            for start in range(len(log) - len(told) + 1)
+            for start in range(min(before, len(log) - len(told)) + 1)
             if (end := _match(log, start, told, bool(loads))) is not None
         ]
         if not ends:
@@ -146,8 +149,6 @@ class QlessJudge:
             )
         if not heard.is_open or not heard.at_s:
             return
-        # Messages committed before the subscription need not be heard.
-        since_s = max([heard.at_s, *loads])
         for at_s, (channel, what) in published[max(ends) :]:
             if at_s > since_s:
                 raise Violation(f"client {heard.visit.client} was not told {channel!r} {what!r}")
