@@ -303,6 +303,9 @@ def strangers(kinds: tuple[Stranger, ...], ports: Ports) -> Iterator[list[int]]:
             if not event.wait(BEGIN_MAX_S):
                 raise BenchError(f"strangers have not begun within {BEGIN_MAX_S:.0f} s")
         yield [process.pid for process in processes if process.pid]
+        if not all(process.is_alive() for process in processes):
+            # It printed the reason. Without it, strangers would look as if they cost nothing.
+            raise BenchError("a stranger ended while its cost was measured")
     finally:
         for process in processes:
             process.kill()

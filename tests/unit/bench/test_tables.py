@@ -2,12 +2,17 @@
 
 import multiprocessing
 from collections import Counter
+from functools import partial
+from typing import Final, cast
 from unittest.mock import Mock
 
 import pytest
 
 from bench import backups, bystanders, run, scrape, strangers, tls
 from bench.backups import MIB, Ran, Step
+from bench.processes import BenchError
+
+TIMEOUT_S: Final = 60.0
 
 
 def test_a_ratio_is_taken_within_its_round() -> None:
@@ -59,6 +64,18 @@ def test_handshakes_are_held_at_all_nodes_alike(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Enough):
         strangers.hold_handshakes(strangers.Ports([1, 2, 3], [], [], ""), context.Event())
     assert sorted(dialled.values()) == [10, 10, 11]
+
+
+@pytest.mark.slow
+def test_a_stranger_that_ends_costs_nothing_and_is_told() -> None:
+    ports = strangers.Ports([], [], [], "")
+    broken = partial(strangers.work_elsewhere, piece_s=cast(float, "no time"))
+    with (
+        pytest.raises(BenchError, match="a stranger ended"),
+        strangers.strangers((broken,), ports) as (pid,),
+    ):
+        (stranger,) = (one for one in multiprocessing.active_children() if one.pid == pid)
+        stranger.join(TIMEOUT_S)
 
 
 def test_percentiles_are_of_all_puts() -> None:
