@@ -52,6 +52,11 @@ class Stall(NamedTuple):
     closed: int  # connections of bystanders that were closed
     leader_changed: bool
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether the leader changed, or a bystander waited too long or lost its connection."""
+        return self.leader_changed or self.closed > 0 or self.wait_ms > WAIT_MAX_MS
+
 
 def measure(directory: Path) -> list[Stall]:
     """Run all attacks, each on a cluster of its own below a directory."""

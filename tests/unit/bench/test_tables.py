@@ -3,12 +3,13 @@
 import multiprocessing
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import Final, cast
 from unittest.mock import Mock
 
 import pytest
 
-from bench import backups, bystanders, run, scrape, strangers, tls
+from bench import backups, bystanders, run, scrape, stall, strangers, tls
 from bench.backups import MIB, Ran, Step
 from bench.processes import BenchError
 
@@ -76,6 +77,23 @@ def test_a_stranger_that_ends_costs_nothing_and_is_told() -> None:
     ):
         (stranger,) = (one for one in multiprocessing.active_children() if one.pid == pid)
         stranger.join(TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "closed", "leader_changed", "status"),
+    [(500.0, 0, False, 0), (501.0, 0, False, 1), (1.0, 1, False, 1), (1.0, 0, True, 1)],
+)
+def test_a_bystander_that_is_disturbed_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    wait_ms: float,
+    closed: int,
+    leader_changed: bool,
+    status: int,
+) -> None:
+    found = stall.Stall("kicks", 1.0, 1.0, wait_ms, closed, leader_changed)
+    monkeypatch.setattr(stall, "measure", lambda _: [found])
+    assert run.main(["stall", "--dir", str(tmp_path)]) == status
 
 
 def test_percentiles_are_of_all_puts() -> None:
