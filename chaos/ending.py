@@ -21,6 +21,8 @@ SHARED_STATS: Final = (
     "total-jobs",
     "current-tubes",
 )
+# The share of the jobs whose history may be too long to judge.
+UNDECIDED_SHARE_MAX: Final = 0.01
 STATES: Final = ("ready", "reserved", "delayed", "buried")
 
 Stats = dict[str, str]
@@ -103,6 +105,14 @@ def figures(found: checks.Findings, clients: int, seconds: float) -> list[str]:
 def idle(found: checks.Findings) -> list[str]:
     """Return a finding if the clients put nothing: then nothing could be lost."""
     return [] if found.verdict.acknowledged else ["no put was acknowledged: nothing was tested"]
+
+
+def undecided(found: checks.Findings) -> list[str]:
+    """Return a finding if too many jobs were not judged: a search that gives up finds nothing."""
+    count, jobs = len(found.undecided), found.verdict.acknowledged
+    if count <= jobs * UNDECIDED_SHARE_MAX:
+        return []
+    return [f"{count} of {jobs} jobs were not judged, for instance: {found.undecided[0]}"]
 
 
 def miscounted(found: checks.Findings, total_jobs: int) -> list[str]:

@@ -205,9 +205,10 @@ def judge(clients: Sequence[Sequence[Op]], limit: int = SITUATIONS_MAX) -> Judge
         good = Search(about, record.ttr_of(puts[0].body), queue).run(limit)
         if not good:
             told = "; ".join(str(event.op) for event in sorted(about, key=lambda e: e.op.sent_s))
-            (judged.undecided if good is None else judged.wrong).append(
-                f"the history of job {job} is not linearizable: {told}"
-            )
+            if good is None:
+                judged.undecided.append(f"the history of job {job} is too long to judge: {told}")
+            else:
+                judged.wrong.append(f"the history of job {job} is not linearizable: {told}")
     return judged
 
 

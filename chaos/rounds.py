@@ -133,6 +133,7 @@ class Rounds:
         found.odd = [line for line in found.odd if line.partition(": ")[2] not in excused]
         findings = [*self._backend.findings, *found.violations()]
         findings += ending.idle(found) + ending.miscounted(found, total_jobs)
+        findings += ending.undecided(found)
         for path in self._backend.logs():
             lines = path.read_text(errors="replace").splitlines()
             findings += [f"{path}: {line}" for line in lines if any(w in line for w in TROUBLE)]

@@ -155,7 +155,7 @@ class Soak:
             self.findings += ending.miscounted(found, self._total_jobs)
         self.findings += found.violations()
         if not self.findings:  # nothing else says why there would be none
-            self.findings += ending.idle(found)
+            self.findings += ending.idle(found) + ending.undecided(found)
         if not self.findings:  # otherwise the run ended early, and a finding says why
             self.findings += plan.shortfalls(self._done, self.minutes, rates)
             self.findings += growing

@@ -61,6 +61,16 @@ def test_a_run_without_a_put_tests_nothing() -> None:
         assert ending.idle(judge(clients)) == ["no put was acknowledged: nothing was tested"]
 
 
+def test_a_judge_that_gives_up_on_many_jobs_is_told() -> None:
+    found = judge(good())
+    assert ending.undecided(found) == []
+    found.undecided.append("the history of job 2 is too long to judge")
+    (told,) = ending.undecided(found)
+    assert told.startswith("1 of 2 jobs were not judged, for instance: the history of job 2")
+    found.verdict = found.verdict._replace(acknowledged=100)
+    assert ending.undecided(found) == []
+
+
 def test_a_good_history_is_good() -> None:
     found = judge(good())
     assert found.violations() == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import record
+from chaos import checks, record
 from chaos.record import Op, Writer
 from chaos.soak import Soak
 
@@ -36,3 +36,15 @@ def test_jobs_of_a_queue_that_was_not_emptied_are_not_lost(soak: Soak) -> None:
     soak._ground.findings.append("it ended early")
     soak._judge(1.0)
     assert soak.findings == []
+
+
+def test_a_history_that_cannot_be_judged_is_not_good(
+    soak: Soak, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = checks.judge([[PUT]])
+    found.verdict.lost.clear()
+    found.undecided.append("the history of job 1 is too long to judge")
+    monkeypatch.setattr(checks, "judge", lambda _: found)
+    soak._total_jobs = 1
+    soak._judge(1.0)
+    assert [line.split(",")[0] for line in soak.findings] == ["1 of 1 jobs were not judged"]
