@@ -33,7 +33,7 @@ from tests.sim.tenants import TENANTS, Tenant
 from tests.sim.verdicts_admins import AdminJudge
 from tests.sim.verdicts_aliases import AliasJudge
 from tests.sim.verdicts_changes import ChangeJudge
-from tests.sim.verdicts_gearman import GearmanJudge
+from tests.sim.verdicts_gearman import GearmanJudge, nobody_waits_for_an_abandoned_job
 from tests.sim.verdicts_policies import PolicyJudge
 from tests.sim.verdicts_qless import QlessJudge
 from tests.sim.verdicts_rates import RateJudge
@@ -152,8 +152,9 @@ class Crowd:
             self.senders.append(Senders(world, some, keyring, records))
 
     def look(self) -> None:
-        """Check that no worker sleeps for long beside a job that its own node knows to be ready.
+        """Check that no abandoned job waits, and no worker sleeps for long beside a ready job.
 
+        Its own node must know that it is ready.
         A worker whose PRE_SLEEP the node has not read does not sleep: the packet waits behind a
         request that only a majority can answer. A node that applied nothing between two looks may
         be behind: at its time the rate of a queue may not allow a job yet (life 1519). A node that
@@ -161,9 +162,10 @@ class Crowd:
         may be on its way (life 90798).
 
         Raises:
-            Violation: a worker sleeps beside the same job as at an earlier look, and its node has
-                applied entries since.
+            Violation: a job waits although its clients are gone. Or a worker sleeps beside the
+                same job as at an earlier look, and its node has applied entries since.
         """
+        nobody_waits_for_an_abandoned_job(self.world.witness)
         before, self._beside = self._beside, {}
         bridged = [worker for bridge in self.bridges for worker in bridge.workers]
         sent = [worker for one in self.senders for worker in one.workers]

@@ -304,8 +304,15 @@ GUESTS: Final = (
     in_lives(
         "abandoned_lives",
         "clients of jobs: a job is not forgotten when the last one goes",
-        r"nobody waits for it|waited for it are gone",
+        r"nobody waits for it",
         abandoned_lives,
+    ),
+    in_lives(
+        "abandoned_waits",
+        "clients of jobs: the same, and no worker has taken the job yet",
+        r"waited for it are gone",
+        abandoned_lives,
+        seed=3,
     ),
     in_lives(
         "attachments_not_in_image",
@@ -373,7 +380,7 @@ GUESTS: Final = (
     in_lives(
         "latest_of_all_jobs",
         "listeners: the progress of one job takes the place of another's",
-        r"was not told",
+        r"was not told: ",
         latest_of_all_jobs,
         seed=3,
     ),
