@@ -8,7 +8,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_LOG, Done, Handle, Work
@@ -34,6 +34,11 @@ Action = Callable[[], None]
 
 class ProcessExit(BaseException):
     """The process ended itself. As with os._exit, no handler of the node may catch it."""
+
+
+# Any of these that no node has caught. In a process of a pool the ends of nodes, too, have to be
+# caught by name: the pool would wait for ever for a process that they end.
+ERRORS: Final = (Exception, ProcessExit, Killed)
 
 
 class SimTimer:

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from tests.sim.cluster import Violation
+from tests.sim.host import ERRORS
 from tests.sim.storm import Storm, Stuck, replay
 
 FAULTS: Final = (
@@ -106,7 +107,7 @@ def live(seed: int) -> Life:
         failure = f"SAFETY: {error}"
     except Stuck as error:
         failure = f"LIVENESS: {error}"
-    except Exception as error:
+    except ERRORS as error:
         failure = f"CRASH: {error!r}"
     counts = Counter(storm.world.counts)
     counts["steps"] = storm.steps

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from tests.sim import mutations as m
+from tests.sim.host import ERRORS
 from tests.sim.mutant import WITHIN, Check, Mutant
 from tests.sim.mutant_table import MUTANTS, SCHEDULES
 
@@ -33,7 +34,7 @@ def verdict(check: Check, seed: int, repairs: Repairs, patches: m.Patches = m.no
             check(seed, repairs)
         except AssertionError as error:
             return str(error) or "an assertion failed"
-        except Exception as error:
+        except ERRORS as error:
             return f"a crash: {error!r}"
     return ""
 

@@ -13,10 +13,13 @@ import pytest
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from tests.shares import one_in
-from tests.sim import mutations
+from tests.sim import many, mutations, upgrades
+from tests.sim.disk import Killed
 from tests.sim.mutant import WITHIN, Check, Mutant
 from tests.sim.mutant_table import MUTANTS, NAMES, SCHEDULES
 from tests.sim.mutants import is_right, main, verdict
+from tests.sim.storm import Storm
+from tests.sim.upgrades import Upgrade
 
 IN_LIVES: Final = [mutant for mutant in MUTANTS + SCHEDULES if mutant.seed]
 IN_SCHEDULES: Final = [mutant for mutant in MUTANTS + SCHEDULES if not mutant.seed]
@@ -52,6 +55,18 @@ def test_a_wrong_name_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
+
+
+def ends_alone(_seed: int, _repairs: Repairs) -> None:
+    raise Killed
+
+
+def test_an_end_that_no_node_has_caught_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would end its process of the pool, and the pool would wait for the result for ever."""
+    assert verdict(ends_alone, 1, ALL_REPAIRS).startswith("a crash: Killed")
+    for kind, live in ((Storm, many.live), (Upgrade, upgrades.live)):
+        monkeypatch.setattr(kind, "run", lambda _: ends_alone(1, ALL_REPAIRS))
+        assert "Killed" in live(1).failure
 
 
 def test_every_repair_has_its_mutant() -> None:

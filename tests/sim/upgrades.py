@@ -23,7 +23,7 @@ from beanpoled.node_view import LocalNodeView
 from tests.sim import next_release
 from tests.sim.cluster import Violation
 from tests.sim.hazards import Hazards, draw
-from tests.sim.host import SimHost
+from tests.sim.host import ERRORS, SimHost
 from tests.sim.many import say
 from tests.sim.storm import SETTLED_S, Storm, Stuck
 from tests.sim.world import World
@@ -231,7 +231,7 @@ def live(seed: int) -> Life:
     failure = ""
     try:
         storm.run()
-    except Exception as error:  # errors of the code as well as verdicts
+    except ERRORS as error:  # errors of the code as well as verdicts
         failure = f"{type(error).__name__}: {str(error)[:300]}"
     counts = Counter(storm.world.counts)
     counts["raised by an operator"] += storm.operator.manual and not failure
