@@ -332,6 +332,7 @@ def test_a_revoked_certificate_ends_what_it_has_connected(safe: SafeCluster) -> 
 
 def test_no_secret_stands_in_any_log(safe: SafeCluster) -> None:
     keys = [path.read_text().splitlines()[1] for path in safe.authority.place.glob("*.key")]
+    assert len(keys) > 3, "those of three nodes, and of clients"
     for number in range(3):
         story = (safe.nodes[number].directory / "output.log").read_text()
         assert "Traceback" not in story

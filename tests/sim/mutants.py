@@ -24,7 +24,9 @@ from tests.sim.mutant_table import MUTANTS, SCHEDULES
 
 ALL: Final = MUTANTS + SCHEDULES
 # An error in a mutant's own code is no verdict; a failed assertion of the product is one.
-SLIPS: Final = re.compile(r"\ba crash:|\b(Type|Name|Attribute|Index|Key|Value|Unbound\w+)Error\b")
+SLIPS: Final = re.compile(
+    r"\ba crash:|\b(Type|Name|Attribute|Index|Key|Value|Unbound\w+|ZeroDivision|Overflow)Error\b"
+)
 
 
 def verdict(check: Check, seed: int, repairs: Repairs, patches: m.Patches = m.no_patch) -> str:
