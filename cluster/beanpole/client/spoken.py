@@ -14,13 +14,7 @@ from typing import Final
 from beanpole.addresses import TLS_PREFIX
 from beanpole.client.dialing import dial_address
 from beanpole.client.expiry import expires_s
-from beanpole.client.where import (
-    GRPC,
-    TLS_CERTIFICATE,
-    TLS_KEY,
-    TLS_VARIABLES,
-    Port,
-)
+from beanpole.client.where import GRPC, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES, Port
 
 # A node on this machine or in this network answers in a fraction of this time.
 TIMEOUT_S: Final = 1.0
@@ -92,7 +86,10 @@ def _hint_of_encrypted(address: str) -> str:
         return f"hint: {plain} speaks {spoken} without TLS, and {TLS_PREFIX} before it asks for TLS"
     missing = [name for name in TLS_VARIABLES if not os.environ.get(name)]
     if missing and speaks_tls(plain):
-        return f"hint: {plain} speaks TLS; {', '.join(missing)} are not set (docs/security.md)"
+        return (
+            f"hint: {plain} speaks TLS, and {', '.join(missing)}, which it may ask for, are not "
+            "set (docs/security.md)"
+        )
     return ""
 
 

@@ -4,6 +4,7 @@ gRPC fails with files that it cannot use at the first call, like a node that is 
 neither the file nor the reason.
 """
 
+import logging
 import os
 import socket
 import ssl
@@ -15,6 +16,8 @@ from typing import Final, NamedTuple
 from beanpole.addresses import TLS_PREFIX
 from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES
 from beanpole.errors import ConfigurationError
+
+log = logging.getLogger("beanpole.tls")
 
 _CONTENTS: Final = {
     TLS_CA: "the certificate of the nodes' CA",
@@ -72,17 +75,16 @@ def encryption(
 
 
 class RenewedContext(ssl.SSLContext):
-    """A context whose next connection uses the files as they are then.
+    """A context of synchronous clients whose next connection uses the files as they are then.
 
     A worker may run for longer than its certificate is valid. Files that cannot be used, such as
-    half of a new pair, leave the ones before in use.
+    half of a new pair, leave the ones before in use, with a warning.
     """
 
     def __init__(self, protocol: int, environment: Mapping[str, str]) -> None:
         """Read the files; see `encryption`."""
         self._environment = environment
-        self._seen = self._state()
-        self._present = _context(environment)
+        self._present = (self._state(), _context(environment))
 
     # Threads share this object, and OpenSSL allows no change of a context that others use.
     def wrap_socket(
@@ -96,11 +98,14 @@ class RenewedContext(ssl.SSLContext):
     ) -> ssl.SSLSocket:
         """See `ssl`."""
         state = self._state()
-        if state != self._seen:
-            with suppress(ConfigurationError):
-                self._present = _context(self._environment)
-                self._seen = state
-        return self._present.wrap_socket(
+        seen, context = self._present
+        if state != seen:
+            try:
+                context = _context(self._environment)
+                self._present = (state, context)
+            except ConfigurationError as error:
+                log.warning("%s; the files before stay in use", error)
+        return context.wrap_socket(
             *(sock, server_side, do_handshake_on_connect, suppress_ragged_eofs),
             *(server_hostname, session),
         )

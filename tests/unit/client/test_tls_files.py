@@ -91,7 +91,7 @@ def test_addresses_with_tls_need_regular_files(place: Path, tmp_path: Path) -> N
 
 
 def test_a_certificate_that_is_renewed_is_used_for_the_next_connection(
-    place: Path, tmp_path: Path
+    place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(place / "a.pem", place / "a.key")
@@ -118,6 +118,7 @@ def test_a_certificate_that_is_renewed_is_used_for_the_next_connection(
     assert [shown(), shown()] == ["a", "a"]
     take("b", "a")
     assert shown() == "a"  # half of the pair is there
+    assert "do not make a certificate with its key" in caplog.text
     take("b", "b")
     assert shown() == "b"
 
@@ -201,8 +202,8 @@ def test_a_command_for_jobs_at_a_port_with_tls_is_told_so(
     ("made", "words"),
     [
         (["ca.pem", "a.pem", "a.key"], ""),
-        (["ca.pem"], f"speaks TLS; {TLS_CERTIFICATE}, {TLS_KEY} are not set"),
-        ([], f"speaks TLS; {TLS_CA}, {TLS_CERTIFICATE}, {TLS_KEY} are not set"),
+        (["ca.pem"], f"speaks TLS, and {TLS_CERTIFICATE}, {TLS_KEY}, which it may ask for, are"),
+        ([], f"speaks TLS, and {TLS_CA}, {TLS_CERTIFICATE}, {TLS_KEY}, which it may ask for, are"),
     ],
 )
 def test_a_command_for_jobs_by_tls(
