@@ -335,7 +335,7 @@ class Nemesis:
                         words = FAULTS[fault.kind](self._ground, random.Random(fault.seed))
                 else:
                     words = FAULTS[fault.kind](self._ground, random.Random(fault.seed))
-            except Exception as error:  # of any kind: this is a thread, whose end nobody sees
+            except Exception as error:  # of any kind: the end of a thread is not seen otherwise
                 self._ground.findings.append(f"{fault.kind}: {type(error).__name__}: {error}")
                 return
             self.done.append(fault.kind)

@@ -142,7 +142,7 @@ def contents(file: Path) -> bytes:
 def test_no_secret_can_be_read(safe: SafeCluster, tmp_path: Path) -> None:
     """Search all outputs after every secret was used, including the token of a kept session."""
     place = safe.authority.place
-    context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    context = safe.context()
     with safe.connect(0, context) as stream:
         stream.sendall(b"keep " + TOKEN + b" 60\r\nput 0 0 60 1\r\nx\r\n")
         with stream.makefile("rb") as lines:

@@ -50,8 +50,7 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SafeCluster]:
 
 def test_a_stock_client_by_tls_through_a_follower_while_the_leader_dies(safe: SafeCluster) -> None:
     leader, (follower, _) = safe.roles()
-    place = safe.authority.place
-    context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    context = safe.context()
     with greenstalk.Client(safe.connect(follower, context)) as client:
         job = client.put("x" * 5000)
         assert client.reserve(timeout=5).body == "x" * 5000
@@ -72,8 +71,7 @@ def test_a_stock_client_by_tls_through_a_follower_while_the_leader_dies(safe: Sa
 
 @pytest.mark.parametrize("module", [blocking, aio], ids=lambda one: one.__name__)
 def test_our_clients_by_tls_go_to_another_node(safe: SafeCluster, module: ModuleType) -> None:
-    place = safe.authority.place
-    tls = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    tls = safe.context()
     addresses = [f"localhost:{port}" for _, port in safe.safe]
     with maker(module)(addresses, tls=tls, spread=False, patience_s=30) as client:
         before = client.put("x")
@@ -89,8 +87,7 @@ def test_our_clients_by_tls_go_to_another_node(safe: SafeCluster, module: Module
 
 
 def test_clients_of_other_protocols_by_tls(safe: SafeCluster) -> None:
-    place = safe.authority.place
-    tls = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    tls = safe.context()
     addresses = [safe.speaks_tls(number, "workq") for number in range(3)]
     with workq.Client(addresses, tls=tls) as client:
         job = client.add(b"encrypted", b"x")
@@ -112,11 +109,8 @@ def test_commands_for_jobs_by_tls(safe: SafeCluster) -> None:
         assert put.returncode == 0, put.stderr
     taken = safe.say("reserve", "--tube", "encrypted", "--delete", "--addr", addresses)
     assert taken.stdout.splitlines()[1:] == ["a", "DELETED"], taken
-    environment = {**os.environ, "BEANPOLE_TLS_CA": safe.authority.ca}
-    environment["BEANPOLE_TLS_CERTIFICATE"] = str(safe.authority.place / "client.pem")
-    environment["BEANPOLE_TLS_KEY"] = str(safe.authority.place / "client.key")
     work = [*BEANPOLE, "work", "--addr", addresses, "encrypted", "--", "cat"]
-    with subprocess.Popen(work, env=environment, stdout=subprocess.PIPE) as worker:
+    with subprocess.Popen(work, env=safe.environment(), stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None
         assert worker.stdout.read(1) == b"b"
         worker.send_signal(signal.SIGTERM)
@@ -212,8 +206,7 @@ def test_garbage_and_half_open_handshakes_do_not_stop_the_service(safe: SafeClus
         reason = "too_many_of_address"
         wait_until(lambda: safe.refusals(0).get(reason, 0) >= 1, TIMEOUT_S, reason)
         # Other clients are still served: by TLS from another address, and on the plain port.
-        place = safe.authority.place
-        context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+        context = safe.context()
         plain = socket.create_connection(safe.safe[0], TIMEOUT_S, source_address=("127.0.0.2", 0))
         with context.wrap_socket(plain, server_hostname="localhost") as stream:
             stream.sendall(b"list-tube-used\r\n")
@@ -230,8 +223,7 @@ def test_an_address_whose_handshakes_fail_is_refused_before_they_cost_anything(
 ) -> None:
     reason, number = "too_many_failed", 2
     before = Counter(safe.refusals(number))
-    place = safe.authority.place
-    context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    context = safe.context()
 
     def connect(words: bytes) -> None:
         with socket.create_connection(safe.safe[number], TIMEOUT_S) as stream:
@@ -273,8 +265,7 @@ def metrics(safe: SafeCluster) -> str:
 
 def serial(safe: SafeCluster, number: int) -> int:
     """Return the serial number of the certificate that a node presents to clients."""
-    place = safe.authority.place
-    context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    context = safe.context()
     with safe.connect(number, context) as stream:
         certificate: Any = stream.getpeercert()
         return int(certificate["serialNumber"], 16)

@@ -59,11 +59,11 @@ def hint(arguments: argparse.Namespace) -> str:
                 f"hint: {address} speaks {spoken}, and this command needs the address at which a "
                 f"node speaks {port.speaks}: its setting {port.setting}, {port.number} by default"
             )
-        missing = [name for name in TLS_VARIABLES if not os.environ.get(name)]
+        missing = _unset()
         if not spoken and port is GRPC and missing and speaks_tls(address):
             return (
                 f"hint: {address} speaks TLS, where a node wants a certificate: the files of "
-                f"{', '.join(missing)} are not set (docs/security.md)"
+                f"{missing} are not set (docs/security.md)"
             )
         if not spoken and port is GRPC and has_expired() and speaks_tls(address):
             path = os.environ[TLS_CERTIFICATE]
@@ -84,13 +84,18 @@ def _hint_of_encrypted(address: str) -> str:
     plain = address.removeprefix(TLS_PREFIX)
     if spoken := spoken_at(plain):
         return f"hint: {plain} speaks {spoken} without TLS, and {TLS_PREFIX} before it asks for TLS"
-    missing = [name for name in TLS_VARIABLES if not os.environ.get(name)]
+    missing = _unset()
     if missing and speaks_tls(plain):
         return (
-            f"hint: {plain} speaks TLS, and {', '.join(missing)}, which it may ask for, are not "
-            "set (docs/security.md)"
+            f"hint: {plain} speaks TLS, and {missing}, which it may ask for, are not set "
+            "(docs/security.md)"
         )
     return ""
+
+
+def _unset() -> str:
+    """Return the names of the variables for TLS that are not set; empty if all are."""
+    return ", ".join(name for name in TLS_VARIABLES if not os.environ.get(name))
 
 
 def has_expired() -> bool:

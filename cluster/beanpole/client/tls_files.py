@@ -148,12 +148,12 @@ def _bytes_of(name: str, path: str) -> bytes:
 
 
 def _text(data: bytes) -> str:
-    """Comments between certificates may have any bytes; `ssl` takes ASCII only."""
+    """Return PEM as text. Comments in it may have any bytes; `ssl` takes ASCII only."""
     return data.decode("ascii", "ignore")
 
 
 def _are_files(certificate: str, key: str) -> bool:
-    """`ssl` requires paths, and a pipe has been read already."""
+    """Whether both are regular files: `ssl` requires paths, and a pipe has been read already."""
     return Path(certificate).is_file() and Path(key).is_file()
 
 

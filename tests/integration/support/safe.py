@@ -17,6 +17,8 @@ from tests.integration.support.ports import free_block
 TIMEOUT_S: Final = 60.0
 # TLS ports are this number above the plain ones.
 TLS_PORT: Final = 5
+# The certificate of a client, and its key.
+CLIENT: Final = ("client.pem", "client.key")
 
 
 class SafeCluster(Cluster):
@@ -59,6 +61,18 @@ class SafeCluster(Cluster):
         plain = socket.create_connection(self.safe[number], TIMEOUT_S)
         return context.wrap_socket(plain, server_hostname="localhost")
 
+    def context(self) -> ssl.SSLContext:
+        """Return the context of a client with its certificate."""
+        place = self.authority.place
+        return self.authority.client((str(place / CLIENT[0]), str(place / CLIENT[1])))
+
+    def environment(self, shown: Sequence[str] = CLIENT) -> dict[str, str]:
+        """Return the environment of a command that shows a certificate with its key, or none."""
+        variables = ("BEANPOLE_TLS_CERTIFICATE", "BEANPOLE_TLS_KEY")
+        files = [str(self.authority.place / name) for name in shown]
+        own = {**os.environ, "BEANPOLE_TLS_CA": self.authority.ca}
+        return own | dict(zip(variables, files, strict=False))
+
     def refusals(self, number: int) -> dict[str, int]:
         """Return the number of handshakes that a node refused, by reason."""
         page = http_get(self.nodes[number].http, "/metrics")[1]
@@ -66,17 +80,13 @@ class SafeCluster(Cluster):
         found = [line.removeprefix(name) for line in page.splitlines() if line.startswith(name)]
         return {reason: int(n) for reason, _, n in (line.partition('"} ') for line in found)}
 
-    def say(self, *words: str, shown: Sequence[str] = ("client.pem", "client.key")) -> Any:
+    def say(self, *words: str, shown: Sequence[str] = CLIENT) -> Any:
         """Run a command of `beanpole` with the client's certificate."""
-        variables = ("BEANPOLE_TLS_CERTIFICATE", "BEANPOLE_TLS_KEY")
-        files = [str(self.authority.place / name) for name in shown]
-        environment = {**os.environ, "BEANPOLE_TLS_CA": self.authority.ca}
-        environment |= dict(zip(variables, files, strict=False))
         return subprocess.run(
             [*BEANPOLE, *words],
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
-            env=environment,
+            env=self.environment(shown),
         )

@@ -16,7 +16,7 @@ class Idle(Processes):
         """There is nothing to heal."""
 
     def wait_until_ready(self, numbers: Iterable[int] = ()) -> None:
-        """There is nobody to wait for."""
+        """There is no node to wait for."""
 
 
 def test_there_is_a_round_although_the_time_is_over(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def soak(tmp_path: Path) -> Iterator[Soak]:
 
 
 def test_nodes_that_have_forgotten_all_jobs_have_lost_them(soak: Soak) -> None:
-    """They agree, on no job at all: that is no queue which nobody has counted."""
+    """They agree, on no job at all: that is not the same as a queue without a count."""
     soak._total_jobs = 0
     soak._judge(1.0)
     assert "job 1 was acknowledged and is lost" in soak.findings

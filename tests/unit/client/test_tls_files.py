@@ -6,8 +6,9 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,31 +138,39 @@ def test_an_empty_file_of_a_ca_sends_nothing(
     assert str(place / "empty") in capsys.readouterr().err
 
 
+@contextmanager
+def serving(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Yield the address of a server that gives each connection to `answer`, one at a time."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    raw, _ = listener.accept()
+                except OSError:
+                    return
+                with raw, suppress(OSError):
+                    answer(raw)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def answer_plainly(raw: socket.socket) -> None:
+    raw.sendall(b"UNKNOWN_COMMAND\r\n")
+
+
 @pytest.fixture
 def server(place: Path) -> Iterator[str]:
     """Return the address of a server that speaks TLS, and ends each connection thereafter."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(place / "a.pem", place / "a.key")
     context.set_alpn_protocols(["h2"])
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                raw, _ = listener.accept()
-            except OSError:
-                return
-            try:
-                context.wrap_socket(raw, server_side=True).close()
-            except OSError:
-                raw.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield f"127.0.0.1:{listener.getsockname()[1]}"
-    listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
-    listener.close()
+    with serving(lambda raw: context.wrap_socket(raw, server_side=True).close()) as address:
+        yield address
 
 
 def test_a_command_without_tls_is_told_of_the_variables(
@@ -224,40 +233,15 @@ def test_a_command_for_jobs_by_tls(
 
 
 def test_tls_at_a_port_without_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as plain:
-        address = f"127.0.0.1:{plain.getsockname()[1]}"
-
-        def answer() -> None:
-            while True:
-                try:
-                    raw, _ = plain.accept()
-                except OSError:
-                    return
-                with raw:
-                    raw.sendall(b"UNKNOWN_COMMAND\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
+    with serving(answer_plainly) as address:
         assert main(["put", "--addr", f"tls:{address}", "x"]) == 3
-        plain.shutdown(socket.SHUT_RDWR)
-        thread.join()
     assert f"hint: {address} speaks beanstalk without TLS" in capsys.readouterr().err
 
 
 def test_only_a_server_of_tls_speaks_tls(server: str) -> None:
     assert speaks_tls(server)
-    with socket.create_server(("127.0.0.1", 0)) as plain:
-        address = f"127.0.0.1:{plain.getsockname()[1]}"
-
-        def answer() -> None:
-            raw, _ = plain.accept()
-            with raw:
-                raw.sendall(b"UNKNOWN_COMMAND\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
+    with serving(answer_plainly) as address:
         assert not speaks_tls(address)
-        thread.join()
     assert not speaks_tls(address)
 
 
