@@ -49,6 +49,7 @@ class Pod:
         self._lives = 0
         for mount in self._container["volumeMounts"]:
             self._place(mount["mountPath"]).mkdir(parents=True, exist_ok=True)
+        self.update_secret(SECRET)
 
     @property
     def volume(self) -> Path:
@@ -58,6 +59,14 @@ class Pod:
     @property
     def beanstalk(self) -> str:
         return f"{self.address}:11300"
+
+    def update_secret(self, value: str) -> None:
+        """Replace the mounted file of the shared secret, as the kubelet does."""
+        path = self._place("/etc/beanpole/peer-secret/value")
+        fresh = path.with_name("fresh")
+        fresh.write_text(value)
+        fresh.chmod(0o440)
+        fresh.replace(path)
 
     def start(self, program: Mapping[str, str], without: Sequence[str] = ()) -> None:
         """Run the container's command.
@@ -147,11 +156,8 @@ class Pod:
     def _value(self, one: Mapping[str, Any]) -> str:
         if "value" in one:
             return self._here(one["value"])
-        if "fieldRef" in one["valueFrom"]:
-            assert one["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name", one
-            return self.name
-        assert "secretKeyRef" in one["valueFrom"], one
-        return SECRET
+        assert one["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}, one
+        return self.name
 
 
 class StatefulSet:

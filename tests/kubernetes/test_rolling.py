@@ -5,6 +5,7 @@ The pods are processes that run as the rendered manifest describes (`chaos.state
 
 import contextlib
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Final
 
 import pytest
 
-from chaos.statefulset import Pod, StatefulSet, path_of
+from chaos.statefulset import SECRET, Pod, StatefulSet, path_of
 from tests.integration.support.history import History, judge
 from tests.integration.support.load import Load
+from tests.integration.support.nodes import BEANPOLE
 from tests.integration.support.releases import LAST, release, this_program
 from tests.kubernetes import unmodified
 from tests.kubernetes.support import one_of, render
@@ -23,7 +25,7 @@ CLIENTS: Final = 4
 JOBS: Final = 300
 TIMEOUT_S: Final = 300
 # Settings of the manifest that the last release does not know.
-NEWER: Final = ("BEANPOLE_LISTENERS", "BEANPOLE_LOG_FORMAT")
+NEWER: Final = ("BEANPOLE_LISTENERS", "BEANPOLE_LOG_FORMAT", "BEANPOLE_PEER_SECRET_FILE")
 
 pytestmark = pytest.mark.timeout(TIMEOUT_S)
 
@@ -97,10 +99,22 @@ def test_a_rolling_restart(pods: StatefulSet, new: dict[str, str]) -> None:
 
 def test_a_rolling_upgrade(pods: StatefulSet, new: dict[str, str], tmp_path: Path) -> None:
     old = program(list(release(LAST, tmp_path).words), tmp_path / "old")
-    pods.start(old, NEWER)
+    pods.start(old | {"BEANPOLE_PEER_SECRET": SECRET}, NEWER)
     watched = Watched(pods)
     pods.roll(new, watched.around)
     assert len(watched.histories) == 3
+
+
+def test_the_secret_is_replaced_while_pods_serve(pods: StatefulSet, new: dict[str, str]) -> None:
+    pods.start(new)
+    for pod in pods.pods:
+        pod.update_secret("another secret of all pods")
+    command = [*BEANPOLE, "node", "reload", "--all", "--addr", f"{pods.pods[0].address}:11320"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.stdout.count("peer_secret is another one") == len(pods.pods), done
+    watched = Watched(pods)
+    pods.roll(new, watched.around)
+    assert len(watched.histories) == len(pods.pods)
 
 
 def test_an_emptied_volume_votes_only_when_told_to(pods: StatefulSet, new: dict[str, str]) -> None:

@@ -48,10 +48,12 @@ def said(pod: dict[str, Any]) -> dict[str, str]:
 
 
 def mounted(pod: dict[str, Any]) -> dict[str, str]:
-    """Return the Secrets of a pod by their mount paths."""
+    """Return the Secrets with certificates of a pod by their mount paths."""
     (container,) = pod["containers"]
     secrets = {
-        one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one
+        one["name"]: one["secret"]["secretName"]
+        for one in pod["volumes"]
+        if "secret" in one and one["name"] != "peer-secret"
     }
     places = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     return {places[name]: secret for name, secret in secrets.items()}

@@ -56,9 +56,9 @@ def test_the_schema_knows_the_settings_of_a_node() -> None:
     of_the_chart = {one["name"].removeprefix("BEANPOLE_").lower() for one in manifest["env"]} - {
         "log_format"
     }
-    # The chart has no proxies between nodes, passes the secret in the environment, and has
-    # separate values for certificates.
-    elsewhere = {"dial", "peer_secret_file"} | {
+    # The chart has no proxies between nodes, mounts the secret as a file, and has separate values
+    # for certificates.
+    elsewhere = {"dial", "peer_secret"} | {
         setting.name for setting in SETTINGS if setting.name.startswith(("tls_", "peer_tls_"))
     }
     assert allowed == {setting.name for setting in SETTINGS} - of_the_chart - elsewhere
