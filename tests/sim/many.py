@@ -4,11 +4,12 @@ One seed's run is in `storm`; the few seeds of every test run are in `test_sim`.
 """
 
 import argparse
-import multiprocessing
 import os
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Final, NamedTuple
 
 from tests.sim.cluster import Violation
@@ -132,9 +133,9 @@ def main() -> int:
     simulated_s = 0.0
     failed = 0
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(os.cpu_count()) as pool:
-        for life in pool.imap_unordered(live, seeds, chunksize=4):
+    # A process that is killed breaks this pool; one of `multiprocessing` would wait for its lives.
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        for life in pool.map(live, seeds, chunksize=4):
             totals.update(life.counts)
             simulated_s += life.simulated_s
             if life.failure:
