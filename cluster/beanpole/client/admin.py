@@ -188,7 +188,7 @@ class Admin:
         failures: dict[str, str] = {}
         unknown: set[str] = set()
         for _ in pauses(self._nodes.patience_s):
-            for address in tuple(self._nodes.addresses):
+            for address in self._nodes.in_turn():
                 try:
                     return act(jobs_pb2_grpc.JobAdminStub(self._nodes.channel(address)))
                 except grpc.RpcError as error:

@@ -60,7 +60,7 @@ def ask(
     failures: dict[str, str] = {}
     lost: dict[str, str] = {}  # those that may have done it
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
-        for target in nodes.addresses:
+        for target in nodes.in_turn():
             try:
                 return call(make(nodes.channel(target)))
             except grpc.RpcError as error:

@@ -144,7 +144,9 @@ def _at_leader(targets: list[str], ask: Callable[[admin_pb2_grpc.AdminStub], T])
     hung: set[str] = set()
     with Nodes(targets, LEADER_PATIENCE_S) as nodes:
         for _ in pauses(nodes.patience_s):
-            for target in [one for one in nodes.addresses if one not in hung]:
+            for target in nodes.in_turn():
+                if target in hung:
+                    continue
                 try:
                     return ask(admin_pb2_grpc.AdminStub(nodes.channel(target)))
                 except grpc.RpcError as error:

@@ -41,7 +41,7 @@ def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: 
         ClientError: no node answers, each refuses, or the member's configuration is wrong.
     """
     failures: dict[str, str] = {}
-    for target in nodes.addresses:
+    for target in nodes.in_turn():
         try:
             return getattr(stub(nodes.channel(target)), method)(request, timeout=timeout_s)
         except grpc.RpcError as error:

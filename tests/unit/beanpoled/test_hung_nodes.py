@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from beanpole.client.rpc import ERROR_KEY, is_hung
+from beanpole.client.rpc import ERROR_KEY, Nodes, is_hung
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, users_pb2_grpc
 from beanpoled.cli import cluster, main
@@ -71,7 +71,15 @@ def transferring(*timeouts_s: float) -> Callable[[Any], Any]:
 def test_the_next_node_is_asked_when_one_hangs(hung: str) -> None:
     with served(Node()) as port:
         targets = [hung, f"127.0.0.1:{port}"]
-        assert cluster._at_leader(targets, transferring(0.1, ANSWER_TIMEOUT_S)) == "n1"
+        assert cluster._at_leader(targets, transferring(ANSWER_TIMEOUT_S)) == "n1"
+
+
+def test_nodes_that_do_not_speak_come_last(hung: str) -> None:
+    with served(Node()) as port, Nodes([hung, "127.0.0.1:1", f"127.0.0.1:{port}"]) as nodes:
+        for _ in range(2):
+            assert list(nodes.in_turn()) == ["127.0.0.1:1", f"127.0.0.1:{port}", hung]
+        nodes.defer("127.0.0.1:1")
+        assert list(nodes.in_turn()) == [f"127.0.0.1:{port}", "127.0.0.1:1", hung]
 
 
 def test_a_node_that_hangs_is_asked_once(hung: str) -> None:
@@ -173,7 +181,7 @@ class Dropping(users_pb2_grpc.UsersServicer):
 
 
 def test_what_a_lost_node_may_have_removed_is_not_told_as_missing(
-    capsys: pytest.CaptureFixture[str],
+    hung: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ports = []
     servers = [grpc.server(ThreadPoolExecutor(1)) for _ in range(2)]
@@ -182,6 +190,8 @@ def test_what_a_lost_node_may_have_removed_is_not_told_as_missing(
         ports.append(server.add_insecure_port("127.0.0.1:0"))
         server.start()
     lost, other = (f"127.0.0.1:{port}" for port in ports)
+    assert main(["user", "drop", "lee", "--addr", f"{hung},{other}"]) == 1, "nothing was sent to it"
+    assert capsys.readouterr().out == "there is no user 'lee'\n"
     assert main(["user", "drop", "lee", "--addr", f"127.0.0.1:1,{other}"]) == 1
     assert capsys.readouterr().out == "there is no user 'lee'\n"
     assert main(["user", "drop", "lee", "--addr", f"{lost},{other}"]) == 3
