@@ -53,7 +53,7 @@ class Putter:
         self._jobs: list[_Numbered] = []
         self._bytes = 0
         self._count = 0
-        self._sent: deque[tuple[list[_Numbered], _Call]] = deque()
+        self._sent: deque[tuple[list[_Numbered], str, _Call]] = deque()
         self.outcome = Outcome()
         # Of the jobs that the last reply refused for lack of room: how many, by queue and outcome.
         self._refused: Counter[tuple[str, int]] = Counter()
@@ -97,15 +97,17 @@ class Putter:
         if len(self._sent) == CALLS_IN_FLIGHT:
             self._settle(*self._sent.popleft())
         jobs, self._jobs, self._bytes = self._jobs, [], 0
-        stub = queue_pb2_grpc.QueueStub(self._nodes.channel(self._nodes.addresses[0]))
-        self._sent.append((jobs, stub.Put.future(_request(jobs), timeout=CALL_TIMEOUT_S)))
+        address = next(self._nodes.in_turn())
+        stub = queue_pb2_grpc.QueueStub(self._nodes.channel(address))
+        call = stub.Put.future(_request(jobs), timeout=CALL_TIMEOUT_S)
+        self._sent.append((jobs, address, call))
 
-    def _settle(self, jobs: list[_Numbered], call: _Call) -> None:
+    def _settle(self, jobs: list[_Numbered], address: str, call: _Call) -> None:
         try:
             left = self._counted(jobs, call.result())
         except grpc.RpcError as error:
             if is_refused(error):
-                raise _refusal(jobs, Refused(self._nodes.addresses[0], error)) from None
+                raise _refusal(jobs, Refused(address, error)) from None
             left = jobs
         for _ in pauses(self._nodes.patience_s):
             if not left:

@@ -143,7 +143,7 @@ def _with_token(channel: grpc.Channel, environment: Mapping[str, str]) -> grpc.C
     return grpc.intercept_channel(channel, _Bearer(token)) if token else channel
 
 
-def _speaks(channel: grpc.Channel) -> bool:
+def _answers(channel: grpc.Channel) -> bool:
     """Whether a node answers in time, or the kernel of its machine does: nothing listens there."""
     check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
     try:
@@ -203,7 +203,7 @@ class Nodes:
         self.addresses = list(addresses)
         self.patience_s = patience_s
         self._channels: dict[str, grpc.Channel] = {}
-        self._speaks: dict[str, bool] = {}  # whether something has answered at an address
+        self._answering: dict[str, bool] = {}  # whether something has answered at an address
 
     def __enter__(self) -> "Nodes":
         return self
@@ -232,9 +232,9 @@ class Nodes:
         addresses = tuple(self.addresses)
         silent = []
         for address in addresses:
-            if len(addresses) > 1 and address not in self._speaks:
-                self._speaks[address] = _speaks(self.channel(address))
-            if self._speaks.get(address, True):
+            if len(addresses) > 1 and address not in self._answering:
+                self._answering[address] = _answers(self.channel(address))
+            if self._answering.get(address, True):
                 yield address
             else:
                 silent.append(address)

@@ -161,7 +161,7 @@ def _of_any(nodes: Nodes, act: Callable[[str], T], words: str) -> T:
     failures: dict[str, str] = {}
     for _ in pauses(nodes.patience_s):
         old = 0
-        for address in tuple(nodes.addresses):
+        for address in nodes.in_turn():
             try:
                 return act(address)
             except Broken as error:

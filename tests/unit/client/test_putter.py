@@ -28,7 +28,7 @@ def putter(monkeypatch: pytest.MonkeyPatch, *replies: Call) -> Putter:
     """Return a putter whose patience is over after one attempt for each but the first reply."""
     first, *others = replies
     left = iter(others)
-    monkeypatch.setattr(Putter, "_send", lambda self: self._sent.append((self._jobs, first)))
+    monkeypatch.setattr(Putter, "_send", lambda self: self._sent.append((self._jobs, "", first)))
     monkeypatch.setattr(queue, "_put", lambda *_: next(left).reply)
     monkeypatch.setattr(queue, "pauses", lambda _: iter([None] * len(others)))
     return Putter(["127.0.0.1:1"])
