@@ -229,7 +229,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 def gap_figures(gaps_s: Sequence[float]) -> list[str]:
     """Return the distribution of the gaps of acknowledgements after kills of leaders."""
     if not gaps_s:
-        return ["no leader was killed"]
+        return ["no kill of the leader was timed"]
     p50, p95 = (percentile(gaps_s, share) for share in (0.5, 0.95))
     return [
         f"without an acknowledged command after {len(gaps_s)} kills of the leader: "
