@@ -77,7 +77,9 @@ class Nodes:
     def configuration(self) -> str:
         """Return ours with the addresses and ports of the doubles."""
         text = CONFIGURATION.read_text()
-        text = re.sub(r"\b\d{4,5}\b", lambda found: str(self.ports[int(found[0])]), text)
+        text = re.sub(
+            r"(?<!maxconn )\b\d{4,5}\b", lambda found: str(self.ports[int(found[0])]), text
+        )
         for name in NAMES:
             text = text.replace(f" {name}:", f" {self.address(name)}:")
         text = text.replace("bind :", f"bind {PROXY}:")
