@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -42,6 +43,19 @@ class Node(admin_pb2_grpc.AdminServicer):
         return admin_pb2.TakeSnapshotReply(index=7)
 
 
+class Waiting(Node):
+    """Takes a transfer, and does not answer it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = threading.Event()
+
+    def TransferLeader(self, request: Any, context: Any) -> Any:
+        """See admin.proto."""
+        self.ended.wait(ANSWER_TIMEOUT_S)
+        return super().TransferLeader(request, context)
+
+
 @contextmanager
 def served(node: Node) -> Iterator[int]:
     server = grpc.server(ThreadPoolExecutor(1))
@@ -72,6 +86,17 @@ def test_the_next_node_is_asked_when_one_hangs(hung: str) -> None:
     with served(Node()) as port:
         targets = [hung, f"127.0.0.1:{port}"]
         assert cluster._at_leader(targets, transferring(ANSWER_TIMEOUT_S)) == "n1"
+
+
+def test_the_next_node_is_asked_when_one_hangs_behind_its_health() -> None:
+    """A node that leads may answer its health and wait for the others."""
+    waiting = Waiting()
+    with served(waiting) as first, served(Node()) as second:
+        targets = [f"127.0.0.1:{first}", f"127.0.0.1:{second}"]
+        try:
+            assert cluster._at_leader(targets, transferring(0.1, ANSWER_TIMEOUT_S)) == "n1"
+        finally:
+            waiting.ended.set()
 
 
 def test_nodes_that_do_not_speak_come_last(hung: str) -> None:

@@ -21,12 +21,15 @@ class Node:
         self.thread.start()
 
     def play(self, scripts: tuple[Script, ...]) -> None:
-        for script in scripts:
-            connection, _ = self.listener.accept()
-            with connection:
-                connection.settimeout(60)
-                self.converse(connection, script)
-        self.listener.close()
+        with self.listener:
+            for number, script in enumerate(scripts, 1):
+                connection, _ = self.listener.accept()
+                if number == len(scripts):
+                    # At the end the kernel might take one more connection, and reset it.
+                    self.listener.close()
+                with connection:
+                    connection.settimeout(60)
+                    self.converse(connection, script)
 
     def converse(self, connection: socket.socket, script: Script) -> None:
         for wanted, reply in script:
