@@ -47,8 +47,15 @@ class Pod:
         self.directory = directory / self.name
         self.process: Process | None = None
         self._lives = 0
-        for mount in self._container["volumeMounts"]:
-            self._place(mount["mountPath"]).mkdir(parents=True, exist_ok=True)
+        places = {
+            one["name"]: self._place(one["mountPath"]) for one in self._container["volumeMounts"]
+        }
+        for place in places.values():
+            place.mkdir(parents=True, exist_ok=True)
+        (secret,) = [one["secret"] for one in template["volumes"] if one["name"] == "peer-secret"]
+        (item,) = secret["items"]
+        self._secret = places["peer-secret"] / item["path"]
+        self._secret_mode = secret["defaultMode"]
         self.update_secret(SECRET)
 
     @property
@@ -62,11 +69,10 @@ class Pod:
 
     def update_secret(self, value: str) -> None:
         """Replace the mounted file of the shared secret, as the kubelet does."""
-        path = self._place("/etc/beanpole/peer-secret/value")
-        fresh = path.with_name("fresh")
+        fresh = self._secret.with_name("fresh")
         fresh.write_text(value)
-        fresh.chmod(0o440)
-        fresh.replace(path)
+        fresh.chmod(self._secret_mode)
+        fresh.replace(self._secret)
 
     def start(self, program: Mapping[str, str], without: Sequence[str] = ()) -> None:
         """Run the container's command.

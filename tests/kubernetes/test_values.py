@@ -64,6 +64,17 @@ def test_the_schema_knows_the_settings_of_a_node() -> None:
     assert allowed == {setting.name for setting in SETTINGS} - of_the_chart - elsewhere
 
 
+def test_the_shared_secret_may_have_another_key() -> None:
+    text = render("--set", "peerSecret.existingSecret=mine,peerSecret.key=words")
+    pod = one_of("StatefulSet", text)["spec"]["template"]["spec"]
+    (volume,) = [one["secret"] for one in pod["volumes"] if one["name"] == "peer-secret"]
+    assert volume["secretName"] == "mine"
+    assert volume["items"] == [{"key": "words", "path": "value"}]
+    (mount,) = [one for one in container(text)["volumeMounts"] if one["name"] == "peer-secret"]
+    file = {"name": "BEANPOLE_PEER_SECRET_FILE", "value": f"{mount['mountPath']}/value"}
+    assert file in container(text)["env"]
+
+
 def test_a_digest_counts_before_the_tag() -> None:
     text = render("--set-string", f"image.digest={DIGEST},image.tag=1")
     assert container(text)["image"] == f"beanpole@{DIGEST}"
