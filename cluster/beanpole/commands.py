@@ -98,7 +98,7 @@ SET_TOKEN: Final = 59  # adds or removes a token of a user
 SET_RULES: Final = 60  # the rules that assign new sessions to users
 
 # --- the leader's own commands -------------------------------------------------------------------
-EPOCH: Final = 64  # the first entry of a term
+EPOCH: Final = 64  # begins a term: in the first entry that its leader proposes
 # 65 was TICK, a no-op that an empty entry replaces. Logs of older releases may contain it.
 NODE_DOWN: Final = 66
 GRANT: Final = 67

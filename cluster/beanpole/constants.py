@@ -13,8 +13,8 @@ U8_MAX: Final = 2**8 - 1
 U16_MAX: Final = 2**16 - 1
 # The beanstalk protocol's integers for priority, delay and TTR are unsigned 32 bit.
 U32_MAX: Final = 2**32 - 1
-# A job id shares one integer with the priority in the ready heap (see `core.jobs.job`), and
-# JavaScript clients read it as a double, which is exact up to 2**53.
+# A job id shares one integer with the priority in the order of ready jobs (see `core.jobs.job`),
+# and JavaScript clients read it as a double, which is exact up to 2**53.
 JOB_ID_MAX: Final = 2**53 - 1
 
 # The default of beanstalkd, which its clients assume.

@@ -184,7 +184,10 @@ class Callbacks(Protocol):
         ...
 
     def role_changed(self) -> None:
-        """Note that role, leader or term changed, and do nothing else: a turn is in progress."""
+        """Note that role, leader or term changed; do nothing else: a turn is in progress.
+
+        Or a message of a member is being handled.
+        """
         ...
 
     def log(self, line: str) -> None:
@@ -300,7 +303,7 @@ class Replica(Protocol):
         ...
 
     def room(self) -> DiskRoom:
-        """Return the free space of the disk as last measured (a few times per second)."""
+        """Return the free space of the disk as last measured, some 10 ms ago."""
         ...
 
     def log_on_disk(self) -> LogOnDisk:

@@ -124,7 +124,7 @@ class Writer:
     def may_repeat(self, error: OSError) -> bool:
         """Return whether `write` may repeat a write that failed and that this object did not do.
 
-        That is so if it found no room. As in `write`, the whole batch is written again.
+        That is so if it found no room. As in `write`, the whole part is written again.
         """
         return self._failure is None and is_full(error)
 

@@ -1,10 +1,10 @@
-"""Requests in vain, as far as their node knows: held until it knows more.
+"""Requests that would have no effect in the state that their node knows: held until it knows more.
 
 The machine decides about rights and jobs, but only on a command that is in the log with its body,
 at every node: anybody could fill the log with jobs that nobody may put, and with results of jobs
 that do not exist. So such a request waits for a barrier, a command without a body behind which the
-node knows all that was committed before: rights, jobs, reservations. Only if the request is not in
-vain then does it become a command. `requests` holds the request itself.
+node knows all that was committed before: rights, jobs, reservations. The request becomes
+a command only if it has an effect then. `requests` holds the request itself.
 
 One barrier serves all requests that wait when it is submitted, and one is in flight at a time: any
 number of them costs the log one small command in each of its round trips.
@@ -23,7 +23,7 @@ from beanpoled.origin.outbox import Origin
 # A request with a smaller body is submitted at once, if it makes no job: it costs the log not much
 # more than the barrier that it would wait for.
 HELD_BYTES_MIN: Final = 1024
-# Clients that go on in one turn of the loop: the refusals of 256 take 5 ms.
+# Clients that go on in one step of the loop: the refusals of 256 take 5 ms.
 CLIENTS_IN_A_ROW_MAX: Final = 256
 # A job that never exists.
 _NO_JOB: Final = 0
@@ -87,7 +87,8 @@ class HeldRequests:
         in_line = next(filter(self._origin.is_in_line, waiting), None)
         if in_line is not None:
             barrier.batch = in_line.batch
-        # If that session ends first, the command is refused in its place of the log: that will do.
+        # If that session ends first, the command is refused in its place of the log, which is
+        # acceptable.
         self._origin.submit(barrier, _KIND_BARRIER, (c.PEEK, number, _NO_JOB))
 
     def _go_on(self) -> None:

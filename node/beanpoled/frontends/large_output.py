@@ -14,10 +14,11 @@ from beanpoled.host.seam import ClientPort
 
 # A longer output is large. Shorter ones cost little more than the call that writes them.
 LARGE_BYTES: Final = 32 * 1024
-# Of large outputs that are written in one step, and one more: up to 10 ms, as a large entry takes.
+# One step of the loop writes large outputs of this size together, and one more: up to 10 ms, as a
+# large entry takes.
 STEP_BYTES: Final = 4 * 1024 * 1024
-# Of outputs in the line that are in memory for their client alone. More are written at once: their
-# memory is bounded by what is left unread (`Unread`).
+# The line holds at most this much that is in memory for one client alone. More is written at once:
+# its memory is bounded by `Unread`.
 OWN_BYTES_MAX: Final = 128 * 1024 * 1024
 
 

@@ -28,10 +28,12 @@ PATTERNS_MAX: Final = 64
 NODE_PATTERNS_MAX: Final = 1024
 NODE_PATTERN_BYTES_MAX: Final = 16_384
 
-# What a subscription to a channel takes beside the name: entries in three dicts, and one of them.
+# A subscription to a channel takes this much beside the name: entries in three dicts, and one of
+# them.
 CHANNEL_BYTES: Final = 512
-# Of all subscriptions of this node to channels, with their names. A client with all its channels
-# takes 0.5 MiB, and 4.5 with the longest names; 16,000 clients may have 30 short ones each.
+# All subscriptions of this node to channels, with their names, take at most this much. A client
+# with all its channels takes 0.5 MiB, and 4.5 with the longest names; 16,000 clients may have 30
+# short ones each.
 NODE_CHANNEL_BYTES_MAX: Final = 256 * 1024 * 1024
 
 # Deliveries of one turn, of some 7 us each on a node from the sources.

@@ -23,15 +23,16 @@ from beanpoled.origin.batches import KIND_HELD
 # A client that has sent this many wrong tokens is closed, and each costs it this delay: guessing
 # 256 bits finds nothing, but guesses should not fill the log.
 WRONG_TOKENS_MAX: Final = 3
-# A client's requests that are acted on before others have a turn of the loop. A read has up to
-# 256 KiB, and the shortest requests, which cost some us each and leave no reply pending, two bytes.
+WRONG_TOKEN_DELAY_US: Final = 1_000_000
+# So many requests of a client are acted on in one step of the loop, before others are. A read has
+# up to 256 KiB, and the shortest requests, which cost some us each and leave no reply pending, two
+# bytes.
 REQUESTS_IN_A_ROW_MAX: Final = 256
 # ... and their replies, whose bytes show what they cost: INFO of RESP takes 65 us for 340.
 BYTES_IN_A_ROW_MAX: Final = 16 * 1024
-# What the messages to a client that is in the line of large outputs may take, in the largest output
-# of one client: they come faster than this node can write them.
+# A client that waits in the line of large outputs is closed when this multiple of the largest
+# output of one client is queued for it: messages may come faster than the node can write them.
 LINE_OUTPUTS_MAX: Final = 4
-WRONG_TOKEN_DELAY_US: Final = 1_000_000
 
 # The reasons for which a node refuses to make a job, see `_refuse_put`.
 PUT_DRAINING: Final = 0
@@ -334,7 +335,7 @@ class RequestConnection(Connection):
     # --- requests that are held -----------------------------------------------------------------
 
     def _hold_request(self, size: int, again: Callable[[], None]) -> bool:
-        """Keep a request out of the log that is in vain, as far as this node knows.
+        """Keep a request out of the log that would have no effect, as far as this node knows.
 
         See `held_requests`. The requests behind it wait.
 

@@ -8,8 +8,8 @@ from typing import Final, final
 
 from beanpoled.frontends.connection import Connection
 
-# Of all unfinished requests together: a hundred bodies of the largest size. They arrive at the
-# speed of the network, so honest clients have few at a time.
+# All unfinished requests together have at most this size: a hundred of the largest bodies. They
+# arrive at the speed of the network, so honest clients have few at a time.
 UNFINISHED_BYTES_MAX: Final = 256 * 1024 * 1024
 # Smaller ones are not counted: those of 16,000 connections together are as much.
 COUNTED_BYTES: Final = 16 * 1024

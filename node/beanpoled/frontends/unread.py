@@ -20,8 +20,9 @@ from beanpoled.shared.context import Context
 CLIENTS: Final = 16
 # ... but at least this.
 UNREAD_BYTES_MIN: Final = 128 * 1024 * 1024
-# Of replies with a body that clients have asked for and not been given: they may all be made in
-# one turn, before a byte of them is written. Beyond it, each client is owed one at a time.
+# Replies with a body that clients have asked for and not been given have at most this size
+# together: they may all be made in one turn, before a byte of them is written. Beyond it, each
+# client is owed one at a time.
 OWED_BYTES_MAX: Final = 128 * 1024 * 1024
 # What a write takes beside its bytes, by measurement 800: replies of 15 bytes would fill a node.
 WRITE_BYTES: Final = 1024

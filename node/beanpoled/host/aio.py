@@ -28,12 +28,13 @@ from beanpoled.host.seam import ERROR, INFO, ProcessStats, Timer
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.trust.trust import trust_of
 
-# By then a node has caught up, or nearly so.
+# The process that seals events is started this long after the node, when it has caught up, or
+# nearly so.
 WARM_UP_AFTER_S: Final = 5.0
 # A stop waits this long for files that are written beside the log; a segment of events takes half a
 # second. Files that are abandoned are made again after the next start.
 BULK_AT_STOP_MAX_S: Final = 3.0
-# Those that a node acts on while it runs, beside those that stop it.
+# The signals that a running node handles and that do not stop it.
 RUNNING_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 

@@ -27,8 +27,8 @@ from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 
 # While an entry is in flight, the next entry waits until it has this many bytes to carry: Nagle's
-# rule (RFC 896). An entry costs six packets, three syncs and a turn of every node, whatever it
-# carries.
+# rule (RFC 896). An entry costs four to six packets, three syncs and turns of every node, whatever
+# it carries.
 ENTRY_FULL_BYTES: Final = 64 * 1024
 # TICKs are rounded up to this, so that many deadlines share one entry.
 TICK_GRAIN_US: Final = 10_000
@@ -226,7 +226,7 @@ class Proposer:
     def _ends_something(self, now_us: int) -> bool:
         """Whether the time of an entry has an effect, such as the end of a reservation.
 
-        Until the entry is applied on the holder's node, whichever that is, it says DEADLINE_SOON.
+        The holder's node, which may be any, answers DEADLINE_SOON until it has applied the entry.
         """
         due_us = self._context.machine.next_due_us(now_us)
         return due_us is not None and due_us <= now_us

@@ -146,10 +146,10 @@ class SavedClock:
         """Bound the time that other members tell by the newest entry of this log and its own pair.
 
         The last leader's clock may have been behind theirs, and they need not know of that leader:
-        it may have fallen after its first entry (life 13424), or while they were cut off. The entry
-        has the wall clock of another node, perhaps of the one that is furthest behind (life 95026),
-        or of one that this process has not heard; the pair has that of this node (life 94173).
-        Clocks that differ too much bound nothing.
+        it may have fallen after its first entry (the simulator's seed 13424), or while they were
+        cut off. The entry has the wall clock of another node, perhaps of the one that is furthest
+        behind (seed 95026), or of one that this process has not heard; the pair has that of this
+        node (seed 94173). Clocks that differ too much bound nothing.
         """
         skews_us = self._peers.skews_us()
         if not is_trusted(skews_us):
@@ -171,7 +171,7 @@ class SavedClock:
         The newest entry of its log may be later than the pair on its disk, and the leader's clock
         may have stood still in between. Both give an elapsed time, and the smaller one is used: a
         late end does no harm, and TTRs must not end early. The entry has the wall clock of another
-        node, perhaps of the one whose clock is furthest behind (life 92839).
+        node, perhaps of the one whose clock is furthest behind (seed 92839 of the simulator).
         """
         host = self._context.host
         wall_us, skews_us = host.wall_us(), self._peers.skews_us()

@@ -45,8 +45,6 @@ Hint = dict[bytes, int]
 WaitItem = tuple[int, int, int]
 # (session, request)
 EndItem = tuple[int, int]
-# (session, request, cluster time until which there was certainly no job)
-NoneItem = tuple[int, int, int]
 
 
 class Heartbeat(NamedTuple):
@@ -139,13 +137,16 @@ def unpack_hint(data: bytes) -> Hint:
 
 
 def encode_all(term: int, incarnation: int, items: list[WaitItem] | list[EndItem]) -> list[bytes]:
-    """Encode WAITS, UNWAITS or NONES in as many frames as necessary."""
+    """Encode WAITS or UNWAITS in as many frames as necessary."""
     starts = range(0, len(items), ITEMS_MAX)
     return [encode_items(term, incarnation, items[at : at + ITEMS_MAX]) for at in starts]
 
 
 def encode_items(term: int, incarnation: int, items: Sequence[tuple[int, ...]]) -> bytes:
-    """Encode WAITS, UNWAITS or NONES."""
+    """Encode WAITS, UNWAITS or NONES.
+
+    An item of NONES: (session, request, cluster time until which there was certainly no job).
+    """
     return pack((term, incarnation, items))
 
 

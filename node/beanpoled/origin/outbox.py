@@ -46,12 +46,12 @@ class Origin:
     """The outbox of one node, for one incarnation after another.
 
     Attributes:
-        leader: the path to the leader; set by the node before anything is submitted.
+        leader_link: the path to the leader; set by the node before anything is submitted.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.leader: LeaderLink
+        self.leader_link: LeaderLink
         self.incarnation = 0
         self.up = False  # our NODE_UP is applied and we were not declared down since
         self.bytes = 0  # of all commands that are not applied yet
@@ -158,7 +158,7 @@ class Origin:
         self.bytes += size
         if client is not None:
             client.batch = batch
-        self.leader.wake()
+        self.leader_link.wake()
         if (
             len(batch.commands) >= BATCH_COMMANDS_MAX or batch.bytes >= BATCH_MAX_BYTES // 2
         ) and batch is self._open:
@@ -251,7 +251,7 @@ class Origin:
     def wait(self, client: Client, request: int) -> Wait:
         """Begin a wait for a job, behind everything the client has sent so far."""
         wait = self._waits.begin(client, request)
-        self.leader.wake()
+        self.leader_link.wake()
         return wait
 
     def end_wait(self, wait: Wait) -> None:
@@ -275,7 +275,7 @@ class Origin:
 
     def send(self) -> None:
         """Send new batches and waits to the leader; after a new leader or link, everything."""
-        target = self.leader.target()
+        target = self.leader_link.target()
         if target is None:
             return
         if target != self._sent_to or self._resend:
@@ -285,7 +285,9 @@ class Origin:
         self._seal()
         if self._waits.has_news:
             last = self._next_number - 1
-            self._resend |= not self._waits.send(self.leader, target[1], self.incarnation, last)
+            self._resend |= not self._waits.send(
+                self.leader_link, target[1], self.incarnation, last
+            )
 
     def _seal(self) -> None:
         """Number and send the batches that are not in flight yet, while there is room."""
@@ -331,7 +333,7 @@ class Origin:
             batch.payload,
         )
         self._first = False
-        if not self.leader.send(frames.BATCH, frame):
+        if not self.leader_link.send(frames.BATCH, frame):
             self._resend = True  # the link was full or is gone: resend everything in the next turn
 
     def _send_all(self) -> None:

@@ -19,8 +19,8 @@ from beanpoled.rpc.patience import ENDINGS, PATIENCE_S, WAITS_MAX, Patience
 from beanpoled.rpc.server import Behavior, CallRefused, Context, fail, refuse
 from beanpoled.rpc.streams import STREAMS_MAX, Streams
 
-# Of a request of any method but `Queue/Put`: 4,096 ids of jobs have 45 KB at most. An empty message
-# has 2 bytes on the wire, and up to 90 when it is built.
+# A request of any method but `Queue/Put` has at most this size: 4,096 ids of jobs have 45 KB at
+# most. An empty message has 2 bytes on the wire, and up to 90 when it is built.
 REQUEST_BYTES_MAX: Final = 128 * 1024
 # Fields of a `Queue/Put` that are looked at: a few more than it may have jobs, so that slightly too
 # many are refused by their exact number, and fields of a newer program have room.

@@ -174,7 +174,7 @@ class ReplicaCallbacks:
                 self._dispatcher.outcome((place, incarnation, session), request, outcome)
         if self._term.commands or self._dispatcher.early.count:
             # The next client gets a job that was not granted; a wait may take its place in line.
-            origin.leader.wake()
+            origin.leader_link.wake()
         if applied.effects:
             self._listeners.told()
         if applied.messages:

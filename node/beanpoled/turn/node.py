@@ -63,7 +63,7 @@ class Node:
         self.clients = clients = Clients(context, origin)
         self.frontends = Frontends(clients, frontends)
         self.leader = leader = Leader(context, origin, peers, agreement, digest)
-        origin.leader = ToLeader(context, peers, leader)
+        origin.leader_link = ToLeader(context, peers, leader)
         self.roles = roles = Roles(context, leader)
         self.disk_health = DiskHealth(context, peers, leader.term, leader.saved_clock)
         self.lifecycle = lifecycle = Lifecycle(

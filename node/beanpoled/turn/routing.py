@@ -125,10 +125,10 @@ class Router:
             context.replica.receive(peer, payload)  # the replica asks for a turn itself
         elif kind == frames.BATCH:
             self._proposer.receive_batch(context.index_of(peer), payload)
-            self._origin.leader.wake()
+            self._origin.leader_link.wake()
         elif kind == frames.WAITS:
             self._dispatcher.receive_waits(context.index_of(peer), payload)
-            self._origin.leader.wake()
+            self._origin.leader_link.wake()
         elif kind == frames.UNWAITS:
             self._dispatcher.receive_unwaits(context.index_of(peer), payload)
             context.wake()

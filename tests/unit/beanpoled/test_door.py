@@ -298,5 +298,6 @@ def test_without_linux_all_is_as_grpc_has_it(monkeypatch: pytest.MonkeyPatch) ->
         shut.prove(context)
         shut.make_room()
         await shut.keep()
+        assert not shut._names and not shut._sockets
 
     asyncio.run(asyncio.wait_for(test(), 60))

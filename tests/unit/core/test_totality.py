@@ -88,7 +88,8 @@ def test_a_payload_of_any_value_is_taken(value: object) -> None:
 def test_what_is_no_command_is_a_bad_command(command: c.Command) -> None:
     cluster = Cluster()
     cluster.open(1)
-    assert cluster.do(*command) == c.BAD_COMMAND if type(command) is tuple else True
+    if type(command) is tuple:
+        assert cluster.do(*command) == c.BAD_COMMAND
     assert cluster.batch(command, (c.USE, 1, b"t")) == [c.BAD_COMMAND, c.OK]
     cluster.lead(command)
 

@@ -177,3 +177,4 @@ def test_the_file_of_others_stays_small(disk: Disk) -> None:
     for name in names[1:]:
         for number in range(DISKS_MAX + 5):
             disks.remember(name, number.to_bytes(16, "big"))
+    assert [len(disks.known(name)) for name in names[1:]] == [DISKS_MAX] * 8

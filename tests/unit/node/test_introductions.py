@@ -190,6 +190,7 @@ def test_hellos_that_were_overtaken_never_end_a_node() -> None:
         who.refused("n1", OLDER, f"n0 had the log up to {older}")
         who.refused("n2", OLDER, "the same words")
         who.accepted("n2", 0)
+    assert not stage.node.context.stopped
 
 
 def test_a_node_that_refuses_an_older_copy_goes_on() -> None:

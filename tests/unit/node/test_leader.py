@@ -205,10 +205,10 @@ def test_what_this_node_sends_itself_is_refused_within_the_turn(stage: Stage) ->
     stage.come_up()
     stage.replica.proposed = [b""] * 8
     for number in range(1, 1 + INBOX_BATCHES_MAX):
-        assert stage.node.origin.leader.send(frames.BATCH, _own(number, number == 1))
-    assert not stage.node.origin.leader.send(frames.BATCH, _own(1 + INBOX_BATCHES_MAX, False))
+        assert stage.node.origin.leader_link.send(frames.BATCH, _own(number, number == 1))
+    assert not stage.node.origin.leader_link.send(frames.BATCH, _own(1 + INBOX_BATCHES_MAX, False))
     assert "too many batches" in stage.host.lines[-1]
-    assert stage.node.origin.leader.send(frames.BATCH, _own(1, True))
+    assert stage.node.origin.leader_link.send(frames.BATCH, _own(1, True))
 
 
 def _own(number: int, first: bool) -> bytes:

@@ -13,7 +13,7 @@ FAILED: Final = 2  # the job failed for good; the data is its result
 DELETED: Final = 3
 EXPIRED: Final = 4  # the job's TTL ended
 GONE: Final = 5  # the job has ended and its outcome is no longer known: for late listeners
-# Kinds from here on are those of NOTIFY; each protocol defines its own.
+# Kinds from here on are those of NOTIFY; each protocol defines its own, to 254.
 NOTIFIED_MIN: Final = 16
 NOTIFIED_MAX: Final = 255
 PROGRESS: Final = 255  # the progress that PROGRESS reported, in the format of the job's protocol

@@ -437,7 +437,7 @@ class PySyncObjReplica:
             self._on_durable()
 
     def _note_changes(self) -> None:
-        """Notify the node of a new role, and check that no index or term decreases (R5)."""
+        """Notify the node of a new role, and check that no index or term decreases."""
         before, standing = self._standing, self._core.standing()
         if standing == before:
             return

@@ -163,7 +163,7 @@ class Elections:
         self._transport.receive(peer, {"type": "response_vote", "term": term})
 
     def higher_term(self, peer: str, message: "Message") -> None:
-        """Step down to a later term, which the library would not notice (B3, 945)."""
+        """Step down to a later term, which the library would not notice (B3)."""
         if message[1] > self._shared.core.term:
             # A vote request that cannot be granted, so that only its term has an effect.
             self._transport.receive(

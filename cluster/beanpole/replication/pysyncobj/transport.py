@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.shared import Shared
 
 # B7: unacknowledged bytes of the log in flight to one peer. This bounds the bytes that the peer has
-# received but not made durable: two full appends, more than a fast disk needs in a round.
+# received but not made durable: sixteen slices of the log, more than a fast disk needs in a round.
 WINDOW_BYTES: Final = 16 * MIB
 
 
@@ -71,8 +71,10 @@ class LibraryTransport(TransportBase):
 
         Args:
             shared: the shared state of the replica.
-            begin_campaign: notes that votes are requested in a term; whether for a transfer.
-            matched: acknowledges to a leader that the log matches up to an index, by new entries.
+            begin_campaign: notes that votes are requested in a term, and returns whether that is
+                for a transfer.
+            matched: acknowledges to a leader that the log matches up to an index; the last argument
+                tells whether the append brought entries.
             wants_answers: returns whether a confirmation needs answers to messages of this round.
             snapshot: returns (index, term) of the snapshot to offer, if there is one.
         """
