@@ -67,7 +67,11 @@ def drops_are_refusals() -> list[Patch]:
 def drops_have_no_reason() -> list[Patch]:
     """A job that a policy deletes looks as if a client had deleted it."""
     discard = vars(Queue)["discard"]
-    return [(Queue, "discard", lambda self, job, reason: discard(self, job, e.NO_REASON))]
+
+    def wrong(self: Any, job: Any, _reason: int, *, keeps_tube: bool = False) -> None:
+        discard(self, job, e.NO_REASON, keeps_tube=keeps_tube)
+
+    return [(Queue, "discard", wrong)]
 
 
 def default_for_all() -> list[Patch]:

@@ -11,6 +11,7 @@ import grpc
 
 from beanpole import commands as c
 from beanpole.addresses import host_of_peer
+from beanpole.core.operations.table import since
 from beanpoled.rpc.call import NO_SESSION, NO_USER, Call
 from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.recheck import Rechecks
@@ -19,6 +20,9 @@ from beanpoled.turn.node import Node
 
 # At most this many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
 CALLS_MAX: Final = 64
+# A new cluster raises its machine version by itself, some heartbeats after its first node serves.
+RAISE_PATIENCE_S: Final = 3.0
+RAISE_POLL_S: Final = 0.02
 
 
 class Callers:
@@ -57,10 +61,23 @@ class Callers:
             context: of the call.
         """
         await self.check_serving(context)
-        if not self._node.origin.knows(operation):
+        if not await self._knows_soon(operation):
             message = f"the cluster works at a machine version without {what}"
             message += "; `beanpole cluster finalize` ends an upgrade"
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "MACHINE_VERSION")
+
+    async def _knows_soon(self, operation: int) -> bool:
+        """Whether the cluster supports an operation, now or as soon as it raises its version."""
+        node = self._node
+        time_s = asyncio.get_running_loop().time
+        until_s = time_s() + RAISE_PATIENCE_S
+        while not node.origin.knows(operation):
+            known = node.leader.versions.known().values()
+            waits = node.context.config.upgrade_finalize != "manual" and time_s() < until_s
+            if not waits or any(0 < version < since(operation) for version in known):
+                return False
+            await asyncio.sleep(RAISE_POLL_S)
+        return True
 
     async def do(self, context: Context, give: Callable[[Call], None]) -> list[Any]:
         """Return the results of the commands that `give` submits, once all are applied here.

@@ -70,7 +70,6 @@ class PoliciesModel(Model):
             if not ready:
                 break
             self.jobs.remove(min(ready, key=lambda job: job.id))
-            self.forget_tubes()
         if ttr_s < 0:
             ttr_s = policy.ttr_s or -ttr_s
         if priority < 0:

@@ -19,7 +19,7 @@ from beanpole.core.jobs.rates import (
 from beanpole.core.operations import administering as a
 from beanpole.core.operations import ruled
 from tests.unit.core.cluster import DEFAULT, copy_of, events_of
-from tests.unit.core.guests import PING, TURN, Guests
+from tests.unit.core.guests import PING, TURN, TWIST, Guests
 from tests.unit.core.policy_words import (
     OTHERS,
     WORK,
@@ -169,10 +169,27 @@ def test_a_lowered_limit_is_reached_bit_by_bit(
     assert cluster.machine.queue.tubes[WORK].jobs_count() == 2
 
 
-def test_the_last_job_of_a_queue_may_go_and_the_queue_with_it(cluster: Guests) -> None:
+def test_the_last_job_of_a_queue_may_go(cluster: Guests) -> None:
     set_policy(cluster, b"*", jobs_max=1, when_full=DROP_OLDEST)
     assert [try_put(cluster, tube=b"rest") for _ in range(3)] == [1, 2, 3]
     assert ids(cluster) == [3]
+
+
+@pytest.mark.parametrize("limit", [{"jobs_max": 1}, {"bytes_max": 4}])
+def test_a_queue_stays_paused_when_its_last_job_is_dropped(
+    cluster: Guests, limit: dict[str, int]
+) -> None:
+    """The queue went with the job, and the put made another one without a pause."""
+    cluster.do(c.SET_ALIAS, 1, TWIST, b"rest")
+    set_policy(cluster, b"rest", when_full=DROP_OLDEST, **limit)
+    assert try_put(cluster, tube=b"rest", body=b"data") == 1
+    assert cluster.do(c.PAUSE_QUEUE, 1, b"rest", 3600) == c.OK
+    assert try_put(cluster, tube=b"rest", body=b"data") == 2
+    assert cluster.submitted(unique=b"one", queue=TWIST) == 3
+    assert ids(cluster) == [3]
+    cluster.do(c.WATCH, 1, b"rest")
+    assert cluster.reserve() == 0
+    assert cluster.stats_tube(b"rest")["total"] == 3
 
 
 def test_no_job_is_dropped_for_a_put_that_finds_no_place_for_its_tube(cluster: Guests) -> None:

@@ -179,8 +179,14 @@ class Queue(Attempts):
         """Delete a job in any state."""
         self._drop(job, self.take(job), session, reason)
 
-    def discard(self, job: Job, reason: int) -> None:
-        """Delete a job for a policy. This is no client's delete: its tube's counter stays."""
+    def discard(self, job: Job, reason: int, *, keeps_tube: bool = False) -> None:
+        """Delete a job for a policy. This is no client's delete: its tube's counter stays.
+
+        Args:
+            job: the job, not reserved.
+            reason: of the event.
+            keeps_tube: its tube stays although it may be idle now: another job follows at once.
+        """
         # A reserved job is excluded: its event would have to name its holder.
         assert job.state in (READY, DELAYED, BURIED), job.state
         before = self.take(job)
@@ -188,7 +194,8 @@ class Queue(Attempts):
         self.transitions.append(job.id << TRANSITION_BITS | DELETE)
         self.emit(e.DELETED, before, job, None, reason)
         self.effects.record(job.id, effects.DELETED, b"")
-        self.drop_if_idle(job.tube)
+        if not keeps_tube:
+            self.drop_if_idle(job.tube)
 
     def _drop(self, job: Job, before: int, session: Holder | None, reason: int) -> None:
         """Delete a job that is in no order."""

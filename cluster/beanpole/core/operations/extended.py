@@ -31,6 +31,7 @@ from beanpole.core.operations.checks import (
     find_tube,
     has_bytes,
     has_room,
+    make_tube,
     why_no_tube,
 )
 from beanpole.core.sessions import Origin, Session
@@ -91,12 +92,12 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     usage = ruled.usage_of(machine, session)
     if usage is not None and not known and not usage.admits(len(body)):
         return c.FULL
-    policy, known_tube = ruled.policy_of(machine, name), find_tube(machine, session, name)
+    policy = ruled.policy_of(machine, name)
     if policy is not None:
         ttr_us = ttr_us or policy.ttr_s * SECOND_US
         if not known and not ruled.admits(machine, session, name, policy, len(body)):
             return c.FULL
-    tube = ruled.tube_again(machine, space, name, known_tube)
+    tube = find_tube(machine, session, name) or make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
     if known:
@@ -147,13 +148,13 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
     usage = ruled.usage_of(machine, session)
     if usage is not None and not usage.admits(len(body)):
         return c.FULL
-    policy, known_tube = ruled.policy_of(machine, name), find_tube(machine, session, name)
+    policy = ruled.policy_of(machine, name)
     ttr_us = 0
     if policy is not None:
         ttr_us = policy.ttr_s * SECOND_US
         if not ruled.admits(machine, session, name, policy, len(body)):
             return c.FULL
-    tube = ruled.tube_again(machine, space, name, known_tube)
+    tube = find_tube(machine, session, name) or make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
     job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)

@@ -12,7 +12,6 @@ from beanpole.constants import SECOND_US
 from beanpole.core.jobs.job import ID_MASK, Tube
 from beanpole.core.jobs.policies import DROP_OLDEST, Policy
 from beanpole.core.jobs.quotas import Usage
-from beanpole.core.jobs.spaces import Space
 from beanpole.core.operations.checks import find_tube, has_room, make_tube, why_no_tube
 from beanpole.core.sessions import Session
 from beanpole.core.state import MachineState
@@ -85,10 +84,9 @@ def put(
     usage = usage_of(machine, session)
     if usage is not None and not usage.admits(len(body)):
         return c.FULL
-    known_tube = find_tube(machine, session, name)
     if policy is not None and not admits(machine, session, name, policy, len(body)):
         return c.FULL
-    tube = tube_again(machine, space, name, known_tube)
+    tube = find_tube(machine, session, name) or make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
     job = queue.put(tube, priority, delay_s * SECOND_US, ttr_s * SECOND_US, body, session)
@@ -110,8 +108,9 @@ def usage_of(machine: MachineState, session: Session) -> Usage | None:
 def admits(machine: MachineState, session: Session, name: bytes, policy: Policy, size: int) -> bool:
     """Whether a queue admits one more job of a size; may drop its oldest ready jobs to make room.
 
-    A body larger than the limit of all bodies is always refused. The tube may be dropped with its
-    last job. Call this after all other checks, because making room is a change.
+    A body larger than the limit of all bodies is always refused. Call this after all other checks,
+    because making room is a change, and put the job if this returns True: until then the tube may
+    be idle. It stays, because its pause must outlive the jobs that are dropped.
     """
     if not policy.jobs_max and not policy.bytes_max:
         return True
@@ -127,24 +126,13 @@ def admits(machine: MachineState, session: Session, name: bytes, policy: Policy,
     is_first = True
     while tube.ready_count and (is_first or machine.drops_left > 0):
         key = _oldest_ready(machine, tube)
-        machine.queue.discard(machine.queue.ready_job(key), QUEUE_FULL)
+        machine.queue.discard(machine.queue.ready_job(key), QUEUE_FULL, keeps_tube=True)
         if not _is_over(tube, policy, size):
             break
         if not is_first:
             machine.drops_left -= _DROP_LOOKS
         is_first = False
     return True
-
-
-def tube_again(machine: MachineState, space: Space, name: bytes, known: Tube | None) -> Tube | None:
-    """Return the tube of a put, made if needed, after `admits`; None as for `make_tube`.
-
-    A tube that was known before is made again if it was dropped with its last job, also beyond the
-    limit of tubes: a put that is refused has dropped no job.
-    """
-    if known is None:
-        return make_tube(machine, space, name)
-    return machine.queue.tube(known.name, known.space)
 
 
 def _is_over(tube: Tube, policy: Policy, size: int) -> bool:
