@@ -68,7 +68,7 @@ def _raft(view: NodeView, now: Metrics) -> list[Family]:
     links = set(view.links())
     changes = now.leader_changes_total
     return [
-        ("build_info", "gauge", "Always 1; the labels say what runs.", [(_build(view), 1)]),
+        ("build_info", "gauge", "Always 1; the labels describe this node.", [(_build(view), 1)]),
         (
             "role",
             "gauge",
@@ -81,10 +81,18 @@ def _raft(view: NodeView, now: Metrics) -> list[Family]:
         _gauge("applied_index", "Last entry applied to the queue.", view.applied_index),
         _gauge("first_index", "First entry of the log.", view.first_index),
         _gauge("last_index", "Last entry of the log.", view.last_index),
-        _gauge("snapshot_index", "What the newest snapshot covers.", view.snapshot_index),
-        _gauge("machine_version", "What the cluster works at.", view.machine_version),
-        _gauge("machine_version_known", "Newest it could work at.", view.machine_version_known),
-        _counter("leader_changes", "Leaders this node has seen come.", changes),
+        _gauge(
+            "snapshot_index", "Last entry that the newest snapshot covers.", view.snapshot_index
+        ),
+        _gauge(
+            "machine_version", "Machine version at which the cluster works.", view.machine_version
+        ),
+        _gauge(
+            "machine_version_known",
+            "Newest machine version that this program knows.",
+            view.machine_version_known,
+        ),
+        _counter("leader_changes", "Changes of leader that this node has seen.", changes),
         (
             "peer_up",
             "gauge",
@@ -124,7 +132,9 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
         _gauge("events_bytes", "Bytes of events in files.", now.events_bytes),
         _counter("events_lost", "Events that this node could not keep.", now.events_lost_total),
         _counter("audit_lost", "Lines that the audit log lost.", now.audit_lost_total),
-        _counter("peer_old_proofs", "Proofs of release 0.3.0 taken.", now.peer_old_proofs_total),
+        _counter(
+            "peer_old_proofs", "Accepted proofs of releases up to 0.3.0.", now.peer_old_proofs_total
+        ),
         (
             "peer_refused_total",
             "counter",
@@ -135,13 +145,13 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
         (
             "tls_refused_total",
             "counter",
-            "TLS handshakes that came to nothing, by reason.",
+            "Failed TLS handshakes, by reason.",
             [(label(reason=name), value) for name, value in now.tls_refusals.items()],
         ),
         (
             "auth_refused_total",
             "counter",
-            "Clients refused for what they may do or who they said they are, by reason.",
+            "Clients refused for a missing right or a wrong token, by reason.",
             [(label(reason=name), value) for name, value in now.auth_refusals.items()],
         ),
         (
@@ -218,7 +228,7 @@ def _clients(now: Metrics) -> list[Family]:
         ),
         _counter(
             "connections_throttled",
-            "How often a client was not read because of its address's rate.",
+            "How often reading from a client paused because of the rate of its address or user.",
             now.throttled_total,
         ),
     ]
@@ -231,7 +241,11 @@ def _queue(view: NodeView, now: Metrics) -> list[Family]:
         _gauge("tubes", "Tubes.", now.tubes),
         _gauge("sessions", "Sessions of the cluster.", now.sessions),
         _gauge("client_hosts", "Hosts of clients that events can name.", now.client_hosts),
-        _gauge("queue_bytes", "Memory that the jobs are counted with.", now.queue_bytes),
+        _gauge(
+            "queue_bytes",
+            "Memory that the queue takes, as `queue_bytes_max` counts it.",
+            now.queue_bytes,
+        ),
         _counter("job_timeouts", "Jobs whose TTR ran out.", now.job_timeouts_total),
         _counter("events", "Events of all jobs since the cluster began.", now.events_total),
     ]
@@ -258,7 +272,7 @@ def _spaces(now: Metrics) -> list[Family]:
         ("other_queues_jobs", "gauge", "Jobs of all queues without such figures.", _others(now)),
         ("protocol_jobs", "gauge", "Jobs by protocol and state.", jobs),
         each("protocol_queues", "gauge", "Queues.", "queues"),
-        each("protocol_jobs_total", "counter", "Jobs that there ever were.", "jobs_total"),
+        each("protocol_jobs_total", "counter", "Jobs since the cluster began.", "jobs_total"),
         each("protocol_timeouts_total", "counter", "Jobs whose TTR ran out.", "timeouts_total"),
         each("protocol_expired_total", "counter", "Jobs whose TTL ended first.", "expired_total"),
     ]
