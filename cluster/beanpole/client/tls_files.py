@@ -44,7 +44,7 @@ def read(environment: Mapping[str, str] = os.environ) -> TlsFiles | None:
     if not paths:
         return None
     if TLS_CA not in paths:
-        raise ConfigurationError(f"{next(iter(paths))} is of no use without {TLS_CA}")
+        raise ConfigurationError(f"{next(iter(paths))} requires {TLS_CA}")
     if (TLS_CERTIFICATE in paths) != (TLS_KEY in paths):
         raise ConfigurationError(f"{TLS_CERTIFICATE} and {TLS_KEY}: give both or none")
     found = TlsFiles(*(_bytes_of(name, paths.get(name, "")) for name in TLS_VARIABLES))

@@ -150,7 +150,7 @@ def _keys(arguments: argparse.Namespace) -> Keys:
             "--identity decrypts what was encrypted: --encrypt-to or --recipients-file is missing"
         )
     if found.identities and arguments.to == PIPE:
-        raise ConfigurationError("--to - is not read again: --identity is of no use there")
+        raise ConfigurationError("--to - is not read again: --identity has no effect there")
     if found.identities:
         check_pair(found.recipients, found.identities)
     return found

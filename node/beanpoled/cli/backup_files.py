@@ -53,7 +53,7 @@ def identities(
     """
     if not arguments.identity:
         if arguments.passphrase_file:
-            raise ConfigurationError("--passphrase-file is of no use without --identity KEYFILE")
+            raise ConfigurationError("--passphrase-file has no effect without --identity KEYFILE")
         return []
     passphrase = environment.get(where.BACKUP_PASSPHRASE, "")
     if arguments.passphrase_file:

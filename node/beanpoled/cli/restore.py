@@ -222,7 +222,8 @@ def _clear(directory: str) -> None:
             else:
                 os.unlink(path)
     except OSError as error:
-        print(f"beanpole: {directory} is of no use, and still there: {error}", file=sys.stderr)
+        words = f"{directory} is unusable and could not be removed: {error}"
+        print(f"beanpole: {words}", file=sys.stderr)
 
 
 def _what_next(

@@ -99,7 +99,7 @@ def check(config: TlsConfig, tls_addresses: list[str], members: Iterable[str]) -
         ("peer_tls_crl_file", "peer_tls_ca_file"),
     ):
         if getattr(config, name) and not getattr(config, needs):
-            raise ConfigurationError(f"{name} is of no use without {needs}: give both or none")
+            raise ConfigurationError(f"{name} has no effect without {needs}: give both or none")
     if tls_addresses and not config.has_client_tls:
         raise ConfigurationError(
             f"{tls_addresses[0]!r} is not allowed: a tls: address needs {certificate} and "
@@ -107,7 +107,7 @@ def check(config: TlsConfig, tls_addresses: list[str], members: Iterable[str]) -
         )
     if config.has_client_tls and not tls_addresses:
         raise ConfigurationError(
-            f"{certificate} is of no use without an address of clients that begins with tls:, "
+            f"{certificate} has no effect without an address of clients that begins with tls:, "
             "such as listen = tls:0.0.0.0:11301"
         )
     if config.has_peer_tls:

@@ -123,10 +123,10 @@ def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
             words = f"{name} = {number} is not allowed: 0 for none, or {least} to {most}"
             raise CallRefused("OUT_OF_RANGE", f"policy.{name}", words)
     if policy.dead and not policy.attempts_max:
-        words = "a dead tube is of no use without attempts_max"
+        words = "a dead tube has no effect without attempts_max"
         raise CallRefused("NO_ATTEMPTS", "policy.dead", words)
     if policy.when_full and not (policy.jobs_max or policy.bytes_max):
-        words = "when_full is of no use without jobs_max or bytes_max"
+        words = "when_full has no effect without jobs_max or bytes_max"
         raise CallRefused("NO_LIMIT", "policy.when_full", words)
     if policy.when_full not in policies_pb2.WhenFull.values():
         words = f"when_full = {policy.when_full} is unknown"

@@ -314,7 +314,7 @@ def test_a_source_that_cannot_be_read_is_no_damage(key: Path) -> None:
         (["--recipients-file", "{key}"], "line 2 has an identity"),
         (["--recipients-file", "/none"], "cannot be read: No such file"),
         (["--identity", "{key}"], "--encrypt-to or --recipients-file is missing"),
-        (["--passphrase-file", "{key}"], "of no use without --identity"),
+        (["--passphrase-file", "{key}"], "has no effect without --identity"),
         (["--encrypt-to", "{public}", "--identity", "{empty}"], "there is no identity in it"),
         (["--encrypt-to", "{public}", "--identity", "{recipients}"], "line 1 is no identity"),
         (["--encrypt-to", "{public}", "--identity", "{other}"], "is one of the recipients"),

@@ -65,7 +65,7 @@ def test_good_files_are_read(place: Path, tmp_path: Path) -> None:
         (["text"], [TLS_CA, "text' cannot be used"]),
         (["bytes"], [TLS_CA, "bytes' cannot be used"]),
         (["none"], [TLS_CA, "none' cannot be read: No such file"]),
-        (["", "a.pem", "a.key"], [TLS_CERTIFICATE, f"is of no use without {TLS_CA}"]),
+        (["", "a.pem", "a.key"], [TLS_CERTIFICATE, f"requires {TLS_CA}"]),
         (["ca.pem", "a.pem"], [f"{TLS_CERTIFICATE} and {TLS_KEY}: give both"]),
         (["ca.pem", "a.pem", "empty"], [TLS_KEY, "empty' is empty: it must have the key"]),
         (["ca.pem", "a.pem", "b.key"], [TLS_CERTIFICATE, TLS_KEY, "b.key'", "mismatch"]),

@@ -43,11 +43,11 @@ def files(place: Path, name: str = "a", **others: str) -> Files:
     [
         ({"tls_key_file": "k"}, [], "tls_certificate_file is missing: give all of"),
         (PEERS | {"peer_tls_ca_file": ""}, [], "peer_tls_ca_file is missing: give all of"),
-        ({"tls_client_ca_file": "x"}, [], "is of no use without tls_certificate_file"),
-        (PAIR | {"tls_crl_file": "x"}, ["tls:h:1"], "of no use without tls_client_ca_file"),
-        ({"peer_tls_crl_file": "x"}, [], "is of no use without peer_tls_ca_file"),
+        ({"tls_client_ca_file": "x"}, [], "has no effect without tls_certificate_file"),
+        (PAIR | {"tls_crl_file": "x"}, ["tls:h:1"], "has no effect without tls_client_ca_file"),
+        ({"peer_tls_crl_file": "x"}, [], "has no effect without peer_tls_ca_file"),
         ({}, ["tls:h:1"], "'tls:h:1' is not allowed: a tls: address needs tls_certificate_file"),
-        (PAIR, [], "of no use without an address of clients that begins with tls:"),
+        (PAIR, [], "has no effect without an address of clients that begins with tls:"),
     ],
 )
 def test_settings_that_do_not_go_together(
