@@ -255,7 +255,7 @@ golden: $(READY) ## write the golden scripts again; git diff shows what an inten
 	BEANPOLE_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/unit/golden
 	git diff --stat tests/unit/golden
 
-fmt: $(READY) ## format and mend what can be mended mechanically
+fmt: $(READY) ## format, and apply the automatic fixes of ruff
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 

@@ -132,7 +132,7 @@ def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
         except ConfigurationError as error:
             fault, list_fault = str(error), ""
         if fault:
-            remedy = "mend the files: they are read within ten seconds"
+            remedy = "fix the files: they are read within ten seconds"
             yield Finding(ERROR, f"{setting}* files", fault, remedy)
         if list_fault:
             # An intermediate CA, known only to clients, may have signed the list.

@@ -251,7 +251,7 @@ def _of_configuration(path: str) -> Iterator[Finding]:
     try:
         config = configuration.load(path, os.environ, {})
     except BeanpoleError as error:
-        yield Finding(ERROR, path, str(error), "mend it; docs/operating.md lists all settings")
+        yield Finding(ERROR, path, str(error), "fix it; docs/operating.md lists all settings")
         return
     for weight, words in checking.findings(config):
         level = _OF_CHECKING[weight]

@@ -355,6 +355,6 @@ def test_a_configuration_and_a_directory(
     (tmp_path / "empty").mkdir()
     assert main(["doctor", str(path), str(tmp_path / "empty"), str(tmp_path / "none")]) == 1
     first, second, third = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"error {path}: jobs_max = 0") and "mend it" in first
+    assert first.startswith(f"error {path}: jobs_max = 0") and "fix it; docs/operating.md" in first
     assert second.startswith(f"error {tmp_path / 'empty'}: ")
     assert third.startswith(f"error {tmp_path / 'none'}: it does not exist; name a data directory")
