@@ -56,7 +56,7 @@ def add_command(commands: Any) -> None:
     way = ways.add_parser(
         "set",
         help="set the policy of a queue, or of all that begin alike",
-        description="What is not given is no rule: a policy that there was is replaced as a whole.",
+        description="An option that is left out means no rule: the whole policy is replaced.",
     )
     way.add_argument("pattern", metavar="PATTERN", help=_PATTERN)
     _add_rules(way)
