@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--calm",
         action="store_true",
-        help="end no process: what is looked at is their memory",
+        help="end no process, to watch the memory of the nodes",
     )
     parser.add_argument("--keep", action="store_true", help="keep the files of a good run, too")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""The wall clock of one node, or of all, steps forth or back; it stays so."""
+"""The wall clock of one node, or of all, steps forward or back, and is not reset."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A node hears nothing of the others, which hear it; its clients reach it."""
+"""A node receives nothing from the others, which receive its messages; its clients reach it."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The link of the leader to a follower goes and comes, one way or both."""
+"""The link of the leader to a follower goes down and up, one way or both."""
 
 import random
 

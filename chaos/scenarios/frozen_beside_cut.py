@@ -1,4 +1,4 @@
-"""A node stands still while none of the others hears it."""
+"""A node is paused (SIGSTOP) while none of the others hears it."""
 
 import random
 from typing import Protocol, runtime_checkable

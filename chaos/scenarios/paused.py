@@ -1,4 +1,4 @@
-"""A node stands still, so that all its timers are late when it goes on."""
+"""A node is paused (SIGSTOP or the freezer), so that all its timers are late when it goes on."""
 
 import random
 
