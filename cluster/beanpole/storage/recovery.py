@@ -42,7 +42,7 @@ def recover(
         OSError: the disk refuses.
     """
     if newest != NO_LOG and not segment_names(files, directory):
-        raise _lost(directory, "the log is gone")
+        raise _lost(directory, "the log is gone", "it")
     files.make_directory(directory)
     for name in files.list(directory):
         if name.endswith(TEMPORARY):
@@ -73,15 +73,16 @@ def recover(
         end = segment.base + scan.offset - FILE_HEADER_BYTES
         segments.append(segment)
     if segments[-1].base < newest:
-        raise _lost(directory, f"{segment_name(newest)} and what followed it are gone")
+        words = f"{segment_name(newest)} and the segments after it are gone"
+        raise _lost(directory, words, "them")
     return segments, end
 
 
-def _lost(directory: str, what: str) -> Damaged:
+def _lost(directory: str, words: str, them: str) -> Damaged:
     """Build the error for files that once existed: there is nothing to dump."""
     return Damaged(
-        f"{directory}: {what}, though this disk had begun with it: mount or restore it, or start "
-        "on an empty data directory with --rejoin"
+        f"{directory}: {words}, although the identity of this disk records {them}: mount or "
+        f"restore {them}, or start on an empty data directory with --rejoin"
     )
 
 

@@ -32,6 +32,8 @@ FOUNDING: Final = "founding"
 VOTER: Final = "voter"
 REJOINING: Final = "rejoining"
 STANDINGS: Final = (FOUNDING, VOTER, REJOINING)
+# The beginning of the message with which a node ends when its disk refuses the record.
+WRITE_REFUSED: Final = "cannot write the identity of this disk"
 
 Founders = tuple[tuple[str, bytes], ...]
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from beanpoled.disk.identity import FOUNDING, VOTER, short
+from beanpoled.disk.identity import FOUNDING, VOTER, WRITE_REFUSED, short
 from beanpoled.host.seam import WARNING
 from beanpoled.links import admission
 from beanpoled.links.admission import REFUSE, TALK, Known, Verdict
@@ -182,7 +182,7 @@ class Introductions:
         try:
             self._disks.change(birth=birth, founders=founders, standing=standing)
         except OSError as error:
-            context.fatal(f"cannot write what this disk is: {error.strerror}")
+            context.fatal(f"{WRITE_REFUSED}: {error.strerror}")
             return
         self._met.clear()
         self._refusals.clear()

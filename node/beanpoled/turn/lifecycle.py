@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from beanpole.storage.ballast import is_full
 from beanpoled.config import memory, memory_budget
-from beanpoled.disk.identity import VOTER
+from beanpoled.disk.identity import VOTER, WRITE_REFUSED
 from beanpoled.eventlog.store import EventLog
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.frontend import Frontends
@@ -75,11 +75,14 @@ class Lifecycle:
             context.wake()
 
     def rejoined(self) -> None:
-        """Make this disk a voter once it has what counts, above the lost disk's incarnations."""
+        """Make this disk a voter once it has all entries that it needs.
+
+        The disk continues above all incarnations of the lost one.
+        """
         context = self._context
         incarnation = max(context.disks.own.incarnation, self._replicated()) + UNSEEN_LIVES_MAX
         if self._write_identity(standing=VOTER, incarnation=incarnation):
-            context.host.log("has what counts, and votes from now on")
+            context.host.log("this disk has all entries that it needs, and votes from now on")
 
     def _replicated(self) -> int:
         """The last incarnation of this node in the cluster's state."""
@@ -93,7 +96,7 @@ class Lifecycle:
             context.disks.change(**changes)
         except OSError as error:
             if not (may_wait and is_full(error)):
-                context.fatal(f"cannot write what this disk is: {error.strerror}")
+                context.fatal(f"{WRITE_REFUSED}: {error.strerror}")
             elif not self._awaits_room:
                 self._awaits_room = True
                 words = "the disk is full: this node serves clients when there is room"

@@ -98,7 +98,7 @@ def test_a_disk_that_rejoins_takes_the_cluster_over_without_a_vote() -> None:
 def test_what_cannot_be_written_ends_the_node() -> None:
     start = Start()
     start.host.files.failing = OSError(28, "No space left on device")
-    with pytest.raises(Stopped, match="cannot write what this disk is: No space"):
+    with pytest.raises(Stopped, match="cannot write the identity of this disk: No space"):
         start.who.meet(founded("n1"))
     assert (start.begun, start.disks.own.runs) == (0, False)
 

@@ -143,7 +143,7 @@ def test_what_cannot_be_written_about_the_disk_ends_the_node(change: str) -> Non
     stage = Stage()
     stage.follow()
     stage.host.files.failing = OSError(5, "Input/output error")
-    with pytest.raises(Stopped, match="cannot write what this disk is: Input/output error"):
+    with pytest.raises(Stopped, match="cannot write the identity of this disk: Input/output error"):
         getattr(stage.node.lifecycle, change)()
 
 

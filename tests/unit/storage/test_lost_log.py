@@ -73,7 +73,7 @@ def test_a_log_without_its_newest_segment_is_refused(disk: Disk) -> None:
     owner.wal.close()
     newest = segment_name(owner.noted)
     lose(disk, f"/n0/log/{newest}")
-    with pytest.raises(Damaged, match=f"{newest} and what followed it are gone"):
+    with pytest.raises(Damaged, match=f"{newest} and the segments after it are gone"):
         Owner(disk)
 
 
