@@ -23,7 +23,7 @@ def add_way(ways: Any) -> None:
     """Add `audit` to the subcommands of `node`."""
     way = ways.add_parser(
         "audit",
-        help="show what administrators did: changes, backups, reading of events and jobs",
+        help="show the actions of administrators: changes, backups, reading of events and jobs",
         description="The oldest first, each call once at every node that it came by. Exit status "
         "1 if a node did not answer; the calls at the others are shown.",
     )

@@ -48,8 +48,8 @@ def add_command(commands: Any) -> None:
     """Add `doctor` to the parser."""
     parser = commands.add_parser(
         "doctor",
-        help="look at a cluster, data directories or configurations, and say what is wrong",
-        description="Lines are `ok|warning|error NAME: what was found; what to do`. Reads only. "
+        help="check a cluster, data directories or configurations, and name the faults",
+        description="Lines are `ok|warning|error NAME: finding; remedy`. Reads only. "
         "Exit status 1 if there is an error or a warning.",
     )
     parser.add_argument(

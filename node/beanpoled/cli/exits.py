@@ -10,6 +10,6 @@ __all__ = ["EXIT_NO", "EXIT_NO_ANSWER", "EXIT_REFUSED", "EXIT_WORDS"]
 EXIT_NO: Final = 1
 
 EXIT_WORDS: Final = (
-    "Exit status: 0 done; 1 the answer is no (not found, nothing there); 2 what was asked for is "
-    "wrong; 3 no node answers, it refuses, or the outcome is unknown; 130 ended by Ctrl-C."
+    "Exit status: 0 done; 1 the answer is no (not found, nothing there); 2 the command is wrong; "
+    "3 no node answers, it refuses, or the outcome is unknown; 130 ended by Ctrl-C."
 )

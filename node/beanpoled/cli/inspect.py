@@ -25,7 +25,7 @@ def add_command(commands: Any) -> None:
     """Add `inspect` to the parser."""
     parser = commands.add_parser(
         "inspect",
-        help="show what the data directory of a stopped node holds",
+        help="show the contents of the data directory of a stopped node",
         description="Reads only. Of several disks, the one with the highest term of its last entry "
         "has the newest log; if those are equal, the one with the highest last index.",
     )

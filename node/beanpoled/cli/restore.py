@@ -32,7 +32,7 @@ def add_command(commands: Any) -> None:
         "is new, too. All members have the same image. Copy each to its machine, and start all of "
         "them as always, without --rejoin.",
     )
-    parser.add_argument("file", metavar="FILE", help="what `beanpole backup` wrote")
+    parser.add_argument("file", metavar="FILE", help="a file that `beanpole backup` wrote")
     parser.add_argument(
         "--to",
         required=True,

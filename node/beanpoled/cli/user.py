@@ -44,16 +44,16 @@ T = TypeVar("T")
 
 def add_command(commands: Any) -> None:
     """Add `user` to the parser."""
-    parser = commands.add_parser("user", help="users: who may do what, tokens, rules")
+    parser = commands.add_parser("user", help="users: rights, tokens, rules")
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add(ways, "list", _list, "print all users and what they may do", reads=True)
+    _add(ways, "list", _list, "print all users and their rights", reads=True)
     way = _add(ways, "show", _show, "print one user", reads=True)
     way.add_argument("user", metavar="USER")
     _add_set(ways)
     way = _add(ways, "drop", _drop, "remove a user; its connections may do nothing from then on")
     way.description = (
         f"Without `{_ANONYMOUS}`, all that say nothing may do everything: `user set {_ANONYMOUS}` "
-        "is what leaves them no right."
+        "without a --right takes their rights away."
     )
     way.add_argument("user", metavar="USER")
     way.add_argument(
@@ -78,7 +78,7 @@ def add_command(commands: Any) -> None:
         help=f"replace them by the lines of this file, or - for the input: {_RULE_WORDS}, with "
         f"{_ANY} for any; the first that fits a client counts",
     )
-    _add(ways, "whoami", _whoami, "print as whom this command acts, and what it may do", reads=True)
+    _add(ways, "whoami", _whoami, "print the user of this command, and its rights", reads=True)
 
 
 def _add_set(ways: Any) -> None:

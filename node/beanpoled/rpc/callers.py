@@ -106,7 +106,7 @@ class Callers:
             call.end()  # also if the caller has gone
         await self._check_done(context, call.failure)
         if self._node.context.machine.users.rows and c.DENIED in call.results:
-            message = "a right ended a moment ago; what was done before that stays done"
+            message = "a right ended a moment ago; the changes before that stay"
             await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "NO_RIGHT")
         return call.results
 
