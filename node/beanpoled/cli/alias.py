@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
     way.set_defaults(run=_set)
     where.add_options(way, where.GRPC)
     way = ways.add_parser("remove", help="let ALIAS mean nothing; clients that watch it go on")
-    way.add_argument("alias", metavar="ALIAS")
+    way.add_argument("alias", metavar="ALIAS", help="its name")
     way.set_defaults(run=_remove)
     where.add_options(way, where.GRPC)
     way = ways.add_parser("list", help="print all aliases")

@@ -103,7 +103,7 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(run=_backup)
     ways = parser.add_subparsers(title="commands", metavar="COMMAND")
     way = ways.add_parser("verify", help="read a whole backup, and see that nothing has changed")
-    way.add_argument("file", metavar="FILE|-")
+    way.add_argument("file", metavar="FILE|-", help="the backup; - is standard input")
     way.add_argument(
         "--load",
         action="store_true",
@@ -113,7 +113,7 @@ def add_command(commands: Any) -> None:
     add_identities(way)
     way.set_defaults(run=_verify)
     way = ways.add_parser("show", help="say of which cluster and when a backup is, and its counts")
-    way.add_argument("file", metavar="FILE|-")
+    way.add_argument("file", metavar="FILE|-", help="the backup; - is standard input")
     way.add_argument("--json", action="store_true", help="print JSON")
     add_identities(way)
     way.set_defaults(run=_show)

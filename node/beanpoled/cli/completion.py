@@ -25,7 +25,7 @@ def add_command(commands: Any, root: Callable[[], argparse.ArgumentParser]) -> N
         help="print what a shell needs to complete commands and options",
         description="; ".join(f"{shell}: {line}" for shell, line in SHELLS.items()),
     )
-    parser.add_argument("shell", choices=sorted(SHELLS))
+    parser.add_argument("shell", choices=sorted(SHELLS), help="the shell that reads the script")
     parser.set_defaults(run=partial(run, root))
 
 
@@ -35,7 +35,7 @@ def run(root: Callable[[], argparse.ArgumentParser], arguments: argparse.Namespa
 
     parser = root()
     kinds = {"directory": shtab.DIRECTORY, "file": shtab.FILE}
-    actions = [(action, action.metavar) for action in _actions(parser)]
+    actions = [(one, one.metavar) for below, _ in parsers(parser) for one in below._actions]
     for action, _ in actions:
         metavar = action.metavar if isinstance(action.metavar, str) else ""
         if metavar in _PATHS and action.choices is None:
@@ -50,10 +50,16 @@ def run(root: Callable[[], argparse.ArgumentParser], arguments: argparse.Namespa
     return 0
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield all options and arguments, including those of subcommands."""
+def parsers(
+    parser: argparse.ArgumentParser, words: str = ""
+) -> Iterator[tuple[argparse.ArgumentParser, str]]:
+    """Yield a parser and those of all commands below it, each with its line in the list of help.
+
+    They come in the order of the help; a command comes before its subcommands.
+    """
+    yield parser, words
     for action in parser._actions:
-        yield action
         if isinstance(action, argparse._SubParsersAction):
-            for below in set(action.choices.values()):
-                yield from _actions(below)
+            lines = {line.dest: line.help or "" for line in action._choices_actions}
+            for name, below in action.choices.items():
+                yield from parsers(below, lines.get(name, ""))

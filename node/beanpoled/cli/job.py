@@ -65,7 +65,7 @@ def add_command(commands: Any) -> None:
     way = _add(ways, "search", _list, "list jobs whose body has a text in it")
     _add_listing(way, "text")
     way = _add(ways, "show", _show, "show a job: its body and all that is known of it")
-    way.add_argument("job", type=values.whole, metavar="ID")
+    way.add_argument("job", type=values.whole, metavar="ID", help="its id")
     way = _add_change(ways, "delete", _delete, "delete jobs")
     way.add_argument("--yes", action="store_true", help="do not ask before many are deleted")
     way.add_argument(

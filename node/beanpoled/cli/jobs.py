@@ -33,16 +33,24 @@ TEXTS: Final = frozenset({"name", "tube", "version", "hostname", "os", "platform
 TEXTS_OF_SERVER: Final = TEXTS | {"id"}
 
 Run = Callable[[Client, argparse.Namespace], int]
+_JOB_HELP: Final = "its id"
+_TUBE_HELP: Final = f"name of the tube (default: {DEFAULT_TUBE.decode()})"
 
 
 def add_commands(commands: Any) -> None:
     """Add all job commands to the parser."""
     put = _add(commands, "put", _put, "put a job and print its id")
     put.add_argument("body", nargs="?", default="-", help="the body; - or nothing: standard input")
-    put.add_argument("--tube", type=_tube, default=DEFAULT_TUBE)
+    put.add_argument("--tube", type=_tube, default=DEFAULT_TUBE, help=_TUBE_HELP)
     put.add_argument("--priority", type=_u32, default=PRIORITY_DEFAULT, help="0 is the most urgent")
-    put.add_argument("--delay", type=_u32, default=0, metavar="SECONDS")
-    put.add_argument("--ttr", type=_u32, default=TTR_DEFAULT_S, metavar="SECONDS")
+    _add_delay(put)
+    put.add_argument(
+        "--ttr",
+        type=_u32,
+        default=TTR_DEFAULT_S,
+        metavar="SECONDS",
+        help="how long a worker may have the job (default %(default)s)",
+    )
 
     reserve = _add(commands, "reserve", _reserve, "take a job and print it")
     reserve.add_argument("--tube", type=_tube, action="append", help="may be given several times")
@@ -52,31 +60,31 @@ def add_commands(commands: Any) -> None:
     reserve.add_argument("--delete", action="store_true", help="delete the job once it is printed")
 
     delete = _add(commands, "delete", _delete, "delete jobs")
-    delete.add_argument("job", type=_job, nargs="+")
+    delete.add_argument("job", type=_job, nargs="+", help="ids of jobs")
 
     release = _add(commands, "release", _release, "make a job ready again, or delayed")
-    release.add_argument("job", type=_job)
+    release.add_argument("job", type=_job, help=_JOB_HELP)
     release.add_argument("--priority", type=_u32, help="default: as it is")
-    release.add_argument("--delay", type=_u32, default=0, metavar="SECONDS")
+    _add_delay(release)
 
     bury = _add(commands, "bury", _bury, "put a job aside until it is kicked")
-    bury.add_argument("job", type=_job)
+    bury.add_argument("job", type=_job, help=_JOB_HELP)
     bury.add_argument("--priority", type=_u32, help="default: as it is")
 
     kick = _add(commands, "kick", _kick, "make buried jobs ready, or else delayed ones")
     kick.add_argument("bound", type=_u32, nargs="?", default=1, help="how many (default 1)")
-    kick.add_argument("--tube", type=_tube, default=DEFAULT_TUBE)
+    kick.add_argument("--tube", type=_tube, default=DEFAULT_TUBE, help=_TUBE_HELP)
     kick.add_argument("--job", type=_job, help="kick this job instead")
 
     peek = _add(commands, "peek", _peek, "look at a job")
     peek.add_argument("what", help="a job's id, or ready, delayed or buried")
-    peek.add_argument("--tube", type=_tube, default=DEFAULT_TUBE)
+    peek.add_argument("--tube", type=_tube, default=DEFAULT_TUBE, help=_TUBE_HELP)
 
     stats = _add(commands, "stats", _stats, "show the statistics of the queue")
     stats_tube = _add(commands, "stats-tube", _stats_tube, "show the statistics of a tube")
-    stats_tube.add_argument("tube", type=_tube)
+    stats_tube.add_argument("tube", type=_tube, help="its name")
     stats_job = _add(commands, "stats-job", _stats_job, "show the statistics of a job")
-    stats_job.add_argument("job", type=_job)
+    stats_job.add_argument("job", type=_job, help=_JOB_HELP)
     tubes = _add(commands, "tubes", _tubes, "list the tubes")
     for parser in (stats, stats_tube, stats_job, tubes):
         parser.add_argument("--json", action="store_true", help="print JSON")
@@ -87,6 +95,11 @@ def _add(commands: Any, name: str, run: Run, words: str) -> argparse.ArgumentPar
     where.add_options(parser, where.BEANSTALK)
     parser.set_defaults(run=lambda arguments: _connected(run, arguments))
     return parser
+
+
+def _add_delay(parser: argparse.ArgumentParser) -> None:
+    words = "the job is not ready before this time is over (default %(default)s)"
+    parser.add_argument("--delay", type=_u32, default=0, metavar="SECONDS", help=words)
 
 
 def _connected(run: Run, arguments: argparse.Namespace) -> int:

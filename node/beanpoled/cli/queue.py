@@ -45,7 +45,9 @@ def add_command(commands: Any) -> None:
     )
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     way = _add(ways, "list", _list, "list all queues: their jobs by state, the oldest job's age")
-    way.add_argument("--sort", choices=_SORTS, default="name")
+    way.add_argument(
+        "--sort", choices=_SORTS, default="name", help="order of the list (default: name)"
+    )
     _add_one(_add(ways, "show", _show, "show all that is known of a queue"))
     way = _add_one(_add(ways, "clear", _clear, "delete the jobs of a queue"))
     way.add_argument(
@@ -65,7 +67,12 @@ def add_command(commands: Any) -> None:
         metavar="COUNT",
         help="the oldest so many (default: all)",
     )
-    way.add_argument("--state", choices=["buried", "delayed"], default="buried")
+    way.add_argument(
+        "--state",
+        choices=["buried", "delayed"],
+        default="buried",
+        help="kick jobs of this state (default: buried)",
+    )
     way.add_argument("--dry-run", action="store_true", help="say how many would be kicked")
     way = _add_one(_add(ways, "pause", _pause, "give out no job of a queue"))
     way.add_argument(

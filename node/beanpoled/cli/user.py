@@ -36,6 +36,7 @@ _ANY: Final = "-"
 # The user of all that say nothing.
 _ANONYMOUS: Final = ANONYMOUS.decode()
 _RULE_WORDS: Final = "PROTOCOL NETWORK CERTIFICATE USER"
+_USER_HELP: Final = "name of the user"
 
 _LIMIT_FIELDS: Final = users_pb2.Limits.DESCRIPTOR.fields
 
@@ -48,21 +49,21 @@ def add_command(commands: Any) -> None:
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(ways, "list", _list, "print all users and their rights", reads=True)
     way = _add(ways, "show", _show, "print one user", reads=True)
-    way.add_argument("user", metavar="USER")
+    way.add_argument("user", metavar="USER", help=_USER_HELP)
     _add_set(ways)
     way = _add(ways, "drop", _drop, "remove a user; its connections may do nothing from then on")
     way.description = (
         f"Without `{_ANONYMOUS}`, all that say nothing may do everything: `user set {_ANONYMOUS}` "
         "without a --right takes their rights away."
     )
-    way.add_argument("user", metavar="USER")
+    way.add_argument("user", metavar="USER", help=_USER_HELP)
     way.add_argument(
         "--yes",
         action="store_true",
         help=f"drop `{_ANONYMOUS}`, too: from then on everybody may do everything",
     )
     way = _add(ways, "token", _token, "draw a new token for a user and print it once")
-    way.add_argument("user", metavar="USER")
+    way.add_argument("user", metavar="USER", help=_USER_HELP)
     way.add_argument(
         "--drop",
         metavar="ID",
@@ -87,7 +88,7 @@ def _add_set(ways: Any) -> None:
         "A new user has no token yet. `anonymous` is the user of all that say nothing: while there "
         "is none, they may do everything."
     )
-    way.add_argument("user", metavar="USER")
+    way.add_argument("user", metavar="USER", help=_USER_HELP)
     way.add_argument(
         "--right",
         dest="rights",
