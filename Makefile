@@ -60,7 +60,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel man test check-after-spark test-long test-nodes test-spark test-sim test-compiled test-compiled-units test-spark-cluster \
 	test-power test-page test-systemd test-repeats test-kills test-clients test-qless test-wheel test-observe \
-	test-namespaces test-rounds test-kubernetes rounds partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
+	test-namespaces test-rounds test-kubernetes rounds partitions toxics doctor qless-sources sim mutants unit lint check golden references fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
@@ -254,6 +254,10 @@ mutants: $(READY) ## plant each known defect and see that it is noticed
 golden: $(READY) ## write the golden scripts again; git diff shows what an intended change does
 	BEANPOLE_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/unit/golden
 	git diff --stat tests/unit/golden
+
+references: $(READY) ## write docs/commands.md and docs/metrics.md again, from the code (tests/unit/references compares them)
+	$(BIN)/python -m tests.unit.references.write
+	git diff --stat docs
 
 fmt: $(READY) ## format, and apply the automatic fixes of ruff
 	$(BIN)/ruff check --fix-only --quiet .
