@@ -142,38 +142,6 @@ def test_every_row_reads_its_requests() -> None:
             assert all(isinstance(job, int) for job in row.jobs(request)), name
 
 
-def test_an_older_cluster_tells_how_its_upgrade_ends() -> None:
-    async def test(it: Guarded) -> None:
-        it.stage.node.context.machine.activate(3)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await it.ask(it.set_user("eve", ""))
-        assert caught.value.details() == (
-            "the cluster works at a machine version without users; "
-            "`beanpole cluster finalize` ends an upgrade"
-        )
-
-    run(test)
-
-
-@pytest.mark.constants
-def test_a_new_cluster_is_waited_for_until_it_has_raised_its_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its first user was refused, with the advice to end an upgrade."""
-    asked = []
-
-    def knows(operation: int) -> bool:
-        asked.append(operation)
-        return len(asked) > 2
-
-    async def test(it: Guarded) -> None:
-        monkeypatch.setattr(it.stage.node.origin, "knows", knows)
-        await it.ask(it.set_user("eve", ""))
-
-    run(test)
-    assert len(asked) > 2
-
-
 # --- callers --------------------------------------------------------------------------------------
 
 
