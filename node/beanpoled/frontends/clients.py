@@ -12,7 +12,7 @@ from typing import Final
 from beanpole.core.jobs.job import Job
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import Session
-from beanpole.core.users import ANY_RIGHT
+from beanpole.core.users import ANY_RIGHT, WORK
 from beanpoled.audit.entry import Entry
 from beanpoled.config.node import NodeConfig
 from beanpoled.config.protocols import FIRST
@@ -177,6 +177,15 @@ class Clients:
             return True
         own_name = self._context.machine.queue.aliases.queue_of(queue)
         return bool(users.of(client.user, client.token).on(own_name) & rights)
+
+    def may_take(self, client: Client, name: bytes) -> bool:
+        """Whether a client may work on a queue that it watches, or is about to watch, by a name.
+
+        A session watches a queue itself, also when its name there was an alias that is removed.
+        """
+        session = self.session(client.number)
+        tube = None if session is None else session.watched.get(name)
+        return self.may(client, WORK, name if tube is None else tube.name)
 
     def may_hear(self, client: Client, job_id: int) -> bool:
         """Whether a client has any right in the queue of a job; a job that is gone needs none."""

@@ -6,6 +6,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.jobs.job import READY
+from beanpole.core.jobs.spaces import SPACES
 from beanpole.core.users import PUT, WORK
 from beanpole.events import GEARMAN, QLESS, WORKQ
 from beanpole.protocol.gearman import packets as p
@@ -18,12 +19,15 @@ from tests.unit.beanpoled.auth_scene import (
     NO_PERMISSION,
     PACKET_DENIED,
     TOKEN,
+    Client,
     add,
     change_rights,
     gearman,
+    give_users,
     qless,
     workq,
 )
+from tests.unit.beanpoled.follower_scene import FollowerScene
 
 UUID = (JOB % 1)[2:]
 
@@ -70,6 +74,31 @@ def test_a_client_that_waits_for_nothing_stays() -> None:
     change_rights(scene, WORKQ)
     assert client.say(add(1)) == DENIED
     assert not client.port.closed
+
+
+# --- a queue whose alias is removed ---------------------------------------------------------------
+
+
+def watching(protocol: str, prefix: bytes, *lines: bytes) -> Client:
+    """Let lee, who may work on a function, use it by an alias, and remove the alias."""
+    scene = FollowerScene()
+    give_users(scene, GEARMAN, (b"pics", PUT | WORK))
+    scene.others((c.SET_ALIAS, 1, prefix + b"mail", b"\x02pics"))
+    client = Client(scene, protocol)
+    for line in (b"auth %b\r\n" % TOKEN, *lines):
+        client.say(line)
+    scene.others((c.SET_ALIAS, 1, prefix + b"mail", b""))
+    return client
+
+
+def test_a_client_that_watches_by_a_removed_alias_still_has_the_right() -> None:
+    """The front ends asked for the right in the queue that the name has now."""
+    lines = (b"use mail\r\n", b"put 0 0 60 1\r\nx\r\n", b"watch mail\r\n", b"ignore default\r\n")
+    tubes = watching("beanstalk", b"", *lines)
+    assert tubes.say(b"reserve-with-timeout 0\r\n") == b""
+    assert tubes.connection.wait is not None, "the leader gives it the job"
+    leases = watching("workq", SPACES[WORKQ].prefix, add(1), b"lease mail 0\r\n", add(2))
+    assert b" pics 1000 1\r\nx\r\n" in leases.say(b"lease mail 0\r\n")
 
 
 # --- Gearman --------------------------------------------------------------------------------------

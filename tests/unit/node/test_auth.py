@@ -102,6 +102,18 @@ def test_a_reserve_is_refused_when_a_watched_tube_is_closed(stage: Scene) -> Non
     assert port.take() == b"DENIED\r\nDENIED\r\nWATCHING 2\r\nTIMED_OUT\r\n"
 
 
+def test_a_wait_by_a_removed_alias_ends_with_the_right_in_its_queue(stage: Scene) -> None:
+    """It was never answered, since the machine gives that client no job."""
+    pics = (b"\x02pics", 15)
+    stage.do(stage.user(LEE, pics, MAIL), (c.SET_ALIAS, 1, b"mail", pics[0]))
+    _, port = stage.say(b"auth %b\r\nwatch mail\r\nignore default\r\nreserve\r\n" % TOKEN)
+    assert port.take() == b"ACCEPTED\r\nWATCHING 2\r\nWATCHING 1\r\n"
+    stage.do((c.SET_ALIAS, 1, b"mail", b""))
+    assert port.take() == b""
+    stage.do(stage.user(LEE, MAIL))
+    assert port.take() == b"DENIED\r\n"
+
+
 @pytest.mark.parametrize("command", [b"reserve", b"reserve-with-timeout 60"])
 @pytest.mark.parametrize("ends", ["right", "token", "user"])
 def test_a_worker_that_waits_is_told_when_its_right_ends(

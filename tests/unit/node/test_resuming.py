@@ -57,6 +57,21 @@ def test_a_tube_that_is_an_alias_keeps_its_name(stage: Stage) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("queue", "name"), [(b"\x02function", b"function"), (b"\x02no name", b"default")]
+)
+def test_a_tube_whose_alias_is_removed_has_a_name(stage: Stage, queue: bytes, name: bytes) -> None:
+    """It was the queue's own, with which no tube can be named: each put was INTERNAL_ERROR."""
+    stage.batch("n1", 1, (c.OPEN, 1), (c.SET_ALIAS, 1, b"mail", queue), first=True)
+    settle(stage)
+    stage.client(KEEP + b"use mail\r\n")
+    settle(stage)
+    stage.batch("n1", 2, (c.SET_ALIAS, 1, b"mail", b""))
+    _, other = stage.client(RESUME + b"list-tube-used\r\nput 0 0 60 1\r\nx\r\n")
+    settle(stage)
+    assert other.take() == b"RESUMED 0\r\n\r\nUSING %b\r\nINSERTED 1\r\n" % name
+
+
 @pytest.mark.parametrize("wait", [b"reserve\r\n", b"reserve-with-timeout 600\r\n"])
 def test_a_wait_ends_when_another_connection_takes_the_session_over(
     stage: Stage, wait: bytes

@@ -222,6 +222,23 @@ def test_nor_for_the_lease_behind_it(scene: Scene, client: Client) -> None:
     assert client.port.take() == TIMEOUT
 
 
+def test_nor_for_a_worker_of_another_protocol_behind_it(scene: Scene, client: Client) -> None:
+    """A job that such a worker holds cannot be deleted: the run had no answer until its end."""
+    scene.others((c.OPEN, 2), (c.SET_ALIAS, OTHERS, b"\x01q", b"tube"), (c.WATCH, 2, b"tube"))
+    assert client.ask(RUN.replace(b" 5000 ", b" 500 ")) == b""
+    scene.others((c.TAKE, 2))
+    scene.after(700 * MS)
+    scene.pass_us(500 * MS)
+    scene.commit_own((c.TAKE, 2), after_us=2 * SECOND)
+    assert client.port.take() == b""
+    assert scene.deleting()
+    scene.settle()
+    assert client.port.take() == TIMEOUT
+    assert client.state() != b"", "its job stays"
+    scene.others((c.DELETE, 2, 1))
+    assert client.port.take() == b""
+
+
 def test_but_as_long_as_the_cluster_says(scene: Scene, client: Client) -> None:
     """By cluster time the lease lasts longer than this node estimated."""
     worker = Client(scene)

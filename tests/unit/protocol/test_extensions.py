@@ -69,7 +69,7 @@ def test_malformed_lines(line: bytes) -> None:
 
 
 def test_sessions() -> None:
-    data = b"keep %b 60\r\nresume %b\r\nextensions\r\n" % (TOKEN, TOKEN)
+    data = b"keep %b 0060\r\nresume %b\r\nextensions\r\n" % (TOKEN, TOKEN)
     assert parse(data, 1000) == [(r.KEEP, TOKEN, 60), (r.RESUME, TOKEN), (r.EXTENSIONS,)]
 
 

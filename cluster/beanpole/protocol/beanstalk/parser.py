@@ -37,7 +37,7 @@ _match_put = re.compile(
 ).fullmatch
 _match_pause = re.compile(rb" *(%b) ++([0-9]++)" % r.TUBE_NAME_PATTERN).fullmatch
 _match_keyed = re.compile(rb" *(%b)( .*)" % r.KEY_PATTERN, re.DOTALL).fullmatch
-_match_keep = re.compile(rb" *(%b) ++([0-9]{1,3})" % r.TOKEN_PATTERN).fullmatch
+_match_keep = re.compile(rb" *(%b) ++([0-9]++)" % r.TOKEN_PATTERN).fullmatch
 _match_token = re.compile(rb" *(%b)" % r.TOKEN_PATTERN).fullmatch
 _match_user_token = re.compile(rb" *(%b)" % r.USER_TOKEN_PATTERN).fullmatch
 # The two commands with this expression ignore bytes after the number, as beanstalkd does.

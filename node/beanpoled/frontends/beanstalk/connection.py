@@ -181,9 +181,7 @@ class BeanstalkConnection(TubesConnection):
             self.abort()
             return
         self._kept = True
-        assert session.used is not None, "a session of beanstalk uses a tube"
-        queue = self._clients.machine.queue
-        self._used = queue.name_in(session.space, session.used)  # it may be used by an alias
+        self._used = self._name_used(session)
         self._watched = dict.fromkeys(session.watched)
         self.is_worker |= bool(session.reserved)
         reply = replies.resumed(session.reserved)

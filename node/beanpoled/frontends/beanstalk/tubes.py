@@ -10,6 +10,7 @@ from typing import Final
 from beanpole import commands as c
 from beanpole.constants import DEFAULT_TUBE, WATCHED_TUBES_MAX
 from beanpole.core.operations.ruled import policy_of
+from beanpole.core.sessions import Session
 from beanpole.core.users import ANY_RIGHT, PUT, WORK
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
@@ -149,6 +150,19 @@ class TubesConnection(RequestConnection):
             self._submit_alone(kind, command)
         return False
 
+    def _name_used(self, session: Session) -> bytes:
+        """Return the name of the tube that a resumed session uses, perhaps by an alias.
+
+        A queue whose alias is removed has no name among tubes. Then it is the tube with the queue's
+        own name, as for a new client, or `default` where that is no name of a tube.
+        """
+        assert session.used is not None, "a session of beanstalk uses a tube"
+        queue, tube = self._clients.machine.queue, session.used
+        if queue.sees(session.space, tube):
+            return queue.name_in(session.space, tube)
+        name = tube.name[len(tube.space.prefix) :]
+        return name if r.is_tube_name(name) else DEFAULT_TUBE
+
     @property
     def _is_kept_out(self) -> bool:
         """Whether the client watches a tube that it may not work on, as far as this node knows.
@@ -159,7 +173,7 @@ class TubesConnection(RequestConnection):
         clients = self._clients
         if not clients.machine.users.rows:
             return False
-        closed = [tube for tube in self._watched if not clients.may(self, WORK, tube)]
+        closed = [tube for tube in self._watched if not clients.may_take(self, tube)]
         return bool(closed) and (closed != [DEFAULT_TUBE] or len(self._watched) == 1)
 
     def _ignore(self, request: r.Request) -> None:

@@ -14,7 +14,6 @@ from beanpole import commands as c
 from beanpole.constants import TTL_MAX_US
 from beanpole.core.jobs import effects
 from beanpole.core.jobs.job import DONE, FAILED, Job
-from beanpole.core.users import WORK
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpole.protocol.workq.parser import Parser
@@ -182,7 +181,7 @@ class WorkqConnection(EndingConnection):
             self._arm()
 
     def _may_lease(self, names: Iterable[bytes]) -> bool:
-        return all(self._clients.may(self, WORK, jobs.PREFIX + name) for name in names)
+        return all(self._clients.may_take(self, jobs.PREFIX + name) for name in names)
 
     def _watch(self, session: int, names: tuple[bytes, ...]) -> bool:
         """Watch these queues and no others; most leases of a client name the same ones."""
@@ -333,10 +332,17 @@ class WorkqConnection(EndingConnection):
             self._judge(awaited)
 
     def _not_deleted(self, result: int) -> None:
-        """Answer a run whose job stays, because its client may put but not work."""
-        awaited = self._awaited
-        if result == c.DENIED and awaited is not None and awaited.is_deleting:
-            self._clients.listeners.stop_listening(self, awaited.job_id)
+        """Answer a run whose job stays: its client may not work, or another session has the job.
+
+        A later worker of beanstalk or Gearman, which know the queue by an alias, may hold it.
+        """
+        awaited, clients = self._awaited, self._clients
+        if awaited is None or not awaited.is_deleting:
+            return
+        job = clients.machine.queue.jobs.get(awaited.job_id)
+        goes_on = job is not None and job.state not in (DONE, FAILED)  # else its effect follows
+        if result == c.DENIED or (result == c.NOT_FOUND and goes_on):
+            clients.listeners.stop_listening(self, awaited.job_id)
             self._stop_awaiting(replies.TIMEOUT)
 
     def _judge(self, awaited: Awaited) -> None:
