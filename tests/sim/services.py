@@ -77,6 +77,16 @@ class Loop:
         self._host.world.clock.at(when, lambda: self._host.enter(lambda: self._run(handle)))
         return handle
 
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Variables | None = None,
+    ) -> asyncio.TimerHandle:
+        """See `asyncio`."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """See `asyncio`; the handle stays in the clock and does nothing."""
 
