@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from beanpole.client import tls_files, where
 from beanpole.client.backoff import FIRST_S, TRIES_DEFAULT, Backoff
@@ -151,18 +151,15 @@ def _run_command(command: list[str], task: Task) -> None:
         where.TRIED: str(task.tried),
     }
     # A process group of its own: Ctrl-C and SIGTERM are for the worker, which lets it finish.
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, env=environment, process_group=0
-    ) as process:
-        body: bytes | None = task.body
+    with (
+        _file_of(task.body) as body,
+        subprocess.Popen(command, stdin=body, env=environment, process_group=0) as process,
+    ):
         while True:
             try:
-                with suppress(BrokenPipeError):  # the command does not read its body
-                    process.communicate(body, timeout=LOOK_S)
-                process.wait(timeout=LOOK_S)
+                process.wait(LOOK_S)
                 break
             except subprocess.TimeoutExpired:
-                body = None  # communicate goes on with the rest
                 if task.lost.is_set():
                     _end(process)
                     break
@@ -173,6 +170,22 @@ def _run_command(command: list[str], task: Task) -> None:
         raise Retry
     if status:
         raise CommandFailed(f"{command[0]}: status {status}")
+
+
+def _file_of(body: bytes) -> BinaryIO:
+    """Return a file in memory, at its beginning.
+
+    A pipe holds 64 KiB, so this process would have to write the rest while the command runs, and a
+    command that outlives this process would take the part before for the whole body.
+    """
+    file = os.fdopen(os.memfd_create("body"), "w+b")
+    try:
+        file.write(body)
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

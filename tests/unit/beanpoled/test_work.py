@@ -1,4 +1,4 @@
-"""The command of `beanpole work` whose job is lost: real processes, and no cluster."""
+"""The command of `beanpole work` and its job: real processes, and no cluster."""
 
 import os
 import select
@@ -55,3 +55,20 @@ def test_what_ignores_sigterm_is_killed(
 ) -> None:
     monkeypatch.setattr(work, "END_S", 0.1)
     assert is_over(lose(tmp_path, f"(trap '' TERM; echo begun; exec sleep 1000) > $P & {waits}"))
+
+
+@pytest.mark.constants
+@pytest.mark.parametrize(
+    ("script", "output"), [("sleep 0.2; wc -c", b"200000"), ("echo done", b"done")]
+)
+def test_a_command_has_all_of_a_large_body_and_may_leave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, output: bytes
+) -> None:
+    """A body that no pipe holds; the command reads after the worker has looked many times."""
+    monkeypatch.setattr(work, "LOOK_S", 0.001)
+    task = Task(7, bytes(200_000), "mail", 1)
+    limit = threading.Timer(DONE_S, task.lost.set)
+    limit.start()
+    work._run_command(["sh", "-c", f"({script}) > {tmp_path}/output"], task)
+    limit.cancel()
+    assert (tmp_path / "output").read_bytes().strip() == output
