@@ -104,8 +104,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"work: there is no program {command[0]!r} that can be run")
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.INFO)
     addresses, tls = tls_files.encryption(where.addresses(arguments, where.BEANSTALK))
-    joined = ",".join(addresses) if len(addresses) > 1 else addresses
-    worker = Worker(joined, keep=arguments.keep, token=where.token(), tls=tls)
+    worker = Worker(addresses, keep=arguments.keep, token=where.token(), tls=tls)
     backoff = Backoff(arguments.tries, arguments.first_delay)
     handles = worker.handles(arguments.queue, concurrency=arguments.concurrency, backoff=backoff)
     missing: list[OSError] = []

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from beanpole.client.worker import Task
-from beanpoled.cli import work
+from beanpole.client.sansio.nodes import endpoints_of
+from beanpole.client.sansio.steps import Endpoint
+from beanpole.client.worker import Task, Worker
+from beanpoled.cli import main, work
 
 pytestmark = pytest.mark.slow
 DONE_S = 60
@@ -72,3 +74,14 @@ def test_a_command_has_all_of_a_large_body_and_may_leave_it(
     work._run_command(["sh", "-c", f"({script}) > {tmp_path}/output"], task)
     limit.cancel()
     assert (tmp_path / "output").read_bytes().strip() == output
+
+
+def test_addresses_of_both_kinds_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Endpoint] = []
+
+    def run(worker: Worker) -> None:
+        found.extend(endpoints_of(worker._addresses))
+
+    monkeypatch.setattr(Worker, "run", run)
+    assert main(["work", "--addr", "unix:/a,127.0.0.1:2,unix:/b", "mail", "--", "true"]) == 0
+    assert found == [Endpoint("/a", 0), Endpoint("127.0.0.1", 2), Endpoint("/b", 0)]
