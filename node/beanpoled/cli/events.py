@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from types import FrameType
 from typing import Any, Final
 
 from beanpole.client import where
@@ -28,6 +29,8 @@ PROGRESS_PERIOD_S: Final = 0.2
 EVERY_S: Final = 30.0
 # A century: a longer time is a typing error.
 DAYS_MAX: Final = 36_500
+# Plus its number: the status that a shell gives a program which a signal has killed.
+EXIT_SIGNAL: Final = 128
 # Represents --start earliest among offsets.
 EARLIEST: Final = -1
 
@@ -113,15 +116,18 @@ def run_range(arguments: argparse.Namespace) -> int:
 
 
 def run_export(arguments: argparse.Namespace) -> int:
-    """Write events until there are no more, or with --follow until a signal."""
+    """Write events until there are no more, or with --follow until a signal.
+
+    Without --follow, a signal that left events unwritten is the exit status, as if it had killed.
+    """
     wanted = _start(arguments.start)
     if not arguments.every > 0:
         raise ConfigurationError(f"--every = {arguments.every} is not allowed: it must be above 0")
     ended = threading.Event()
-    with _source(arguments) as source, _stopped_by_signals(ended):
+    with _source(arguments) as source, _stopped_by_signals(ended) as signals:
         run = _Run(source, arguments.to, wanted, arguments.every, ended)
         try:
-            run.catch_up()
+            is_whole = run.catch_up()
             while arguments.follow and not ended.wait(POLL_S):
                 run.follow()
             if not arguments.follow:
@@ -130,7 +136,7 @@ def run_export(arguments: argparse.Namespace) -> int:
         finally:
             run.close()
         run.end()
-    return 0
+    return 0 if arguments.follow or is_whole else EXIT_SIGNAL + signals[0]
 
 
 def run_compact(arguments: argparse.Namespace) -> int:
@@ -149,12 +155,21 @@ def run_compact(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _stopped_by_signals(ended: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the work between two batches, not in the middle of a file."""
+def _stopped_by_signals(ended: threading.Event) -> Iterator[list[int]]:
+    """Let SIGINT and SIGTERM end the work between two batches, not in the middle of a file.
+
+    The list gets their numbers in the order in which they come.
+    """
+    signals: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        signals.append(number)
+        ended.set()
+
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: ended.set()) for number in numbers]
+    before = [signal.signal(number, stop) for number in numbers]
     try:
-        yield
+        yield signals
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
@@ -235,8 +250,12 @@ class _Run:
                 found.close()
             raise
 
-    def catch_up(self) -> None:
-        """Write everything up to the present end of the cluster's events."""
+    def catch_up(self) -> bool:
+        """Write everything up to the present end of the cluster's events.
+
+        Returns:
+            Whether it is written; False if `ended` was set before.
+        """
         end = self._source.end(self._position)
         if end >= self._position:
             # Only now is it sure that the cluster has the directory's events. It may be news: nodes
@@ -248,11 +267,12 @@ class _Run:
                 self._position += batch.num_rows
                 self._show(end)
                 if self._ended.is_set():
-                    return
+                    break
         except EventsLost as error:
             raise ClientError(
                 f"{error}; export with --start {error.kept} to go on behind them"
             ) from error
+        return self._position >= end
 
     def follow(self) -> None:
         """Write new events; wait for nodes that do not answer, stop where events are gone."""
