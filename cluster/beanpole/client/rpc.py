@@ -3,6 +3,7 @@
 Calls of services do not belong here. Servers also use the key of the error detail.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +13,17 @@ import grpc
 
 from beanpole.client import tls_files, where
 from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, jitter
-from beanpole.errors import ClientError
+from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import errors_pb2
+
+log = logging.getLogger("beanpole.rpc")
 
 ERROR_KEY: Final = "beanpole-error-bin"
 # The metadata key of "Bearer " and the token of a user.
 TOKEN_KEY: Final = "authorization"
+
+# The variables of the files that a channel is opened with.
+_FILES: Final = (*where.TLS_VARIABLES, where.TOKEN_FILE)
 
 # A chunk of a snapshot is at most 4 MiB; the rest is for the message around it.
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
@@ -189,8 +195,15 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
         )
 
 
+class _Opened(NamedTuple):
+    """A channel, and the state of the files that it was opened with, or that were of no use."""
+
+    channel: grpc.Channel
+    files: list[tuple[int, int, int]]
+
+
 class Nodes:
-    """Channels to the nodes of a cluster, opened on first use."""
+    """Channels to the nodes of a cluster, opened on first use, and again with renewed files."""
 
     def __init__(self, addresses: Sequence[str], patience_s: float = PATIENCE_S) -> None:
         """Store the addresses.
@@ -202,7 +215,7 @@ class Nodes:
         assert addresses, "a client needs an address"
         self.addresses = list(addresses)
         self.patience_s = patience_s
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[str, _Opened] = {}
         self._answering: dict[str, bool] = {}  # whether something has answered at an address
 
     def __enter__(self) -> "Nodes":
@@ -213,15 +226,35 @@ class Nodes:
 
     def close(self) -> None:
         """Close all channels."""
-        for channel in self._channels.values():
-            channel.close()
+        for opened in self._channels.values():
+            opened.channel.close()
         self._channels.clear()
 
     def channel(self, address: str) -> grpc.Channel:
-        """Return the channel to one node."""
-        if address not in self._channels:
-            self._channels[address] = open_channel(address)
-        return self._channels[address]
+        """Return the channel to one node; a new one if the token's or a TLS file has changed.
+
+        A program may run for longer than its token or its certificate is valid. Files that cannot
+        be used, such as half of a new pair, leave the channel in use, with a warning.
+
+        Raises:
+            ConfigurationError: see `open_channel`; only for the first channel.
+        """
+        files = tls_files.states(os.environ, _FILES)
+        before = self._channels.get(address)
+        if before is None:
+            self._channels[address] = _Opened(open_channel(address), files)
+        elif before.files != files:
+            # The channel before is not closed: calls may be in progress on it, and the last of
+            # them frees it.
+            self._channels[address] = _Opened(self._reopened(address, before.channel), files)
+        return self._channels[address].channel
+
+    def _reopened(self, address: str, before: grpc.Channel) -> grpc.Channel:
+        try:
+            return open_channel(address)
+        except ConfigurationError as error:
+            log.warning("%s; %s is asked with what was read before", error, address)
+            return before
 
     def in_turn(self) -> Iterator[str]:
         """Yield every address once; those at which nothing answers come last.

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import ssl
+import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -84,7 +85,7 @@ class RenewedContext(ssl.SSLContext):
     def __init__(self, protocol: int, environment: Mapping[str, str]) -> None:
         """Read the files; see `encryption`."""
         self._environment = environment
-        self._present = (self._state(), _context(environment))
+        self._present = (states(environment), _context(environment))
 
     # Threads share this object, and OpenSSL allows no change of a context that others use.
     def wrap_socket(
@@ -97,7 +98,7 @@ class RenewedContext(ssl.SSLContext):
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLSocket:
         """See `ssl`."""
-        state = self._state()
+        state = states(self._environment)
         seen, context = self._present
         if state != seen:
             try:
@@ -110,14 +111,21 @@ class RenewedContext(ssl.SSLContext):
             *(server_hostname, session),
         )
 
-    def _state(self) -> list[tuple[int, int, int]]:
-        """Return what differs once a file was written or replaced."""
-        found = []
-        for name in TLS_VARIABLES:
-            with suppress(OSError):
-                its = os.stat(self._environment.get(name, ""))
+
+def states(
+    environment: Mapping[str, str], variables: Sequence[str] = TLS_VARIABLES
+) -> list[tuple[int, int, int]]:
+    """Return what differs once a file that one of the variables names was written or replaced.
+
+    A pipe is left out: it can be read only once.
+    """
+    found = []
+    for name in variables:
+        with suppress(OSError):
+            its = os.stat(environment.get(name, ""))
+            if stat.S_ISREG(its.st_mode):
                 found.append((its.st_mtime_ns, its.st_size, its.st_ino))
-        return found
+    return found
 
 
 def _context(environment: Mapping[str, str]) -> ssl.SSLContext:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.events import EventsLost, Replies
-from beanpole.client.rpc import told
+from beanpole.client.rpc import Refused, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import BadExport
 from beanpoled.cli.exits import EXIT_NO
@@ -275,9 +275,16 @@ class _Run:
         return self._position >= end
 
     def follow(self) -> None:
-        """Write new events; wait for nodes that do not answer, stop where events are gone."""
+        """Write new events; wait for nodes that do not answer.
+
+        Raises:
+            ClientError: events are gone.
+            Refused: a node refuses the call, so that a later one would fail, too.
+        """
         try:
             self.catch_up()
+        except Refused:
+            raise
         except ClientError as error:
             if isinstance(error.__cause__, EventsLost) and error.__cause__.certain:
                 raise

@@ -5,14 +5,20 @@ What it writes is tested beside the event log, in `tests/unit/eventlog/test_expo
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
-from beanpoled.cli import main
+from beanpole.client.rpc import Refused
+from beanpole.pb import events_pb2
+from beanpoled.cli import events, main
 from beanpoled.eventlog.source import Source
+from beanpoled.rpc.events import EventsServicer
+from beanpoled.rpc.server import Context
 from tests.unit.eventlog.served import Server, life_of, serving
 from tests.unit.eventlog.test_service import history
 
@@ -63,3 +69,29 @@ def test_a_signal_that_leaves_nothing_undone_is_no_failure(
     with serving(Server(life_of(history(5)))) as addresses:
         signalled(monkeypatch, signal.SIGTERM, after)
         assert export(addresses, tmp_path / "out", *more) == 0
+
+
+class Refusing(Server):
+    """A node that knows the caller's token no more."""
+
+    def servicer(self) -> EventsServicer:
+        class Servicer(EventsServicer):
+            async def EventRange(
+                self, request: events_pb2.EventRangeRequest, context: Context
+            ) -> events_pb2.EventRangeReply:
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, "no user has this token")
+
+        return Servicer(self._config, self.life.host, self.life.log, lambda: self.birth)
+
+
+def test_an_export_that_follows_ends_where_it_is_refused(tmp_path: Path) -> None:
+    """It would have waited for ever, with a line for each of the nodes in turn."""
+    life = life_of(history(5))
+    with serving(Server(life), Refusing(life)) as (open_to_all, closed):
+        with Source([open_to_all]) as source:
+            run = events._Run(source, str(tmp_path / "out"), None, 1.0, threading.Event())
+            assert run.catch_up()
+        with Source([closed]) as source, pytest.raises(Refused, match="no user has this token"):
+            run._source = source
+            run.follow()
+        run.close()
