@@ -16,10 +16,17 @@ from beanpoled.cli.exits import EXIT_NO
 
 # Above `command_timeout_ms`, after which a node gives up by itself and reports it.
 CALL_TIMEOUT_S: Final = 15.0
-_REFUSALS: Final = (
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
+_REFUSALS: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
+# Reasons of RESOURCE_EXHAUSTED that are limits of the cluster. All others are of one node, which
+# is busy: another one may do it.
+_FULL: Final = frozenset(
+    {
+        "TOO_MANY_USERS",
+        "TOO_MANY_TOKENS",
+        "TOO_MANY_POLICIES",
+        "TOO_MANY_ALIASES",
+        "TOO_MANY_SESSIONS",
+    }
 )
 
 Stub = TypeVar("Stub")
@@ -69,12 +76,18 @@ def ask(
                 if error.code() == grpc.StatusCode.NOT_FOUND and lost:
                     words = f"{error.details()}; a node that was lost may have done it, look at "
                     raise ClientError(f"{words}`{look}`: {told(lost)}") from None
-                if error.code() in _REFUSALS or is_refused(error):
+                if _is_final(error):
                     raise AskRefused(error) from None
                 failures[target] = words_of(error)
                 if was_sent(error) and not detail_of(error).reason:
                     lost[target] = failures[target]
     raise ClientError(f"no answer, look at `{look}`: {told(failures)}")
+
+
+def _is_final(error: grpc.RpcError) -> bool:
+    """Whether every other node would refuse the call, too."""
+    is_full = detail_of(error).reason in _FULL
+    return is_full or error.code() in _REFUSALS or is_refused(error)
 
 
 def says_absent(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:

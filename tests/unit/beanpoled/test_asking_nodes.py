@@ -1,0 +1,85 @@
+"""Commands at several nodes: which refusals are final, and which send them to the next node."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from beanpole.client.rpc import ERROR_KEY
+from beanpole.pb import errors_pb2, queue_pb2, queue_pb2_grpc
+from beanpoled.cli import exits, main
+
+Refusal = tuple[grpc.StatusCode, str]
+FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class Queue(queue_pb2_grpc.QueueServicer):
+    """A node that refuses every call, or has done what is asked."""
+
+    def __init__(self, refusal: Refusal | None) -> None:
+        self.refusal = refusal
+        self.asked = 0
+
+    def SetAlias(self, request: queue_pb2.SetAliasRequest, context: Any) -> Any:
+        """See `Queue` in queue.proto."""
+        self.asked += 1
+        refuse(context, self.refusal)
+        return queue_pb2.SetAliasReply()
+
+
+def refuse(context: Any, refusal: Refusal | None) -> None:
+    if refusal is not None:
+        code, reason = refusal
+        detail = errors_pb2.ErrorDetail(reason=reason)
+        context.set_trailing_metadata(((ERROR_KEY, detail.SerializeToString()),))
+        context.abort(code, f"{reason} in words")
+
+
+@contextmanager
+def serving(*adds: Callable[[grpc.Server], None]) -> Iterator[str]:
+    """Run a server for each service; yield their addresses, as --addr takes them."""
+    servers = [grpc.server(ThreadPoolExecutor(2)) for _ in adds]
+    found = []
+    for server, add in zip(servers, adds, strict=True):
+        add(server)
+        found.append(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+        server.start()
+    try:
+        yield ",".join(found)
+    finally:
+        for server in servers:
+            server.stop(None).wait()
+
+
+def set_alias(*queues: Queue) -> int:
+    def adding(queue: Queue) -> Callable[[grpc.Server], None]:
+        return lambda server: queue_pb2_grpc.add_QueueServicer_to_server(queue, server)
+
+    with serving(*map(adding, queues)) as addresses:
+        return main(["alias", "set", "gearman:a", "b", "--addr", addresses])
+
+
+@pytest.mark.parametrize("reason", ["TOO_MANY_CALLS", "OUTBOX_FULL", "TOO_MANY_CHECKS", "", "NEW"])
+def test_another_node_is_asked_where_one_is_busy(reason: str) -> None:
+    busy, free = Queue((FULL, reason)), Queue(None)
+    assert set_alias(busy, free) == 0
+    assert (busy.asked, free.asked) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("TOO_MANY_USERS", "TOO_MANY_TOKENS", "TOO_MANY_POLICIES", "TOO_MANY_ALIASES"),
+        "TOO_MANY_SESSIONS",
+    ],
+)
+def test_a_limit_of_the_cluster_is_one_of_every_node(
+    reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full, other = Queue((FULL, reason)), Queue(None)
+    assert set_alias(full, other) == exits.EXIT_NO_ANSWER
+    assert other.asked == 0
+    assert capsys.readouterr().err == f"beanpole: {reason} in words\n"
