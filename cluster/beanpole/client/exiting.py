@@ -50,7 +50,11 @@ def run(
         return _say(program, f"{part} cannot be written as {error.encoding}", EXIT_REFUSED)
     except BeanpoleError as error:
         _say(program, str(error), EXIT_NO_ANSWER)
-        if words := hint(arguments):
+        try:
+            words = hint(arguments)  # asks servers, which may take seconds
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+        if words:
             sys.stderr.write(f"{words}\n")
         return EXIT_NO_ANSWER
     except KeyboardInterrupt:

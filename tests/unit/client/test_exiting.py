@@ -1,10 +1,14 @@
 """The exit status of a command, whatever becomes of its output."""
 
+import argparse
 import os
 import subprocess
 import sys
 
 import pytest
+
+from beanpole.client import exiting
+from beanpole.errors import ClientError
 
 PIPELINE = "from pyspark_beanpole.cli import main; exit(main())"
 BEANPOLE = "from beanpoled.cli import main; exit(main())"
@@ -56,3 +60,19 @@ def test_what_is_for_standard_error_goes_to_no_other_place(program: str, word: s
     address = {"peek": "--addr", "job": "--addresses"}[word]
     done = ended(program, "2>&-", word, "1", address, "nowhere")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_ctrl_c_while_a_hint_is_looked_for_ends_in_silence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: argparse.Namespace) -> int:
+        raise ClientError("no node answers")
+
+    def hint(_: argparse.Namespace) -> str:
+        raise KeyboardInterrupt
+
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=fail)
+    monkeypatch.setattr(exiting, "hint", hint)
+    assert exiting.run("beanpole", lambda: parser, []) == exiting.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "beanpole: no node answers\n"
