@@ -17,6 +17,7 @@ from beanpole.client.qless_source import Source
 from beanpole.client.redis import AuthenticationFailed, Redis
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli.exits import EXIT_NO_ANSWER
+from beanpoled.cli.values import DIGITS_MAX
 
 SCHEME: Final = "redis://"
 REDIS_PORT: Final = 6379
@@ -89,7 +90,8 @@ def _place(text: str) -> tuple[str, str, int]:
         raise ConfigurationError(
             f"REDIS = {text!r} is not allowed: it must be {error}, or {SCHEME}HOST..."
         ) from None
-    if database and not (database.isascii() and database.isdigit()):
+    is_number = database.isascii() and database.isdigit() and len(database) <= DIGITS_MAX
+    if database and not is_number:
         raise ConfigurationError(f"REDIS = {text!r}: the database {database!r} is no number")
     return unquote(user), address, int(database or "0")
 
