@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, told
+from beanpole.client.rpc import Nodes, Refused, told
 from beanpole.errors import ClientError
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.cli.exits import EXIT_NO
@@ -51,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         for member in wanted:
             try:
                 found += _lines(nodes, member, since_us)
+            except Refused:
+                raise  # every member would refuse it
             except ClientError as error:
                 silent[member] = str(error)
     for _, line in sorted(found):

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import grpc
 
-from beanpole.client.rpc import Nodes, detail_of, told, words_of
+from beanpole.client.rpc import Nodes, Refused, detail_of, is_refused, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli import status
 
@@ -26,7 +26,7 @@ def members(targets: list[str]) -> list[str]:
 
 
 def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: float) -> Any:
-    """Try one node after the other; an invalid request or a missing object is final.
+    """Try one node after the other; a wrong request, a missing right or object is final.
 
     Args:
         nodes: the nodes to try.
@@ -37,8 +37,9 @@ def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: 
 
     Raises:
         ConfigurationError: the request is wrong.
+        Refused: the caller has not the right, at any node.
         Gone: the object does not exist at its node.
-        ClientError: no node answers, each refuses, or the member's configuration is wrong.
+        ClientError: no node answers, or the member's configuration is wrong.
     """
     failures: dict[str, str] = {}
     for target in nodes.in_turn():
@@ -47,6 +48,8 @@ def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: 
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                 raise ConfigurationError(error.details() or "the request is wrong") from None
+            if is_refused(error):
+                raise Refused(target, error) from None
             if detail_of(error).reason == "NO_CONNECTION":
                 raise Gone(error.details() or "it is gone") from None
             if detail_of(error).reason == "BAD_CONFIGURATION":

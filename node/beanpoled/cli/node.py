@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, told
+from beanpole.client.rpc import Nodes, Refused, told
 from beanpole.constants import SECOND_US
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
@@ -68,6 +68,8 @@ def run_connections(arguments: argparse.Namespace) -> int:
         for member in wanted:
             try:
                 found += [(member, one) for one in _connections(nodes, member)]
+            except Refused:
+                raise  # every member would refuse it
             except ClientError as error:
                 silent[member] = str(error)
     if arguments.json:

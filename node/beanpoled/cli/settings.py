@@ -6,7 +6,7 @@ import sys
 from typing import Any, Final
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, told
+from beanpole.client.rpc import Nodes, Refused, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.cli.columns import Column, table, terminal_chars
@@ -100,8 +100,8 @@ def run_reload(arguments: argparse.Namespace) -> int:
             request = node_admin_pb2.ReloadRequest(node=member)
             try:
                 reply = first_answer(nodes, _STUB, "Reload", request, CALL_TIMEOUT_S)
-            except ConfigurationError:
-                raise  # there is no such member
+            except (ConfigurationError, Refused):
+                raise  # there is no such member, or every one would refuse it
             except ClientError as error:
                 failed[member] = str(error)
                 continue

@@ -9,7 +9,15 @@ import grpc
 import pytest
 
 from beanpole.client.rpc import ERROR_KEY
-from beanpole.pb import errors_pb2, queue_pb2, queue_pb2_grpc
+from beanpole.pb import (
+    admin_pb2,
+    admin_pb2_grpc,
+    errors_pb2,
+    node_admin_pb2_grpc,
+    node_pb2,
+    queue_pb2,
+    queue_pb2_grpc,
+)
 from beanpoled.cli import exits, main
 
 Refusal = tuple[grpc.StatusCode, str]
@@ -83,3 +91,45 @@ def test_a_limit_of_the_cluster_is_one_of_every_node(
     assert set_alias(full, other) == exits.EXIT_NO_ANSWER
     assert other.asked == 0
     assert capsys.readouterr().err == f"beanpole: {reason} in words\n"
+
+
+def add_closed(server: grpc.Server) -> None:
+    """Add a node that tells its members to all, and has no right for this caller."""
+
+    class Admin(admin_pb2_grpc.AdminServicer):
+        def Status(self, request: admin_pb2.StatusRequest, context: Any) -> admin_pb2.StatusReply:
+            return admin_pb2.StatusReply(nodes=[node_pb2.Node(id=one) for one in ("n0", "n1")])
+
+        def ListConnections(self, request: Any, context: Any) -> Any:
+            refuse(context, (grpc.StatusCode.UNAUTHENTICATED, "UNKNOWN_TOKEN"))
+
+        CloseConnection = ListConnections
+
+    class NodeAdmin(node_admin_pb2_grpc.NodeAdminServicer):
+        def ReadAudit(self, request: Any, context: Any) -> Any:
+            refuse(context, (grpc.StatusCode.PERMISSION_DENIED, "NO_RIGHT"))
+
+        Reload = ListSettings = ReadAudit
+
+    admin_pb2_grpc.add_AdminServicer_to_server(Admin(), server)
+    node_admin_pb2_grpc.add_NodeAdminServicer_to_server(NodeAdmin(), server)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("node connections", "UNKNOWN_TOKEN"),
+        ("node disconnect n0/1", "UNKNOWN_TOKEN"),
+        ("node audit", "NO_RIGHT"),
+        ("node reload --all", "NO_RIGHT"),
+        ("node settings n0", "NO_RIGHT"),
+    ],
+)
+def test_a_caller_without_the_right_is_refused(
+    command: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was status 1, a node that does not answer, where the command asks each member."""
+    with serving(add_closed, add_closed) as addresses:
+        assert main([*command.split(), "--addr", addresses]) == exits.EXIT_NO_ANSWER
+    first, _, _ = addresses.partition(",")
+    assert capsys.readouterr() == ("", f"beanpole: {first}: {reason} in words\n")
