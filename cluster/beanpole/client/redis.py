@@ -10,12 +10,15 @@ from typing import Final
 
 from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S
 from beanpole.client.stream import StreamClient
-from beanpole.errors import ClientError
+from beanpole.errors import ClientError, ProtocolError
 from beanpole.protocol.resp.client import Reply, ReplyParser, encode
 from beanpole.protocol.resp.values import Error
 
 # Errors of the commands that begin a connection.
 _AUTH_WORDS: Final = (b"NOAUTH", b"WRONGPASS", b"ERR AUTH", b"NOPERM")
+# Errors of one server at this time, so that another address is asked. A full server closes then.
+_FULL: Final = b"ERR max number of clients reached"
+_NOT_NOW: Final = (_FULL, b"ERR no majority of the cluster answers", b"LOADING ")
 # At most this many bytes of requests, and one request more, are in flight, so that a slow server
 # receives them within the time-out.
 PIECE_BYTES: Final = 1024 * 1024
@@ -103,6 +106,8 @@ class Redis(StreamClient):
                 found = self._parser.next()
                 if found is None:
                     return None
+                if isinstance(found[0], Error) and found[0].text == _FULL:
+                    raise ProtocolError(_FULL.decode())
                 self._replies.append(found[0])
             return self._replies
 
@@ -125,7 +130,10 @@ class Redis(StreamClient):
         (reply,) = self._exchange(encode(words), self._parser.next, 0.0)
         if isinstance(reply, Error):
             self._check(reply)
-            raise ClientError(f"{self.address}: {reply.text.decode(errors='replace')}")
+            told = reply.text.decode(errors="replace")
+            if reply.text.startswith(_NOT_NOW):
+                raise ProtocolError(told)
+            raise ClientError(f"{self.address}: {told}")
         return reply
 
     def _feed(self, data: bytes) -> None:

@@ -43,7 +43,9 @@ TTL_DEFAULT_MS: Final = 86_400_000
 WAIT_DEFAULT_MS: Final = 60_000
 PAGE_DEFAULT: Final = 100
 _TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
-_DRAINING: Final = b"Draining"
+# Refusals of one node, so that another is asked: of any request, and of one that adds a job.
+_FULL: Final = (b"Too many clients",)
+_CLOSED: Final = (*_FULL, b"Draining")
 
 
 class JobNotFound(ClientError):
@@ -224,7 +226,8 @@ class Client(StreamClient):
         words = (b"run", _text(job), name, ttr_ms, wait_ms)
         request = encode_with(payload, *words, flags={b"priority": priority})
         try:
-            reply = self._ask_accepting(request, SIZED, (wait_ms + ttr_ms) / 1000)
+            wait_s = (wait_ms + ttr_ms) / 1000
+            reply = self._ask(request, SIZED, repeat=False, wait_s=wait_s, refusals=_CLOSED)
         except OutcomeUnknown as error:
             return self._run_result(job, ttr_ms, until, error)
         return _result(reply)
@@ -367,20 +370,27 @@ class Client(StreamClient):
     # --- requests -------------------------------------------------------------------------------
 
     def _ask(
-        self, request: bytes, shape: int = PLAIN, *, repeat: bool = True, wait_s: float = 0
+        self,
+        request: bytes | Callable[[float], bytes],
+        shape: int = PLAIN,
+        *,
+        repeat: bool = True,
+        wait_s: float = 0,
+        refusals: Sequence[bytes] = _FULL,
     ) -> Reply:
+        """Send a request to one node after the other until one answers without a refusal."""
         self._shape = shape
-        return self._request(lambda _: request, self._next_reply, repeat=repeat, wait_s=wait_s)
+        encoded = (lambda _: request) if isinstance(request, bytes) else request
+        for _ in tuple(self._addresses):
+            reply = self._request(encoded, self._next_reply, repeat=repeat, wait_s=wait_s)
+            if reply.text not in refusals:
+                break
+            self._leave()  # also the last one: a full node closes
+        return reply
 
     def _wait(self, request: Callable[[int], bytes], wait_ms: int) -> Reply:
         """Repeat a request that waits; `request` encodes it for a number of milliseconds."""
-        self._shape = SIZED
-        return self._request(
-            lambda left_s: request(round(left_s * 1000)),
-            self._next_reply,
-            repeat=True,
-            wait_s=wait_ms / 1000,
-        )
+        return self._ask(lambda left_s: request(round(left_s * 1000)), SIZED, wait_s=wait_ms / 1000)
 
     def _repeated(self, request: bytes) -> tuple[Reply, bool]:
         """Return the reply, and whether the request may have been done twice."""
@@ -392,26 +402,14 @@ class Client(StreamClient):
 
     def _put(self, request: bytes) -> None:
         try:
-            _check(self._ask_accepting(request, PLAIN, 0))
+            _check(self._ask(request, repeat=False, refusals=_CLOSED))
         except OutcomeUnknown as lost:
             with _unknown_still(lost):
-                reply = self._ask_accepting(request, PLAIN, 0, repeat=True)
-            if reply.text == _DRAINING:
+                reply = self._ask(request, refusals=_CLOSED)
+            if reply.text in _CLOSED:
                 raise  # the first attempt may have added it
             if (reply.word, reply.text) != (b"CLIENT-ERROR", b"Duplicate job"):
                 _check(reply)
-
-    def _ask_accepting(
-        self, request: bytes, shape: int, wait_s: float, *, repeat: bool = False
-    ) -> Reply:
-        """Send a request to one node after the other until one that is not draining answers."""
-        reply = self._ask(request, shape, repeat=repeat, wait_s=wait_s)
-        for _ in self._addresses[1:]:
-            if reply.text != _DRAINING:
-                break
-            self._leave()
-            reply = self._ask(request, shape, repeat=repeat, wait_s=wait_s)
-        return reply
 
     def _begin(self) -> None:
         self._parser = ReplyParser()

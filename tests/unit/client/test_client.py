@@ -285,6 +285,13 @@ def test_a_server_without_users_never_sees_a_token(
         client.put(b"x")
 
 
+def test_a_node_without_room_for_a_client_is_passed_over(start: Callable[..., Node]) -> None:
+    full = start([(EXTENSIONS, b"OUT_OF_MEMORY\r\n")])
+    node = start([USERS, (b"auth secret\r\n", b"ACCEPTED\r\n"), (b"delete 4\r\n", b"DELETED\r\n")])
+    with Client([full.address, node.address], token="secret") as client:
+        assert client.delete(4)
+
+
 def test_a_token_that_nobody_has(start: Callable[..., Node]) -> None:
     node = start([USERS, (b"auth secret\r\n", b"DENIED\r\n")])
     with (

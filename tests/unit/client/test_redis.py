@@ -92,3 +92,31 @@ def test_another_server_never_sees_a_token(reply: bytes) -> None:
     with Redis([other.address], token="a-token") as client, pytest.raises(ClientError):
         client.ask(b"GET", b"a")
     other.finish()
+
+
+@pytest.mark.parametrize(
+    "reply", [b"-ERR max number of clients reached\r\n", b"-LOADING it reads its data\r\n"]
+)
+@pytest.mark.parametrize("greeting", ["token", "password"])
+def test_a_server_that_refuses_its_greeting_for_now_is_passed_over(
+    reply: bytes, greeting: str
+) -> None:
+    facts = (INFO, bulk(b"beanpole_version:0.4.0\r\n"))
+    auth = (AUTH, b"+OK\r\n")
+    taken = [facts, auth] if greeting == "token" else [auth]
+    refused = Node([(taken[0][0], reply), (b"", None)])
+    other = Node([*taken, (A, bulk(b"x"))])
+    given = {greeting: "a-token"}
+    with Redis([refused.address, other.address], **given) as client:  # type: ignore[arg-type]
+        assert client.ask(b"GET", b"a") == b"x"
+    refused.finish()
+    other.finish()
+
+
+def test_a_full_server_is_passed_over() -> None:
+    full = Node([(A, b"-ERR max number of clients reached\r\n"), (b"", None)])
+    other = Node([(A, bulk(b"x"))])
+    with Redis([full.address, other.address]) as client:
+        assert client.ask(b"GET", b"a") == b"x"
+    full.finish()
+    other.finish()

@@ -76,3 +76,28 @@ def test_a_plain_server_never_sees_a_token() -> None:
 def test_a_token_that_no_user_can_have(token: bytes) -> None:
     with pytest.raises(ValueError, match="a token has 1 to 128 printable bytes"):
         client(World(), token=token)
+
+
+FULL = server(dict.fromkeys((b"extensions", b"auth", b"use"), replies.OUT_OF_MEMORY))
+
+
+def test_a_node_without_room_for_a_client_is_passed_over() -> None:
+    """It answers so to the first command, which then tells nothing about extensions."""
+    world = World()
+    world.nodes = {A: FULL, B: server({**USERS, b"put-unique": b"INSERTED 7\r\n"})}
+    commands = client(world)
+    world.run(commands.connect())
+    assert commands.session.at == B
+    world.now += 60
+    other = client(world, token=b"")
+    assert world.run(other.put("x", 1, 0, 60, "key")) == 7
+    assert TOKEN not in b"".join(data for place, data in world.said if place == A)
+
+
+def test_only_nodes_without_room_are_no_answer() -> None:
+    world = World()
+    world.nodes = {A: FULL, B: FULL}
+    with pytest.raises(faults.NoNodeError, match="extensions are not known: OUT_OF_MEMORY"):
+        world.run(client(world).connect())
+    with pytest.raises(faults.NoNodeError, match="extensions are not known: OUT_OF_MEMORY"):
+        world.run(client(world, token=b"").put("x", 1, 0, 60, "key"))

@@ -29,6 +29,7 @@ ID = str(JOB).encode()
 ADD = b"add %b q 60000 86400000 2\r\nhi\r\n" % ID
 OK, NOT_FOUND, TIMEOUT = b"+OK\r\n", b"-NOT-FOUND\r\n", b"-TIMEOUT\r\n"
 DRAINING = b"-SERVER-ERROR Draining\r\n"
+FULL = b"-SERVER-ERROR Too many clients\r\n"
 DUPLICATE_JOB = b"-CLIENT-ERROR Duplicate job\r\n"
 DUPLICATE_RESULT = b"-CLIENT-ERROR Duplicate result\r\n"
 RUN = b"run %b q 500 1000 1\r\nx\r\n" % ID
@@ -231,6 +232,29 @@ def test_a_node_that_drains_is_left(start: Callable[..., Node]) -> None:
     other = start([(ADD, OK)])
     with Client([draining.address, other.address]) as client:
         assert client.add(b"q", b"hi", job=JOB) == JOB
+
+
+@pytest.mark.parametrize(
+    ("request_", "reply", "ask"),
+    [
+        (ADD, OK, lambda client: client.add(b"q", b"hi", job=JOB)),
+        (b"fail %b 0\r\n\r\n" % ID, OK, lambda client: client.fail(JOB)),
+        (b"lease q 0\r\n", TIMEOUT, lambda client: client.lease([b"q"], 0)),
+        (RUN, TIMEOUT, lambda client: client.run(b"q", b"x", wait_ms=1000, job=JOB, ttr_ms=500)),
+    ],
+    ids=["add", "fail", "lease", "run"],
+)
+def test_a_node_without_room_for_a_client_is_left(
+    start: Callable[..., Node], request_: bytes, reply: bytes, ask: Callable[[Client], object]
+) -> None:
+    full, other = start([(request_, FULL)]), start([(request_, reply)])
+    with Client([full.address, other.address]) as client:
+        ask(client)
+    alone = start([(request_, FULL)], [(request_, reply)])
+    with Client([alone.address]) as client:
+        with pytest.raises(ClientError, match="Too many clients"):
+            ask(client)
+        ask(client)  # on a new connection: a full node closes
 
 
 def test_an_add_is_repeated_at_a_node_that_does_not_drain(start: Callable[..., Node]) -> None:

@@ -207,7 +207,11 @@ class Session:
                 self._forget()
 
     def extensions(self) -> Steps[frozenset[bytes]]:
-        """Return the extensions of beanstalk that the connected node supports."""
+        """Return the extensions of beanstalk that the connected node supports.
+
+        Raises:
+            ProtocolError: the node does not tell them, so another node has to be asked.
+        """
         if self._words is None:
             reply = yield from self.exchange(encode(b"extensions"))
             self._words = extensions_of(reply)

@@ -103,8 +103,15 @@ def encode_tubes(used: bytes, watched: Collection[bytes]) -> list[bytes]:
 
 
 def extensions_of(reply: Reply) -> frozenset[bytes]:
-    """Return the names in the reply to `extensions`; none of a server that does not know it."""
-    lines = (reply[2] or b"").split(b"\n") if reply[0] == b"OK" else []
+    """Return the names in the reply to `extensions`; none of a server that does not know it.
+
+    Raises:
+        ProtocolError: the reply tells nothing about extensions. A node with too many clients
+            answers OUT_OF_MEMORY to the first command, whatever it is.
+    """
+    if reply[0] not in (b"OK", b"UNKNOWN_COMMAND"):
+        raise ProtocolError(f"its extensions are not known: {reply[0].decode()}")
+    lines = (reply[2] or b"").split(b"\n")
     return frozenset([line[2:] for line in lines if line.startswith(b"- ")])
 
 
