@@ -200,12 +200,36 @@ def test_a_node_that_refuses_puts_is_left_unless_jobs_would_be_lost() -> None:
     assert other.session.at == A
 
 
+DRAINS = server({b"put": b"DRAINING\r\n"})
+
+
 def test_all_nodes_refuse_puts() -> None:
-    drains = server({b"put": b"DRAINING\r\n"})
-    here = world(a=drains, b=drains)
+    here = world(a=DRAINS, b=DRAINS, c=DRAINS)
+    client = here.client("a:1,b:1,c:1")
     with pytest.raises(faults.DrainingError):
-        here.run(here.client("a:1,b:1").put("x", 1, 0, 60, None))
-    assert [place for place, _ in here.said] == [A, B]
+        here.run(client.put("x", 1, 0, 60, None))
+    assert [place for place, _ in here.said] == [A, B, C]
+    here.nodes[B] = PLAIN
+    assert here.run(client.put("x", 1, 0, 60, None)) == 7
+
+
+def test_a_put_finds_the_only_node_that_takes_it() -> None:
+    here = world(a=DRAINS, c=DRAINS, d=PLAIN)
+    nodes = "a:1,b:1,c:1,d:1"  # nothing listens at b
+    assert here.run(here.client(nodes).put("x", 1, 0, 60, None)) == 7
+    assert here.run(batches.put_many(here.client(nodes), ["x"], 1, 0, 60)) == [7]
+    assert [place.host for place, _ in here.said] == ["a", "c", "d"] * 2
+    assert here.now == 0, "and without a pause"
+
+
+def test_a_put_is_refused_where_the_other_nodes_do_not_answer() -> None:
+    here = world(a=DRAINS)
+    client = here.client("a:1,b:1,c:1")
+    with pytest.raises(faults.DrainingError):
+        here.run(client.put("x", 1, 0, 60, None))
+    assert len(here.said) == 1
+    here.nodes[A] = PLAIN
+    assert here.run(client.put("x", 1, 0, 60, None)) == 7
 
 
 def test_no_node_answers() -> None:

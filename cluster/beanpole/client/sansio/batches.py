@@ -35,11 +35,10 @@ def put_many(
     numbers = whole(priority), whole(delay), whole(ttr)
     requests = [encode_put(commands.encoded(body), *numbers) for body in bodies]
     results, _ = yield from _ask_each(session, requests, repeat=False)
-    until = session.until()
     asked: set[Endpoint | None] = set()
     while refused := [at for at, one in enumerate(results) if _says(one, b"DRAINING")]:
         try:
-            if not (yield from session.leave(until, asked)):
+            if not (yield from session.leave(asked)):
                 break
         except faults.UNCONNECTED:
             break  # the puts that were done have ids, which the caller needs

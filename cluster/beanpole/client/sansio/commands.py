@@ -301,9 +301,8 @@ class Commands(Generic[TBody]):
         """Put a job at one node after the other, until one is not draining. See `ask`."""
         session = self.session
         reply, _ = yield from session.ask(request, repeat=repeat, needs=needs)
-        until = session.until()
         asked: set[Endpoint | None] = set()
-        while reply[0] == b"DRAINING" and (yield from session.leave(until, asked)):
+        while reply[0] == b"DRAINING" and (yield from session.leave(asked)):
             reply, _ = yield from session.ask(request, repeat=repeat, needs=needs)
         if faults.is_misread(reply):
             yield from session.drop()

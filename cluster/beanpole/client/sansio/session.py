@@ -287,24 +287,26 @@ class Session:
         self._forget()
         yield Close()
 
-    def leave(self, until: float, asked: set[Endpoint | None]) -> Steps[bool]:
-        """Connect to a node that was not asked yet; return False if there is none.
+    def leave(self, asked: set[Endpoint | None]) -> Steps[bool]:
+        """Connect to a node that was not asked yet; return False if none of them answers.
 
         It is also False if jobs would be lost.
 
         Args:
-            until: the time until which a node is searched.
             asked: the nodes that were asked; this one and the next are added.
+
+        Raises:
+            DeniedError, NotAvailableError, ClosedError: see `connect`.
         """
         asked.add(self.at)
-        if self.held or len(self._nodes.known) < 2:
+        if self.held or asked.issuperset(self._nodes.known):
             return False
         yield from self.drop()
-        yield from self.connect(until)
-        if self.at in asked:
-            return False
-        asked.add(self.at)
-        return True
+        others = yield from self._nodes.look_up(self._left)
+        is_open = yield from self._open_any([one for one in others if one not in asked])
+        if is_open:
+            asked.add(self.at)  # now: a node that closes at each request would be tried for ever
+        return is_open
 
     def connect(self, until: float) -> Steps[None]:
         """Ensure that there is a connection to any node; the node that was lost is tried last.
@@ -325,17 +327,24 @@ class Session:
         pause_s = PAUSE_MIN_S
         self._nodes.why.clear()
         while True:
-            for endpoint in (yield from self._nodes.look_up(self._left)):
-                is_open = yield from self._open(endpoint)
-                if self._is_closed:  # meanwhile, by another task
-                    yield from self.drop()
-                    raise ClosedError("the client is closed")
-                if is_open:
-                    return
+            endpoints = yield from self._nodes.look_up(self._left)
+            if (yield from self._open_any(endpoints)):
+                return
             if self._clock() > until:
                 raise NoNodeError(f"no node answers: {self._nodes.words()}")
             yield Pause(jitter(pause_s))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _open_any(self, endpoints: Sequence[Endpoint]) -> Steps[bool]:
+        """Connect to the first of these that answers; return False if none does."""
+        for endpoint in endpoints:
+            is_open = yield from self._open(endpoint)
+            if self._is_closed:  # meanwhile, by another task
+                yield from self.drop()
+                raise ClosedError("the client is closed")
+            if is_open:
+                return True
+        return False
 
     def _open(self, endpoint: Endpoint) -> Steps[bool]:
         try:
