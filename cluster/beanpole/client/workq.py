@@ -398,16 +398,14 @@ class Client(StreamClient):
             return self._ask(request, repeat=False), False
         except OutcomeUnknown as lost:
             with _unknown_still(lost):
-                return self._ask(request), True
+                return _accepted(self._ask(request)), True
 
     def _put(self, request: bytes) -> None:
         try:
             _check(self._ask(request, repeat=False, refusals=_CLOSED))
         except OutcomeUnknown as lost:
             with _unknown_still(lost):
-                reply = self._ask(request, refusals=_CLOSED)
-            if reply.text in _CLOSED:
-                raise  # the first attempt may have added it
+                reply = _accepted(self._ask(request, refusals=_CLOSED))
             if (reply.word, reply.text) != (b"CLIENT-ERROR", b"Duplicate job"):
                 _check(reply)
 
@@ -428,6 +426,13 @@ def _unknown_still(lost: OutcomeUnknown) -> Iterator[None]:
         yield
     except ClientError as error:
         raise OutcomeUnknown(f"{lost}; then: {error}") from error
+
+
+def _accepted(reply: Reply) -> Reply:
+    """Return the reply; raise ClientError if the node refuses whatever an earlier attempt did."""
+    if reply.word == b"SERVER-ERROR" or reply.text == b"Denied":
+        _check(reply)
+    return reply
 
 
 def _text(job: uuid.UUID) -> bytes:

@@ -273,6 +273,29 @@ def test_an_add_that_may_be_done_is_not_said_to_be_refused(start: Callable[..., 
         client.add(b"q", b"hi", job=JOB)
 
 
+NO_MAJORITY = b"-SERVER-ERROR No majority of the cluster answers\r\n"
+
+
+@pytest.mark.parametrize("refusal", [NO_MAJORITY, b"-CLIENT-ERROR Denied\r\n"])
+@pytest.mark.parametrize(
+    ("request_", "ask"),
+    [
+        (ADD, lambda client: client.add(b"q", b"hi", job=JOB)),
+        (b"complete %b 1\r\nr\r\n" % ID, lambda client: client.complete(JOB, b"r")),
+        (b"delete %b\r\n" % ID, lambda client: client.delete(JOB)),
+    ],
+    ids=["add", "complete", "delete"],
+)
+def test_a_repetition_that_is_refused_tells_nothing_of_the_first_attempt(
+    start: Callable[..., Node],
+    request_: bytes,
+    ask: Callable[[Client], object],
+    refusal: bytes,
+) -> None:
+    with lost(start, request_, (request_, refusal)) as client, pytest.raises(OutcomeUnknown):
+        ask(client)
+
+
 @pytest.mark.parametrize(
     ("request_", "ask"),
     [

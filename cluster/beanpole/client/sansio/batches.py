@@ -66,7 +66,7 @@ def delete_many(commands: Commands[TBody], jobs: Sequence[JobOrID[TBody]]) -> St
     done: list[bool | Exception | None] = []
     for at, one in enumerate(results):
         if not _says(one, b"NOT_FOUND"):
-            found = _read(one, b"DELETED")
+            found = _read(one, b"DELETED", is_repeated=at in again)
             done.append(True if isinstance(found, int) else found)
         elif at in again:
             done.append(faults.MayBeDoneError("it may have been done before the connection ended"))
@@ -152,13 +152,15 @@ def _says(result: _Result, word: bytes) -> bool:
     return isinstance(result, tuple) and result[0] == word
 
 
-def _read(result: _Result, word: bytes) -> int | Exception | None:
+def _read(result: _Result, word: bytes, *, is_repeated: bool = False) -> int | Exception | None:
     """Return the number in a reply, 1 if it has none, or the error; None if it was not sent."""
     if not isinstance(result, tuple):
         return result
     try:
+        if is_repeated:
+            faults.check_repeated(result)
         arguments = expected(result, word)[1]
-    except faults.Error as error:
+    except (faults.Error, faults.MayBeDoneError) as error:
         return error
     return int(arguments[0]) if arguments else 1
 

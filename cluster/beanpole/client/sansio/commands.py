@@ -300,10 +300,18 @@ class Commands(Generic[TBody]):
     def _put(self, request: bytes, *, repeat: bool = True, needs: bytes = b"") -> Steps[Reply]:
         """Put a job at one node after the other, until one is not draining. See `ask`."""
         session = self.session
-        reply, _ = yield from session.ask(request, repeat=repeat, needs=needs)
+        reply, again = yield from session.ask(request, repeat=repeat, needs=needs)
         asked: set[Endpoint | None] = set()
-        while reply[0] == b"DRAINING" and (yield from session.leave(asked)):
-            reply, _ = yield from session.ask(request, repeat=repeat, needs=needs)
+        try:
+            while reply[0] == b"DRAINING" and (yield from session.leave(asked)):
+                reply, more = yield from session.ask(request, repeat=repeat, needs=needs)
+                again = again or more
+        except faults.UNCONNECTED as error:
+            if again:
+                raise faults.may_be_done(error) from error
+            raise
+        if again:
+            faults.check_repeated(reply)
         if faults.is_misread(reply):
             yield from session.drop()
         return reply
@@ -311,8 +319,10 @@ class Commands(Generic[TBody]):
     def _once(self, request: bytes, word: bytes) -> Steps[None]:
         """Send an idempotent request that may find nothing when it is repeated."""
         reply, again = yield from self.session.ask(request)
-        if again and reply[0] == b"NOT_FOUND":
-            raise faults.MayBeDoneError("it may have been done before the connection ended")
+        if again:
+            if reply[0] == b"NOT_FOUND":
+                raise faults.MayBeDoneError("it may have been done before the connection ended")
+            faults.check_repeated(reply)
         expected(reply, word)
 
     def _end(self, request: bytes, word: bytes, job: JobOrID[TBody]) -> Steps[None]:
@@ -324,6 +334,10 @@ class Commands(Generic[TBody]):
             yield from self._once(request, word)
         except (faults.BeanstalkdError, *faults.UNCONNECTED) as error:
             is_held = not isinstance(error, faults.NotFoundError)  # a kept one also unconnected
+            raise
+        except faults.MayBeDoneError as error:
+            # A node that refuses has resumed the session, which tells what it still holds.
+            is_held = isinstance(error.__cause__, faults.BeanstalkdError)
             raise
         finally:
             session.ending.pop(job_id(job), None)

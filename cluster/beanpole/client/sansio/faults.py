@@ -117,6 +117,10 @@ def is_misread(reply: Reply) -> bool:
     return reply[0] in (b"BAD_FORMAT", b"UNKNOWN_COMMAND")
 
 
+# Replies that depend on the node and the time, so that they tell nothing of an earlier attempt.
+_REFUSALS: Final = frozenset({b"DENIED", b"DRAINING", b"INTERNAL_ERROR", b"OUT_OF_MEMORY"})
+
+
 class NoNodeError(ConnectionError):
     """No node answered within `patience_s`. Nothing was done."""
 
@@ -132,6 +136,17 @@ class MayBeDoneError(ConnectionError):
 def may_be_done(why: object) -> MayBeDoneError:
     """Return the error of a command whose reply was lost, with the reason."""
     return MayBeDoneError(f"it may have been done: {why}")
+
+
+def check_repeated(reply: Reply) -> None:
+    """Raise an error if this reply to a repeated request is a refusal.
+
+    Raises:
+        MayBeDoneError: an earlier attempt may have been done; the refusal is the cause.
+    """
+    if reply[0] in _REFUSALS:
+        refusal = ERROR_RESPONSES[reply[0]]()
+        raise may_be_done(f"its repetition was refused: {reply[0].decode()}") from refusal
 
 
 class NotAvailableError(ClientError):
