@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S, WAIT_SLICE_S
 from beanpole.client.stream import StreamClient
 from beanpole.constants import DEFAULT_TUBE
-from beanpole.errors import ClientError
+from beanpole.errors import ClientError, ProtocolError
 from beanpole.protocol.beanstalk.client import (
     Reply,
     ReplyParser,
@@ -205,6 +205,10 @@ class Client(StreamClient):
         """Authenticate, and restore the used tube and the watch list.
 
         As in `sansio`, the token is not sent to a server that does not support users.
+
+        Raises:
+            ProtocolError: the node refuses for now, so another node has to be asked.
+            ClientError: every node would answer the same.
         """
         self._parser = ReplyParser()
         if self._token:
@@ -216,10 +220,16 @@ class Client(StreamClient):
             reply = self._exchange(encode(_AUTH, self._token), self._next_reply, 0)
             if reply[0] == _DENIED:
                 raise ClientError("DENIED: no user has this token")
-            self._expect(reply, b"ACCEPTED")
+            self._restored(reply, b"ACCEPTED")
         for request in encode_tubes(self._used, self._watched):
             reply = self._exchange(request, self._next_reply, 0)
-            self._expect(reply, b"USING", b"WATCHING")
+            self._restored(reply, b"USING", b"WATCHING")
+
+    def _restored(self, reply: Reply, *words: bytes) -> None:
+        """Check a reply to what a connection begins with."""
+        if reply[0] not in (*words, _DENIED):
+            raise ProtocolError(f"the connection is not restored: {reply[0].decode()}")
+        self._expect(reply, *words)
 
     def _done(self, request: bytes, word: bytes) -> bool:
         reply = self.call(request, repeat=False)

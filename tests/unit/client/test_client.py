@@ -27,6 +27,8 @@ def start() -> Iterator[Callable[..., Node]]:
         node.finish()
 
 
+EXTENSIONS = b"extensions\r\n"
+USERS = (EXTENSIONS, b"OK 11\r\n---\n- auth\n\r\n")
 # Nothing listens there. Another process could get a port that was free a moment ago.
 DEAD = "127.0.0.1:1"
 
@@ -250,23 +252,50 @@ def test_a_connection_whose_tube_is_not_restored_is_not_used(start: Callable[...
     node = start(
         [(b"use t\r\n", b"USING t\r\n"), (b"stats-job 1\r\n", None)],
         [(b"use t\r\n", b"OUT_OF_MEMORY\r\n")],
-        [(b"use t\r\n", b"USING t\r\n"), (b"put 5 0 60 2\r\nhi\r\n", b"INSERTED 7\r\n")],
+        [
+            (b"use t\r\n", b"USING t\r\n"),
+            (b"stats-job 1\r\n", b"NOT_FOUND\r\n"),
+            (b"put 5 0 60 2\r\nhi\r\n", b"INSERTED 7\r\n"),
+        ],
     )
     with Client([node.address]) as client:
         client.use(b"t")
-        with pytest.raises(ClientError, match="OUT_OF_MEMORY"):
-            client.text(b"stats-job", 1)
+        assert client.text(b"stats-job", 1) is None
         assert client.put(b"hi", 5, 0, 60) == 7, "into its tube, not into `default`"
+
+
+@pytest.mark.parametrize("refusal", [b"INTERNAL_ERROR\r\n", b"OUT_OF_MEMORY\r\n"])
+@pytest.mark.parametrize("token", ["", "secret"])
+def test_a_node_that_does_not_restore_a_connection_is_left(
+    start: Callable[..., Node], refusal: bytes, token: str
+) -> None:
+    tube = (b"use t\r\n", b"USING t\r\n")
+    begins = [USERS, (b"auth secret\r\n", b"ACCEPTED\r\n"), tube] if token else [tube]
+    refused = begins[1] if token else tube
+    first = start([*begins, (within(0), None)])
+    second = start([*begins[: begins.index(refused)], (refused[0], refusal)])
+    third = start([*begins, (within(0), b"RESERVED 3 1\r\nx\r\n")])
+    addresses = [node.address for node in (first, second, third)]
+    with Client(addresses, token=token) as client:
+        client.use(b"t")
+        assert client.reserve(0) == Job(3, b"x")
+
+
+def test_a_tube_that_is_denied_on_a_later_connection_is_told_at_once(
+    start: Callable[..., Node],
+) -> None:
+    first = start([(b"use t\r\n", b"USING t\r\n"), (within(0), None)])
+    second = start([(b"use t\r\n", b"DENIED\r\n")])
+    with Client([first.address, second.address]) as client:
+        client.use(b"t")
+        with pytest.raises(ClientError, match="lacks the right"):
+            client.reserve(0)
 
 
 def test_a_server_of_another_protocol_is_not_believed(start: Callable[..., Node]) -> None:
     node = start([(b"stats\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n")])
     with Client([node.address], patience_s=0) as client, pytest.raises(ClientError):
         client.text(b"stats")
-
-
-EXTENSIONS = b"extensions\r\n"
-USERS = (EXTENSIONS, b"OK 11\r\n---\n- auth\n\r\n")
 
 
 def test_a_token_is_sent_before_anything_else(start: Callable[..., Node]) -> None:
