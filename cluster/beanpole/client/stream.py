@@ -124,7 +124,7 @@ class StreamClient:
                 address = self.address
                 self._leave()
                 if not repeat:
-                    raise OutcomeUnknown(f"{address}: {error}") from error
+                    raise OutcomeUnknown(f"it may have been done: {address}: {error}") from error
                 # One silent node may take all of the patience, and the others still answer.
                 if losses >= len(self._addresses) and time.monotonic() > until:
                     raise ClientError(f"{address}: {error}") from error
