@@ -49,7 +49,7 @@ QLESS: Final = Port("qless", "qless", "listeners.qless", 6380, "")
 TLS_CA: Final = "BEANPOLE_TLS_CA"
 TLS_CERTIFICATE: Final = "BEANPOLE_TLS_CERTIFICATE"
 TLS_KEY: Final = "BEANPOLE_TLS_KEY"
-TLS_VARIABLES: Final = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
+TLS_VARIABLES: Final[tuple[str, ...]] = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
 # The token of the user as whom a command acts, or the file that has it. There is no option for it,
 # because `ps` shows the options of a process to all users.
 TOKEN: Final = "BEANPOLE_TOKEN"

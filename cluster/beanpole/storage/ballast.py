@@ -41,7 +41,7 @@ class Ballast:
         self._path = os.path.join(directory, FILE)
         self._making = False
         self._lock = threading.Lock()  # held during a removal
-        self._is_given = False  # whether the file was removed since it was made
+        self._was_released = False  # whether the file was removed since it was made
         if files.exists(self._path + TEMPORARY):
             files.remove(self._path + TEMPORARY)
         self.there = files.exists(self._path)
@@ -56,7 +56,7 @@ class Ballast:
                 self._files.remove(self._path)
             except OSError:
                 return False  # the write that needs the room will fail
-            self._is_given = True
+            self._was_released = True
             return True
 
     def make_room(self) -> bool:
@@ -64,7 +64,7 @@ class Ballast:
 
         Another thread may have removed the file after the write failed.
         """
-        return self.release() or self._is_given
+        return self.release() or self._was_released
 
     def restore(self) -> None:
         """Create the file outside the loop, unless it exists. Without room it is not created."""
@@ -94,7 +94,7 @@ class Ballast:
         self._making = False
         # An error is ignored: the queue works without the ballast, and its owner tries again.
         self.there = error is None
-        self._is_given = self._is_given and not self.there
+        self._was_released = self._was_released and not self.there
 
 
 def make_room_to_start(files: Files, directory: str) -> bool:

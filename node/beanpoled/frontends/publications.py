@@ -6,7 +6,7 @@ are published while it has no connection, or while its node loads a snapshot. Th
 protocol formats the messages.
 
 One call may publish a thousand messages, and each may have thousands of subscribers: they are
-delivered in slices, between which others have a turn of the loop.
+delivered in slices, between which others have their step of the loop.
 """
 
 from collections import deque
@@ -87,7 +87,7 @@ class Publications:
         self._fitting: dict[bytes, list[tuple[bytes, _Known]]] = {}  # while messages wait
         self._left = 0  # deliveries of this turn
         self._cost = 1  # of the present message, for each subscriber
-        self._is_resting = False  # a turn of the loop is requested
+        self._is_resting = False  # a step of the loop is requested
         self.delivered_total = 0  # messages delivered, counted once for each subscriber
 
     def channels_of(self, connection: Connection) -> list[bytes]:

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
-from beanpoled.frontends.large_output import LARGE_BYTES as LARGE_OUTPUT_BYTES
+from beanpoled.frontends.large_output import LARGE_BYTES
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_WAIT
 
@@ -17,7 +17,7 @@ from beanpoled.origin.batches import KIND_WAIT
 PENDING_MAX: Final = 1024
 
 # A reply that waits for those before it counts as owed from this size on: an echo has megabytes.
-LARGE_BYTES: Final = 128
+OWED_BYTES_MIN: Final = 128
 
 # A longer reply is not an error, and is not looked up among the errors.
 ERROR_MAX_BYTES: Final = 128
@@ -93,7 +93,7 @@ class ReplyQueue:
             or (self._copies_bytes > 0 and self._clients.unread.is_full)
             # The line counts what it had when it joined.
             or (
-                self.queued_bytes > LARGE_OUTPUT_BYTES
+                self.queued_bytes > LARGE_BYTES
                 and self._owner is not None
                 and self._clients.large.has(self._owner)
             )
@@ -140,7 +140,7 @@ class ReplyQueue:
         """Answer the newest request: now, or after the pending ones."""
         if self._pending:
             self._pending.append(reply)
-            if len(reply) >= LARGE_BYTES:
+            if len(reply) >= OWED_BYTES_MIN:
                 self.owe_copy(len(reply))
         else:
             self.push(reply)
@@ -205,7 +205,7 @@ class ReplyQueue:
     def flush(self) -> bool:
         """Write the queued output; return whether a client that was owed too much may go on."""
         was_full = (
-            self.queued_bytes > LARGE_OUTPUT_BYTES  # it may have been in the line
+            self.queued_bytes > LARGE_BYTES  # it may have been in the line
             or self.queued_bytes >= self._clients.client_output_bytes_max
         )
         out = self.take()

@@ -75,7 +75,7 @@ class RequestConnection(Connection):
         self._held_request: Callable[[], None] | None = None  # makes it again
         self._held_bytes = 0  # of its body
         self._is_checked = False  # the request that is made again was held
-        self._is_resting = False  # others have a turn of the loop before its next request
+        self._is_resting = False  # others have their step of the loop before its next request
         self._row_is_over = False  # the present request takes long: others have a turn behind it
         self.blocked = False  # later input must wait for the present request
         self.ended = False  # the client will send nothing more

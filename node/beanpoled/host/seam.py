@@ -93,7 +93,7 @@ class Host(Protocol):
         """Return a number from 0 (inclusive) to 1 (exclusive)."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call at the end of this turn of the loop, after the pending input."""
+        """Call at the end of this step of the loop, after the pending input."""
 
     def take_turn(self, turn: Callable[[], None]) -> None:
         """Run a turn now; the frames that it sends leave at its end, or by `flush_peers`."""

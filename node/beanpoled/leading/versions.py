@@ -17,7 +17,7 @@ from beanpoled.shared.context import Context
 
 # An operator waits for the answer and asks again before this time is over. Afterwards nothing is
 # raised: the request counts now, and not when a member comes back days later with another program.
-WISH_US: Final = 1_000_000
+FINALIZE_REQUEST_US: Final = 1_000_000
 
 
 class Versions:
@@ -87,7 +87,7 @@ class Versions:
             refusal = refusal_words(version, known)
             if refusal:
                 return version, refusal
-            self._wanted = (term, version, context.loop_us + WISH_US)
+            self._wanted = (term, version, context.loop_us + FINALIZE_REQUEST_US)
             context.wake()
         return version, ""
 

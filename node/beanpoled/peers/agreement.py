@@ -16,7 +16,7 @@ from beanpole.constants import SECOND_US
 
 # This many newest hashes are kept to compare with those of other members. A follower that lags
 # further is compared once it has caught up.
-CHAINS_KEPT: Final = 16_384
+HASHES_KEPT_MAX: Final = 16_384
 
 # The two kinds of comparison.
 STATE_HASH: Final = 0
@@ -86,7 +86,7 @@ class Agreement:
         """Remember the state hash after an entry."""
         self._hashes[index] = state_hash
         self._indexes.append(index)
-        if len(self._indexes) > CHAINS_KEPT:
+        if len(self._indexes) > HASHES_KEPT_MAX:
             del self._hashes[self._indexes.popleft()]
 
     def digested(self, image: ImageDigest) -> None:

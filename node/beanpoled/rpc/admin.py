@@ -19,9 +19,9 @@ from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_
 from beanpoled.host.tasks import watched
 from beanpoled.readiness import liveness, readiness
 from beanpoled.rpc import credentials
-from beanpoled.rpc.bringing import Bringer, fail_as, fail_unknown
 from beanpoled.rpc.door import CALLERS_MAX, Door
 from beanpoled.rpc.edge import Edge
+from beanpoled.rpc.forwarding import Forwarder, fail_as, fail_unknown
 from beanpoled.rpc.health import HealthServicer
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
@@ -76,7 +76,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     def __init__(self, view: NodeView, peers: PeerClient) -> None:
         self._view = view
         self._peers = peers
-        self._bringer = Bringer(view, peers, admin_pb2_grpc.AdminStub)
+        self._forwarder = Forwarder(view, peers, admin_pb2_grpc.AdminStub)
 
     async def Status(
         self, request: admin_pb2.StatusRequest, context: Context
@@ -196,9 +196,9 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def ListConnections(
         self, request: admin_pb2.ListConnectionsRequest, context: Context
     ) -> admin_pb2.ListConnectionsReply:
-        brought = await self._bringer.brought("ListConnections", request, context)
-        if brought is not None:
-            found: admin_pb2.ListConnectionsReply = brought
+        forwarded = await self._forwarder.forwarded("ListConnections", request, context)
+        if forwarded is not None:
+            found: admin_pb2.ListConnectionsReply = forwarded
             return found
         page = self._view.connections(request.after_id, CONNECTIONS_MAX)
         return admin_pb2.ListConnectionsReply(
@@ -210,8 +210,8 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def CloseConnection(
         self, request: admin_pb2.CloseConnectionRequest, context: Context
     ) -> admin_pb2.CloseConnectionReply:
-        brought = await self._bringer.brought("CloseConnection", request, context)
-        if brought is None and not self._view.close_connection(request.id):
+        forwarded = await self._forwarder.forwarded("CloseConnection", request, context)
+        if forwarded is None and not self._view.close_connection(request.id):
             words = f"{self._view.node_id} has no connection {request.id}"
             await fail(context, grpc.StatusCode.NOT_FOUND, words, "NO_CONNECTION")
         return admin_pb2.CloseConnectionReply()

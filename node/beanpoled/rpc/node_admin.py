@@ -14,7 +14,7 @@ from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.audit.log import AuditLog
 from beanpoled.examining import Finding
 from beanpoled.reloading import Outcome, Shown
-from beanpoled.rpc.bringing import Bringer
+from beanpoled.rpc.forwarding import Forwarder
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.rpc.server import Context, fail
 from beanpoled.view import NodeView
@@ -44,7 +44,7 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
         self, view: NodeView, peers: PeerClient, audit: AuditLog, settings: Settings
     ) -> None:
         self._view = view
-        self._bringer = Bringer(view, peers, node_admin_pb2_grpc.NodeAdminStub)
+        self._forwarder = Forwarder(view, peers, node_admin_pb2_grpc.NodeAdminStub)
         self._audit = audit
         self._settings = settings
 
@@ -56,9 +56,9 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     async def ReadAudit(
         self, request: node_admin_pb2.ReadAuditRequest, context: Context
     ) -> node_admin_pb2.ReadAuditReply:
-        brought = await self._bringer.brought("ReadAudit", request, context, READ_TIMEOUT_S)
-        if brought is not None:
-            found: node_admin_pb2.ReadAuditReply = brought
+        forwarded = await self._forwarder.forwarded("ReadAudit", request, context, READ_TIMEOUT_S)
+        if forwarded is not None:
+            found: node_admin_pb2.ReadAuditReply = forwarded
             return found
         try:
             page = await asyncio.to_thread(self._audit.page, request.after_id)
@@ -75,9 +75,9 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     async def ListSettings(
         self, request: node_admin_pb2.ListSettingsRequest, context: Context
     ) -> node_admin_pb2.ListSettingsReply:
-        brought = await self._bringer.brought("ListSettings", request, context)
-        if brought is not None:
-            found: node_admin_pb2.ListSettingsReply = brought
+        forwarded = await self._forwarder.forwarded("ListSettings", request, context)
+        if forwarded is not None:
+            found: node_admin_pb2.ListSettingsReply = forwarded
             return found
         return node_admin_pb2.ListSettingsReply(
             node=self._view.node_id,
@@ -97,9 +97,9 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     async def Reload(
         self, request: node_admin_pb2.ReloadRequest, context: Context
     ) -> node_admin_pb2.ReloadReply:
-        brought = await self._bringer.brought("Reload", request, context)
-        if brought is not None:
-            found: node_admin_pb2.ReloadReply = brought
+        forwarded = await self._forwarder.forwarded("Reload", request, context)
+        if forwarded is not None:
+            found: node_admin_pb2.ReloadReply = forwarded
             return found
         outcome = self._settings.reload()
         if outcome.wrong:
@@ -115,9 +115,9 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     async def Examine(
         self, request: node_admin_pb2.ExamineRequest, context: Context
     ) -> node_admin_pb2.ExamineReply:
-        brought = await self._bringer.brought("Examine", request, context)
-        if brought is not None:
-            found: node_admin_pb2.ExamineReply = brought
+        forwarded = await self._forwarder.forwarded("Examine", request, context)
+        if forwarded is not None:
+            found: node_admin_pb2.ExamineReply = forwarded
             return found
         return node_admin_pb2.ExamineReply(
             node=self._view.node_id,

@@ -8,7 +8,7 @@ from typing import Final
 
 from beanpole.constants import SECOND_US
 
-# A turn of the loop that took longer than this was a pause (a stopped process, a suspended
+# A step of the loop that took longer than this was a pause (a stopped process, a suspended
 # machine): no client could be served in it, so it does not count.
 TURN_MAX_US: Final = 250_000
 # A cold start counts at most this much of the time without a running node, so that a wall clock

@@ -227,7 +227,7 @@ class Lifecycle:
             if too_much is not None and limit != context.config.queue_bytes_max:
                 context.host.log(f"the leader's limits: {too_much}", WARNING)
 
-    def look_at_disk(self) -> None:
+    def act_on_disk_room(self) -> None:
         """Publish the state of the disk; hand leadership over if the log cannot grow."""
         context = self._context
         room = context.replica.room()

@@ -162,7 +162,7 @@ class Node:
         context.loop_us += step_us
         self._unseen_us += step_us
         if self._unseen_us >= SILENCE_STEP_US:
-            self.lifecycle.look_at_disk()
+            self.lifecycle.act_on_disk_room()
             self.heartbeats.turn(self._unseen_us)
             self._unseen_us = 0
             self._majority_answers = context.replica.majority_answers

@@ -123,7 +123,7 @@ def test_the_image_before_a_snapshot_is_not_compared(three: Agreement) -> None:
 
 @pytest.mark.constants
 def test_only_so_many_chains_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHAINS_KEPT", 3)
+    monkeypatch.setattr(module, "HASHES_KEPT_MAX", 3)
     agreement = applied(Agreement(ALL))
     assert tell(agreement, "n1", 6, 1) == ""
     assert tell(agreement, "n1", 7, 1) != ""

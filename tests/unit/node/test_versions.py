@@ -8,7 +8,7 @@ from beanpole import commands as c
 from beanpole.core.machine import Machine
 from beanpole.core.operations.operation import FREE, SESSION, ClientOperation
 from beanpole.core.operations.table import OPERATIONS
-from beanpoled.leading.versions import WISH_US
+from beanpoled.leading.versions import FINALIZE_REQUEST_US
 from beanpoled.links import frames
 from beanpoled.origin.batches import Batch, Wait
 from tests.unit.node.stage import MEMBERS, Stage, Stopped
@@ -212,7 +212,7 @@ def test_a_refused_wish_is_not_remembered(manual: Stage) -> None:
 def test_a_wish_ends_with_its_caller_and_with_its_term(manual: Stage) -> None:
     """Nothing can be proposed for a while; when it can be, no caller waits for it any more."""
     manual.node.leader.versions.finalize(0)
-    manual.node.context.loop_us += WISH_US + 1
+    manual.node.context.loop_us += FINALIZE_REQUEST_US + 1
     assert raises(manual) == []
     manual.node.leader.versions.finalize(0)
     manual.become("follower", "n1", 2)

@@ -1,4 +1,4 @@
-"""The lists that the clients of one node asked for: one piece in a turn of the loop, for all.
+"""The lists that the clients of one node asked for: one piece in a step of the loop, for all.
 
 A piece takes a node a millisecond or more, and what is left of a list may take a megabyte, so
 neither may be multiplied by the number of clients that ask. `listings` makes the pieces.

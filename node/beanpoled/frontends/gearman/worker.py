@@ -57,10 +57,10 @@ class WorkerSide(GearmanSession):
         "_given_back_max",
         "_held_jobs",
         "_idle_at",
-        "_lying_down",
         "_making",
         "_must_hear",
         "_sleeping",
+        "_wait_is_due",
     )
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
@@ -69,7 +69,7 @@ class WorkerSide(GearmanSession):
         self._functions: dict[bytes, int] = {}
         self._sleeping = False
         self._must_hear = False  # that it has lost the right to all its functions
-        self._lying_down = False  # it will begin to wait in the next turn of the loop
+        self._wait_is_due = False  # it will begin to wait in the next step of the loop
         self._idle_at = -1  # the index at which none of its functions had a job
         self._given_back: set[int] = set()  # jobs whose RELEASE may not be applied here yet
         self._given_back_max = GIVEN_BACK_MIN  # above it, those that it does not hold are removed
@@ -174,15 +174,15 @@ class WorkerSide(GearmanSession):
     def _sleep_on(self) -> None:
         """Wait for a job, if the worker sleeps.
 
-        The wait is set up once for all input of a turn of the loop: it may cover a thousand
+        The wait is set up once for all input of a step of the loop: it may cover a thousand
         functions, and a client may send thousands of PRE_SLEEPs, or CAN_DOs while asleep, at once.
         """
-        if self._sleeping and not self._lying_down:
-            self._lying_down = True
-            self._clients.host.call_soon(self._lie_down)
+        if self._sleeping and not self._wait_is_due:
+            self._wait_is_due = True
+            self._clients.host.call_soon(self._begin_wait)
 
-    def _lie_down(self) -> None:
-        self._lying_down = False
+    def _begin_wait(self) -> None:
+        self._wait_is_due = False
         if not self._sleeping or self.closed or self._clients.leaving:
             return
         allowed = self._allowed()

@@ -14,7 +14,7 @@ from beanpoled.view import NodeView
 MEMBER_TIMEOUT_S: Final = 2.0
 
 
-class Bringer:
+class Forwarder:
     """Forwards the calls of one service, whose requests have the fields `node` and `at_node`."""
 
     def __init__(self, view: NodeView, peers: PeerClient, stub: Any) -> None:
@@ -23,7 +23,7 @@ class Bringer:
         self._peers = peers
         self._stub = stub
 
-    async def brought(
+    async def forwarded(
         self, method: str, request: Any, context: Context, timeout_s: float = MEMBER_TIMEOUT_S
     ) -> Any:
         """Return the answer of the member that a call names; None if it is this node."""
