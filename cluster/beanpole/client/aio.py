@@ -265,8 +265,9 @@ class Client(Generic[TBody]):
                 such a put when a reply is lost.
 
         Raises:
-            MayBeDoneError: the reply was lost, and the repetition of a put with a key was refused;
-                without a key a second put may make a second job.
+            MayBeDoneError: the outcome is unknown: the reply was lost, and for a put with a key the
+                repetition had no answer or was refused. A second put without a key may make a
+                second job.
             DrainingError: no node accepts puts now.
             NotAvailableError: the put has a key, and the server does not support keys.
         """

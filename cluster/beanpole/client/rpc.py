@@ -196,7 +196,7 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
 
 
 class _Opened(NamedTuple):
-    """A channel, and the state of the files that it was opened with, or that were of no use."""
+    """A channel, and the state of the files that it was opened with, or that could not be used."""
 
     channel: grpc.Channel
     files: list[tuple[int, int, int]]
@@ -253,7 +253,7 @@ class Nodes:
         try:
             return open_channel(address)
         except ConfigurationError as error:
-            log.warning("%s; %s is asked with what was read before", error, address)
+            log.warning("%s; the previous files stay in use for %s", error, address)
             return before
 
     def in_turn(self) -> Iterator[str]:

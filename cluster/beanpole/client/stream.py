@@ -106,6 +106,7 @@ class StreamClient:
         """
         until = time.monotonic() + self._patience_s
         losses = 0
+        pause_s = PAUSE_MIN_S
         ends_s: float | None = None
         left_s = wait_s
         while True:
@@ -128,7 +129,9 @@ class StreamClient:
                 # One silent node may take all of the patience, and the others still answer.
                 if losses >= len(self._addresses) and time.monotonic() > until:
                     raise ClientError(f"{address}: {error}") from error
-                time.sleep(jitter(PAUSE_MIN_S))
+                time.sleep(jitter(pause_s))
+                if losses >= len(self._addresses):  # each was asked: a full server goes on to close
+                    pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     def _exchange(
         self, request: bytes, next_reply: Callable[[], _Reply | None], wait_s: float

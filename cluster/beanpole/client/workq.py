@@ -214,7 +214,7 @@ class Client(StreamClient):
         If a worker holds the job when `wait_ms` is over, the wait continues until its TTR ends.
 
         Returns:
-            The result; None if there was no result in time, and then there will be none.
+            The result; None if none came in time: the job is gone, or another protocol has it.
 
         Raises:
             OutcomeUnknown: the connection ended, and no node answers or knows the job: it was
@@ -379,10 +379,11 @@ class Client(StreamClient):
         refusals: Sequence[bytes] = _FULL,
     ) -> Reply:
         """Send a request to one node after the other until one answers without a refusal."""
-        self._shape = shape
+        self._shape, ends_s = shape, time.monotonic() + wait_s
         encoded = (lambda _: request) if isinstance(request, bytes) else request
         for _ in tuple(self._addresses):
             reply = self._request(encoded, self._next_reply, repeat=repeat, wait_s=wait_s)
+            wait_s = max(0.0, ends_s - time.monotonic())
             if reply.text not in refusals:
                 break
             self._leave()  # also the last one: a full node closes
@@ -429,7 +430,7 @@ def _unknown_still(lost: OutcomeUnknown) -> Iterator[None]:
 
 
 def _accepted(reply: Reply) -> Reply:
-    """Return the reply; raise ClientError if the node refuses whatever an earlier attempt did."""
+    """Return the reply; raise ClientError if it tells nothing of an earlier attempt."""
     if reply.word == b"SERVER-ERROR" or reply.text == b"Denied":
         _check(reply)
     return reply

@@ -118,7 +118,7 @@ def run_range(arguments: argparse.Namespace) -> int:
 def run_export(arguments: argparse.Namespace) -> int:
     """Write events until there are no more, or with --follow until a signal.
 
-    Without --follow, a signal that left events unwritten is the exit status, as if it had killed.
+    Without --follow, a signal that left events unwritten gives the exit status of one that kills.
     """
     wanted = _start(arguments.start)
     if not arguments.every > 0:
@@ -136,7 +136,10 @@ def run_export(arguments: argparse.Namespace) -> int:
         finally:
             run.close()
         run.end()
-    return 0 if arguments.follow or is_whole else EXIT_SIGNAL + signals[0]
+    if arguments.follow or is_whole:
+        return 0
+    assert signals, "only a signal leaves events unwritten"
+    return EXIT_SIGNAL + signals[0]
 
 
 def run_compact(arguments: argparse.Namespace) -> int:

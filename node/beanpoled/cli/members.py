@@ -26,7 +26,7 @@ def members(targets: list[str]) -> list[str]:
 
 
 def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: float) -> Any:
-    """Try one node after the other; a wrong request, a missing right or object is final.
+    """Try one node after the other; a wrong request, a missing right, or a missing object is final.
 
     Args:
         nodes: the nodes to try.
@@ -37,7 +37,7 @@ def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: 
 
     Raises:
         ConfigurationError: the request is wrong.
-        Refused: the caller has not the right, at any node.
+        Refused: the caller lacks the right, at every node.
         Gone: the object does not exist at its node.
         ClientError: no node answers, or the member's configuration is wrong.
     """

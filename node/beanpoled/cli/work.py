@@ -13,7 +13,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final
 
 from beanpole.client import tls_files, where
@@ -171,20 +173,23 @@ def _run_command(command: list[str], task: Task) -> None:
         raise CommandFailed(f"{command[0]}: status {status}")
 
 
-def _file_of(body: bytes) -> BinaryIO:
-    """Return a file in memory, at its beginning.
+@contextmanager
+def _file_of(body: bytes) -> Iterator[BinaryIO]:
+    """Make a file, at its beginning.
 
     A pipe holds 64 KiB, so this process would have to write the rest while the command runs, and a
     command that outlives this process would take the part before for the whole body.
+
+    Raises:
+        CommandFailed: there is no room for it.
     """
-    file = os.fdopen(os.memfd_create("body"), "w+b")
-    try:
-        file.write(body)
-        file.seek(0)
-    except BaseException:
-        file.close()
-        raise
-    return file
+    with TemporaryFile() as file:
+        try:
+            file.write(body)
+            file.seek(0)
+        except OSError as error:
+            raise CommandFailed(f"a file for its body: {error.strerror}") from error
+        yield file
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -61,7 +61,13 @@ class Callers:
             context: of the call.
         """
         await self.check_serving(context)
-        if not await self._knows_soon(operation):
+        self._waiting += 1
+        try:
+            is_known = await self._knows_soon(operation)
+        finally:
+            self._waiting -= 1
+        await self.check_serving(context)
+        if not is_known:
             message = f"the cluster works at a machine version without {what}"
             message += "; `beanpole cluster finalize` ends an upgrade"
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "MACHINE_VERSION")

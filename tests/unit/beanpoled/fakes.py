@@ -1,7 +1,9 @@
 """A fake node made of numbers, for the tests of admin, health and metrics."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from beanpoled.examining import Finding
 from beanpoled.host.seam import INFO
@@ -194,3 +196,8 @@ async def until(condition: Callable[[], object]) -> None:
     """Let the loop run until the condition holds."""
     while not condition():  # noqa: ASYNC110 - the condition is of a node without tasks
         await asyncio.sleep(0)
+
+
+def ended_by_hand(context: Any) -> None:
+    """Let an operator end the upgrades of a node's cluster."""
+    context.config = dataclasses.replace(context.config, upgrade_finalize="manual")

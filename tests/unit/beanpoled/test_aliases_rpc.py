@@ -10,6 +10,7 @@ from beanpole import commands as c
 from beanpole.core.operations import queues
 from beanpole.pb import queue_pb2
 from beanpoled.cli import main
+from tests.unit.beanpoled.fakes import ended_by_hand
 from tests.unit.beanpoled.test_queue_rpc import Service, run
 
 Request = queue_pb2.SetAliasRequest
@@ -79,6 +80,7 @@ def test_what_the_machine_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> No
             code, detail = await service.refusal(applied(service, call))
             return f"{code} {detail.reason}"
 
+        ended_by_hand(service.stage.node.context)
         before = service.stub.SetAlias(Request(alias="gearman:q", queue="q"))
         code, detail = await service.refusal(before)
         assert (code, detail.reason) == ("FAILED_PRECONDITION", "MACHINE_VERSION")
@@ -106,6 +108,7 @@ def test_the_command_sets_lists_and_removes(capsys: pytest.CaptureFixture[str]) 
             return status, (told.out + told.err).rstrip()
 
         assert await command("list") == (0, "")
+        ended_by_hand(service.stage.node.context)
         status, words = await command("set", "gearman:resize", "resize", applies=False)
         assert status == 3 and "a machine version without aliases" in words
         upgraded(service)

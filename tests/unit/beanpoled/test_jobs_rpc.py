@@ -20,6 +20,7 @@ from beanpoled.rpc import oldest as oldest_jobs
 from beanpoled.rpc.job_scan import TEXT_MAX_BYTES
 from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.oldest import OldestJobs
+from tests.unit.beanpoled.fakes import ended_by_hand
 from tests.unit.beanpoled.test_queue_rpc import Service
 
 READY, DELAYED, BURIED = (
@@ -442,7 +443,9 @@ def test_what_is_not_there_is_said() -> None:
 
 def test_an_older_cluster_says_so() -> None:
     async def test(admin: Admin) -> None:
-        admin.stage.node.context.machine.activate(3)
+        context = admin.stage.node.context
+        context.machine.activate(3)
+        ended_by_hand(context)
         call = _all(
             admin.stub.Change(jobs_pb2.ChangeRequest(action=jobs_pb2.JOB_ACTION_KICK, job_ids=[1]))
         )

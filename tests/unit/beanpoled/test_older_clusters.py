@@ -3,12 +3,26 @@
 import grpc.aio
 import pytest
 
+from beanpoled.rpc import callers
+from tests.unit.beanpoled.fakes import ended_by_hand
 from tests.unit.beanpoled.test_users_rpc import Guarded, run
 
 
-def test_an_older_cluster_tells_how_its_upgrade_ends() -> None:
+@pytest.mark.constants
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_an_older_cluster_tells_how_its_upgrade_ends(
+    monkeypatch: pytest.MonkeyPatch, by_hand: bool
+) -> None:
+    """At once: where it ends by itself, a member shows that it runs an older program."""
+    monkeypatch.setattr(callers, "RAISE_PATIENCE_S", 1e9)
+
     async def test(it: Guarded) -> None:
-        it.stage.node.context.machine.activate(3)
+        node = it.stage.node
+        node.context.machine.activate(3)
+        if by_hand:
+            ended_by_hand(node.context)
+        else:
+            monkeypatch.setattr(node.leader.versions, "known", lambda: {"n0": 4, "n1": 3, "n2": 0})
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await it.ask(it.set_user("eve", ""))
         assert caught.value.details() == (

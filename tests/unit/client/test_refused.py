@@ -48,8 +48,10 @@ def test_the_ids_of_puts_are_told_though_the_next_node_refuses(refusal: list[byt
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_a_delete_that_was_sent_may_be_done(refusal: list[bytes]) -> None:
     here, client = refused_later(refusal, b"")
+    client.session.held[7] = None
     with pytest.raises(faults.MayBeDoneError) as caught:
         here.run(client.delete(7))
+    assert not client.session.held, "a later connection must not tell it as lost"
     assert isinstance(caught.value.__cause__, faults.DeniedError | faults.NotAvailableError)
 
 
@@ -61,6 +63,7 @@ def test_a_put_with_a_key_that_was_sent_may_be_done() -> None:
 
 
 WORDS = [b"DRAINING\r\n", b"INTERNAL_ERROR\r\n", b"OUT_OF_MEMORY\r\n", b"DENIED\r\n"]
+WORDS += [b"JOB_TOO_BIG\r\n"]
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -66,8 +66,8 @@ def test_a_token_that_is_replaced_is_shown_by_the_next_call(
         write(tmp_path / "token", "")
         assert [shown(), shown()] == [b"Bearer second"] * 2
         assert [record.message for record in caplog.records] == [
-            f"{TOKEN_FILE} = {str(tmp_path / 'token')!r} is empty; {address} is asked with what "
-            "was read before"
+            f"{TOKEN_FILE} = {str(tmp_path / 'token')!r} is empty; the previous files "
+            f"stay in use for {address}"
         ]
         write(tmp_path / "token", "third")
         assert shown() == b"Bearer third"
@@ -82,6 +82,7 @@ def test_a_call_in_progress_goes_on_where_the_channel_is_renewed(
     with server(answers) as address, rpc.Nodes([address]) as nodes:
         call: Any = nodes.channel(address).unary_unary(f"/{SERVICE}/{METHOD}")
         before = call.future(b"", timeout=TIMEOUT_S)
+        del call  # the channel has no other user
         write(tmp_path / "token", "second")
         nodes.channel(address)
         answers.set()

@@ -335,9 +335,8 @@ class Commands(Generic[TBody]):
         except (faults.BeanstalkdError, *faults.UNCONNECTED) as error:
             is_held = not isinstance(error, faults.NotFoundError)  # a kept one also unconnected
             raise
-        except faults.MayBeDoneError as error:
-            # A node that refuses has resumed the session, which tells what it still holds.
-            is_held = isinstance(error.__cause__, faults.BeanstalkdError)
+        except faults.RepeatRefusedError:
+            is_held = True  # the node has resumed a kept session, which tells what it still holds
             raise
         finally:
             session.ending.pop(job_id(job), None)

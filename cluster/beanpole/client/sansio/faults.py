@@ -118,7 +118,9 @@ def is_misread(reply: Reply) -> bool:
 
 
 # Replies that depend on the node and the time, so that they tell nothing of an earlier attempt.
-_REFUSALS: Final = frozenset({b"DENIED", b"DRAINING", b"INTERNAL_ERROR", b"OUT_OF_MEMORY"})
+_REFUSALS: Final = frozenset(
+    {b"DENIED", b"DRAINING", b"INTERNAL_ERROR", b"JOB_TOO_BIG", b"OUT_OF_MEMORY"}
+)
 
 
 class NoNodeError(ConnectionError):
@@ -133,6 +135,10 @@ class MayBeDoneError(ConnectionError):
     """The connection ended before the reply: the command was done once or not at all."""
 
 
+class RepeatRefusedError(MayBeDoneError):
+    """The same, and a node that answers refused the repetition."""
+
+
 def may_be_done(why: object) -> MayBeDoneError:
     """Return the error of a command whose reply was lost, with the reason."""
     return MayBeDoneError(f"it may have been done: {why}")
@@ -142,11 +148,12 @@ def check_repeated(reply: Reply) -> None:
     """Raise an error if this reply to a repeated request is a refusal.
 
     Raises:
-        MayBeDoneError: an earlier attempt may have been done; the refusal is the cause.
+        RepeatRefusedError: an earlier attempt may have been done; the refusal is the cause.
     """
     if reply[0] in _REFUSALS:
         refusal = ERROR_RESPONSES[reply[0]]()
-        raise may_be_done(f"its repetition was refused: {reply[0].decode()}") from refusal
+        words = f"it may have been done: its repetition was refused: {reply[0].decode()}"
+        raise RepeatRefusedError(words) from refusal
 
 
 class NotAvailableError(ClientError):

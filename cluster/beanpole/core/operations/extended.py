@@ -97,7 +97,7 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
         ttr_us = ttr_us or policy.ttr_s * SECOND_US
         if not known and not ruled.admits(machine, session, name, policy, len(body)):
             return c.FULL
-    tube = find_tube(machine, session, name) or make_tube(machine, space, name)
+    tube = make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
     if known:
@@ -154,7 +154,7 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
         ttr_us = policy.ttr_s * SECOND_US
         if not ruled.admits(machine, session, name, policy, len(body)):
             return c.FULL
-    tube = find_tube(machine, session, name) or make_tube(machine, space, name)
+    tube = make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
     job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)

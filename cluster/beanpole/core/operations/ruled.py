@@ -86,7 +86,7 @@ def put(
         return c.FULL
     if policy is not None and not admits(machine, session, name, policy, len(body)):
         return c.FULL
-    tube = find_tube(machine, session, name) or make_tube(machine, space, name)
+    tube = make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
     job = queue.put(tube, priority, delay_s * SECOND_US, ttr_s * SECOND_US, body, session)
