@@ -84,6 +84,16 @@ class Tubes(Emitter):
             return tube.name
         return self.aliases.name_of(tube.name, space.number) or tube.name
 
+    def bare_name(self, space: Space, tube: Tube) -> bytes:
+        """Return the name by which clients of a space know a tube, without a space's prefix.
+
+        A job, or a session's tube, stays in the queue of an alias that was removed: clients know it
+        by its own name then.
+        """
+        if self.sees(space, tube):
+            return self.name_in(space, tube)[len(space.prefix) :]
+        return tube.name[len(tube.space.prefix) :]
+
     def space_of(self, name: bytes) -> Space | None:
         """Return the space whose queues may have this name; None if no space allows it."""
         for space in self.every_space:

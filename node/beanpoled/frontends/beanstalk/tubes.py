@@ -153,14 +153,10 @@ class TubesConnection(RequestConnection):
     def _name_used(self, session: Session) -> bytes:
         """Return the name of the tube that a resumed session uses, perhaps by an alias.
 
-        A queue whose alias is removed has no name among tubes. Then it is the tube with the queue's
-        own name, as for a new client, or `default` where that is no name of a tube.
+        A queue whose alias is removed may have a name that is none of a tube: `default` then.
         """
         assert session.used is not None, "a session of beanstalk uses a tube"
-        queue, tube = self._clients.machine.queue, session.used
-        if queue.sees(session.space, tube):
-            return queue.name_in(session.space, tube)
-        name = tube.name[len(tube.space.prefix) :]
+        name = self._clients.machine.queue.bare_name(session.space, session.used)
         return name if r.is_tube_name(name) else DEFAULT_TUBE
 
     @property

@@ -21,14 +21,8 @@ _JOB_DIGITS_MAX: Final = 16
 
 
 def name_of(queue: Queue, tube: Tube) -> bytes:
-    """Return the name by which this protocol knows a queue, with the prefix of this protocol.
-
-    A job stays in the queue of an alias that was removed: it is known by its own name then.
-    """
-    space = queue.spaces[GEARMAN]
-    if queue.sees(space, tube):
-        return queue.name_in(space, tube)
-    return PREFIX + tube.name[len(tube.space.prefix) :]
+    """Return the name by which this protocol knows a queue, with the prefix of this protocol."""
+    return PREFIX + queue.bare_name(queue.spaces[GEARMAN], tube)
 
 
 def knows(queue: Queue, job: Job) -> bool:

@@ -52,14 +52,8 @@ def external_id(job: Job) -> bytes:
 
 
 def name_of(queue: Queue, tube: Tube) -> bytes:
-    """Return the name by which clients of this protocol know a queue.
-
-    A job stays in the queue of an alias that was removed: they know it by its own name then.
-    """
-    space = queue.spaces[WORKQ]
-    if queue.sees(space, tube):
-        return queue.name_in(space, tube)[len(PREFIX) :]
-    return tube.name[len(tube.space.prefix) :]
+    """Return the name by which clients of this protocol know a queue."""
+    return queue.bare_name(queue.spaces[WORKQ], tube)
 
 
 def leased(queue: Queue, job: Job) -> bytes:
