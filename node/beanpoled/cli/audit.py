@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, Refused, told
-from beanpole.errors import ClientError
+from beanpole.client.rpc import Nodes, told
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.cli.exits import EXIT_NO
-from beanpoled.cli.members import first_answer, members
+from beanpoled.cli.members import ask_each, first_answer, members
 from beanpoled.cli.values import duration_s
 
 # Above the time that the node which takes the call gives the named node.
@@ -46,15 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = [arguments.node] if arguments.node else members(targets)
     since_us = max(0, time.time_ns() // 1000 - arguments.since * 1_000_000)
     found: list[tuple[int, str]] = []
-    silent: dict[str, str] = {}
     with Nodes(targets) as nodes:
-        for member in wanted:
-            try:
-                found += _lines(nodes, member, since_us)
-            except Refused:
-                raise  # every member would refuse it
-            except ClientError as error:
-                silent[member] = str(error)
+        _, silent = ask_each(wanted, lambda member: found.extend(_lines(nodes, member, since_us)))
     for _, line in sorted(found):
         print(line if arguments.json else _words(json.loads(line)))
     if silent:

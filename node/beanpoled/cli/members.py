@@ -1,12 +1,15 @@
 """Calls about one member, for commands: any node that answers forwards them to it."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import grpc
 
 from beanpole.client.rpc import Nodes, Refused, detail_of, is_refused, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli import status
+
+_Answer = TypeVar("_Answer")
 
 # The node that takes the call, and the member that it asks, give up first and report why.
 CALL_TIMEOUT_S: Final = 5.0
@@ -23,6 +26,33 @@ def members(targets: list[str]) -> list[str]:
         ClientError: no node answers.
     """
     return [node.id for node in status.first_answer(targets).nodes]
+
+
+def ask_each(
+    wanted: list[str], ask: Callable[[str], _Answer]
+) -> tuple[dict[str, _Answer], dict[str, str]]:
+    """Ask one member after the other.
+
+    Args:
+        wanted: the ids of the members.
+        ask: makes the call about one member, by `first_answer`.
+
+    Returns:
+        The answers by member, and the reasons of those that do not answer.
+
+    Raises:
+        ConfigurationError, Refused: see `first_answer`; every member would refuse it.
+    """
+    found: dict[str, _Answer] = {}
+    silent: dict[str, str] = {}
+    for member in wanted:
+        try:
+            found[member] = ask(member)
+        except Refused:
+            raise
+        except ClientError as error:
+            silent[member] = str(error)
+    return found, silent
 
 
 def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: float) -> Any:

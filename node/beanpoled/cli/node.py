@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, Refused, told
+from beanpole.client.rpc import Nodes, told
 from beanpole.constants import SECOND_US
-from beanpole.errors import ClientError, ConfigurationError
+from beanpole.errors import ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.cli import audit, settings
 from beanpoled.cli.columns import Column, name_words, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO
-from beanpoled.cli.members import CALL_TIMEOUT_S, Gone, first_answer, members
+from beanpoled.cli.members import CALL_TIMEOUT_S, Gone, ask_each, first_answer, members
 from beanpoled.cli.top import words as duration_words
 
 _COLUMNS: Final = (
@@ -62,16 +62,9 @@ def run_connections(arguments: argparse.Namespace) -> int:
     """Print the connections of one node or of all; name the nodes that do not answer."""
     targets = where.addresses(arguments, where.GRPC)
     wanted = [arguments.node] if arguments.node else members(targets)
-    found: list[tuple[str, admin_pb2.Connection]] = []
-    silent: dict[str, str] = {}
     with Nodes(targets) as nodes:
-        for member in wanted:
-            try:
-                found += [(member, one) for one in _connections(nodes, member)]
-            except Refused:
-                raise  # every member would refuse it
-            except ClientError as error:
-                silent[member] = str(error)
+        answers, silent = ask_each(wanted, lambda member: list(_connections(nodes, member)))
+    found = [(member, one) for member, answer in answers.items() for one in answer]
     if arguments.json:
         print(json.dumps([_as_json(member, one) for member, one in found]))
     elif found:

@@ -6,12 +6,12 @@ import sys
 from typing import Any, Final
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, Refused, told
-from beanpole.errors import ClientError, ConfigurationError
+from beanpole.client.rpc import Nodes, told
+from beanpole.errors import ConfigurationError
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO
-from beanpoled.cli.members import CALL_TIMEOUT_S, first_answer, members
+from beanpoled.cli.members import CALL_TIMEOUT_S, ask_each, first_answer, members
 
 _COLUMNS: Final = (
     Column("setting", 28, False),
@@ -93,20 +93,17 @@ def run_reload(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("node reload: NODE is empty; give a member, or --all")
     targets = where.addresses(arguments, where.GRPC)
     wanted = members(targets) if arguments.all else [arguments.node]
-    found: list[dict[str, Any]] = []
-    failed: dict[str, str] = {}
     with Nodes(targets) as nodes:
-        for member in wanted:
+
+        def reload(member: str) -> Any:
             request = node_admin_pb2.ReloadRequest(node=member)
-            try:
-                reply = first_answer(nodes, _STUB, "Reload", request, CALL_TIMEOUT_S)
-            except (ConfigurationError, Refused):
-                raise  # there is no such member, or every one would refuse it
-            except ClientError as error:
-                failed[member] = str(error)
-                continue
-            changed, waiting = list(reply.changed), list(reply.waiting)
-            found.append({"node": member, "changed": changed, "waiting": waiting})
+            return first_answer(nodes, _STUB, "Reload", request, CALL_TIMEOUT_S)
+
+        replies, failed = ask_each(wanted, reload)
+    found = [
+        {"node": member, "changed": list(reply.changed), "waiting": list(reply.waiting)}
+        for member, reply in replies.items()
+    ]
     if arguments.json:
         print(json.dumps({"reloaded": found, "failed": failed}))
     for one in () if arguments.json else found:
