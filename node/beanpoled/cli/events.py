@@ -80,7 +80,7 @@ def add_command(commands: Any) -> None:
         "--older-than",
         type=int,
         metavar="DAYS",
-        help="only files of dates so many days ago (UTC) or longer; default: all",
+        help="only files of dates at least DAYS days ago (UTC); default: all",
     )
     compact.set_defaults(run=run_compact)
 

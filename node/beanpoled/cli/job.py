@@ -104,7 +104,7 @@ def _add_listing(way: argparse.ArgumentParser, text: str = "--text") -> None:
         type=values.whole,
         default=LIMIT_DEFAULT,
         metavar="NUMBER",
-        help=f"at most so many (default {LIMIT_DEFAULT}); 0: all",
+        help=f"the largest number of jobs (default {LIMIT_DEFAULT}); 0: all",
     )
     way.add_argument(
         "--after", type=values.whole, default=0, metavar="ID", help="only jobs with higher ids"
@@ -122,7 +122,7 @@ def _add_change(
         type=values.not_zero(values.whole),
         default=0,
         metavar="NUMBER",
-        help="the oldest so many of these (default: all)",
+        help="the largest number of these, the oldest first (default: all)",
     )
     way.add_argument("--dry-run", action="store_true", help="say what would be done")
     return way

@@ -65,7 +65,7 @@ def add_command(commands: Any) -> None:
         nargs="?",
         default=0,
         metavar="COUNT",
-        help="the oldest so many (default: all)",
+        help="the number of jobs, the oldest first (default: all)",
     )
     way.add_argument(
         "--state",

@@ -24,9 +24,9 @@ from beanpoled.origin.batches import KIND_HELD
 # 256 bits finds nothing, but guesses should not fill the log.
 WRONG_TOKENS_MAX: Final = 3
 WRONG_TOKEN_DELAY_US: Final = 1_000_000
-# So many requests of a client are acted on in one step of the loop, before others are. A read has
-# up to 256 KiB, and the shortest requests, which cost some us each and leave no reply pending, two
-# bytes.
+# This number of requests of a client is acted on in one step of the loop, before others are. A read
+# has up to 256 KiB, and the shortest requests, which cost some us each and leave no reply pending,
+# two bytes.
 REQUESTS_IN_A_ROW_MAX: Final = 256
 # ... and their replies, whose bytes show what they cost: INFO of RESP takes 65 us for 340.
 BYTES_IN_A_ROW_MAX: Final = 16 * 1024

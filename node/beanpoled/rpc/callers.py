@@ -61,6 +61,8 @@ class Callers:
             context: of the call.
         """
         await self.check_serving(context)
+        if self._node.origin.knows(operation):
+            return
         self._waiting += 1
         try:
             is_known = await self._knows_soon(operation)
@@ -73,7 +75,7 @@ class Callers:
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "MACHINE_VERSION")
 
     async def _knows_soon(self, operation: int) -> bool:
-        """Whether the cluster supports an operation, now or as soon as it raises its version."""
+        """Wait for the cluster to raise its version; return whether it supports an operation."""
         node = self._node
         time_s = asyncio.get_running_loop().time
         until_s = time_s() + RAISE_PATIENCE_S

@@ -33,7 +33,7 @@ _FLAGS: Final = (
     "Most flags are settings: each can also be a line of the TOML file or a variable of the "
     "environment. [operating.md](operating.md#configuration) has their defaults."
 )
-# What makes two options the same, except for their type.
+# Options with equal values here are the same, except for their type.
 Same = tuple[tuple[str, ...], str, str]
 
 

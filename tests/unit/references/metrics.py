@@ -30,7 +30,7 @@ _HEAD: Final = (
 )
 _SAMPLE: Final = re.compile(r"^\w+(?:\{(.*)\})? \S+$")
 _LABEL: Final = re.compile(r'([a-z_]+)="(?:[^"\\]|\\.)*"')
-# The bounds of a histogram, and what the words of a group say.
+# The bounds of a histogram, and the label that the introduction of a group names.
 _UNNAMED: Final = {"le", "scope"}
 _TITLES: Final = ("metric", "type", "labels", "meaning")
 _SHARED: Final = (
