@@ -1,13 +1,17 @@
 """The client of RESP: greetings, pipelined requests, and retries after a lost connection."""
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
-from beanpole.client import redis
+from beanpole.client import redis, stream
+from beanpole.client.patience import PAUSE_MIN_S
 from beanpole.client.redis import AuthenticationFailed, Redis
 from beanpole.errors import ClientError
 from beanpole.protocol.resp.client import encode
 from beanpole.protocol.resp.values import Error
-from tests.unit.client.scripted import Node
+from tests.unit.client.scripted import Node, Script
 
 A, B = encode([b"GET", b"a"]), encode([b"GET", b"b"])
 
@@ -120,3 +124,16 @@ def test_a_full_server_is_passed_over() -> None:
         assert client.ask(b"GET", b"a") == b"x"
     full.finish()
     other.finish()
+
+
+def test_pauses_before_a_full_server_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses_s: list[float] = []
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=pauses_s.append)
+    monkeypatch.setattr(stream, "time", clock)
+    monkeypatch.setattr(stream, "jitter", lambda pause_s: pause_s)
+    full: Script = [(A, b"-ERR max number of clients reached\r\n"), (b"", None)]
+    node = Node(full, full, full, [(A, bulk(b"x"))])
+    with Redis([node.address]) as client:
+        assert client.ask(b"GET", b"a") == b"x"
+    node.finish()
+    assert pauses_s == [PAUSE_MIN_S, 2 * PAUSE_MIN_S, 4 * PAUSE_MIN_S]

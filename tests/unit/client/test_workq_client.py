@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from beanpole.client import stream
+from beanpole.client import stream, workq
 from beanpole.client.workq import (
     Client,
     DuplicateJob,
@@ -398,3 +398,23 @@ def test_a_wait_that_is_repeated_waits_for_its_rest(
     with Client([first.address, second.address]) as client:
         assert client.lease([b"q"]) is None
         assert client.result(JOB, 2000) is None
+
+
+def test_a_lease_that_a_full_node_refuses_waits_for_its_rest(
+    start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+
+    def takes_a_while(*arguments: Any, **options: Any) -> Any:
+        nonlocal now_s
+        reply = request(*arguments, **options)
+        now_s += 12.5
+        return reply
+
+    request = Client._request
+    monkeypatch.setattr(Client, "_request", takes_a_while)
+    monkeypatch.setattr(workq, "time", SimpleNamespace(monotonic=lambda: now_s))
+    full = start([(b"lease q 60000\r\n", FULL)])
+    other = start([(b"lease q 47500\r\n", TIMEOUT)])
+    with Client([full.address, other.address]) as client:
+        assert client.lease([b"q"]) is None
