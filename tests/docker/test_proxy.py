@@ -4,6 +4,7 @@ import http.server
 import re
 import socket
 import socketserver
+import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -126,6 +127,23 @@ def test_clients_of_all_protocols_find_a_node_that_is_alive_while_none_is_ready(
     )
     addresses = {nodes.address(name) for name in NAMES}
     assert {port: nodes.reached(port) in addresses for port in ANY} == dict.fromkeys(ANY, True)
+
+
+def test_dead_peers_are_noticed_as_by_a_node(nodes: Nodes) -> None:
+    """The system's own keepalive begins after two hours, in which a dead worker keeps its job."""
+    with (
+        socket.create_connection((PROXY, nodes.ports[11300]), TIMEOUT_S) as client,
+        client.makefile() as lines,
+    ):
+        node = f"{lines.readline().strip()}:{nodes.ports[11300]}"
+        peers = {"{}:{}".format(*client.getsockname()), node}
+        command = ["ss", "--no-header", "--tcp", "--numeric", "--options", "--processes"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    of_proxy = [line for line in found.splitlines() if '"haproxy"' in line]
+    timers = {line.split()[4]: line for line in of_proxy if line.split()[4] in peers}
+    assert set(timers) == peers, found
+    for line in timers.values():
+        assert re.search(r"keepalive,(1min|[0-9]+sec)", line), line
 
 
 def test_a_node_that_is_ready_gets_all_new_clients(nodes: Nodes) -> None:
