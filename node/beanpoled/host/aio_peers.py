@@ -267,10 +267,10 @@ class PeerLinks:
         """
         self.router = router
         self.introductions = introductions
-        host, port = split_address(self._config.peer_listen)
         certificates = self.trust.of_peers
         if certificates is None:
-            self._server = await self.loop.create_server(self._answering, host, port)
+            unlistened = bind(self._config.peer_listen)
+            self._server = await self.loop.create_server(self._answering, sock=unlistened)
         else:
             self._socket = bind(self._config.peer_listen, listen=True)
             handshakes = self.trust.handshakes

@@ -28,7 +28,8 @@ class Failed(Exception):
 def bind(address: str, listen: bool = False) -> socket.socket:
     """Return a bound socket of an address of the configuration.
 
-    Binding alone does not detect another server that is about to listen there.
+    Binding alone does not detect another server that is about to listen there. `[::]` takes IPv4,
+    too, unless the system's `bindv6only` forbids it; the event loops would restrict it to IPv6.
 
     Raises:
         OSError: the address is taken or not of this machine; of a UNIX socket EADDRINUSE, also if

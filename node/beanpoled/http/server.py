@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from beanpole.addresses import split_address
+from beanpoled.host.sockets import bind
 from beanpoled.http import metrics
 from beanpoled.readiness import Check, liveness, readiness
 from beanpoled.view import NodeView
@@ -55,9 +55,8 @@ class HttpServer:
         Raises:
             OSError: the port is taken.
         """
-        host, port = split_address(address)
         self._server = await asyncio.start_server(
-            self._connected, host, port, limit=REQUEST_BYTES_MAX
+            self._connected, sock=bind(address), limit=REQUEST_BYTES_MAX
         )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound

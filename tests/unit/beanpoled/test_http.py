@@ -57,6 +57,21 @@ def ask(view: FakeView, *requests: bytes) -> list[tuple[int, str]]:
     return asyncio.run(run())
 
 
+def test_all_addresses_are_those_of_both_versions_of_ip() -> None:
+    """The event loops restrict a socket that they bind themselves to IPv6."""
+
+    async def run() -> None:
+        server = HttpServer(FakeView())
+        port = await server.start("[::]:0")
+        try:
+            for host in ("127.0.0.1", "::1"):
+                socket.create_connection((host, port), 60).close()
+        finally:
+            await server.stop()
+
+    uvloop.run(run())
+
+
 def get(view: FakeView, target: str) -> tuple[int, str]:
     return ask(view, f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())[0]
 

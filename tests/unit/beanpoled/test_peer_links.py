@@ -250,3 +250,22 @@ def test_a_dial_that_is_cancelled_once_connected_leaves_no_link() -> None:
             assert links.over == [protocol], "ended once only"
 
     uvloop.run(main())
+
+
+def test_all_addresses_are_those_of_both_versions_of_ip() -> None:
+    """The event loops restrict a socket that they bind themselves to IPv6."""
+
+    async def main() -> None:
+        view = SimpleNamespace(node_id="n0", peers=(), peer_listen="[::]:0")
+        loop = asyncio.get_running_loop()
+        links = PeerLinks(cast(Any, view), loop, lambda line, level=0: None, trust_of())
+        await links.start(cast(Any, None), cast(Any, None))
+        server = cast(asyncio.Server, links._server)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            for host in ("127.0.0.1", "::1"):
+                socket.create_connection((host, port), 60).close()
+        finally:
+            await links.stop()
+
+    uvloop.run(main())
