@@ -28,6 +28,8 @@ from beanpoled.eventlog.events import NOTE, Bytes, EventBatch, Events
 
 # Lower priority than the node, but enough that segments do not pile up.
 NICENESS: Final = 10
+# The kernel's maximum: also a node with nearly all of the memory is killed later.
+OOM_SCORE: Final = 1000
 # A batch takes ten milliseconds if no other process needs the processor. A process that takes this
 # long was stopped, and snapshots wait behind it.
 EXCHANGE_MAX_S: Final = 60.0
@@ -225,6 +227,16 @@ def _answer(requests: IO[bytes], replies: IO[bytes]) -> None:
     _send(replies, (result, error), payloads)
 
 
+def _die_first() -> None:
+    """Let the kernel kill this process and not the node when memory runs out.
+
+    It inherits the node's score, which the systemd unit lowers, and the node is the larger one. All
+    nodes hold the same jobs: they would run out of memory at about the same time.
+    """
+    with suppress(OSError):  # there is no /proc
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+
+
 def main() -> None:
     """Serve the node on stdin and stdout."""
     # The process ends with its input, when the node ends. A key pressed on the node's terminal, or
@@ -232,6 +244,7 @@ def main() -> None:
     for number in FOR_THE_NODE:
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
+    _die_first()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output that a library prints is no answer
     serve(sys.stdin.buffer, replies)

@@ -7,13 +7,14 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import converter as converter_module
-from beanpoled.eventlog.converter import NICENESS, Converter
+from beanpoled.eventlog.converter import NICENESS, OOM_SCORE, Converter
 from beanpoled.eventlog.events import EventBatch
 from tests.integration.support.processes import children, is_running
 from tests.integration.support.waiting import wait_until
@@ -47,6 +48,7 @@ def test_one_that_was_killed_is_started_again(converter: Converter) -> None:
     for _ in range(3):
         (pid,) = children(os.getpid())
         assert os.getpriority(os.PRIO_PROCESS, pid) >= NICENESS
+        assert Path(f"/proc/{pid}/oom_score_adj").read_text() == f"{OOM_SCORE}\n"
         os.kill(pid, signal.SIGKILL)
         assert converter.encode(events) == expected
 
