@@ -30,7 +30,10 @@ BEANSTALK: Final = 11300
 HTTP: Final = 11330
 # The engine accepts chosen addresses only in a network with a configured subnet.
 SUBNET: Final = "10.177.113"
-# Above the addresses that the engine assigns by itself, which are the lowest.
+# The first addresses of the nodes, and those that a node moves to: above the addresses that the
+# engine assigns by itself, which are the lowest. An address of its own, to which a node comes back,
+# would be given to another container when all start at once.
+NODES_FIRST: Final = 50
 HOST_FIRST: Final = 100
 HTTP_TIMEOUT_S: Final = 1.0
 SERVE_TIMEOUT_S: Final = 60.0
@@ -58,8 +61,12 @@ class Containers:
         secret = directory / "secret.env"
         secret.write_text(f"BEANPOLE_PEER_SECRET={secrets.token_hex(16)}\n")
         network = {"ipam": {"config": [{"subnet": f"{SUBNET}.0/24"}]}}
+        fixed = {
+            name: {"networks": {"default": {"ipv4_address": f"{SUBNET}.{host}"}}}
+            for host, name in enumerate(NAMES, NODES_FIRST)
+        }
         subnet = directory / "network.yaml"
-        subnet.write_text(json.dumps({"networks": {"default": network}}))
+        subnet.write_text(json.dumps({"services": fixed, "networks": {"default": network}}))
         files = ["--file", str(COMPOSE), "--file", str(subnet)]
         self._command = [*compose_command(), "--project-name", project, *files]
         self._environment = {
