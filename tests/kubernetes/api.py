@@ -46,8 +46,14 @@ PAGES: Final[dict[str, dict[str, Any]]] = {
 
 
 @contextlib.contextmanager
-def cluster_with(name: str, replicas: int) -> Iterator[str]:
-    """Serve the StatefulSet of a release in `default`; yield the address of the API."""
+def cluster_with(name: str, replicas: int, ready: int) -> Iterator[str]:
+    """Serve the StatefulSet of a release in `default`; yield the address of the API.
+
+    Args:
+        name: of the release.
+        replicas: its number of pods.
+        ready: how many of them are ready.
+    """
     found = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -61,6 +67,8 @@ def cluster_with(name: str, replicas: int) -> Iterator[str]:
             },
         },
         "spec": {"replicas": replicas},
+        # The API leaves out a zero.
+        "status": {"readyReplicas": ready} if ready else {},
     }
     pages = {**PAGES, f"/apis/apps/v1/namespaces/default/statefulsets/{name}": found}
 

@@ -5,6 +5,7 @@ The validity of the manifests, and the base, are checked in test_chart.
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,16 +149,75 @@ def test_clusters_of_one_name_are_two_jobs_for_the_alerts() -> None:
     assert jobs == {"a/beanpole", "b/beanpole"}
 
 
+@pytest.mark.parametrize("release", [LONG, LONG_TOO, LONG[:45] + "beanpole", "queue", "beanpole"])
+def test_the_alerts_select_the_job_of_any_release(release: str) -> None:
+    done = run("helm", "template", release, str(CHART), "--set", "serviceMonitor.enabled=true")
+    assert done.returncode == 0, done.stderr
+    (endpoint,) = one_of("ServiceMonitor", done.stdout)["spec"]["endpoints"]
+    (relabeling,) = endpoint["relabelings"]
+    assert re.fullmatch("default/.*beanpole.*", relabeling["replacement"])
+
+
+def upgrade(there: int, ready: int, *more: str) -> subprocess.CompletedProcess[str]:
+    """Render the chart for a cluster that has a release of it."""
+    with cluster_with("beanpole", there, ready) as address:
+        words = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", address)
+        return run("helm", "template", "beanpole", str(CHART), *words, *more)
+
+
 @pytest.mark.parametrize(("there", "refused"), [(5, True), (1, True), (3, False), (0, False)])
 def test_an_upgrade_does_not_change_the_number_of_nodes(there: int, refused: bool) -> None:
-    with cluster_with("beanpole", there) as address:
-        words = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", address)
-        done = run("helm", "template", "beanpole", str(CHART), *words)
+    done = upgrade(there, there)
     assert (done.returncode != 0) is refused, done.stderr
     if refused:
         assert f"replicas is 3, and the cluster has {there}" in done.stderr
     else:
         assert one_of("StatefulSet", done.stdout)["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize("ready", [0, 2])
+def test_an_upgrade_does_not_begin_while_a_pod_is_away(ready: int) -> None:
+    """The controller stops the highest old pod then, and with it the majority."""
+    done = upgrade(3, ready)
+    assert done.returncode != 0 and f"{ready} of 3 pods are ready" in done.stderr, done.stderr
+    done = upgrade(3, ready, "--set", "upgradeWhileAway=true")
+    assert done.returncode == 0, done.stderr
+
+
+def test_pods_for_maintenance_have_the_volume_and_no_node() -> None:
+    node, pod = container(render()), container(render("--set", "maintenance=true"))
+    assert "beanpoled" not in str(pod["command"])
+    assert {*node} - {*pod} == {"startupProbe", "livenessProbe", "readinessProbe", "lifecycle"}
+    same = {*pod} - {"command"}
+    assert {name: pod[name] for name in same} == {name: node[name] for name in same}
+    process = subprocess.Popen(pod["command"])
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    process.terminate()
+    process.wait(10)
+
+
+def test_a_load_balancer_may_be_restricted() -> None:
+    (before,) = (one for one in manifests(render()) if is_for_clients(one))
+    assert set(before["spec"]) == {"type", "selector", "ports"}
+    given = {
+        "type": "LoadBalancer",
+        "externalTrafficPolicy": "Local",
+        "loadBalancerClass": "inside",
+    }
+    words = [word for name, to in given.items() for word in ("--set", f"service.{name}={to}")]
+    text = render(*words, "--set", "service.loadBalancerSourceRanges={10.0.0.0/8,fd00::/8}")
+    (after,) = (one for one in manifests(text) if is_for_clients(one))
+    ranges = {"loadBalancerSourceRanges": ["10.0.0.0/8", "fd00::/8"]}
+    assert after["spec"] == before["spec"] | given | ranges
+    done = run("helm", "template", str(CHART), "--set", "service.loadBalancerSourceRanges={any}")
+    assert done.returncode != 0 and "loadBalancerSourceRanges" in done.stderr
+
+
+def is_for_clients(manifest: dict[str, Any]) -> bool:
+    """Whether a manifest is the service for clients."""
+    name: str = manifest["metadata"]["name"]
+    return manifest["kind"] == "Service" and name == "beanpole"
 
 
 @pytest.mark.parametrize(("job", "values"), [("backup", BACKUP), ("report", REPORT)])
