@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from beanpole import VERSION
+from beanpole.constants import SECOND_US
 from beanpole.core import accounts
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import Tube
@@ -227,6 +228,7 @@ class LocalNodeView:
             peer_old_proofs_total=self._trust.old_proofs,
             tls_refusals=dict(self._trust.handshakes.refusals),
             tls_handshakes=self._trust.handshakes.in_progress,
+            tls_files_end_s=self._trust.files_end_s(context.host.wall_us() / SECOND_US),
             auth_refusals=dict(node.clients.auth_refused),
             throttled_total=node.clients.rates.throttled_total,
             connections_of_address_max=node.clients.hosts.connections_most(),

@@ -219,6 +219,8 @@ class Metrics:
     peer_old_proofs_total: int = 0
     tls_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
     tls_handshakes: int = 0  # in progress
+    # When each file of TLS ends, in seconds since 1970, by setting.
+    tls_files_end_s: Mapping[str, float] = field(default_factory=dict)
     auth_refusals: Mapping[str, int] = field(default_factory=dict)  # of clients, by reason
     throttled_total: int = 0  # how often reading from a client paused because of a rate
     connections_of_address_max: int = 0  # of the address with the most

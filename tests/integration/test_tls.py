@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -216,6 +217,8 @@ def test_garbage_and_half_open_handshakes_do_not_stop_the_service(safe: SafeClus
                 client.put("x", ttr=60)
             assert client.reserve(timeout=5).body
     wait_until(lambda: "beanpole_tls_handshakes 0" in metrics(safe), TIMEOUT_S, "none in progress")
+    ends = 'beanpole_tls_expiry_timestamp_seconds{setting="tls_certificate_file"} '
+    assert float(metrics(safe).split(ends)[1].split()[0]) > time.time()
 
 
 def test_an_address_whose_handshakes_fail_is_refused_before_they_cost_anything(

@@ -21,6 +21,8 @@ B: Final = f'{JOB}, instance="b"'
 HOST: Final = {"job": "beanpole", "instance": "a"}
 CLUSTER: Final = {"job": "beanpole"}
 EVENTS: Final = f'{A}, scope="cluster"'
+CERTIFICATE: Final = 'setting="peer_tls_certificate_file"'
+LIST: Final = 'setting="tls_crl_file"'
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 # Their sums have no other labels than job and instance.
 SUMMED: Final = (
@@ -225,6 +227,18 @@ CASES: Final = {
         one("beanpole_audit_lost_total", A, "0x10 7x40"),
         one("beanpole_audit_lost_total", A, "7x60"),
         HOST,
+    ),
+    "BeanpoleCertificateEnds": Case(
+        "90m",
+        one("beanpole_tls_expiry_timestamp_seconds", f"{A}, {CERTIFICATE}", f"{13 * 86400}x100"),
+        one("beanpole_tls_expiry_timestamp_seconds", f"{A}, {CERTIFICATE}", f"{15 * 86400}x100"),
+        CLUSTER | {"setting": "peer_tls_certificate_file"},
+    ),
+    "BeanpoleRevocationListEnds": Case(
+        "30m",
+        one("beanpole_tls_expiry_timestamp_seconds", f"{A}, {LIST}", f"{6 * 3600}x60"),
+        one("beanpole_tls_expiry_timestamp_seconds", f"{A}, {LIST}", f"{7 * 3600}x60"),
+        CLUSTER | {"setting": "tls_crl_file"},
     ),
     "BeanpoleVersionsDiffer": Case(
         "90m",

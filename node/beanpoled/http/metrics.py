@@ -149,6 +149,12 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
             [(label(reason=name), value) for name, value in now.tls_refusals.items()],
         ),
         (
+            "tls_expiry_timestamp_seconds",
+            "gauge",
+            "The next end of a certificate or list in a file of TLS, since 1970, by setting.",
+            [(label(setting=name), value) for name, value in now.tls_files_end_s.items()],
+        ),
+        (
             "auth_refused_total",
             "counter",
             "Clients refused for a missing right or a wrong token, by reason.",

@@ -17,6 +17,7 @@ from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
 from beanpoled.trust import revocations
 from beanpoled.trust.standing import Standing
+from beanpoled.trust.validity import ends_of
 
 # What the files of trusted certificates must contain: its key in `SSLContext.cert_store_stats`.
 _KINDS: Final = {"ca": ("x509", "certificate"), "crl": ("crl", "list of revoked certificates")}
@@ -87,6 +88,7 @@ class Certificates:
         generation: how often new files were loaded.
         refusal: why the files, as they are now, are not in use; empty if they are.
         standing: the connections whose certificates may be revoked; None without a list.
+        ends_s: when what is in each file ends, by setting, in seconds since 1970.
     """
 
     def __init__(self, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
@@ -108,6 +110,7 @@ class Certificates:
         self.standing = Standing(files.crl) if files.crl else None
         self._known = self._stamps()
         self.server, self.client, self.pem = self._read()
+        self.ends_s = self._ends()
 
     def refresh(self) -> str | None:
         """Read the files again if they changed.
@@ -130,6 +133,7 @@ class Certificates:
             return self.refusal
         self.refusal = ""
         self.server, self.client, self.pem = fresh
+        self.ends_s = self._ends()
         self._read_s = self._clock()
         self.generation += 1
         return f"{self._files.setting}certificate_file and what belongs to it was read again"
@@ -205,6 +209,12 @@ class Certificates:
     def _paths(self) -> Sequence[str]:
         files = self._files
         return [path for path in (files.certificate, files.key, files.ca, files.crl) if path]
+
+    def _ends(self) -> dict[str, list[float]]:
+        files = self._files
+        paths = {"certificate": files.certificate, "ca": files.ca, "crl": files.crl}
+        named = {self._name(part): path for part, path in paths.items() if path}
+        return {setting: ends_of(setting, path) for setting, path in named.items()}
 
     def _read(self) -> tuple[ssl.SSLContext, ssl.SSLContext, Pem]:
         files = self._files

@@ -3,6 +3,7 @@
 Proofs are made and compared in `proofs`. No socket is opened here.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -17,6 +18,7 @@ from beanpoled.host.seam import WARNING, Log
 from beanpoled.trust.certificates import Certificates, of_clients, of_peers
 from beanpoled.trust.handshakes import Handshakes
 from beanpoled.trust.shared_secret import SharedSecret
+from beanpoled.trust.validity import next_end_s
 
 # From this machine version on, all members run a program that makes fresh proofs.
 FRESH_PROOFS_SINCE: Final = 4
@@ -118,6 +120,19 @@ class Trust:
     def refused_files(self) -> list[str]:
         """Return why certificate files, as they are now, are not in use."""
         return [one.refusal for one in self._certificates() if one.refusal]
+
+    def files_end_s(self, now_s: float) -> dict[str, float]:
+        """Return when each file of TLS that is in use ends; files that never end are left out.
+
+        Args:
+            now_s: wall clock.
+
+        Returns:
+            The next end in a file, in seconds since 1970, by the setting that names the file.
+        """
+        ends = {name: ends_s for one in self._certificates() for name, ends_s in one.ends_s.items()}
+        found = {name: next_end_s(ends_s, now_s) for name, ends_s in ends.items() if ends_s}
+        return {name: end_s for name, end_s in found.items() if end_s < math.inf}
 
     def _certificates(self) -> list[Certificates]:
         return [one for one in (self.of_clients, self.of_peers) if one is not None]

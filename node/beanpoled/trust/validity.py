@@ -1,10 +1,10 @@
-"""How long the files of TLS are valid, for `beanpoled --check` and `beanpole doctor`.
+"""How long the files of TLS are valid, for `beanpoled --check`, `beanpole doctor` and the metrics.
 
 What a file that has ended, or ends soon, means for a start or a running node is decided by callers.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from beanpole.client.expiry import all_expire_s, expires_s
@@ -78,9 +78,22 @@ def validities(config: TlsConfig, now_s: float, is_peers: bool) -> Iterator[Vali
         except (OSError, ValueError, IndexError) as error:
             yield Validity(setting, path, 0.0, broken=f"cannot be read: {error}")
             continue
-        later_s = [end_s for end_s in ends_s if end_s > now_s]
-        days = (min(later_s, default=max(ends_s)) - now_s) / DAY_S
-        yield Validity(setting, path, days, some_ended=0 < len(later_s) < len(ends_s))
+        later = sum(end_s > now_s for end_s in ends_s)
+        days = (next_end_s(ends_s, now_s) - now_s) / DAY_S
+        yield Validity(setting, path, days, some_ended=0 < later < len(ends_s))
+
+
+def ends_of(setting: str, path: str) -> list[float]:
+    """Return the ends of all that is in a file, in seconds since 1970; none if it is unknown."""
+    try:
+        return _ends_s(setting, path)
+    except (OSError, ValueError, IndexError):  # OpenSSL may read more than `expiry` does
+        return []
+
+
+def next_end_s(ends_s: Sequence[float], now_s: float) -> float:
+    """Return the first end that is still to come, or the last one."""
+    return min((end_s for end_s in ends_s if end_s > now_s), default=max(ends_s))
 
 
 def _ends_s(setting: str, path: str) -> list[float]:

@@ -54,6 +54,7 @@ FULL: Final = Metrics(
     commit_counts=(0,) * 8,
     peer_refusals={"x": 1},
     tls_refusals={"x": 1},
+    tls_files_end_s={"x": 1.0},
     auth_refusals={"x": 1},
     clients={
         "qless": ClientFigures(commands_total={"x": 1}, calls_total={"x": 1}, errors_total={"x": 1})

@@ -1,5 +1,6 @@
 """Settings of TLS, mismatching files, and replaced files."""
 
+import math
 import os
 import ssl
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from beanpole.client.expiry import all_expire_s, expires_s
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
 from beanpoled.config import node, tls
@@ -18,6 +20,7 @@ from beanpoled.trust.handshakes import (
     reason_of,
 )
 from tests.integration.support.authority import Authority
+from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import config
 
 MEMBERS = ("a", "b.example.org", "beanpole-0")
@@ -124,6 +127,36 @@ def test_files_that_are_replaced(place: Path, tmp_path: Path) -> None:
     own["pem"].unlink()
     assert "No such file" in str(found.refresh())
     assert found.refresh() is None  # already reported
+
+
+def test_the_ends_of_the_files_in_use(place: Path, tmp_path: Path) -> None:
+    own, several = tmp_path / "own.pem", tmp_path / "several.pem"
+    own.write_bytes((place / "a.pem").read_bytes())
+    several.write_bytes((place / "ca.pem").read_bytes() + (place / "b.pem").read_bytes())
+    paths = {"certificate": str(own), "ca": str(several)}
+    found = Certificates(files(place, **paths))
+    ca_s, b_s = all_expire_s(str(several))
+    trust = trust_of()
+    assert trust.files_end_s(0.0) == {}
+    trust.of_peers = found
+    setting = "peer_tls_certificate_file"
+    first_s, last_s = sorted((ca_s, b_s))
+    own_s = expires_s(str(own))
+    assert trust.files_end_s(0.0) == {setting: own_s, "peer_tls_ca_file": first_s}
+    assert trust.files_end_s(first_s)["peer_tls_ca_file"] == last_s, "one of several has ended"
+    assert trust.files_end_s(last_s)["peer_tls_ca_file"] == last_s
+    found.ends_s = {setting: [math.inf], "peer_tls_crl_file": []}
+    assert trust.files_end_s(0.0) == {}, "no end, or an unknown one"
+    run = ["certs", "dev", "--to", str(tmp_path / "longer"), "--nodes", "a", "--days", "4000"]
+    assert main(run) == 0
+    for kind in ("pem", "key"):
+        (tmp_path / f"own.{kind}").write_bytes((tmp_path / "longer" / f"a.{kind}").read_bytes())
+    found = Certificates(files(place, **paths, key=str(tmp_path / "own.key")))
+    assert found.ends_s[setting] == [expires_s(str(own))] != [own_s]
+    for kind in ("pem", "key"):
+        (tmp_path / f"own.{kind}").write_bytes((place / f"a.{kind}").read_bytes())
+    assert "was read again" in str(found.refresh())
+    assert found.ends_s[setting] == [own_s]
 
 
 def test_a_file_written_twice_within_a_tick_of_the_clock(place: Path, tmp_path: Path) -> None:
