@@ -17,7 +17,7 @@ from beanpole.core.jobs.policies import Policy as Row
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
 from beanpole.core.jobs.spaces import PREFIX_END
 from beanpole.core.operations.policies import BYTES_MAX, RETAIN_MAX_US, UNIQUE_WINDOW_MAX_US
-from beanpole.events import PROTOCOL_NAMES, QLESS
+from beanpole.events import PROTOCOL_NAMES, QLESS, WORKQ
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.callers import Callers
@@ -29,6 +29,7 @@ SERVICE: Final = policies_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 # In the machine, names of other protocols' queues begin with a byte below this one.
 _FIRST_BYTE: Final = bytes([PREFIX_END])
 _QLESS: Final = PROTOCOL_NAMES[QLESS]
+_OF_WORKQ: Final = f"{PROTOCOL_NAMES[WORKQ]}{shown.SEPARATOR}"
 # Field, least and largest value; 0 is allowed for each.
 _NUMBERS: Final = (
     ("attempts_max", 1, U32_MAX),
@@ -117,6 +118,9 @@ def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
             if getattr(policy, name):
                 words = f"{name} is for tubes of beanstalk only, and {policy.pattern!r} is none"
                 raise CallRefused("OTHER_PROTOCOL", f"policy.{name}", words)
+    if policy.ttr_s and policy.pattern.startswith(_OF_WORKQ):
+        words = "ttr_s has no effect on queues of workq, whose clients always give a TTR"
+        raise CallRefused("OTHER_PROTOCOL", "policy.ttr_s", words)
     for name, least, most in _NUMBERS:
         number = getattr(policy, name)
         if number and not least <= number <= most:

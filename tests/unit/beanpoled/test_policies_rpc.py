@@ -74,6 +74,7 @@ def test_patterns_of_all_protocols(text: str, name: bytes) -> None:
         ({"pattern": "gearman:a", "attempts_max": 1}, "OTHER_PROTOCOL", "attempts_max"),
         ({"pattern": "workq:a", "unique_window_us": 1}, "OTHER_PROTOCOL", "unique_window_us"),
         ({"pattern": "workq:a", "priority": 1}, "OTHER_PROTOCOL", "priority"),
+        ({"pattern": "workq:*", "ttr_s": 1}, "OTHER_PROTOCOL", "ttr_s"),
     ],
 )
 def test_what_cannot_be_is_named(fields: dict[str, Any], reason: str, field: str) -> None:
