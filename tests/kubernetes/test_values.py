@@ -4,7 +4,9 @@ The validity of the manifests, and the base, are checked in test_chart.
 """
 
 import json
+import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +14,12 @@ from typing import Any, Final
 import pytest
 
 from beanpoled.config.node import SETTINGS
+from tests.integration.support.processes import children
+from tests.integration.support.waiting import wait_until
 from tests.kubernetes.api import cluster_with
 from tests.kubernetes.support import CHART, manifests, one_of, render, run
 
+TIMEOUT_S: Final = 20.0
 DIGEST: Final = "sha256:" + 64 * "a"
 # A release's name has at most 53 characters.
 LONG: Final = 53 * "a"
@@ -190,11 +195,18 @@ def test_pods_for_maintenance_have_the_volume_and_no_node() -> None:
     assert {*node} - {*pod} == {"startupProbe", "livenessProbe", "readinessProbe", "lifecycle"}
     same = {*pod} - {"command"}
     assert {name: pod[name] for name in same} == {name: node[name] for name in same}
-    process = subprocess.Popen(pod["command"])
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.3)
-    process.terminate()
-    process.wait(10)
+
+
+def test_a_pod_for_maintenance_stays_until_it_is_told_to_stop() -> None:
+    """As process 1 of a container it would ignore a SIGTERM that it does not handle."""
+    command = container(render("--set", "maintenance=true"))["command"]
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        wait_until(lambda: bool(children(process.pid)), TIMEOUT_S, "it sleeps")
+        process.terminate()
+        assert process.wait(TIMEOUT_S) != -signal.SIGTERM, "the shell handles it"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_load_balancer_may_be_restricted() -> None:

@@ -267,12 +267,11 @@ class PeerLinks:
         """
         self.router = router
         self.introductions = introductions
-        certificates = self.trust.of_peers
+        address, certificates = self._config.peer_listen, self.trust.of_peers
         if certificates is None:
-            unlistened = bind(self._config.peer_listen)
-            self._server = await self.loop.create_server(self._answering, sock=unlistened)
+            self._server = await self.loop.create_server(self._answering, sock=bind(address))
         else:
-            self._socket = bind(self._config.peer_listen, listen=True)
+            self._socket = bind(address, listen=True)
             handshakes = self.trust.handshakes
             room = handshakes.of_nodes
             self._server = TlsAcceptor(

@@ -151,7 +151,7 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
         (
             "tls_expiry_timestamp_seconds",
             "gauge",
-            "The next end of a certificate or list in a file of TLS, since 1970, by setting.",
+            "Next end of a certificate or list in a TLS file, in seconds since 1970, by setting.",
             [(label(setting=name), value) for name, value in now.tls_files_end_s.items()],
         ),
         (

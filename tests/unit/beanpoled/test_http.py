@@ -57,6 +57,10 @@ def ask(view: FakeView, *requests: bytes) -> list[tuple[int, str]]:
     return asyncio.run(run())
 
 
+def get(view: FakeView, target: str) -> tuple[int, str]:
+    return ask(view, f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())[0]
+
+
 def test_all_addresses_are_those_of_both_versions_of_ip() -> None:
     """The event loops restrict a socket that they bind themselves to IPv6."""
 
@@ -70,10 +74,6 @@ def test_all_addresses_are_those_of_both_versions_of_ip() -> None:
             await server.stop()
 
     uvloop.run(run())
-
-
-def get(view: FakeView, target: str) -> tuple[int, str]:
-    return ask(view, f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())[0]
 
 
 def test_a_ready_follower() -> None:
