@@ -6,6 +6,7 @@ can end it.
 """
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -192,6 +193,7 @@ def _launch(settings: Mapping[str, str], log: "SparkLog", java: Java) -> None:
     # It would print the stack of an error on our standard error, even that of a Java that we end.
     server: Any = context._accumulatorServer
     server.handle_error = lambda *_: log.write(traceback.format_exc())
+    logging.getLogger().addFilter(log.take)
 
 
 def _local(quick: bool) -> dict[str, str]:

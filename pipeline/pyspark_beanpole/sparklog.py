@@ -4,6 +4,7 @@ Our own lines in it, and Spark's progress bars, still go to the terminal. `cli.f
 errors.
 """
 
+import logging
 import os
 import sys
 import tempfile
@@ -25,6 +26,7 @@ LINES_KEPT: Final = 400
 CHUNK_BYTES: Final = 64 * 1024
 # How long to wait for the remaining output of a Java that has ended.
 REST_S: Final = 2.0
+_FORMATTER: Final = logging.Formatter()
 
 
 class SparkLog:
@@ -68,6 +70,17 @@ class SparkLog:
             with suppress(OSError, ValueError):
                 self._bytes += self._file.write(f"{text.rstrip()}\n")
                 self._file.flush()
+
+    def take(self, record: logging.LogRecord) -> bool:
+        """Write what Py4J logs, as a filter of the root logger.
+
+        Py4J logs there, with a stack, each request that Java has not answered. A thread of its own
+        sends requests too, so that this can come after the end of our command, which ended Java.
+        """
+        if Path(record.pathname).parent.name != "py4j":
+            return True
+        self.write(_FORMATTER.format(record))
+        return False
 
     def last(self) -> list[str]:
         """Return the last lines, after a wait for the rest of an ended Java's output."""

@@ -118,12 +118,42 @@ log.close(True)
 """
 
 
-def test_the_stack_of_a_spark_that_is_ended_is_in_the_log_only(tmp_path: Path) -> None:
+# Java ends while Py4J's thread waits for its answer about an object that Python has dropped.
+UNANSWERED: Final = """
+import os, signal, sys
+from pathlib import Path
+from pyspark_beanpole import session
+from pyspark_beanpole.sparklog import SparkLog
+from tests.integration.support.waiting import wait_until
+
+log, java = SparkLog(Path(sys.argv[1])), session.Java()
+spark = session.start("unanswered", "local[1]", quick=True, log=log, java=java)
+gateway = spark.sparkContext._gateway
+connections = gateway._gateway_client.deque
+first, second = gateway.jvm.java.lang.Object(), gateway.jvm.java.lang.Object()
+del first
+wait_until(lambda: len(connections) == 2, 30, "the thread's connection")
+os.kill(java._process.pid, signal.SIGSTOP)
+del second
+wait_until(lambda: len(connections) == 1, 30, "the thread that uses it")
+java.end()
+wait_until(lambda: "Py4JNetworkError" in log.path.read_text(), 30, "the thread's error")
+log.close(True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [(ENDED, "EOFError: in the middle"), (UNANSWERED, "Exception while sending command.")],
+)
+def test_the_stack_of_a_spark_that_is_ended_is_in_the_log_only(
+    tmp_path: Path, program: str, words: str
+) -> None:
     log = tmp_path / "log"
-    command = [sys.executable, "-c", ENDED, str(log)]
+    command = [sys.executable, "-c", program, str(log)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "EOFError: in the middle" in log.read_text()
+    assert words in log.read_text()
 
 
 def test_a_python_that_is_not_there(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
