@@ -25,10 +25,16 @@ from beanpole.protocol.beanstalk.client import (
 
 PRIORITY_DEFAULT: Final = 65536
 TTR_DEFAULT_S: Final = 120
-# The reply is one word, which does not tell its reader what to change.
 _DENIED: Final = b"DENIED"
 _AUTH: Final = b"auth"
-_DENIED_WORDS: Final = "DENIED: the user of this token, or of clients without one, lacks the right"
+# These replies are one word, which does not tell its reader what to change.
+_REASONS: Final = {
+    b"DENIED": "the user of this token, or of clients without one, lacks the right",
+    b"DRAINING": "no node takes jobs now: each drains, or reaches no majority; nothing was put",
+    b"INTERNAL_ERROR": "the node cannot do this now: it reaches no majority, or stops",
+    b"JOB_TOO_BIG": "the body is larger than job_bytes_max, a setting of the nodes",
+    b"OUT_OF_MEMORY": "a limit of the cluster, of the queue or of its user is reached",
+}
 
 
 class Job(NamedTuple):
@@ -99,7 +105,7 @@ class Client(StreamClient):
 
         Raises:
             OutcomeUnknown: the connection ended; a second put may make a second job.
-            ClientError: the put was refused; the message is the first word of the reply.
+            ClientError: the put was refused; the message begins with the first word of the reply.
         """
         request = encode_put(body, priority, delay_s, ttr_s)
         reply = self.call(request, repeat=False)
@@ -245,7 +251,8 @@ class Client(StreamClient):
     @staticmethod
     def _expect(reply: Reply, *words: bytes) -> Reply:
         if reply[0] not in words:
-            raise ClientError(_DENIED_WORDS if reply[0] == _DENIED else reply[0].decode())
+            reason = _REASONS.get(reply[0])
+            raise ClientError(reply[0].decode() + (f": {reason}" if reason else ""))
         return reply
 
 

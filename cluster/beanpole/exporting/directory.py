@@ -308,7 +308,8 @@ def held(
     if manifest is None:
         if any(not hidden(name) for name in listed(place)):
             raise ConfigurationError(
-                f"{place.name} is not empty and has no {MANIFEST}: give a new directory"
+                f"{place.name} is not empty and has no {MANIFEST}, so it is no export: give a new "
+                "directory, or that of an export"
             )
         return None
     if cluster not in (None, manifest.cluster):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.printing import print_lines
-from beanpole.client.rpc import Nodes
+from beanpole.client.rpc import Nodes, Refused
 from beanpole.errors import BeanpoleError, ClientError, Damaged
 from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
 from beanpole.storage.readonly import ReadOnlyFiles
@@ -96,6 +96,10 @@ def _of_cluster(targets: list[str]) -> Iterator[Finding]:
             begun_s = time.time()
             try:
                 own = first_answer(nodes, _STUB, "Examine", request, CALL_TIMEOUT_S)
+            except Refused as error:
+                remedy = f"give the token of a user with the right admin: {where.TOKEN_FILE}"
+                yield Finding(WARNING, "nodes", f"none was examined: {error.words}", remedy)
+                return
             except ClientError as error:
                 remedy = "see its log; a node of an older release cannot tell"
                 yield Finding(WARNING, f"node {node.id}", f"it was not examined: {error}", remedy)
@@ -139,7 +143,12 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
     yield _same("configurations", sorted({node.config_hash for node in there}), remedy)
     births = sorted({node.birth for node in there if node.birth})
     yield _same("birth ids", births, "a member is one of another cluster: see its log")
-    yield replicas(reply)
+    if len(there) > 1 or not away:
+        yield replicas(reply)
+        yield _links(there)
+
+
+def _links(there: list[node_pb2.Node]) -> Finding:
     alone = [
         f"{node.id} to {other.id}"
         for node in there
@@ -148,9 +157,8 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
     ]
     if alone:
         remedy = "look at peer_listen, firewalls and the log of both"
-        yield Finding(ERROR, "links", f"there is no link from {', '.join(alone)}", remedy)
-    else:
-        yield Finding(OK, "links", "each node has one to all others that answer")
+        return Finding(ERROR, "links", f"there is no link from {', '.join(alone)}", remedy)
+    return Finding(OK, "links", "each node has one to all others that answer")
 
 
 def _same(name: str, values: Sequence[str], remedy: str) -> Finding:

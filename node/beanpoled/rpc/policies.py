@@ -62,6 +62,7 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
     ) -> policies_pb2.SetPolicyReply:
         try:
             pattern, row = read_policy(request.policy)
+            self._check_no_alias(pattern)
         except CallRefused as error:
             await refuse(context, error)
         result = await self._do(context, c.SET_POLICY, pattern, *row)
@@ -69,6 +70,13 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
             words = f"there are {POLICIES_MAX} policies already; drop one"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, words, "TOO_MANY_POLICIES")
         return policies_pb2.SetPolicyReply()
+
+    def _check_no_alias(self, name: bytes) -> None:
+        """Check, as far as this node knows, that the policy would have an effect."""
+        queue = self._node.context.machine.queue.aliases.queues.get(name)
+        if queue is not None:
+            words = f"{shown.queue(name)!r} is an alias of {shown.queue(queue)!r}: name that queue"
+            raise CallRefused("ALIAS", "policy.pattern", words)
 
     async def Drop(
         self, request: policies_pb2.DropPolicyRequest, context: Context

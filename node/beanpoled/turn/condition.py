@@ -72,6 +72,11 @@ class Condition:
             present = len(context.members) - len(absent)
             if present < len(context.members) // 2 + 1:
                 return f"waiting for a majority: {self._told(absent)}"
+            if context.replica.role == "leader":
+                return "waiting for answers of a majority"
+            leader = context.replica.leader
+            if leader is not None and leader not in absent:
+                return f"waiting for the leader {leader}, which is silent"
             # Linked members cannot help each other while each waits for a third.
             return "waiting for a leader" + (f": {self._told(absent)}" if absent else "")
         if self._disk_health.hangs:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from beanpole.client.expiry import expires_s
@@ -31,6 +32,7 @@ from beanpoled.examining import ERROR, OK, WARNING, Finding, examine
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
+from beanpoled.rpc.server import Context, fail
 from beanpoled.view import ClientFigures, Digests, Metrics, QueueFigures
 from tests.integration.support.authority import Authority
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
@@ -225,8 +227,13 @@ def test_a_list_of_another_ca(files: dict[str, str], tmp_path: Path) -> None:
 # --- all nodes together ---------------------------------------------------------------------------
 
 
-def cluster(change: Callable[[list[FakeView]], None], *words: str, away: bool = False) -> int:
-    """Run the command against two fake nodes; with `away`, the third is down."""
+def cluster(
+    change: Callable[[list[FakeView]], None],
+    *words: str,
+    away: bool = False,
+    alone: bool = False,
+) -> int:
+    """Run the command against two fake nodes; with `away`, the third is down; `alone`: a second."""
     names = ("n0", "n1", "n2") if away else ("n0", "n1")
     views = [FakeView(name, names) for name in names[:2]]
     views[1].role = "leader"
@@ -236,10 +243,10 @@ def cluster(change: Callable[[list[FakeView]], None], *words: str, away: bool = 
     change(views)
 
     async def run() -> int:
-        addresses = {"n2": "127.0.0.1:1"}
+        addresses = {"n1": "127.0.0.1:1", "n2": "127.0.0.1:1"}
         peers = PeerClient(addresses, trust_of())
         servers = []
-        for view in views:
+        for view in views[:1] if alone else views:
             audit: Any = None
             service = NodeAdminServicer(view, peers, audit, FakeSettings(view.node_id)).add_to
             servers.append(RpcServer(view, peers, trust_of(), [service]))
@@ -265,6 +272,27 @@ def test_one_member_is_away(capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster(lambda views: None, away=True) == 1
     line = capsys.readouterr().out.splitlines()[0]
     assert line.startswith("error members: n2 of 3 cannot be reached; start them")
+
+
+def test_one_node_alone_tells_nothing_of_replicas_and_links(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cluster(lambda views: None, away=True, alone=True) == 1
+    names = [line.split(":")[0].partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert "members" in names and not {"replicas", "links"} & {*names}
+
+
+def test_a_caller_without_the_right_is_told_to_give_a_token(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_self: object, _request: object, context: Context) -> None:
+        await fail(context, grpc.StatusCode.PERMISSION_DENIED, "it lacks the right admin")
+
+    monkeypatch.setattr(NodeAdminServicer, "Examine", refuse)
+    assert cluster(lambda views: None) == 1
+    *others, last = capsys.readouterr().out.splitlines()
+    assert last.startswith("warning nodes: none was examined: it lacks the right admin; give ")
+    assert "BEANPOLE_TOKEN_FILE" in last and all(line.startswith("ok ") for line in others)
 
 
 @pytest.mark.parametrize(

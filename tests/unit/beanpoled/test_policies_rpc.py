@@ -4,6 +4,7 @@ import argparse
 import asyncio
 from typing import Any
 
+import grpc
 import pytest
 
 from beanpole import commands as c
@@ -185,6 +186,34 @@ def test_puts_of_grpc_under_a_policy() -> None:
         found = stage.node.context.machine.queue.jobs
         shown = [(found[job].rank, found[job].ttr_us // SECOND_US) for job in range(1, 5)]
         assert shown == [(9, 300), (0, 5), (9, 300), (0, 60)]
+
+    run(test)
+
+
+class Ended(Exception):
+    """The status and the words of a refused call."""
+
+
+class Refusing:
+    """The context of a call that is refused."""
+
+    async def abort(self, code: grpc.StatusCode, words: str, _: object) -> None:
+        raise Ended(code, words)
+
+
+def test_an_alias_cannot_have_a_policy() -> None:
+    async def test(service: Service) -> None:
+        stage = service.stage
+        stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 3), (c.RAISE, 4))))
+        commands = ((c.OPEN, 1), (c.SET_ALIAS, 1, b"\x02thumbs", b"thumbs"))
+        stage.apply_sections((1, 1, 1, commands))
+        servicer = PoliciesServicer(stage.node, Callers(stage.node))
+        policy = policies_pb2.Policy(pattern="gearman:thumbs", jobs_max=3)
+        context: Any = Refusing()
+        with pytest.raises(Ended) as ended:
+            await servicer.Set(policies_pb2.SetPolicyRequest(policy=policy), context)
+        words = "'gearman:thumbs' is an alias of 'thumbs': name that queue"
+        assert ended.value.args == (grpc.StatusCode.INVALID_ARGUMENT, words)
 
     run(test)
 

@@ -150,6 +150,21 @@ def test_a_denied_command_says_what_is_missing(start: Callable[..., Node]) -> No
         client.put(b"x")
 
 
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("DRAINING", "no node takes jobs now"),
+        ("INTERNAL_ERROR", "it reaches no majority"),
+        ("JOB_TOO_BIG", "job_bytes_max"),
+        ("OUT_OF_MEMORY", "a limit of the cluster"),
+    ],
+)
+def test_a_refusal_says_its_reason(start: Callable[..., Node], word: str, reason: str) -> None:
+    node = start([(b"put 65536 0 120 1\r\nx\r\n", f"{word}\r\n".encode())])
+    with Client([node.address]) as client, pytest.raises(ClientError, match=f"{word}: .*{reason}"):
+        client.put(b"x")
+
+
 def test_no_node_at_all_is_said_after_the_patience_with_all_reasons() -> None:
     addresses = [DEAD, "unix:/nowhere/at/all"]
     with Client(addresses, patience_s=0.1) as client, pytest.raises(ClientError) as caught:

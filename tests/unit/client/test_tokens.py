@@ -52,7 +52,7 @@ def test_it_is_said_first_on_each_connection() -> None:
 def test_a_token_that_nobody_has_is_told_at_once() -> None:
     world = World()
     world.nodes = {A: server({**USERS, b"auth": replies.DENIED}), B: server(USERS)}
-    with pytest.raises(faults.DeniedError):
+    with pytest.raises(faults.DeniedError, match="no user has this token"):
         world.run(client(world).connect())
     assert world.now < 1.0
 

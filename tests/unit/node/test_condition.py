@@ -51,6 +51,12 @@ def test_from_the_start_to_serving_to_cut_off_and_back() -> None:
     stage.run()
     stage.apply_sections((0, 1, 1, ()))
     assert (told.state, told.waits_for()) == ("serving", "")
+    stage.node.peers.peers["n1"].silent = True
+    assert told.waits_for() == "waiting for the leader n1, which is silent"
+    stage.lead(2)
+    stage.replica.majority_answers = False
+    assert told.waits_for() == "waiting for answers of a majority"
+    stage.follow(term=3)
     for name in ("n1", "n2"):
         stage.node.router.link_down(name)
     assert told.absent_words() == "n1 h:1 refused, n2 h:2 refused"

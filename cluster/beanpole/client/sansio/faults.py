@@ -5,7 +5,7 @@ from `ClientError` too: a compiled class and OSError cannot both be bases of one
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.client import Reply
@@ -32,8 +32,11 @@ class UnknownResponseError(Error):
 class BeanstalkdError(Error):
     """Base of the errors that a node answers."""
 
+    # What the name of the class does not say.
+    reason: ClassVar[str] = ""
+
     def __init__(self, values: Sequence[bytes] = ()) -> None:
-        super().__init__(type(self).__name__)
+        super().__init__(self.reason or type(self).__name__)
 
 
 class BadFormatError(BeanstalkdError):
@@ -55,9 +58,13 @@ class DeadlineSoonError(BeanstalkdError):
 class DeniedError(BeanstalkdError):
     """The client's user lacks the right for this command, or its token is unknown."""
 
+    reason = "no user has this token, or the user of it, or of clients without one, lacks the right"
+
 
 class DrainingError(BeanstalkdError):
     """The node does not accept puts now; this put was not done."""
+
+    reason = "no node takes jobs now: each drains, or reaches no majority; nothing was put"
 
 
 class ExpectedCrlfError(BeanstalkdError):
@@ -82,6 +89,8 @@ class NotIgnoredError(BeanstalkdError):
 
 class OutOfMemoryError(BeanstalkdError):
     """A limit of the node or the cluster is reached."""
+
+    reason = "a limit of the cluster, of the queue or of its user is reached"
 
 
 class TimedOutError(BeanstalkdError):
