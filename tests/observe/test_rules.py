@@ -142,6 +142,15 @@ CASES: Final = {
         | limit("jobs_max", 100),
         HOST,
     ),
+    **{
+        f"Beanpole{name.capitalize()}NearLimit": Case(
+            "10m",
+            one(f"beanpole_{name}", EVENTS, "81x20") | limit(f"{name}_max", 100),
+            one(f"beanpole_{name}", EVENTS, "79x20") | limit(f"{name}_max", 100),
+            HOST,
+        )
+        for name in ("tubes", "sessions")
+    },
     "BeanpoleConnectionsNearLimit": Case(
         "10m",
         one("beanpole_connections", f'{A}, protocol="beanstalk"', "50x20")
