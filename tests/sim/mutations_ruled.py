@@ -80,7 +80,7 @@ RULED: Final = (
         "ruled queues: a job that came back is dropped as if it had never left",
         r"it is to be Due\(kind=10, reason=9",
         drops_by_id,
-        seed=13,
+        seed=141,
     ),
     in_lives(
         "jobs_of_others_have_no_ttr",
