@@ -66,6 +66,13 @@ class BegunAnew(OtherCluster):
     """The cluster is another one of the same name: it has fewer events, or another birth id."""
 
 
+class Behind(BegunAnew):
+    """The same by the number of its events alone.
+
+    After a start, nodes have fewer for a while, too: they read the end of their logs again.
+    """
+
+
 class Extent(NamedTuple):
     """The extent of the events that the answering nodes hold together."""
 
@@ -164,7 +171,8 @@ class Events:
 
         Raises:
             ClientError: see `ranges`.
-            BegunAnew: the majority of the addresses has fewer events, or a node another birth id.
+            BegunAnew: a node has another birth id.
+            Behind: the majority of the addresses has fewer events.
         """
 
         def has_all(extent: Extent) -> bool:
@@ -207,7 +215,7 @@ class Events:
     def _short_of(self, offset: int, extent: Extent) -> Extent:
         """Return an extent that is too short, or raise if the offset cannot be of this cluster."""
         if extent.end < offset and 2 * len(extent.failures) < len(self._nodes.addresses):
-            raise BegunAnew(
+            raise Behind(
                 f"offset {offset} lies beyond the events of cluster {extent.cluster!r}, which end "
                 f"at {extent.end}: it is of another cluster of that name, or of an earlier life"
             )

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 from beanpole.client import where
-from beanpole.client.events import EventsLost, Replies
+from beanpole.client.events import Behind, EventsLost, OtherCluster, Replies
 from beanpole.client.rpc import Refused, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import BadExport
@@ -27,6 +27,9 @@ POLL_S: Final = 1.0
 PROGRESS_PERIOD_S: Final = 0.2
 # A file each half minute is few enough for Spark, and soon enough for a report.
 EVERY_S: Final = 30.0
+# How long nodes may have fewer events than were read: after a start they read the end of their
+# logs, tens of thousands of entries a second, and events of an hour are not in files yet.
+BEHIND_PATIENCE_S: Final = 300.0
 # A century: a longer time is a typing error.
 DAYS_MAX: Final = 36_500
 # Plus its number: the status that a shell gives a program which a signal has killed.
@@ -228,6 +231,7 @@ class _Run:
         self._position = self._begun = begin
         self._begun_s = self._shown_s = self._flushed_s = time.monotonic()
         self._problem = self._damage = ""
+        self._behind_s: float | None = None  # since when the nodes have fewer events than we
 
     def _begin(self, found: Export | None, ranges: Replies, wanted: int | None) -> int:
         """Return the first offset to read."""
@@ -238,7 +242,8 @@ class _Run:
             if here > end:
                 raise ConfigurationError(
                     f"{found and found.name} has events to {here}, and the cluster has only "
-                    f"{end}: it is another cluster of the same name, or not all of it answers"
+                    f"{end}: it is another cluster of the same name, or not all of it answers, or "
+                    "its nodes have just started"
                 )
             if wanted is None:
                 return here if found is not None else earliest
@@ -281,25 +286,45 @@ class _Run:
         """Write new events; wait for nodes that do not answer.
 
         Raises:
+            ConfigurationError: the cluster was begun anew.
+            OtherCluster: the nodes are of several clusters.
             ClientError: events are gone.
             Refused: a node refuses the call, so that a later one would fail, too.
         """
         try:
             self.catch_up()
-        except Refused:
+        except Behind as error:
+            self._wait_for_logs(error)
+        except (Refused, OtherCluster):
             raise
         except ClientError as error:
             if isinstance(error.__cause__, EventsLost) and error.__cause__.certain:
                 raise
-            if str(error) != self._problem:
-                self._problem = str(error)
-                self._screen.say(f"waiting: {error}")
+            self._wait(str(error))
         else:
-            self._problem = ""
+            self._problem, self._behind_s = "", None
         self.export.touch()
         if time.monotonic() - self._flushed_s >= self._every_s:
             self._flushed_s = time.monotonic()
             self.finish_file()
+
+    def _wait(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            self._screen.say(f"waiting: {problem}")
+
+    def _wait_for_logs(self, error: Behind) -> None:
+        """Wait for nodes that have started.
+
+        Raises:
+            ConfigurationError: they have had fewer events for too long; or they do not tell the
+                birth id, by which a cluster that was begun anew would have been noticed.
+        """
+        now_s = time.monotonic()
+        self._behind_s = self._behind_s or now_s
+        if not self._source.birth or now_s - self._behind_s > BEHIND_PATIENCE_S:
+            raise ConfigurationError(str(error)) from None
+        self._wait(f"the nodes do not have the events before {self._position} yet")
 
     def finish_file(self) -> None:
         """Finish the file that is being written, and merge small ones.

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from beanpole.client.events import BegunAnew, Events, Extent, Replies, joined
+from beanpole.client.events import BegunAnew, Behind, Events, Extent, Replies, joined
 from beanpole.errors import ClientError, ConfigurationError, UnknownVersion
 from beanpole.exports import UNCOUNTED
 from beanpoled.eventlog import columns
@@ -64,12 +64,14 @@ class Source:
             known: an offset that the events had reached before; the nodes that have may not answer.
 
         Raises:
-            ConfigurationError: a majority has fewer events, or a node has another birth id: the
-                cluster was begun anew.
+            Behind: a majority has fewer events.
+            ConfigurationError: a node has another birth id: the cluster was begun anew.
             ClientError: see `ranges`.
         """
         try:
             return self._events.extent_to(known).end
+        except Behind:
+            raise
         except BegunAnew as error:
             raise ConfigurationError(str(error)) from None
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from beanpole.client.events import BegunAnew, OtherCluster
+from beanpole.client.events import BegunAnew, Behind, OtherCluster
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
 
 # The most characters of one line that are shown.
@@ -31,7 +31,7 @@ _MASTER: Final = re.compile(
     r"(?:Could not parse Master URL|Master must either be|Invalid master URL).*"
 )
 _WRONG: Final = ("IllegalArgumentException", "NumberFormatException", "INVALID_CONF")
-_OF_NODES: Final = tuple(one.__name__ for one in (ClientError, OtherCluster, BegunAnew))
+_OF_NODES: Final = tuple(one.__name__ for one in (ClientError, OtherCluster, BegunAnew, Behind))
 # Spark does not find a file, when it plans to read it or when it reads it.
 _LOST_FILE: Final = ("[PATH_NOT_FOUND]", "[FAILED_READ_FILE.FILE_NOT_EXIST]")
 _MEMORY: Final = re.compile(r"java\.lang\.OutOfMemoryError.*|.*insufficient memory.*")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from beanpole import exports
-from beanpole.client.events import BegunAnew, OtherCluster
+from beanpole.client.events import BegunAnew, Behind, OtherCluster
 from beanpole.errors import ConfigurationError
 from beanpole.exports import parsed, written
 from beanpoled import cli
@@ -159,3 +159,38 @@ def test_keys_of_later_programs_are_no_error(old: str, tmp_path: Path) -> None:
 def test_a_node_tells_its_birth_id() -> None:
     with serving(Server(life_of(history()), birth=OLD)) as addresses, Source(addresses) as source:
         assert [reply.birth for reply in source.ranges().values()] == [OLD]
+
+
+def test_an_export_that_follows_waits_for_nodes_that_read_their_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a start a node has only the events of its files for a while."""
+    with serving(server(3, OLD)) as addresses, Source(addresses) as source:
+        run = events._Run(source, str(tmp_path / "out"), None, 1.0, threading.Event())
+        run.catch_up()
+        here, run._position = run._position, 120
+        with pytest.raises(Behind, match=r"offset 120 lies beyond the events .* which end at 90"):
+            run.catch_up()
+        for _ in range(3):
+            run.follow()
+        assert capsys.readouterr().err.count("waiting: the nodes do not have the events") == 1
+        run._position = here
+        run.follow()
+        run._position = 120
+        run.follow()
+        monkeypatch.setattr(events, "BEHIND_PATIENCE_S", 0.0)
+        with pytest.raises(ConfigurationError, match="offset 120 lies beyond the events"):
+            run.follow()
+        run.close()
+
+
+def test_an_export_that_follows_ends_where_nodes_are_of_two_clusters(tmp_path: Path) -> None:
+    first, second = server(3, OLD), server(3, OLD)
+    with serving(first, second) as addresses, Source(addresses) as source:
+        run = events._Run(source, str(tmp_path / "out"), None, 1.0, threading.Event())
+        run.catch_up()
+        second.birth = NEW
+        with pytest.raises(OtherCluster, match="are of several clusters"):
+            for _ in range(100):  # a node that answers late is not asked for its birth id
+                run.follow()
+        run.close()
