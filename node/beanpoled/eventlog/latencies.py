@@ -13,7 +13,7 @@ from typing import Final
 
 from beanpole import events as e
 from beanpole.constants import U32_MAX
-from beanpole.core.jobs.job import RESERVED
+from beanpole.core.jobs.job import DONE, FAILED, READY, RESERVED
 from beanpoled.eventlog.events import Bytes
 from beanpoled.eventlog.sketch import Sketch
 from beanpoled.view import Lately, Quantiles
@@ -28,14 +28,18 @@ GENERATION_US: Final = 60_000_000
 # different durations takes some 20 KiB.
 QUEUES_TRACKED_MAX: Final = 1_000
 
-# Fields of a record: kind, state before, the tube's number, wait and run in microseconds.
-_SHORT: Final = Struct("<BxB5xI56xqq12x")
+# Fields of a record: kind, states before and after, the tube's number, wait and run in
+# microseconds.
+_SHORT: Final = Struct("<BxBB4xI56xqq12x")
 assert _SHORT.size == e.RECORD.size
 _STEP: Final[int] = e.RECORD.size
 # The golden ratio in 32 bits: the fractional parts of its multiples are spread evenly.
 _GOLDEN: Final = 0x9E3779B1
-# Kinds of events that end a job: it is gone, or has a result.
-_ENDS: Final = frozenset({e.DELETED, e.DONE, e.EXPIRED})
+# Kinds of events that end a job: it is gone, or has a result. A failure ends it, unless it is
+# repeated.
+_ENDS: Final = frozenset({e.DELETED, e.DONE, e.EXPIRED, e.FAILED})
+# The states of a job that has ended and is kept, until it is gone.
+_KEPT: Final = (DONE, FAILED)
 
 
 class Figures:
@@ -44,7 +48,7 @@ class Figures:
     Attributes:
         puts: jobs that were put.
         reserved: reservations.
-        ended: jobs that were deleted, done or expired.
+        ended: jobs that were deleted, done, expired, or failed for good.
         waits: times from ready to reserved.
         runs: times from reserved to the end of the reservation.
     """
@@ -63,7 +67,7 @@ class Figures:
 
     def add(self, event: tuple[int, ...], weight: int) -> None:
         """Count an event, as `_SHORT` unpacks it, that stands for `weight` events."""
-        kind, before, _, wait_us, run_us = event
+        kind, before, after, _, wait_us, run_us = event
         if kind == e.PUT:
             self.puts += weight
         elif kind == e.RESERVED:
@@ -72,7 +76,7 @@ class Figures:
                 self.waits.add(wait_us, weight)
         if before == RESERVED and run_us >= 0:
             self.runs.add(run_us, weight)
-        if kind in _ENDS:
+        if kind in _ENDS and before not in _KEPT and (kind != e.FAILED or after != READY):
             self.ended += weight
 
     def add_all(self, other: "Figures") -> None:
@@ -150,7 +154,7 @@ class Latencies:
             at = min(first + ((number * _GOLDEN & U32_MAX) * stride >> 32), end - 1)
             event = unpack(records, at * _STEP)
             every.add(event, stride)
-            tube = event[2]
+            tube = event[3]
             figures = queues.get(tube)
             if figures is None:
                 if len(queues) >= QUEUES_TRACKED_MAX:

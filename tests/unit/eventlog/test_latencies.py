@@ -7,7 +7,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpole import events as e
-from beanpole.core.jobs.job import RESERVED
+from beanpole.core.jobs.job import DONE, FAILED, GONE, READY, RESERVED
 from beanpole.events import RECORD
 from beanpoled.eventlog.latencies import (
     GENERATION_US,
@@ -25,8 +25,10 @@ QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
 FIELDS = dict.fromkeys(e.FIELDS, 0)
 
 
-def record(kind: int, tube: int = 1, wait_us: int = -1, run_us: int = -1, before: int = 0) -> bytes:
-    fields = FIELDS | {"kind": kind, "tube": tube, "state_before": before}
+def record(
+    kind: int, tube: int = 1, wait_us: int = -1, run_us: int = -1, before: int = 0, after: int = 0
+) -> bytes:
+    fields = FIELDS | {"kind": kind, "tube": tube, "state_before": before, "state": after}
     return RECORD.pack(*(fields | {"wait_us": wait_us, "run_us": run_us}).values())
 
 
@@ -69,6 +71,21 @@ def test_two_sketches_add_up_to_one() -> None:
     assert parts[0].quantiles_us(QUANTILES) == whole.quantiles_us(QUANTILES)
     assert (parts[0].count, parts[0].total_us) == (whole.count, whole.total_us)
     assert Sketch().quantiles_us((0.5,)) == [0.0]
+
+
+def test_a_job_that_is_kept_with_its_result_ends_once() -> None:
+    latencies = Latencies()
+    latencies.look(b"", 0, 1)
+    made = (
+        record(e.DONE, before=RESERVED, after=DONE),
+        record(e.EXPIRED, before=DONE, after=GONE),
+        record(e.FAILED, before=RESERVED, after=READY),
+        record(e.FAILED, before=RESERVED, after=FAILED),
+        record(e.DELETED, before=FAILED, after=GONE),
+        record(e.EXPIRED, before=READY, after=GONE),
+    )
+    latencies.look(b"".join(made), 0, 1 + LOOK_PERIOD_US)
+    assert latencies.of(1).ended_per_s == 3.0
 
 
 def test_events_before_the_first_look_are_of_earlier_times() -> None:

@@ -141,7 +141,7 @@ def _append(
         ttr_s | len(job.data) << 32,
         incarnation,
         session,
-        _attempts(job, state),
+        _attempt(before, was, state),
         0,
         0,
         wait_us,
@@ -188,9 +188,13 @@ def _rank(job: QlessJob) -> int:
     return min(max(RANK_NORMAL - floor(job.priority), 0), U32_MAX)
 
 
-def _attempts(job: QlessJob, state: int) -> int:
+def _attempt(before: Before, was: int, state: int) -> int:
     """Return the number of reservations since the put, as far as the retries show it."""
-    return min(max(job.retries - job.remaining + (state == RESERVED), 0), U32_MAX)
+    if was == RESERVED:
+        number = before.attempt
+    else:
+        number = before.job.retries - before.job.remaining + (state == RESERVED)
+    return min(max(number, 0), U32_MAX)
 
 
 def _seconds(seconds: float) -> int:

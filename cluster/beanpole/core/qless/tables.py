@@ -153,7 +153,7 @@ class Before:
     the call has counted none.
     """
 
-    __slots__ = ("job", "queue", "spent", "state", "time", "worker")
+    __slots__ = ("attempt", "job", "queue", "spent", "state", "time", "worker")
 
     def __init__(self, job: QlessJob, state: int) -> None:
         self.job = job
@@ -161,6 +161,9 @@ class Before:
         self.queue = job.queue or job.completed_in
         self.worker = job.worker
         self.time = job.time
+        # The number of its reservation, if it is reserved: a retry or a lost lock uses up one, and
+        # another put or `complete` gives them all back.
+        self.attempt = job.retries - job.remaining + 1
         self.spent: float | None = None
 
 

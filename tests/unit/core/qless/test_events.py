@@ -119,6 +119,28 @@ def test_a_lock_that_ends() -> None:
     assert said(scene.call(q.CANCEL, (b"j",))) == [(e.DELETED, READY, GONE)]
 
 
+def test_the_end_of_a_reservation_has_its_number() -> None:
+    scene = Scene()
+    scene.put(retries=5)
+    scene.pop()
+    done = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", b"q", 0.0, ())
+    assert [event.reserves for event in done][:1] == [1]
+    assert [event.reserves for event in scene.pop()] == [1]
+    (retried,) = scene.call(q.RETRY, b"j", b"q", b"w", 0.0, None, None)
+    assert (retried.kind, retried.reserves) == (e.RELEASED, 1)
+    assert [event.reserves for event in scene.pop()] == [2]
+    scene.now += 61
+    scene.pop(b"v")
+    scene.now += 11
+    assert [event.reserves for event in scene.pop(b"v")] == [2, 3]
+    (failed,) = scene.call(q.FAIL, b"j", b"v", b"g", b"m", None)
+    assert (failed.kind, failed.reserves) == (e.FAILED, 3)
+    scene.call(q.UNFAIL, b"q", b"g", 1)
+    assert [event.reserves for event in scene.pop()] == [1]
+    (ended,) = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", None, 0.0, ())
+    assert (ended.kind, ended.reserves) == (e.DONE, 1)
+
+
 def test_jobs_that_wait_for_something() -> None:
     scene = Scene()
     (put,) = scene.put(delay=7.0)
