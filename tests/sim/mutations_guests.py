@@ -194,7 +194,7 @@ def handles_of_nodes() -> list[Patch]:
 
 def uniques_of_all() -> list[Patch]:
     """A unique id is shared by all functions."""
-    return [(gearman_client, "external_id", lambda function, unique, body: unique)]
+    return [(gearman_client, "external_id", lambda function, unique, body, random: unique)]
 
 
 def exception_is_complete() -> list[Patch]:

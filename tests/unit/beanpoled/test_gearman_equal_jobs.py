@@ -1,5 +1,7 @@
 """What Gearman's clients are sent for equal submissions, and how much of it is queued."""
 
+import random
+
 import pytest
 
 from beanpole.constants import SUBMITS_OF_JOB_MAX
@@ -30,6 +32,26 @@ def test_a_connection_waits_for_one_job_so_often_and_no_more() -> None:
     assert client.replies() == [data] * SUBMITS_OF_JOB_MAX + [end] * SUBMITS_OF_JOB_MAX
     assert other.replies() == [data, end]
     assert submit(client, p.SUBMIT_JOB, b"u") == created(3), "the job has ended"
+
+
+def test_a_hyphen_and_an_empty_body_always_make_a_new_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to compare: gearmand has two jobs, too, and workers get the unique."""
+    scene = Scene()
+    monkeypatch.setattr(scene.host, "random", random.Random(1).random)
+    client, one = scene.connect(), worker(scene, b"f")
+    client.connection.received(request(p.SUBMIT_JOB_BG, b"f", b"-", b"") * 2)
+    scene.commit_own()
+    assert client.replies() == created(1) + created(2)
+    for unique, body in ((b"-", b"x"), (b"-", b"x"), (b"u", b""), (b"u", b"")):
+        client.ask(p.SUBMIT_JOB_BG, b"f", unique, body)
+    assert client.text(b"show unique jobs\n") == b"-\n-\n-\nu\n.\n", "others are as they were"
+    for job in (1, 2):
+        assigned = (p.JOB_ASSIGN_UNIQ, (handle(job), b"f", b"-", b""))
+        assert one.ask(p.GRAB_JOB_UNIQ) == [assigned]
+    client.text(b"create function g\nmaxqueue g 1\n")
+    assert client.ask(p.SUBMIT_JOB, b"g", b"-", b"") == created(5)
+    full: list[Reply] = [(p.ERROR, (b"QUEUE_ERROR", b"Job queue is full"))]
+    assert client.ask(p.SUBMIT_JOB, b"g", b"-", b"") == full
 
 
 def _writes(client: Client, monkeypatch: pytest.MonkeyPatch, room: int) -> list[int]:

@@ -6,6 +6,8 @@ notified by its own node. It gets each notification as often as it has submitted
 
 import hashlib
 import re
+import struct
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -54,6 +56,8 @@ _PUT_REFUSALS: Final = {
     PUT_NO_MAJORITY: replies.NO_MAJORITY,
 }
 _REFUSALS: Final = {c.FULL: replies.QUEUE_FULL, c.DENIED: replies.DENIED}
+# As many bytes as a digest.
+_FOUR_NUMBERS: Final = struct.Struct("4d")
 _is_seconds = re.compile(rb"[0-9]{1,18}").fullmatch
 _ENDED: Final = (jobs.DONE, jobs.FAILED)
 
@@ -104,7 +108,7 @@ class ClientSide(WorkerSide):
                 self._refuse_put(why)
             return
         rank, foreground = _SUBMITS[kind]
-        name = external_id(function, unique, body)
+        name = external_id(function, unique, body, clients.host.random)
         command = (
             *(c.SUBMIT, session, PREFIX + function, rank, delay_us),
             *(name, 0, foreground, reducer, body),
@@ -121,7 +125,7 @@ class ClientSide(WorkerSide):
             return PUT_DENIED
         if clients.is_over_quota(self, len(body)):
             known = clients.machine.queue.spaces[GEARMAN].external_ids
-            if external_id(function, unique, body) not in known:
+            if external_id(function, unique, body, clients.host.random) not in known:
                 return PUT_BEYOND_QUOTA
         return None
 
@@ -240,10 +244,16 @@ class ClientSide(WorkerSide):
         self._awaited.clear()
 
 
-def external_id(function: bytes, unique: bytes, body: bytes) -> bytes:
-    """Return the identity of a submission among equal ones; empty if it is always a new job."""
+def external_id(function: bytes, unique: bytes, body: bytes, random: Callable[[], float]) -> bytes:
+    """Return the identity of a submission among equal ones; empty if it is always a new job.
+
+    Without a body, a job with the unique "-" is always new, too. Its identity is random and not
+    empty, because the unique that lists and workers are sent is read from it.
+    """
     if not unique:
         return b""
-    if unique == b"-":  # the body is the identity
+    if unique != b"-":
+        return function + b"\0" + unique
+    if body:  # it is the identity
         return function + b"\0\0" + hashlib.sha256(body).digest()
-    return function + b"\0" + unique
+    return function + b"\0\0" + _FOUR_NUMBERS.pack(random(), random(), random(), random())
