@@ -16,6 +16,8 @@ from beanpoled.frontends.gearman import list_line, listings
 from tests.unit.beanpoled.auth_scene import TOKEN, change_rights, gearman
 from tests.unit.beanpoled.gearman_scene import Client, Scene, grab, handle, worker
 
+# A packet, as a client might hide it in a name.
+NOOP = b"\0RES\0\0\0\x06\0\0\0\0"
 # The source, also of a module that is compiled here.
 LISTINGS = Path(__file__).parents[3] / "node/beanpoled/frontends/gearman/listings.py"
 
@@ -71,6 +73,17 @@ def test_no_name_ends_a_row_or_a_list(scene: Scene) -> None:
     assert client.text(b"prioritystatus\n") == b"a b?.??c?\t0\t1\t0\t1\n.\n"
     assert client.text(b"workers\n") == b"1 10.0.0.1 one?two : a b?.??c?\n.\n"
     assert client.text(b"show unique jobs\n") == b"u?.?\n.\n"
+
+
+def test_no_name_begins_a_packet_in_a_list(scene: Scene) -> None:
+    client = scene.connect()
+    assert client.text(b"create function nul" + NOOP + b"\r\n") == b"OK\r\n"
+    assert client.text(b"status\n") == b"nul\t0\t0\t0\n.\n", "as in gearmand"
+    assert client.text(b"drop function nul\n") == b"OK\r\n"
+    client.ask(p.CAN_DO, b"f" + NOOP)
+    assert client.text(b"status\n") == b"f?RES???\x06????\t0\t0\t1\n.\n"
+    assert client.text(b"prioritystatus\n") == b"f?RES???\x06????\t0\t0\t0\t1\n.\n"
+    assert client.text(b"workers\n") == b"1 10.0.0.1 - : f?RES???\x06????\n.\n"
 
 
 def test_lists_of_jobs(scene: Scene) -> None:

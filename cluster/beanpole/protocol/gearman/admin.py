@@ -80,10 +80,15 @@ def _incomplete(word: bytes) -> Command:
     return (WRONG, (error(b"INVALID_ARGUMENTS", text),))
 
 
+def _until_nul(word: bytes) -> bytes:
+    return word.partition(b"\0")[0]
+
+
 def read(line: bytes) -> Command:
-    """Parse a line without its end."""
+    """Parse a line without its end. As in gearmand, a word ends at a NUL, so no name has one."""
     word, _, rest = line.partition(b" ")
-    arguments = tuple([item for item in rest.split(b" ") if item])
+    word = _until_nul(word)
+    arguments = tuple([_until_nul(item) for item in rest.split(b" ") if item])
     command = word.lower()
     kind = _PLAIN.get(command, 0)
     if kind:

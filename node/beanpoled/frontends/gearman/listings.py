@@ -34,8 +34,9 @@ PIECE_JOBS: Final = 5000
 # the end, and a busy node may need longer between two pieces. Beyond this size, each piece is
 # written when it is made. Enough for the rows of 10,000 functions.
 WRITE_BYTES: Final = 256 * 1024
-# Names may contain the separators of rows and columns: a name must not end the list.
-_in_row: Final = bytes.maketrans(b"\t\n\r", b"???")
+# Names may contain the separators of rows and columns, and the NUL with which a packet begins: a
+# name must neither end the list nor put packets into it.
+_in_row: Final = bytes.maketrans(b"\0\t\n\r", b"????")
 
 
 def _rows(pieces: Iterator[list[_Item]], row: Callable[[_Item], bytes]) -> Iterator[bytes]:

@@ -30,6 +30,11 @@ INCOMPLETE = b"ERR INVALID_ARGUMENTS An+incomplete+set+of+arguments+was+sent+to+
         (b"show jobs", (admin.SHOW_JOBS, ())),
         (b"Show  Unique JOBS", (admin.SHOW_UNIQUE_JOBS, ())),
         (b"cancel job H:x:1", (admin.CANCEL_JOB, (b"H:x:1",))),
+        (b"create function nul\0RESx", (admin.CREATE_FUNCTION, (b"nul",))),
+        (b"Drop\0x function\0 nul\0\0", (admin.DROP_FUNCTION, (b"nul",))),
+        (b"create function \0f", (admin.CREATE_FUNCTION, (b"",))),
+        (b"status\0x", (admin.STATUS, ())),
+        (b"maxqueue f\0x 3\0x", (admin.MAX_QUEUE, (b"f", b"3"))),
     ],
 )
 def test_commands(line: bytes, command: admin.Command) -> None:
@@ -43,6 +48,8 @@ def test_commands(line: bytes, command: admin.Command) -> None:
         (b"  ", b"ERR UNKNOWN_COMMAND Unknown+server+command\r\n"),
         (b" status", b"ERR UNKNOWN_COMMAND Unknown+server+command\r\n"),
         (b"nosuch word", b"ERR UNKNOWN_COMMAND Unknown+server+commandnosuch\r\n"),
+        (b"stat\0us", b"ERR UNKNOWN_COMMAND Unknown+server+commandstat\r\n"),
+        (b"create function f\0 x", INCOMPLETE % b"create"),
         (b"show", b"ERR UNKNOWN_COMMAND Unknown+server+commandshow\r\n"),
         (b"show x", b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"),
         (b"show jobs x", b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"),
