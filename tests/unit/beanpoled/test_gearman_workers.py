@@ -223,6 +223,22 @@ def test_jobs_of_a_function_that_is_given_up_go_to_others(scene: Scene) -> None:
     assert grab(other) == job
 
 
+def test_a_status_behind_a_job_that_was_given_up_is_not_found(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    for give_up in (request(p.CANT_DO, b"f"), request(p.RESET_ABILITIES)):
+        submit(client)
+        job = grab(one)
+        before, behind = (request(p.WORK_STATUS, handle(job), done, b"10") for done in (b"1", b"2"))
+        one.connection.received(before + give_up + behind)
+        scene.commit_own()
+        assert client.replies() == [(p.WORK_STATUS, (handle(job), b"1", b"10"))]
+        assert one.replies() == NOT_FOUND
+        assert one.ask(p.CAN_DO, b"f") == []
+        assert grab(one) == job
+        one.ask(p.WORK_COMPLETE, handle(job), b"r")
+        assert client.replies() == [(p.WORK_COMPLETE, (handle(job), b"r"))]
+
+
 def test_the_functions_of_a_worker_are_bounded(scene: Scene) -> None:
     one = scene.connect()
     for number in range(WATCHED_TUBES_MAX):

@@ -160,6 +160,8 @@ class WorkerSide(GearmanSession):
     def _give_back(self, job: jobs.Job) -> None:
         """Release a job; without the right to, return it as a lost connection does."""
         self._given_back.add(job.id)
+        # A status behind this one is of a job that the worker does not have.
+        self._clients.origin.keep_latest((c.PROGRESS, self.number, job.id))
         command: c.Command = (c.RELEASE, self.number, job.id, job.rank, 0)
         if not self._clients.may(self, WORK, job.tube.name):
             command = (c.RETURN, self.number, job.id)
