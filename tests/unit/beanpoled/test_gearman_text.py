@@ -102,6 +102,16 @@ def test_lists_of_jobs(scene: Scene) -> None:
     assert handle(1) + b"\t1\t0\t0\n" in client.text(b"show jobs\n"), "it came back once"
 
 
+def test_spaces_at_the_end_of_a_line_are_an_argument(scene: Scene) -> None:
+    client = scene.connect()
+    submit(client, p.SUBMIT_JOB_BG)
+    assert client.text(b"cancel job %b \n" % handle(1)) == b"ERR UNKNOWN_ERROR\r\n"
+    assert client.text(b"cancel job \r\n") == b"ERR UNKNOWN_JOB\r\n"
+    assert client.text(b"show jobs \r\n") == b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
+    assert client.text(b"show jobs\r\n") == handle(1) + b"\t0\t0\t1\n.\n", "it is still there"
+    assert client.text(b"maxqueue \n") == b"OK\r\n"
+
+
 def test_a_running_job_that_nobody_wants(scene: Scene) -> None:
     client, one, other = scene.connect(), scene.connect(), scene.connect()
     submit(client, p.SUBMIT_JOB)

@@ -85,10 +85,16 @@ def _until_nul(word: bytes) -> bytes:
 
 
 def read(line: bytes) -> Command:
-    """Parse a line without its end. As in gearmand, a word ends at a NUL, so no name has one."""
+    """Parse a line without its end.
+
+    As in gearmand, a word ends at a NUL, so no name has one, and spaces at the end of the line
+    precede an empty word.
+    """
     word, _, rest = line.partition(b" ")
     word = _until_nul(word)
     arguments = tuple([_until_nul(item) for item in rest.split(b" ") if item])
+    if line.endswith(b" "):
+        arguments += (b"",)
     command = word.lower()
     kind = _PLAIN.get(command, 0)
     if kind:
@@ -104,8 +110,10 @@ def read(line: bytes) -> Command:
         return (MAX_QUEUE, arguments[:4]) if arguments else _incomplete(word)
     if command == b"show" and arguments:
         return _read_show(tuple([item.lower() for item in arguments]))
-    if command == b"auth" and len(arguments) == 1 and len(arguments[0]) <= TOKEN_MAX_BYTES:
-        return (AUTH, arguments)
+    if command == b"auth":
+        token = rest.strip(b" ")
+        if 0 < len(token) <= TOKEN_MAX_BYTES and b" " not in token:
+            return (AUTH, (token,))
     if command == b"cancel" and len(arguments) > 1:
         if len(arguments) == 2 and arguments[0].lower() == b"job":
             return (CANCEL_JOB, arguments[1:])
