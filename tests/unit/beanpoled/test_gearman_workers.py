@@ -76,7 +76,26 @@ def test_giving_up_all_functions_gives_back_all_jobs(scene: Scene) -> None:
     assert [grab(one) for _ in names] == [1, 2, 3]
     assert one.ask(p.RESET_ABILITIES) == []
     other = worker(scene, *names)
-    assert [grab(other) for _ in names] == [1, 2, 3]
+    assert [grab(other) for _ in names] == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "give_up",
+    [request(p.CANT_DO, b"f"), request(p.RESET_ABILITIES), None],
+    ids=["CANT_DO", "RESET_ABILITIES", "lost"],
+)
+def test_jobs_come_back_newest_first_whichever_way(scene: Scene, give_up: bytes | None) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    for _ in range(4):
+        submit(client, p.SUBMIT_JOB_BG)
+    assert [grab(one), grab(one), grab(one)] == [1, 2, 3]
+    if give_up is None:
+        one.connection.lost()
+    else:
+        one.connection.received(give_up)
+    scene.commit_own()
+    other = worker(scene, b"f")
+    assert [grab(other) for _ in range(4)] == [4, 3, 2, 1], "as in gearmand"
 
 
 def test_each_job_is_given_back_once(scene: Scene) -> None:
@@ -87,7 +106,7 @@ def test_each_job_is_given_back_once(scene: Scene) -> None:
     pair = request(p.CANT_DO, b"f") + request(p.CAN_DO, b"f")
     one.connection.received(pair * 10)
     assert scene.commit_own() == 3 + 20, "releases, and IGNORE and WATCH for each pair"
-    assert [grab(one), grab(one), grab(one)] == [1, 2, 3]
+    assert [grab(one), grab(one), grab(one)] == [3, 2, 1]
     one.ask(p.CANT_DO, b"f")
     assert grab(worker(scene, b"f")) == 1, "and once more when it has come back"
 
@@ -111,7 +130,7 @@ def test_giving_up_functions_does_not_look_at_all_jobs_for_each_packet(scene: Sc
     one.connection.received(PAIR * 50 + request(p.RESET_ABILITIES) * 50)
     assert held.looked <= 3 + 1, "not for each of 150 packets"
     assert scene.commit_own() == 3 + 100 + 2, "releases, IGNORE and WATCH for each pair, the end"
-    assert [grab(other), grab(other), grab(other)] == [2, 1, 3]
+    assert [grab(other), grab(other), grab(other)] == [2, 3, 1]
     assert one.ask(p.RESET_ABILITIES) == []
     assert scene.commit_own() == 0
 
@@ -137,7 +156,7 @@ def test_giving_up_functions_does_not_look_at_all_jobs_for_each_entry(scene: Sce
     one.connection.received(request(p.CANT_DO, b"g"))
     scene.commit_own()
     assert not held
-    assert [grab(other) for _ in range(100)] == list(range(1, 101)), "in their order"
+    assert [grab(other) for _ in range(100)] == list(range(100, 0, -1)), "the newest first"
 
 
 def test_a_worker_is_woken_once(scene: Scene) -> None:

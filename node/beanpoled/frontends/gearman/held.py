@@ -61,7 +61,10 @@ class HeldJobs:
             self._names.setdefault(name_of(machine.queue, tube), []).append(tube)
 
     def pop(self, names: list[bytes]) -> list[Job]:
-        """Return the held jobs of functions, and note them no longer."""
+        """Return the held jobs of functions, the newest first, and note them no longer.
+
+        This is the order in which gearmand returns them, and in which a lost connection does.
+        """
         held: dict[int, Job] = {} if self._session is None else self._session.reserved
         found: list[tuple[int, Job]] = []
         for name in names:
@@ -70,7 +73,7 @@ class HeldJobs:
                     job = held.get(job_id)
                     if job is not None and job.tube is tube:
                         found.append((place, job))
-        found.sort(key=_place)
+        found.sort(key=_place, reverse=True)
         return [job for _, job in found]
 
 
