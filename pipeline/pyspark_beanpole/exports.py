@@ -209,29 +209,36 @@ class Opened:
         return total if is_whole else None
 
 
-def opened(directory: str, allow_missing: bool = False) -> Opened:
+def opened(directory: str, allow_missing: bool = False, *, allow_holes: bool = False) -> Opened:
     """Open an export: select its valid files, and check that they exist with their sizes.
 
     Args:
         directory: a path or URI, as stock Spark takes it.
         allow_missing: pass over lost and damaged files, for which all files are read and checked
             now; otherwise checksums are compared when a file is read.
+        allow_holes: pass over ranges that the manifest does not have, and over no damage.
 
     Raises:
         ConfigurationError: it is not an export, or of another version.
-        BadExport: a file is lost, truncated, duplicated or of another origin, or events between
-            files are missing, and `allow_missing` is not set.
+        BadExport: a file is lost, truncated, duplicated or of another origin, and `allow_missing`
+            is not set; or events between files are missing, and neither option is set.
     """
     place = resolved(directory)
     manifest, found = _looked_at(place)
-    problems = [*found.problems, *_hole_problems(manifest, place)]
+    gaps = [] if allow_holes and not allow_missing else _hole_problems(manifest, place)
+    problems = [*found.problems, *gaps]
     if problems and not allow_missing:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise BadExport(
             f"{problems[0].words}{more}; --allow-missing (failOnDataLoss = false) passes over it"
         )
     export = Opened(
-        directory, manifest.cluster, found.files, manifest.jobs_before, birth=manifest.birth
+        directory,
+        manifest.cluster,
+        found.files,
+        manifest.jobs_before,
+        missing=holes(manifest.spans),
+        birth=manifest.birth,
     )
     return _without_damaged(export, problems) if allow_missing else export
 

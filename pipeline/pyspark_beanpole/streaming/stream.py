@@ -20,7 +20,8 @@ from beanpole.exporting import compaction, steps
 from beanpole.exporting.directory import Directory, begun, held, listed
 from beanpole.exports import STATES, UNCOUNTED, BadExport, Manifest, compared
 from beanpole.places import Place, below, resolved, shown
-from pyspark_beanpole.inputs import from_directory
+from pyspark_beanpole.exports import opened
+from pyspark_beanpole.inputs import from_export
 from pyspark_beanpole.options import EARLIEST, LATEST, of_nodes
 from pyspark_beanpole.planning import Range, kept, warn_of_silent
 from pyspark_beanpole.readers import batches as read
@@ -107,7 +108,11 @@ class Stream:
         self._remove(TRIES_FOLDER)
 
     def restore(self, spark: SparkSession) -> None:
-        """Read the partial statistics of the committed events, or compute them anew."""
+        """Read the partial statistics of the committed events, or compute them anew.
+
+        Raises:
+            BadExport: they are computed anew, and a file is damaged.
+        """
         if not self._settings.statistics:
             self._is_whole = True
             return
@@ -311,8 +316,12 @@ class Stream:
 
 
 def _all_reduced(spark: SparkSession, directory: str, put_from: int | None) -> Parts:
-    """Return the partial statistics of a whole export."""
-    found = from_directory(spark, directory, allow_missing=True)
+    """Return the partial statistics of a whole export; only holes of --skip-lost are passed over.
+
+    Raises:
+        BadExport: a file is damaged. The tables would lack its events for ever.
+    """
+    found = from_export(spark, opened(directory, allow_holes=True).verified_ahead())
     return merged(found.reduce(partial(reduced, put_from=put_from)))
 
 
