@@ -421,6 +421,16 @@ def test_a_standing_backlog_is_not_hidden_where_a_period_ends_without_events() -
     assert "for 1 h from 2026-03-02 12:00 on, and has none yet" in words(found, "unserved")
 
 
+@pytest.mark.parametrize("later_min", [0, 30])
+def test_a_queue_without_workers_has_none_yet_at_the_end_of_the_log(later_min: int) -> None:
+    """Nothing is known of the time after the last event, so a later end changes nothing."""
+    events = lives(900)
+    until_us = (wall_us(events[-1]) // MINUTE_US + 1 + later_min) * MINUTE_US
+    found = made(table_of(events), Asked(wall_us(events[0]), until_us))
+    assert "for 15 min from 2026-03-02 12:00 on, and has none yet" in words(found, "unserved")
+    assert [one.pressing for one in found.findings if one.kind == "unserved"] == ["bad"]
+
+
 def test_missing_events_come_first() -> None:
     events = History(3, QUICK).run(300).events
     del events[100:120]

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark_beanpole.report.period import Period
 from pyspark_beanpole.report.series import Steps
-from pyspark_beanpole.statistics.keys import SECOND_US
+from pyspark_beanpole.statistics.keys import MINUTE_US, SECOND_US
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -173,6 +173,11 @@ class Figures(NamedTuple):
     buried_total: int
     backlog: Rows
     backlog_total: int
+
+    @property
+    def known_us(self) -> int:
+        """The end of what is known of the period: nothing is, after the log's last minute."""
+        return min(self.period.until_us, (self.covered.last_us // MINUTE_US + 1) * MINUTE_US)
 
 
 def clock(time_us: float) -> str:

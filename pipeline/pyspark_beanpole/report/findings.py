@@ -104,7 +104,7 @@ def _unserved(figures: Figures) -> Iterator[Finding]:
     for row in figures.backlog:
         if row["minutes"] < BACKLOG_MIN:
             continue
-        name, still = row["tube"], row["until_us"] >= figures.period.until_us
+        name, still = row["tube"], row["until_us"] >= figures.known_us
         words = (
             f"had up to {row['ready']:,} ready jobs and no reservation for "
             f"{duration(row['minutes'] * 60)} from {clock(row['begin_us'])} on"
