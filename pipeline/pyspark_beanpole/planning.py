@@ -47,7 +47,7 @@ def bounds(events: Events, options: ReadOptions) -> tuple[Extent, int, int]:
         extent = events.extent_to(end_known, options.starting.offset, options.silent_patience_s)
     if options.starting_wall_us:
         first = extent.at_wall
-        if 0 < extent.first == first:
+        if extent.is_after_hole:
             _check_complete(events, extent, options)
     else:
         first = _resolved("startingOffsets", options.starting, extent)
@@ -86,34 +86,36 @@ def kept(extent: Extent, first: int, end: int, fail_on_data_loss: bool) -> int:
 
 
 def _check_complete(events: Events, extent: Extent, options: ReadOptions) -> None:
-    """Refuse a time for which the earliest event that is kept is the first.
+    """Refuse a time for which the event before the first one is gone.
 
-    Those before it are gone, and only its own time could show that they are older than that.
+    Only the time of the first one could show that those before it are older than that.
 
     Raises:
         EventsLost: there may have been earlier events since the time, and `fail_on_data_loss` is
             set, or a node that does not answer may have them.
-        ClientError: the earliest event cannot be read.
+        ClientError: the first event cannot be read.
     """
+    first = extent.at_wall
     since = _told_us(options.starting_wall_us)
     if not options.fail_on_data_loss and not extent.failures:
-        log.warning("events since %s may be gone; reading from %d", since, extent.first)
+        log.warning("events since %s may be gone; reading from %d", since, first)
         return
     kept_us = _wall_us_of(events, extent)
     if kept_us is not None and kept_us <= options.starting_wall_us:
         return
     at = "" if kept_us is None else f", at {_told_us(kept_us)}"
+    which = "earliest offset" if first == extent.first else "first offset since then"
     raise EventsLost(
-        extent.first - 1,
-        extent.first,
+        first - 1,
+        first,
         extent.failures,
-        f"events since {since} may be gone: the earliest offset that is kept is {extent.first}{at}",
+        f"events since {since} may be gone: the {which} that is kept is {first}{at}",
     )
 
 
 def _wall_us_of(events: Events, extent: Extent) -> int | None:
-    """Return the wall time of the earliest event; None if there is none."""
-    for piece in events.read(extent.first, min(extent.first + 1, extent.end)):
+    """Return the wall time of the event `at_wall`; None if there is none."""
+    for piece in events.read(extent.at_wall, min(extent.at_wall + 1, extent.end)):
         moment: datetime = rows_of(piece).column("wall_time")[0].as_py()
         return round(moment.timestamp() * 1_000_000)
     return None

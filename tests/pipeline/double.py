@@ -144,7 +144,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
             end=self.end,
             jobs=node_pb2.Jobs(**self.log.jobs),
             offset_at_wall=next(
-                (at for at, one in walls if _moment(one) >= wanted),
+                (at for at, one in walls if at not in self.missing and _moment(one) >= wanted),
                 self.end,
             ),
         )

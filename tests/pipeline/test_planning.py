@@ -95,6 +95,39 @@ def test_a_time_whose_events_are_gone_is_no_silent_hole(
     assert "may be gone; reading from 40" in caplog.text
 
 
+@pytest.mark.parametrize("time", ["2026-01-31T12:00:20", "2026-01-31T12:00:29.999999"])
+def test_a_time_within_lost_events_is_no_silent_hole(
+    pruned: Double, time: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pruned.first, pruned.missing = 0, range(20, 30)
+    words = r"gone: the first offset since then that is kept is 30, at 2026-01-31T12:00:30\+00:00$"
+    for ending in ({}, {"endingTimestamp": "2026-01-31T12:00:25"}):
+        with pytest.raises(EventsLost, match=words) as raised:
+            bounds_of(pruned, startingTimestamp=time, **ending)
+        assert (raised.value.first, raised.value.kept) == (29, 30)
+    assert bounds_of(pruned, startingTimestamp=time, failOnDataLoss="false") == (30, 60)
+    assert "may be gone; reading from 30" in caplog.text
+    # No event from before these times is needed.
+    assert bounds_of(pruned, startingTimestamp="2026-01-31T12:00:30") == (30, 60)
+    assert bounds_of(pruned, startingTimestamp="2026-01-31T12:00:19") == (19, 60)
+    pruned.missing = range(50, 60)
+    with pytest.raises(EventsLost, match=r"kept is 60$"):
+        bounds_of(pruned, startingTimestamp="2026-01-31T12:00:50")
+
+
+def test_a_time_within_a_gap_of_one_node_is_read_from_another(pruned: Double) -> None:
+    pruned.first, pruned.missing = 0, range(20, 30)
+    other = Double(pruned.log)
+    other.missing = range(40, 50)
+    addresses = f"{pruned.address},{other.address}"
+    try:
+        for second in (20, 25, 29, 30, 40, 45, 50):
+            time = f"2026-01-31T12:00:{second}"
+            assert bounds_of(pruned, addresses=addresses, startingTimestamp=time) == (second, 60)
+    finally:
+        other.stop()
+
+
 def test_a_time_at_which_all_events_are_kept_needs_no_earlier_ones(pruned: Double) -> None:
     assert bounds_of(pruned, startingTimestamp="2026-01-31T12:00:40") == (40, 60)
     assert bounds_of(pruned, startingTimestamp="2026-01-31T12:00:40.000001") == (41, 60)

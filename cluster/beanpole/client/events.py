@@ -89,6 +89,9 @@ class Extent(NamedTuple):
     failures: Mapping[str, str]
     # The birth id of the cluster; empty if no node that answered knows it.
     birth: str = ""
+    # Whether no node keeps the event before `at_wall`, whose wall time may have been the requested
+    # one, too: `at_wall` is the first offset that is kept, or that is kept after a hole.
+    is_after_hole: bool = False
 
 
 class Piece(NamedTuple):
@@ -385,9 +388,11 @@ def _at_most(grace_s: float) -> Enough:
 
 def _lacks(reply: events_pb2.EventRangeReply, position: int) -> bool:
     """Whether an event is older than a node's end and the node does not keep it any more."""
-    return position < reply.end and not any(
-        span.first <= position < span.end for span in reply.spans
-    )
+    return position < reply.end and not _keeps(reply, position)
+
+
+def _keeps(reply: events_pb2.EventRangeReply, position: int) -> bool:
+    return any(span.first <= position < span.end for span in reply.spans)
 
 
 def _kept_from(replies: Replies, position: int) -> int:
@@ -406,16 +411,19 @@ def joined(replies: Replies, failures: Mapping[str, str]) -> Extent:
     keeping = [reply for reply in replies.values() if reply.spans]
     oldest = min(keeping, key=_first, default=newest)
     # A node whose events are all older than the wall time answers its end, which may be behind.
-    at_wall = [r.offset_at_wall for r in replies.values() if r.offset_at_wall < r.end]
+    walls = [r.offset_at_wall for r in replies.values() if r.offset_at_wall < r.end]
+    at_wall = min(walls, default=newest.end)
     return Extent(
         cluster=newest.cluster,
         first=_first(oldest),
         end=newest.end,
-        at_wall=min(at_wall, default=newest.end),
+        at_wall=at_wall,
         jobs_before=_counts(oldest.jobs_before),
         jobs=_counts(newest.jobs),
         failures=failures,
         birth=max(reply.birth for reply in replies.values()),  # those that know it agree
+        is_after_hole=at_wall > 0
+        and not any(_keeps(reply, at_wall - 1) for reply in replies.values()),
     )
 
 
