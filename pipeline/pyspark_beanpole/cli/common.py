@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from beanpole.client import where
-from beanpole.client.events import Events
+from beanpole.client.events import Events, EventsLost
 from beanpole.client.printing import drop_output
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.errors import ConfigurationError
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from pyspark_beanpole.inputs import Input
 
 T = TypeVar("T")
+
+# How often `read` begins at most. Nodes drop a segment of events at a time, which takes minutes to
+# fill even on a busy cluster, and the oldest events are read in the first seconds.
+BEGINNINGS_MAX: Final = 5
 
 # Lines about an export's damage; the page and the summary have all ranges.
 NOTES_SHOWN_MAX: Final = 20
@@ -265,20 +269,49 @@ def events(arguments: argparse.Namespace, found: "SparkSession") -> "Input":
 def read(arguments: argparse.Namespace, found: "SparkSession", work: "Callable[[Input], T]") -> T:
     """Return what `work` computes from the events that the arguments select.
 
-    Spark itself reads the files of a local export. If a compaction has replaced some of them since
-    they were listed, the work is done a second time, with the files that are there then.
+    The work begins again, with the events that are there then, if the oldest ones went in the
+    meantime. Spark itself reads the files of a local export, so it also begins again if a
+    compaction has replaced some of them since they were listed.
 
     Raises:
         ConfigurationError: the directory is not an export.
         ClientError: no node answers.
+        EventsLost: events are gone that are not the oldest, or it happened too often.
     """
-    try:
-        return work(events(arguments, found))
-    except Exception as error:
-        if export(arguments) is None or not failures.is_of_lost_file(str(error)):
-            raise
-    del arguments.export
-    return work(events(arguments, found))
+    chosen = events(arguments, found)
+    for _ in range(BEGINNINGS_MAX - 1):
+        try:
+            return work(chosen)
+        except Exception as error:
+            again = _again(arguments, found, chosen, error)
+            if again is None:
+                raise
+            chosen = again
+    return work(chosen)
+
+
+def _again(
+    arguments: argparse.Namespace, found: "SparkSession", before: "Input", error: Exception
+) -> "Input | None":
+    """Return the events with which the work can begin again; None if that would not help."""
+    text = str(error)
+    if export(arguments) is not None:
+        if not failures.is_of_lost_file(text):
+            return None
+        del arguments.export
+        return events(arguments, found)
+    if not (isinstance(error, EventsLost) or failures.is_of_lost_events(text)):
+        return None
+    after = events(arguments, found)
+    if after.first <= before.first:
+        # The events that are gone are a hole behind the oldest ones.
+        return None
+    print(
+        f"beanpole: the events {before.first} to {after.first - 1} went while they were read; "
+        f"beginning again with {after.first}",
+        file=sys.stderr,
+    )
+    return after
 
 
 def audited(found: "Input", directory: Path | None = None) -> "Audit":

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from beanpole.client.events import BegunAnew, Behind, OtherCluster
+from beanpole.client.events import BegunAnew, Behind, EventsLost, OtherCluster
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
 
 # The most characters of one line that are shown.
@@ -72,6 +72,12 @@ def is_of_nodes(text: str) -> bool:
     """Whether an error of Spark says that nodes did not answer a task."""
     ours = _OURS.findall(text)
     return bool(ours) and ours[-1][0] in _OF_NODES
+
+
+def is_of_lost_events(text: str) -> bool:
+    """Whether an error of Spark says that no node keeps the events of a task any more."""
+    ours = _OURS.findall(text)
+    return bool(ours) and ours[-1][0] == EventsLost.__name__
 
 
 def is_of_lost_file(text: str) -> bool:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark_beanpole.cli import common
 
 if TYPE_CHECKING:
+    from pyspark_beanpole.audit import Audit
+    from pyspark_beanpole.inputs import Input
     from pyspark_beanpole.report.run import Report
 
 SLO_DEFAULT_S: Final = 60.0
@@ -67,11 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark_beanpole.report.run import run_report
     from pyspark_beanpole.statistics.keys import Limits
 
-    found, audited = common.read(
-        arguments,
-        spark,
-        lambda events: (events, common.audited(events) if arguments.audit else None),
-    )
     terminal = sys.stderr.isatty()
 
     def show(doing: str) -> None:
@@ -79,19 +76,24 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stderr.write(f"\r\x1b[2K{doing}")
             sys.stderr.flush()
 
-    made = run_report(
-        found,
-        arguments.to,
-        asked=wanted,
-        queues=arguments.queue,
-        limits=Limits(arguments.wait_slo, arguments.run_slo),
-        audited=audited,
-        source=source_words(arguments.addresses, arguments.directory),
-        progress=show,
-    )
+    def work(events: "Input") -> "tuple[str, Report, Audit | None]":
+        audited = common.audited(events) if arguments.audit else None
+        made = run_report(
+            events,
+            arguments.to,
+            asked=wanted,
+            queues=arguments.queue,
+            limits=Limits(arguments.wait_slo, arguments.run_slo),
+            audited=audited,
+            source=source_words(arguments.addresses, arguments.directory),
+            progress=show,
+        )
+        return events.cluster, made, audited
+
+    cluster, made, audited = common.read(arguments, spark, work)
     if terminal:
         sys.stderr.write("\r\x1b[2K")
-    say(made, found.cluster, arguments.queue, arguments.to)
+    say(made, cluster, arguments.queue, arguments.to)
     return audited.exit_code if audited is not None else 0
 
 
