@@ -86,6 +86,17 @@ def depths(events: Iterable[Event]) -> dict[tuple[str, datetime], dict[str, int]
     return found
 
 
+def burials(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events that bury a job; a buried job that is moved may stay buried."""
+    states: dict[int, str] = {}
+    for event in events:
+        job = event["job_id"]
+        if event["state"] == "buried" != states.get(job, event["state_before"]):
+            yield event
+        if event["state"] != "moving":
+            states[job] = event["state"]
+
+
 DEPTHS = ("ready", "reserved", "delayed", "buried", "kept")
 
 

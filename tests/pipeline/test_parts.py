@@ -195,7 +195,7 @@ def test_dead_letters_are_the_jobs_that_are_buried_at_the_end(seed: int) -> None
     events = history(seed, MINUTES)
     parts = scattered(events, seed)
     last = {event["job_id"]: event["state"] for event in events}
-    burials = {event["job_id"]: event for event in events if is_burial(event)}
+    burials = {event["job_id"]: event for event in naive.burials(events)}
     buried = {job: event for job, event in burials.items() if last[job] == "buried"}
     found = by_key(answers.dead_letters(parts), "job_id")
     assert {job for (job,) in found} == buried.keys()
@@ -204,10 +204,6 @@ def test_dead_letters_are_the_jobs_that_are_buried_at_the_end(seed: int) -> None
         for column in set(row) - {"buried_at"}:
             assert row[column] == buried[job][column], column
         assert row["buried_at"] == buried[job]["wall_time"]
-
-
-def is_burial(event: Event) -> bool:
-    return bool(event["state"] == "buried" != event["state_before"])
 
 
 def test_a_change_of_a_buried_job_is_no_burial() -> None:

@@ -309,9 +309,7 @@ def _share(part: Floats, whole: Floats) -> pa.Array:
 
 def dead_letters(parts: Parts) -> pa.Table:
     """Return a row for each job that is buried at the end, with its state at the burial."""
-    table = parts["buried"]
-    buried = coded(table["state"], STATE_WORDS).codes == STATE_WORDS.index("buried")
-    table = table.filter(pa.array(buried)).drop_columns(["state"])
+    table = lives.letters(parts["buried"]).drop_columns(["state"])
     names = ["buried_at" if name == "wall_time" else name for name in table.schema.names]
     return table.rename_columns(names).sort_by("offset")
 

@@ -23,6 +23,9 @@ GONE, READY, RESERVED, DELAYED, BURIED, DONE, FAILED = range(len(STATE_WORDS))
 # The place of each state in DEPTHS: jobs that are done or have failed are `kept`.
 DEPTH_OF: Final = np.array([NONE, 0, 1, 2, 3, DEPTHS.index("kept"), DEPTHS.index("kept")])
 
+# The state of a job between both events of its move to another queue.
+MOVING: Final = e.MORE_STATES[e.MOVING]
+
 # The ends of an attempt that did not do the job: against the worker's wish, or as it reported.
 FAILING: Final = (e.TIMED_OUT, e.RETURNED, e.BURIED, e.FAILED)
 # The reasons of events with which a policy buries or moves a job at the end of its last attempt.

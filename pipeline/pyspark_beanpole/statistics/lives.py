@@ -1,9 +1,12 @@
 """Partial statistics of single jobs (burials, jobs from before the log), and the events seen.
 
 `covered` has a row for each contiguous span of events. `buried` has the last event of each job
-that entered or left the buried state: no job leaves it without an event. `before` has the first
-event of each job that existed before the span: ids are dense and grow, so such a job has a lower
-id than the first put of the span.
+that entered or left the buried state: no job leaves it without an event. A job that is moved to
+another queue leaves it and may enter it again with the next event; it stays buried then, and has
+its earlier event. Up to the merge of both, rows of both are kept, and the rows before.
+
+`before` has the first event of each job that existed before the span: ids are dense and grow, so
+such a job has a lower id than the first put of the span.
 """
 
 from typing import Any, Final, NamedTuple
@@ -17,11 +20,22 @@ from pyspark_beanpole.statistics.chunks import (
     DEPTH_OF,
     GONE,
     LETTER,
+    MOVING,
     STATE_WORDS,
     Chunk,
+    worded,
 )
 from pyspark_beanpole.statistics.counts import LONG, TEXT
-from pyspark_beanpole.statistics.grouping import NONE, Ints, coded, grouped, ints, made, numbered
+from pyspark_beanpole.statistics.grouping import (
+    NONE,
+    Coded,
+    Ints,
+    coded,
+    grouped,
+    ints,
+    made,
+    numbered,
+)
 from pyspark_beanpole.statistics.keys import DEPTHS
 
 _TEXTS: Final = ("protocol", "tube", "external_id", "state", "reason", "worker")
@@ -127,9 +141,10 @@ def reduced(chunk: Chunk, put_from: int) -> dict[str, pa.Table]:
     # A change of a job that stays buried, as by an administrator, is no burial.
     moved = (chunk.before.codes == BURIED) != (chunk.after.codes == BURIED)
     rows = np.flatnonzero(moved)
-    # The last row of each job is the first one in reverse order.
-    rows = rows[::-1][grouped(chunk.job_id[rows][::-1]).firsts]
-    rows.sort()
+    if len(rows):
+        borders = _Borders(chunk.offset[:1], chunk.offset[-1:] + 1)
+        after = Coded(chunk.after.codes[rows], chunk.after.words)
+        rows = rows[_lasting(chunk.job_id[rows], chunk.offset[rows], after, borders)]
     taken = chunk.rows.select(list(LETTER)).take(pa.array(rows))
     letters = {name: taken.column(name).cast(_KINDS.get(name, LONG)) for name in LETTER}
     old = np.flatnonzero(chunk.job_id < put_from)
@@ -143,16 +158,71 @@ def reduced(chunk: Chunk, put_from: int) -> dict[str, pa.Table]:
     return {"buried": made(BURIED_SCHEMA, letters), "before": made(BEFORE, before)}
 
 
+class _Borders(NamedTuple):
+    """The first offsets of spans, and their ends."""
+
+    firsts: Ints
+    ends: Ints
+
+
+def _lasting(job_id: Ints, offset: Ints, after: Coded, borders: _Borders) -> Ints:
+    """Return, in order, the rows of `buried` that tell whether each job is buried, and since when.
+
+    These are the last row of each job, and the rows before it that may be the last ones when events
+    beyond a border are known.
+
+    Args:
+        job_id: of each row.
+        offset: of each row.
+        after: the state after each row.
+        borders: of the spans with the events.
+    """
+    order = np.lexsort((offset, job_id))
+    job_id, offset = job_id[order], offset[order]
+    leaving = worded(after, (MOVING,))[order]
+    entering = (after.codes == BURIED)[order]
+    both = leaving[:-1] & entering[1:] & (job_id[:-1] == job_id[1:])
+    both &= offset[:-1] + 1 == offset[1:]
+    stayed = np.zeros(len(order), bool)
+    stayed[:-1] |= both
+    stayed[1:] |= both
+    order, job_id, offset = order[~stayed], job_id[~stayed], offset[~stayed]
+    leaving, entering = leaving[~stayed], entering[~stayed]
+    # The other half of the move may lie beyond the border, but not before the log.
+    is_open = leaving & np.isin(offset + 1, borders.ends)
+    is_open |= entering & np.isin(offset, borders.firsts) & (offset > 0)
+    # A row lasts if all later rows of its job are open.
+    closed = np.cumsum(~is_open)
+    last = np.searchsorted(job_id, job_id, side="right") - 1
+    found: Ints = np.sort(order[closed[last] == closed])
+    return found
+
+
 def merged_buried(table: pa.Table, spans: list[Span]) -> pa.Table:
-    """Keep the last row of each job; drop departures once all rows before them are known."""
-    order = np.argsort(-ints(table, "offset"), kind="stable")
-    last = order[grouped(ints(table, "job_id")[order]).firsts]
-    left = coded(table["state"], STATE_WORDS).codes[last] != BURIED
-    # The log is known from offset 0 to here, so no earlier rows can arrive.
+    """Keep the last rows of each job; drop departures once all rows before them are known."""
+    offset, after = ints(table, "offset"), coded(table["state"], STATE_WORDS)
+    borders = _Borders(firsts(spans), np.array([span.end for span in spans], np.int64))
+    last = _lasting(ints(table, "job_id"), offset, after, borders)
+    left = after.codes[last] != BURIED
+    # The log is known from offset 0 to here, so no earlier rows can arrive. The last event may be
+    # the first half of a move.
     whole = spans[0].end if spans and spans[0].first == 0 else 0
-    last = last[~(left & (ints(table, "offset")[last] < whole))]
-    last.sort()
+    is_half = worded(after, (MOVING,))[last] & (offset[last] + 1 == whole)
+    last = last[~(left & ~is_half & (offset[last] < whole))]
     return table.take(pa.array(last))
+
+
+def letters(table: pa.Table) -> pa.Table:
+    """Return the rows of the burials of jobs that are buried, of the table `buried`.
+
+    A job that is being moved still counts.
+    """
+    after = coded(table["state"], STATE_WORDS)
+    rows = np.flatnonzero(~worded(after, (MOVING,)))
+    rows = rows[np.argsort(-ints(table, "offset")[rows], kind="stable")]
+    last = rows[grouped(ints(table, "job_id")[rows]).firsts]
+    last = last[after.codes[last] == BURIED]
+    return table.take(pa.array(np.sort(last)))
 
 
 def merged_before(table: pa.Table, spans: list[Span]) -> pa.Table:

@@ -28,9 +28,9 @@ HOUR_US: Final = DAY_US // 24
 # Raised when the same events give other parts in the same columns: parts by earlier rules are made
 # anew. 2: attempts that a policy ended count as failed. 3: queues of qless have no oldest job, a
 # change of a buried job is no burial, a worker is present from the reservation of its first job on,
-# and time-outs of qless and deletions by administrators are no worker's. Releases up to 0.3.0 wrote
-# no number.
-RULES: Final = {b"rules": b"3"}
+# and time-outs of qless and deletions by administrators are no worker's. 4: a move of a buried job
+# to another queue is no burial. Releases up to 0.3.0 wrote no number.
+RULES: Final = {b"rules": b"4"}
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.arrow")
 
