@@ -6,7 +6,15 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from beanpole.client.events import BegunAnew, Behind, Events, Extent, Replies, joined
+from beanpole.client.events import (
+    BegunAnew,
+    Behind,
+    Events,
+    EventsLost,
+    Extent,
+    Replies,
+    joined,
+)
 from beanpole.errors import ClientError, ConfigurationError, UnknownVersion
 from beanpole.exports import UNCOUNTED
 from beanpoled.eventlog import columns
@@ -79,16 +87,30 @@ class Source:
         """Return the job counts after all events before an offset.
 
         Counting starts from the nearest known counts: the beginning, a node's first event, or a
-        node's end.
+        node's end. If no node has some of the events from there on, it goes back from the nearest
+        known counts after the offset.
+
+        Raises:
+            EventsLost: no answering node has the events on either side.
+            ClientError: see `read`.
         """
         known = {0: JobCounts()}
         for reply in ranges.values():
             first = reply.spans[0].first if reply.spans else reply.end
             known[first], known[reply.end] = _counts(reply.jobs_before), _counts(reply.jobs)
         start = max(place for place in known if place <= offset)
-        counts = known[start]
-        for batch in self.read(start, offset):
-            counts = _tally(counts, batch)
+        try:
+            return self._counted(known[start], start, offset, 1)
+        except EventsLost:
+            later = [place for place in known if place >= offset]
+            if not later:
+                raise
+        return self._counted(known[min(later)], offset, min(later), -1)
+
+    def _counted(self, counts: JobCounts, start: int, end: int, sign: int) -> JobCounts:
+        """Add the changes of the events [start, end) to counts, or subtract them (-1)."""
+        for batch in self.read(start, end):
+            counts = _tally(counts, batch, sign)
         return counts
 
     def read(self, start: int, end: int) -> Iterator["pa.RecordBatch"]:
@@ -113,8 +135,8 @@ def _counts(jobs: Any) -> JobCounts:
     return JobCounts(jobs.ready, jobs.reserved, jobs.delayed, jobs.buried)
 
 
-def _tally(counts: JobCounts, batch: "pa.RecordBatch") -> JobCounts:
-    """Advance the counts by a batch: every event moves a job from one state to another."""
+def _tally(counts: JobCounts, batch: "pa.RecordBatch", sign: int) -> JobCounts:
+    """Advance the counts by a batch, or take them back (-1): every event moves a job."""
     import pyarrow.compute as pc
 
     counted = pc.invert(pc.starts_with(batch.column("tube"), UNCOUNTED))
@@ -125,7 +147,7 @@ def _tally(counts: JobCounts, batch: "pa.RecordBatch") -> JobCounts:
     )
     return JobCounts(
         **{
-            state: count + reached.get(state, 0) - left.get(state, 0)
+            state: count + sign * (reached.get(state, 0) - left.get(state, 0))
             for state, count in counts._asdict().items()
         }
     )

@@ -6,6 +6,7 @@ when a stream starts, and is made again. `cli.stream` schedules batches and show
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from beanpole.client.events import BegunAnew, Events, Extent
+from beanpole.client.events import BegunAnew, Events, EventsLost, Extent
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import compaction, steps
 from beanpole.exporting.directory import Directory, begun, held, listed
@@ -279,20 +280,35 @@ class Stream:
         return kept(extent, first, extent.end, not self._settings.skip_lost)
 
     def _jobs_before(self, extent: Extent, first: int) -> Mapping[str, int]:
-        """Return the number of jobs by state before an offset, counted from the nearest end."""
+        """Return the number of jobs by state before an offset, counted from the beginning.
+
+        If events before the offset are lost, it is counted back from the end, which with
+        --skip-lost passes over lost events, too: the counts are then those before the first event
+        that is kept.
+        """
+        settings = self._settings
         if first == extent.end:
             return extent.jobs
-        counts = dict(extent.jobs_before)
-        options = of_nodes(self._settings.addresses, self._settings.patience_s)
+        try:
+            forward = self._changes(extent.first, first, fail_on_data_loss=True)
+        except EventsLost:
+            back = self._changes(first, extent.end, fail_on_data_loss=not settings.skip_lost)
+            # Behind another hole the counts are only relative, but never negative.
+            return {state: max(0, extent.jobs[state] - back[state]) for state in STATES}
+        return {state: extent.jobs_before[state] + forward[state] for state in STATES}
+
+    def _changes(self, first: int, end: int, *, fail_on_data_loss: bool) -> Counter[str]:
+        """Return by how much the events [first, end) change the number of jobs in each state."""
+        addresses = self._settings.addresses
+        options = of_nodes(addresses, self._settings.patience_s, fail_on_data_loss)
         schema = chosen(["offset", "tube", "state_before", "state"])
-        part = Range(extent.first, first, self._settings.addresses)
-        for rows in read(part, options, schema) if extent.first < first else ():
+        found: Counter[str] = Counter()
+        for rows in read(Range(first, end, addresses), options, schema):
             rows = rows.filter(pc.invert(pc.starts_with(rows.column("tube"), UNCOUNTED)))
             for name, sign in (("state", 1), ("state_before", -1)):
                 for one in rows.column(name).value_counts().to_pylist():
-                    if one["values"] in STATES:
-                        counts[one["values"]] += sign * one["counts"]
-        return counts
+                    found[one["values"]] += sign * one["counts"]
+        return found
 
     def _check_end(self, end: int) -> None:
         """Refuse a cluster that has fewer events than the directory.
