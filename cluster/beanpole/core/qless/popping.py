@@ -60,7 +60,6 @@ def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
     queue = t.queues.get(name)
     if queue is None or count <= 0:
         return q.OK, ()
-    offset = max(0, offset)
     if offset > q.LISTED_MAX:
         return limits.LISTED
     if _too_many(queue, now, offset, count):
@@ -72,6 +71,8 @@ def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
     if rest > 0:
         recurring.spawn(t, queue, now, rest)
         queues.move_scheduled(t, queue, now, rest)
+    if offset < 0:  # qless's script answers so, after the same changes
+        return q.OK, ()
     jids = queue.locks.lowest(offset, min(count, expired - offset))
     jids += queue.work.highest(max(0, offset - expired), count - len(jids))
     jobs = [t.jobs[jid] for jid in jids]

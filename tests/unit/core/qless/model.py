@@ -281,6 +281,8 @@ class Model(Beside):
         rest = offset + count - len(found)
         self.spawn(queue, now, rest)
         self.move_due(queue, now, rest)
+        if offset < 0:
+            return q.OK, ()
         found += self.at(queue, WORK)[::-1]
         return q.OK, tuple(self.view(job) for job in found[offset : offset + count])
 

@@ -53,6 +53,17 @@ def test_scheduled_jobs_come_when_they_are_due() -> None:
     assert world.pop(10) == [b"a"]
 
 
+def test_a_peek_before_the_first_job_lists_none() -> None:
+    """The script makes due jobs ready first, and then a list that begins with nil."""
+    world = Qless()
+    world.put(0, b"a")
+    world.put(1, b"b", delay=5)
+    assert world.job(b"b").state == q.SCHEDULED
+    for offset in (-1, -9):
+        assert world.give(popping.peek, 9, b"q", offset, 11) == ()
+    assert world.job(b"b").state == q.WAITING
+
+
 def test_a_paused_queue_gives_nothing_and_sees_nobody() -> None:
     world = Qless()
     world.put(0, b"a")
