@@ -202,6 +202,7 @@ def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, An
             # So that the file is read from the disk below, not from the page cache.
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             _read_again(stream, path, written, keys)
+            _check_place(path, replace)  # by now another program may have
             os.rename(partial, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
@@ -346,7 +347,22 @@ def _compare(stream: BinaryIO, path: str, written: Written, progress: Progress) 
 # --- reading -------------------------------------------------------------------------------------
 
 
+def _check_reads_only(arguments: argparse.Namespace) -> None:
+    """Refuse options of a backup that is made: a script that gave them would believe it has one."""
+    given = {
+        "--to": arguments.to,
+        "--replace": arguments.replace,
+        "--encrypt-to": arguments.encrypt_to,
+        "--recipients-file": arguments.recipients_file,
+    }
+    if wrong := next((option for option, value in given.items() if value), None):
+        raise ConfigurationError(
+            f"{wrong} makes a backup, and this command reads one: leave it out"
+        )
+
+
 def _verify(arguments: argparse.Namespace) -> int:
+    _check_reads_only(arguments)
     name = arguments.file
     if arguments.load and name == PIPE:
         raise ConfigurationError("verify --load reads the backup twice: name a file")
@@ -376,6 +392,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    _check_reads_only(arguments)
     name = arguments.file
     with opened(name, identities(arguments)) as source, source.reading() as stream:
         progress = Progress("read", source.total)

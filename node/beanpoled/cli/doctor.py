@@ -247,8 +247,9 @@ def _of_directory(path: str) -> Iterator[Finding]:
     yield Finding(OK, f"{path} log", f"index {log['first']} to {log['last']}, without a gap")
     words = "none" if snapshot is None else f"index {snapshot['index']}, {snapshot['bytes']} bytes"
     yield Finding(OK, f"{path} snapshot", words)
-    counts = ", ".join(f"{count} {state}" for state, count in (jobs or {}).items())
-    yield Finding(OK, f"{path} jobs", counts or "none")
+    yield Finding(OK, f"{path} jobs", inspect.counted(jobs or {}) or "none")
+    if about["qless"]:
+        yield Finding(OK, f"{path} jobs of qless", inspect.counted(about["qless"]))
 
 
 def _of_configuration(path: str) -> Iterator[Finding]:

@@ -7,9 +7,12 @@ import argparse
 import json
 import os
 import time
+from collections import Counter
 from typing import Any, Final
 
+from beanpole import qless as q
 from beanpole.client.printing import print_lines
+from beanpole.core.machine import Machine
 from beanpole.errors import ConfigurationError
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled.cli.exits import EXIT_NO
@@ -88,9 +91,16 @@ def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
             "buried": machine.queue.buried,
             "kept": sum(space.done + space.failed for space in machine.queue.every_space),
         },
+        "qless": machine and _of_qless(machine),
         "tubes": machine and len(machine.queue.tubes),
         "damage": found.damage + found.events_damage,
     }
+
+
+def _of_qless(machine: Machine) -> dict[str, int]:
+    """Return the number of qless's jobs by its own states."""
+    counts = Counter(job.state for job in machine.qless.jobs.values())
+    return {q.STATE_NAMES[state].decode(): counts[state] for state in sorted(counts)}
 
 
 def as_text(directory: str, about: dict[str, Any]) -> str:
@@ -113,14 +123,21 @@ def as_text(directory: str, about: dict[str, Any]) -> str:
         rows.append(("last entry", "cannot be told" if about["damage"] else "none: it never ran"))
     rows.append(("committed", f"at least up to index {about['committed_at_least']}"))
     if jobs is not None:
-        counts = ", ".join(f"{count} {state}" for state, count in jobs.items())
+        counts = counted(jobs)
         rows += [
             ("written", age(about["last_entry_wall_s"])),
             ("jobs", f"{counts}, in {about['tubes']} tubes"),
         ]
+    if about["qless"]:
+        rows.append(("qless", counted(about["qless"])))
     rows += [("damage", line) for line in about["damage"]] or [("damage", "none")]
     body = "\n".join(f"  {name:<11}{value}" for name, value in rows)
     return f"{directory}: node {about['node']} of cluster {about['cluster']}\n{body}"
+
+
+def counted(jobs: dict[str, int]) -> str:
+    """Return numbers of jobs by state."""
+    return ", ".join(f"{count} {state}" for state, count in jobs.items())
 
 
 def _snapshot(snapshot: dict[str, int] | None) -> str:

@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpoled.cli.inspect import as_json, as_text, record_of
+from beanpoled.cli.outputs import naming, removing
 from beanpoled.config.settings import MEMBERS_MAX, Name, alike
 from beanpoled.disk import identity as identities
 from beanpoled.disk.offline import begin_anew, look, write_replica
@@ -50,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     directory, out = arguments.directory, arguments.to
     if os.path.lexists(out):
         raise ConfigurationError(f"--to = {out!r} is not allowed: it exists; name a new folder")
+    if _is_within(out, directory):
+        raise ConfigurationError(f"--to = {out!r} is not allowed: it is in {directory!r}")
     record = record_of(ReadOnlyFiles(), directory)
     members = record.members if arguments.members is None else _members(arguments.members)
     with _held(directory):
@@ -67,11 +71,18 @@ def run(arguments: argparse.Namespace) -> int:
             raise StorageError(f"{directory} holds no entry: there is nothing to recover")
         print(_plan(record, replica, found.committed, members, out))
         if arguments.yes:
-            _write(record, replica, machine, members, directory, out)
+            with removing(), naming(out):
+                _write_whole(record, replica, machine, members, directory, out)
             print(_what_next(members, out))
         else:
             print("Nothing was written. The same command with --yes does it.")
     return 0
+
+
+def _is_within(path: str, directory: str) -> bool:
+    """Whether a folder would go with the directory when that is moved away."""
+    whole = os.path.realpath(directory)
+    return os.path.commonpath((os.path.realpath(path), whole)) == whole
 
 
 @contextlib.contextmanager
@@ -122,13 +133,31 @@ def _plan(
            they count"""
     return f"""
 This makes a new cluster of {", ".join(members)} with a birth id of its own:
-  kept     every job that this disk knows of, with its id; reserved ones become ready
+  kept     every job that this disk knows of, with its id, except foreground jobs of Gearman, whose
+           clients are gone; reserved ones become ready, but leases of Workq and running jobs of
+           qless stay taken until their time is over
   lost     {lost}{unsure}
   not      the files of events: {record.node} keeps those of the old cluster where they are
   beware   disks of the old cluster (birth id {record.birth.hex()}) never join the new
            one, but a majority of them would serve the old queue beside it: see to it that the
            nodes that are given up cannot start again
 It writes a data directory for each member below {out}."""
+
+
+def _write_whole(
+    record: identities.DiskIdentity,
+    replica: StoppedReplica,
+    machine: Machine,
+    members: tuple[str, ...],
+    directory: str,
+    out: str,
+) -> None:
+    """Write OUT, or nothing: directories of some members alone would look like a cluster."""
+    try:
+        _write(record, replica, machine, members, directory, out)
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 def _write(
@@ -145,7 +174,10 @@ def _write(
     except StorageError as error:
         print(f"{error}: the time in which no node ran will not count for delays")
         clock = None
+    jobs = len(machine.queue.jobs)
     last = begin_anew(machine, replica.last)
+    if left_out := jobs - len(machine.queue.jobs):
+        print(f"{left_out} foreground jobs of Gearman, whose clients are gone, are left out")
     founded = identities.found_offline(
         record.cluster, members, lambda: os.urandom(identities.DISK_ID_BYTES)
     )

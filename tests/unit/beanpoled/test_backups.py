@@ -46,6 +46,15 @@ def machine_in(directory: Path) -> Machine:
     return found.machine
 
 
+@pytest.mark.parametrize("way", ["verify", "show"])
+@pytest.mark.parametrize("option", [["--to", "new"], ["--replace"], ["--encrypt-to", "age1x"]])
+def test_no_backup_is_made_by_a_command_that_reads_one(
+    way: str, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["backup", *option, way, str(FIXTURE)]) == 2
+    assert f"{option[0]} makes a backup, and this command reads one" in capsys.readouterr().err
+
+
 def test_the_recorded_backup_is_shown_and_right(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["backup", "show", str(FIXTURE), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

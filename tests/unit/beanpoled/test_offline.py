@@ -24,11 +24,13 @@ from beanpole.storage.snapshots import SnapshotStore
 from beanpoled import cli
 from beanpoled import main as daemon
 from beanpoled.cli import main
+from beanpoled.cli.inspect import _of_qless
 from beanpoled.disk import identity
 from beanpoled.disk.offline import begin_anew, look
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import EventBatch
 from beanpoled.view import JobCounts
+from tests.unit.core.qless.test_events import Scene
 from tests.unit.eventlog.made import chance
 
 CLUSTER = "test"
@@ -244,6 +246,42 @@ def test_wrong_arguments_are_refused(
 ) -> None:
     assert cli.main(["recover", str(disk), *arguments, "--yes"]) == 2
     assert reason in capsys.readouterr().err
+
+
+def test_recover_writes_nothing_into_the_directory_that_it_reads(
+    disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next step of an operator is to move that directory away."""
+    before = contents(disk)
+    assert cli.main(["recover", str(disk), "--to", str(disk / "out"), "--yes"]) == 2
+    assert f"it is in '{disk}'" in capsys.readouterr().err
+    assert contents(disk) == before
+
+
+def test_recover_that_fails_leaves_nothing(
+    disk: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EFBIG, "File too large")
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(identity, "write", fail)
+        assert cli.main(["recover", str(disk), "--to", str(out), "--yes"]) == 3
+    assert f"{out}: File too large" in capfd.readouterr().err
+    assert not out.exists()
+    assert cli.main(["recover", str(disk), "--to", str(out), "--yes"]) == 0
+
+
+def test_jobs_of_qless_are_counted_too() -> None:
+    scene = Scene()
+    for jid in (b"a", b"b", b"c"):
+        scene.put(jid)
+    scene.pop(count=1)
+    assert _of_qless(scene.cluster.machine) == {"waiting": 2, "running": 1}
 
 
 def test_a_disk_in_use_is_refused(

@@ -1,5 +1,7 @@
 """A client while nodes come and go, without sockets."""
 
+from typing import Any
+
 import pytest
 
 from beanpole.client.patience import CONNECT_TIMEOUT_S
@@ -36,7 +38,8 @@ def world(**nodes: object) -> World:
 
 
 def test_addresses() -> None:
-    assert endpoints_of(("h", 1)) == [Endpoint("h", 1)]
+    assert endpoints_of(("h", 1)) == endpoints_of(("h", "1")) == [Endpoint("h", 1)]
+    assert endpoints_of(["h:1", "2"]) == [Endpoint("h", 1), Endpoint("2", 0)]
     assert endpoints_of("h:1,g:2") == [Endpoint("h", 1), Endpoint("g", 2)]
     assert endpoints_of([("h", 1), "g:2", "h:1"]) == [Endpoint("h", 1), Endpoint("g", 2)]
     assert endpoints_of("/run/socket") == endpoints_of("unix:/run/socket")
@@ -57,6 +60,18 @@ def test_tubes_are_restored() -> None:
         (B, b"use t\r\nwatch t\r\nignore default\r\n"),
         (B, b"put 1 0 60 1\r\nx\r\n"),
     ]
+
+
+@pytest.mark.parametrize(("use", "watch"), [("a b", ["t"]), ("t", ["u", "-x"]), ("", ["t"])])
+def test_a_wrong_name_of_a_tube_is_no_lost_node(use: str, watch: list[str]) -> None:
+    client = world(a=PLAIN).client("a:1")
+    with pytest.raises(faults.BadFormatError):
+        client.set_tubes(use, watch)
+
+
+@pytest.mark.parametrize("body", [bytearray(b"x"), memoryview(b"x")])
+def test_bytes_of_another_type_are_a_body(body: Any) -> None:
+    assert world(a=PLAIN).client("a:1").encoded(body) == b"x"
 
 
 def test_a_closed_client_connects_only_when_it_is_asked_to() -> None:

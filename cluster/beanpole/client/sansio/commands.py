@@ -24,6 +24,7 @@ from beanpole.client.sansio.shapes import (
 )
 from beanpole.client.sansio.steps import Endpoint, Pause, Steps
 from beanpole.protocol.beanstalk.client import Reply, encode, encode_put, encode_put_unique
+from beanpole.protocol.beanstalk.requests import is_tube_name
 
 
 class Commands(Generic[TBody]):
@@ -201,10 +202,17 @@ class Commands(Generic[TBody]):
         expected(reply, b"PAUSED")
 
     def set_tubes(self, use: str, watch: list[str]) -> None:
-        """Set the tube for puts and the watch list before the first connection."""
+        """Set the tube for puts and the watch list before the first connection.
+
+        Raises:
+            BadFormatError: a node would answer so at each connection.
+        """
         assert watch, "a watch list is never empty"
-        self.session.used = use.encode("ascii")
-        self.session.watched = dict.fromkeys([tube.encode("ascii") for tube in watch])
+        tubes = [tube.encode("ascii") for tube in (use, *watch)]
+        if not all(map(is_tube_name, tubes)):
+            raise faults.BadFormatError
+        self.session.used = tubes[0]
+        self.session.watched = dict.fromkeys(tubes[1:])
 
     def connect(self) -> Steps[None]:
         """Connect to a node, also after the client was closed."""
@@ -216,6 +224,8 @@ class Commands(Generic[TBody]):
         """Return the bytes of a body."""
         if isinstance(body, bytes):
             return body
+        if not isinstance(body, str):  # a bytearray or a memoryview, as in greenstalk
+            return bytes(body)
         if self.encoding is None:
             raise TypeError("a client without an encoding takes bytes only")
         return body.encode(self.encoding)

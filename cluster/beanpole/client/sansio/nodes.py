@@ -34,11 +34,17 @@ def endpoints_of(addresses: Addresses) -> list[Endpoint]:
         found = _read(addresses)
     elif len(addresses) == 2 and isinstance(addresses[1], int):
         found = [Endpoint(str(addresses[0]), addresses[1])]
+    elif isinstance(addresses, tuple) and _is_pair(addresses):  # a port of the environment
+        found = [Endpoint(str(addresses[0]), int(str(addresses[1])))]
     else:
         found = [one for item in addresses for one in endpoints_of(item)]  # type: ignore[arg-type]
     if not found:
         raise ValueError("a client needs an address")
     return list(dict.fromkeys(found))
+
+
+def _is_pair(addresses: Sequence[object]) -> bool:
+    return len(addresses) == 2 and isinstance(addresses[1], str) and addresses[1].isdecimal()
 
 
 def _read(text: str) -> list[Endpoint]:
