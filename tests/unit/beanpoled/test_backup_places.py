@@ -255,3 +255,20 @@ def test_nothing_stays_where_the_file_cannot_get_its_name(
     monkeypatch.setattr(os, "rename", refuse)
     assert backup(tmp_path / "file") == exits.EXIT_NO_ANSWER
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_file_that_appears_meanwhile_is_replaced_only_on_request(
+    replaces: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup of many jobs takes minutes."""
+    to, read_again = tmp_path / "new", command._read_again
+
+    def beside(*given: object) -> None:
+        read_again(*given)  # type: ignore[arg-type]
+        to.write_text("of another program")
+
+    monkeypatch.setattr(command, "_read_again", beside)
+    assert backup(to, *["--replace"] * replaces) == (0 if replaces else exits.EXIT_REFUSED)
+    assert to.read_bytes().startswith(b"Bean") == replaces
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
