@@ -43,6 +43,11 @@ class Wire:
                     answer = self._do(step)
                 except OSError as error:
                     step = steps.throw(error)
+                except Exception:
+                    # The handler of a signal has raised it, and a `reserve` that is left would
+                    # still take a job.
+                    self.close()
+                    raise
                 else:
                     step = steps.send(answer)
         except StopIteration as end:

@@ -1,13 +1,14 @@
 """How the synchronous and the asyncio client perform the steps that concern names."""
 
 import asyncio
+import signal
 import socket
 from typing import Any
 
 import pytest
 
 from beanpole.client import aio_wire, blocking_wire
-from beanpole.client.sansio.steps import Connect, Endpoint, Probe, Resolve, Steps
+from beanpole.client.sansio.steps import Connect, Endpoint, Probe, Receive, Resolve, Steps
 from tests.unit.client.scripted import Node
 
 
@@ -67,6 +68,36 @@ def test_names_with_one_address_are_told_apart_by_their_ports(
         a, b = one.getsockname()[1], other.getsockname()[1]
         run(kind, connecting(), tls=Tls())
     assert told == [(a, "a.test"), (b, "b.test")]
+
+
+def test_a_wait_that_the_handler_of_a_signal_ends_leaves_no_connection() -> None:
+    """A `reserve` that nobody waits for would take the next job."""
+
+    class Alarm(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    def waiting(place: tuple[str, int]) -> Steps[bytes]:
+        yield Connect(Endpoint(*place), 60.0)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        found: bytes = yield Receive(60.0)
+        return found
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            wire = blocking_wire.Wire()
+            with pytest.raises(Alarm):
+                wire.run(waiting(silent.getsockname()))
+            connected, _ = silent.accept()
+            with connected:
+                connected.settimeout(60)
+                assert connected.recv(1) == b"", "it is closed"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @WIRES
