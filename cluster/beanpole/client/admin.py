@@ -113,7 +113,7 @@ class Admin:
         bound = request.count_max
 
         def act(stub: jobs_pb2_grpc.JobAdminStub) -> bool:
-            """Continue at a node; return False if the node did a part and was then lost.
+            """Continue at a node; return False if the node did a part and then ended, or was lost.
 
             A node that has done nothing counts as one that does not answer: the error is raised,
             so that `_any` tries the next node, and pauses after each round.
@@ -132,7 +132,8 @@ class Admin:
                 if request.after_id == begun_at or _is_refused(error):
                     raise
                 return False
-            return True
+            # A node ends a long call between two parts.
+            return total.complete or bool(total.stopped_by) or request.after_id == begun_at
 
         while not self._any(act):
             if bound:

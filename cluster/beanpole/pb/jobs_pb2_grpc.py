@@ -97,8 +97,9 @@ class JobAdminServicer:
 
     def Change(self, request, context):
         """Applies one action to the jobs with given ids, or to all jobs that match a filter when the call
-        begins. Streams the progress, and finally the result. A call that ends early can be continued,
-        at any node, with `after_id` and `up_to_id` of its last message. No action is applied twice:
+        begins. Streams the progress, and finally the result. A call that ends without `complete` or
+        `stopped_by`, as a node ends one after 20 s, can be continued, at any node, with `after_id` and
+        `up_to_id` of its last message. No action is applied twice:
         the changed jobs no longer match the filter, or already have the requested state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -12,7 +12,7 @@ from beanpole.client.rpc import Nodes, told
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import ask_each, first_answer, members
-from beanpoled.cli.values import duration_s
+from beanpoled.cli.values import duration_s, member
 
 # Above the time that the node which takes the call gives the named node.
 CALL_TIMEOUT_S: Final = 15.0
@@ -26,7 +26,8 @@ def add_way(ways: Any) -> None:
         description="The oldest first, each call once at every node that it came by. Exit status "
         "1 if a node did not answer; the calls at the others are shown.",
     )
-    way.add_argument("--node", metavar="NODE", help="at this member (default: at all)")
+    words = "at this member (default: at all)"
+    way.add_argument("--node", type=member, metavar="NODE", help=words)
     way.add_argument(
         "--since",
         type=duration_s,

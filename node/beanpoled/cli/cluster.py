@@ -51,7 +51,7 @@ def add_command(commands: Any) -> None:
     leader.add_argument(
         "--transfer",
         nargs="?",
-        const="",
+        const=True,
         metavar="NODE",
         help="hand leadership over to this member, by default to the one with most of the log",
     )
@@ -115,12 +115,14 @@ def run_leader(arguments: argparse.Namespace) -> int:
     if wanted is None:
         leader = status.first_answer(targets).leader
     else:
-        leader = _transferred(targets, wanted)
+        if not wanted:
+            raise ConfigurationError("--transfer: NODE is empty")
+        leader = _transferred(targets, "" if wanted is True else wanted)
     if arguments.json:
         print(json.dumps({"leader": leader or None}))
     else:
         print(leader or "there is no leader now")
-    if wanted and leader != wanted:
+    if wanted and wanted is not True and leader != wanted:
         print(f"beanpole: {leader} leads, not {wanted}: ask again", file=sys.stderr)
         return EXIT_NO
     return 0 if leader else EXIT_NO

@@ -239,8 +239,10 @@ def _request(arguments: argparse.Namespace, action: jobs_pb2.JobAction) -> jobs_
     if not arguments.job and not wanted.ByteSize():
         words = "give ids of jobs, or options such as --queue and --state"
         raise ConfigurationError(f"job {arguments.way}: which jobs? {words}")
+    # Lists that scripts join may have a job twice, and its second change would have failed.
+    job_ids = dict.fromkeys(arguments.job)
     return jobs_pb2.ChangeRequest(
-        action=action, job_ids=arguments.job, filter=wanted, count_max=arguments.limit
+        action=action, job_ids=job_ids, filter=wanted, count_max=arguments.limit
     )
 
 

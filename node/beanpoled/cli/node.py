@@ -14,7 +14,7 @@ from beanpole.client.rpc import Nodes, told
 from beanpole.constants import SECOND_US
 from beanpole.errors import ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
-from beanpoled.cli import audit, settings
+from beanpoled.cli import audit, settings, values
 from beanpoled.cli.columns import Column, name_words, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import CALL_TIMEOUT_S, Gone, ask_each, first_answer, members
@@ -41,7 +41,8 @@ def add_command(commands: Any) -> None:
         help="show the clients that are connected, the oldest first",
         description="Exit status 1 if a node did not answer; the clients of the others are shown.",
     )
-    way.add_argument("--node", metavar="NODE", help="of this member (default: of all)")
+    words = "of this member (default: of all)"
+    way.add_argument("--node", type=values.member, metavar="NODE", help=words)
     way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=run_connections)

@@ -75,3 +75,10 @@ def size_bytes(text: str) -> int:
             return size
     words = f"{text!r} is no size: a whole number of bytes, or with KiB, MiB or GiB behind it"
     raise argparse.ArgumentTypeError(words)
+
+
+def member(text: str) -> str:
+    """Parse the id of a member. A variable that is not set must not mean any member."""
+    if not text:
+        raise argparse.ArgumentTypeError("NODE is empty")
+    return text

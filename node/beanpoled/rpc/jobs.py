@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from beanpole import commands as c
-from beanpole.constants import JOB_ID_MAX, U32_MAX
+from beanpole.constants import JOB_ID_MAX, SECOND_US, U32_MAX
 from beanpole.core.jobs.job import Job, Tube
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 from beanpoled.rpc import job_shapes
@@ -48,6 +48,9 @@ SCANS_MAX: Final = 4
 WRITE_TIMEOUT_S: Final = 30.0
 # A feature of the cluster from machine version 4 on.
 CHANGES: Final = "changes by administrators"
+# A call that changes jobs ends between two of its parts after this time, and its caller continues.
+# A caller's own time limit would end it within a part, whose result it would never get.
+CHANGE_US: Final = 20 * SECOND_US
 
 
 class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
@@ -285,7 +288,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         )
         # The reader learns how to resume before anything is changed.
         await write(context, told, WRITE_TIMEOUT_S)
-        scanned = 0
+        scanned, end_us = 0, self._context.host.now_us() + CHANGE_US
         while not told.complete and not told.stopped_by:
             scan = Scan(self._context, told.after_id, up_to_id, SCAN_MAX)
             left = request.count_max - told.changed if request.count_max else PART_JOBS
@@ -297,6 +300,8 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
             told.after_id = self._last_id(scan)
             told.complete = scan.complete or (0 < request.count_max <= told.changed)
             await write(context, told, WRITE_TIMEOUT_S)
+            if self._context.host.now_us() >= end_us:
+                return
 
     async def _part(
         self, scan: Scan, change: Changes, jobs_max: int, context: Context

@@ -98,8 +98,12 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         queue = self._node.context.machine.queue
         rows = sorted(queue.policies.rows.items())
         if request.queue:
+            try:
+                name = _read_queue(request.queue)
+            except CallRefused as error:
+                await refuse(context, error)
             # Puts into an alias are under the policy of its queue.
-            name = queue.aliases.queue_of(_read_queue(request.queue))
+            name = queue.aliases.queue_of(name)
             counts = queue.policies.of(name)
             rows = [row for row in rows if row[1] is counts]
         return policies_pb2.ListPoliciesReply(policies=[_policy(*row) for row in rows])
@@ -176,10 +180,18 @@ def read_pattern(text: str) -> bytes:
 
 
 def _read_queue(text: str) -> bytes:
+    """Return the name of a queue in the machine's form.
+
+    Raises:
+        CallRefused: no queue has such a name, so that no policy counts for it.
+    """
     try:
-        return shown.parsed(text)
-    except ValueError:
-        return text.encode(errors="replace")
+        name = shown.parsed(text)
+    except ValueError as error:
+        raise CallRefused("BAD_NAME", "queue", str(error)) from None
+    if name[:1] >= _FIRST_BYTE and not is_tube_name(name):
+        raise CallRefused("BAD_NAME", "queue", f"{text!r} {NO_TUBE}")
+    return name
 
 
 def _read_dead(text: str) -> bytes:

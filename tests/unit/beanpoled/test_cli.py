@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from beanpoled.cli import cluster, layout, main
+from beanpole.pb import jobs_pb2
+from beanpoled.cli import cluster, job, layout, main, parser
 from beanpoled.rpc import admin
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
@@ -266,6 +267,37 @@ def test_connections_of_a_node_that_is_down_or_unknown(capsys: pytest.CaptureFix
 def test_a_reload_of_no_node_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["node", "reload", "", "--addr", "127.0.0.1:1"]) == 2
     assert "NODE is empty; give a member, or --all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["node", "connections", "--node", ""],
+        ["node", "audit", "--node", ""],
+        ["node", "settings", ""],
+    ],
+)
+def test_an_empty_member_does_not_mean_any(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As that of a variable that is not set."""
+    with pytest.raises(SystemExit) as ended:
+        main([*line, "--addr", "127.0.0.1:1"])
+    assert ended.value.code == 2
+    assert "NODE is empty" in capsys.readouterr().err
+
+
+def test_leadership_is_not_handed_over_to_an_empty_member(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["cluster", "leader", "--transfer", "", "--addr", "127.0.0.1:1"]) == 2
+    assert "--transfer: NODE is empty" in capsys.readouterr().err
+
+
+def test_a_job_that_is_given_twice_is_changed_once() -> None:
+    words = ["job", "delete", "7", "8", "7"]
+    arguments = parser().parse_args(words)
+    assert list(job._request(arguments, jobs_pb2.JOB_ACTION_DELETE).job_ids) == [7, 8]
 
 
 def test_finalize_of_nobody(

@@ -216,6 +216,28 @@ def test_a_filter_changes_all_that_were_there(monkeypatch: pytest.MonkeyPatch) -
     run(test)
 
 
+@pytest.mark.constants
+def test_a_long_change_ends_between_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller's own limit would end it within a part, which would not be counted."""
+
+    async def test(admin: Admin) -> None:
+        monkeypatch.setattr(jobs, "PART_JOBS", 20)
+        monkeypatch.setattr(jobs, "CHANGE_US", 0)
+        admin.put(*[b"x"] * 50)
+        fields: dict[str, Any] = {
+            "action": jobs_pb2.JOB_ACTION_DELETE,
+            "filter": jobs_pb2.JobFilter(queue="work"),
+        }
+        _, first = await admin.change(**fields)
+        assert (first.changed, first.complete) == (20, False)
+        place = {"after_id": first.after_id, "up_to_id": first.up_to_id}
+        _, second = await admin.change(**fields, **place)
+        assert (second.changed, second.complete) == (20, False)
+        assert len(admin.stage.node.context.machine.queue.jobs) == 10
+
+    run(test)
+
+
 def test_a_full_queue_stops_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(admin: Admin) -> None:
         admin.put(*[b"x"] * 5)

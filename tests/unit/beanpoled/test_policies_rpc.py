@@ -218,6 +218,26 @@ def test_an_alias_cannot_have_a_policy() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("queue", "words"),
+    [
+        ("gearmann:a", "begins with no protocol"),
+        ("a b", "'a b' is no name of a tube"),
+        ("x" * 201, "there are at most 200"),
+    ],
+)
+def test_no_policy_counts_for_a_name_that_no_queue_has(queue: str, words: str) -> None:
+    async def test(service: Service) -> None:
+        servicer = PoliciesServicer(service.stage.node, Callers(service.stage.node))
+        context: Any = Refusing()
+        with pytest.raises(Ended) as ended:
+            await servicer.List(policies_pb2.ListPoliciesRequest(queue=queue, local=True), context)
+        assert ended.value.args[0] == grpc.StatusCode.INVALID_ARGUMENT
+        assert words in ended.value.args[1]
+
+    run(test)
+
+
 def test_an_alias_has_the_policy_of_its_queue() -> None:
     async def test(service: Service) -> None:
         stage = service.stage

@@ -95,6 +95,28 @@ def test_a_change_that_is_cut_off_goes_on_behind_its_last_part() -> None:
     assert told.complete and told.changed == told.matched == 10
 
 
+class Brief(Busy):
+    """Ends each call after some parts, without an error."""
+
+    def Change(self, request: jobs_pb2.ChangeRequest, context: Any) -> Iterator[Any]:
+        self.calls.append(request.after_id)
+        told = jobs_pb2.ChangeProgress(after_id=request.after_id, up_to_id=10)
+        yield told
+        for _ in range(self.parts):
+            told.after_id, told.matched, told.changed = told.after_id + 1, 1, 1
+            told.complete = told.after_id == 10
+            yield told
+
+
+def test_a_change_that_a_node_ends_goes_on_too() -> None:
+    with served(brief := Brief(parts=1)) as admin:
+        told = admin.change(request())
+    assert brief.calls == list(range(10))
+    assert told.complete and told.changed == told.matched == 10
+    with served(Brief(parts=0)) as admin:
+        assert not admin.change(request()).complete, "a call that does nothing is not repeated"
+
+
 def deletion(count: int, dry_run: bool = False) -> jobs_pb2.ChangeRequest:
     action = jobs_pb2.JOB_ACTION_DELETE
     return jobs_pb2.ChangeRequest(action=action, job_ids=range(count), dry_run=dry_run)
