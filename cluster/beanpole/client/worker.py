@@ -11,12 +11,13 @@ Each running job has a thread and a client of its own. The client's session is k
 that the job is not given to another worker when a node dies. See docs/clients.md.
 """
 
+import inspect
 import logging
 import signal
 import ssl
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
@@ -157,6 +158,7 @@ class Worker:
             backoff: the delays and the number of attempts; None for the defaults.
 
         Raises:
+            TypeError: the function is an `async def` or a generator, by the decorator.
             ValueError: the queue can be no tube, or the concurrency is below 1.
         """
         if not is_tube_name(queue.encode(errors="replace")):
@@ -165,6 +167,7 @@ class Worker:
             raise ValueError(f"concurrency must be at least 1, and is {concurrency}")
 
         def decorate(handler: Handler) -> Handler:
+            _check_runs_when_called(handler)
             self._consumers.append(_Consumer(queue, handler, concurrency, backoff or Backoff()))
             return handler
 
@@ -307,11 +310,34 @@ class _Outcome:
         return "buried"
 
 
+def _check_runs_when_called(handler: Handler) -> None:
+    """Refuse a function whose call runs nothing: its jobs would be deleted without being done."""
+    # An object with such a `__call__` is found through its class, as a call finds it.
+    for function in (handler, type(handler).__call__):
+        if (
+            inspect.iscoroutinefunction(function)
+            or inspect.isgeneratorfunction(function)
+            or inspect.isasyncgenfunction(function)
+        ):
+            raise TypeError(
+                f"{handler!r} cannot be a handler: a handler is a plain function, "
+                "without `async` and `yield`"
+            )
+
+
+def _check_has_run(result: object) -> None:
+    """Refuse what a wrapper of such a function returned: nobody would run it."""
+    if isinstance(result, Coroutine):
+        result.close()  # or Python would warn that nobody awaited it
+    if isinstance(result, (Awaitable, Generator, AsyncGenerator)):
+        raise TypeError(f"the handler returned {result!r}, which the worker does not run")
+
+
 def _outcome(consumer: _Consumer, task: Task, kicks: int) -> _Outcome:
     """Run the handler, and decide the fate of its job; `kicks`: how often that was kicked."""
     try:
         try:
-            consumer.handler(task)
+            _check_has_run(consumer.handler(task))
         except Retry as again:
             # A handler may have changed the delay since it was checked.
             return _Outcome(done=False, rest_s=whole_seconds(again.delay_s, "delay_s"))

@@ -1,7 +1,10 @@
 """What a handler raises, and what becomes of the worker; the client is a fake without sockets."""
 
 import asyncio
+import functools
 import threading
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
 from queue import Queue
 from typing import Any, cast
 
@@ -50,6 +53,9 @@ class FakeClient:
     def stats_job(self, _: Job[bytes]) -> dict[str, int]:
         return self.counters
 
+    def delete(self, _: Job[bytes]) -> None:
+        self.ended.put("deleted")
+
     def release(self, _: Job[bytes], __: int, delay: int) -> None:
         assert isinstance(delay, int)
         self.ended.put("released")
@@ -71,13 +77,24 @@ def outcome(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, reserves: int = 1, kicks: int = 0
 ) -> str:
     """Work on one job whose handler raises; return what came first: its end, or that of `run`."""
+
+    def handle(_: Task) -> None:
+        raise error
+
+    return outcome_of(monkeypatch, handle, reserves, kicks)
+
+
+def outcome_of(
+    monkeypatch: pytest.MonkeyPatch,
+    handle: Callable[[Task], object],
+    reserves: int = 1,
+    kicks: int = 0,
+) -> str:
+    """Work on one job; return what came first: its end, or that of `run`."""
     ended: Queue[str] = Queue()
     monkeypatch.setattr(workers, "Client", lambda *_, **__: FakeClient(ended, kicks, reserves))
     worker = Worker("127.0.0.1:1")
-
-    @worker.handles("mail", backoff=Backoff(tries=2, first_s=0))
-    def handle(_: Task) -> None:
-        raise error
+    worker.handles("mail", backoff=Backoff(tries=2, first_s=0))(handle)
 
     def run() -> None:
         try:
@@ -284,3 +301,43 @@ def test_a_job_that_is_still_held_does_not_make_a_worker_ask_without_a_pause(
     worker.stop()
     thread.join(DONE_S)
     assert asked.qsize() <= 1
+
+
+async def asynchronous(_: object) -> None:
+    """Do nothing, once somebody awaits it."""
+
+
+def generating(_: object) -> Iterator[None]:
+    """Do nothing, once somebody takes its values."""
+    yield
+
+
+async def generating_asynchronously(_: object) -> AsyncIterator[None]:
+    """Do nothing, once somebody takes its values."""
+    yield
+
+
+class Called:
+    """An object with an asynchronous call."""
+
+    async def __call__(self, _: Task) -> None:
+        """Do nothing, once somebody awaits it."""
+
+
+UNRUN = [asynchronous, generating, generating_asynchronously]
+
+
+@pytest.mark.parametrize("handler", [*UNRUN, functools.partial(asynchronous), Called()])
+def test_a_handler_that_a_call_does_not_run_is_refused(handler: Any) -> None:
+    with pytest.raises(TypeError, match=r"(asynchronous|generating|Called).* a plain function"):
+        Worker("127.0.0.1:1").handles("mail")(handler)
+
+
+@pytest.mark.parametrize("function", UNRUN)
+def test_a_result_that_nobody_runs_fails_its_job(
+    monkeypatch: pytest.MonkeyPatch, function: Any
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert outcome_of(monkeypatch, lambda task: function(task)) == "released"
+        assert outcome_of(monkeypatch, lambda task: function(task), reserves=2) == "buried"
