@@ -30,6 +30,7 @@ from beanpole.client.blocking import (
     DeadlineSoonError,
     DeniedError,
     Job,
+    MayBeDoneError,
     NotAvailableError,
     NotFoundError,
     TimedOutError,
@@ -302,12 +303,21 @@ class _Outcome:
         if self.rest_s is not None:
             client.release(job, priority, self.rest_s)
             return "released"
-        client.bury(job, priority)
         try:
-            note_failure(client, queue, job.id, self.words)
-        except (OSError, ClientError) as error:
-            log.warning("job %d is buried, and there is no note of it: %s", job.id, error)
+            client.bury(job, priority)
+        except MayBeDoneError:
+            # Most likely it is buried, and nobody else knows why. If it is not, it comes back, and
+            # the note does no harm. As after a delete, what may be done is not counted.
+            self._note(client, queue, job.id, "may be buried")
+            raise
+        self._note(client, queue, job.id, "is buried")
         return "buried"
+
+    def _note(self, client: Client[bytes], queue: str, job: int, state: str) -> None:
+        try:
+            note_failure(client, queue, job, self.words)
+        except (OSError, ClientError) as error:
+            log.warning("job %d %s, and there is no note of it: %s", job, state, error)
 
 
 def _check_runs_when_called(handler: Handler) -> None:

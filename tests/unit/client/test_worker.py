@@ -18,12 +18,13 @@ from beanpole.client.blocking import (
     DeniedError,
     InternalError,
     Job,
+    MayBeDoneError,
     NoNodeError,
     NotAvailableError,
     NotFoundError,
     TimedOutError,
 )
-from beanpole.client.worker import Retry, Task, Worker, note_failure
+from beanpole.client.worker import Bury, Retry, Task, Worker, note_failure
 
 JOB = 7
 DONE_S = 60
@@ -341,3 +342,35 @@ def test_a_result_that_nobody_runs_fails_its_job(
         warnings.simplefilter("error")
         assert outcome_of(monkeypatch, lambda task: function(task)) == "released"
         assert outcome_of(monkeypatch, lambda task: function(task), reserves=2) == "buried"
+
+
+def test_a_job_that_may_be_buried_gets_its_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[tuple[str, bytes]] = []
+
+    class Unanswered(FakeClient):
+        """The reply to the burial is lost."""
+
+        def bury(self, job: Job[bytes], priority: int) -> None:
+            worker.stop()
+            raise MayBeDoneError
+
+        def use(self, tube: str) -> None:
+            self.used = tube
+
+        def put(self, body: bytes) -> int:
+            notes.append((self.used, body))
+            return super().put(body)
+
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: Unanswered(Queue(), 0, 1))
+    worker = Worker("127.0.0.1:1")
+
+    @worker.handles("mail")
+    def handle(_: Task) -> None:
+        raise Bury("an empty mail")
+
+    worker.run(handle_signals=False)
+    ((queue, note),) = notes
+    assert queue == "mail.failures"
+    assert note.startswith(b"job %d\n\n" % JOB)
+    assert b"an empty mail" in note
+    assert worker.counts["buried"] == 0, "nobody knows"
