@@ -13,14 +13,17 @@ that the job is not given to another worker when a node dies. See docs/clients.m
 
 import inspect
 import logging
+import math
 import signal
 import ssl
 import threading
+import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
-from typing import Final
+from typing import Final, Self
 
 from beanpole.client.backoff import Backoff, whole_seconds
 from beanpole.client.blocking import (
@@ -29,6 +32,7 @@ from beanpole.client.blocking import (
     Client,
     DeadlineSoonError,
     DeniedError,
+    InternalError,
     Job,
     MayBeDoneError,
     NotAvailableError,
@@ -268,19 +272,43 @@ class Worker:
             self._count("lost")
             return
         task = Task(job.id, job.body, consumer.queue, stats["reserves"])
-        with _Lease(client, task, stats["ttr"]):
+        with _Lease(client, task, stats["ttr"]) as lease:
             outcome = _outcome(consumer, task, stats["kicks"])
-        if task.lost.is_set():
-            log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
-            self._count("lost")
-            return
-        try:
-            self._count(outcome.apply(client, consumer.queue, job, stats["pri"]))
-        except NotFoundError:
-            log.warning("%s: job %d was lost when it was done", consumer.queue, task.id)
-            self._count("lost")
-        except BeanstalkdError as error:
-            log.warning("%s: job %d: %s", consumer.queue, task.id, error)
+            if task.lost.is_set():
+                log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
+                self._count("lost")
+                return
+            try:
+                apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
+                self._count(self._end(lease, apply))
+            except NotFoundError:
+                log.warning("%s: job %d was lost when it was done", consumer.queue, task.id)
+                self._count("lost")
+            except BeanstalkdError as error:
+                log.warning("%s: job %d: %s", consumer.queue, task.id, error)
+
+    def _end(self, lease: "_Lease", apply: Callable[[], str]) -> str:
+        """Apply an outcome, again and again while no majority answers and the job is held.
+
+        Given up earlier, a finished job would run once more. A worker that stops tries for
+        `patience_s` only.
+
+        Raises:
+            NotFoundError: the job was lost.
+            BeanstalkdError: the outcome was refused.
+        """
+        until = math.inf
+        while True:
+            try:
+                return lease.end(apply)
+            except InternalError as error:
+                if self._stopping.is_set():
+                    until = min(until, time.monotonic() + self._patience_s)
+                if time.monotonic() >= until:
+                    raise
+                log.warning("job %d is not ended yet: %s", lease.task.id, error)
+            # Not the event of the stop, which would make no pause once it is set.
+            lease.task.lost.wait(AGAIN_S)
 
     def _count(self, what: str) -> None:
         with self._lock:
@@ -385,34 +413,54 @@ def note_failure(client: Client[bytes], queue: str, job: int, words: str) -> Non
 
 
 class _Lease:
-    """Touches a job through the client that reserved it while the handler runs."""
+    """Touches a job through the client that reserved it, until it is ended."""
 
     def __init__(self, client: Client[bytes], task: Task, ttr_s: int) -> None:
+        self.task = task
         self._client = client
-        self._task = task
         self._every_s = ttr_s / TOUCHES_PER_TTR
         self._done = threading.Event()
+        # A client is for one thread at a time: the handler's is the other, when it ends the job.
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._touch, name=f"touch-{task.id}")
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._client.on_lost(self._lost)
         self._thread.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
         self._client.on_lost(lambda jobs: None)
 
+    def end(self, apply: Callable[[], str]) -> str:
+        """Apply an outcome while the job is not touched, and touch it no more if that succeeds.
+
+        Raises:
+            NotFoundError: the job was lost.
+            BeanstalkdError: the outcome was refused.
+        """
+        with self._lock:
+            if self.task.lost.is_set() or self.task.id not in self._client.held:
+                raise NotFoundError
+            ended = apply()
+            self._done.set()
+        return ended
+
     def _lost(self, jobs: Sequence[int]) -> None:
-        if self._task.id in jobs:
-            self._task.lost.set()
+        if self.task.id in jobs:
+            self.task.lost.set()
 
     def _touch(self) -> None:
         while not self._done.wait(self._every_s):
-            try:
-                self._client.touch(self._task.id)
-            except NotFoundError:
-                self._task.lost.set()
-                return
-            except (OSError, ClientError) as error:
-                log.warning("job %d is not touched: %s", self._task.id, error)
+            with self._lock:
+                if self._done.is_set():
+                    return
+                try:
+                    self._client.touch(self.task.id)
+                except NotFoundError:
+                    self.task.lost.set()
+                    return
+                except (OSError, ClientError) as error:
+                    log.warning("job %d is not touched: %s", self.task.id, error)

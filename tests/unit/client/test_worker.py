@@ -22,6 +22,7 @@ from beanpole.client.blocking import (
     NoNodeError,
     NotAvailableError,
     NotFoundError,
+    OutOfMemoryError,
     TimedOutError,
 )
 from beanpole.client.worker import Bury, Retry, Task, Worker, note_failure
@@ -281,10 +282,10 @@ def test_a_job_that_is_still_held_does_not_make_a_worker_ask_without_a_pause(
     asked: Queue[int] = Queue()
 
     class Refused(FakeClient):
-        """The cluster has no majority when the job is done, and the job's TTR ends soon."""
+        """A limit of the cluster is reached when the job is done, and the job's TTR ends soon."""
 
         def delete(self, _: Job[bytes]) -> None:
-            raise InternalError
+            raise OutOfMemoryError
 
         def reserve(self, timeout: int) -> Job[bytes]:
             if self.is_there:
@@ -374,3 +375,105 @@ def test_a_job_that_may_be_buried_gets_its_note(monkeypatch: pytest.MonkeyPatch)
     assert note.startswith(b"job %d\n\n" % JOB)
     assert b"an empty mail" in note
     assert worker.counts["buried"] == 0, "nobody knows"
+
+
+class Minority(FakeClient):
+    """A cluster without a majority, until `has_majority` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(Queue(), 0, 1)
+        self.has_majority = threading.Event()
+        self.refused = threading.Event()
+        self.touched = threading.Event()
+
+    def check(self) -> None:
+        if not self.has_majority.is_set():
+            self.refused.set()
+            raise InternalError
+
+    def reserve(self, timeout: int) -> Job[bytes]:
+        if not self.is_there:
+            self.ended.put("reserved")
+        return super().reserve(timeout)
+
+    def delete(self, job: Job[bytes]) -> None:
+        self.check()
+        super().delete(job)
+
+    def release(self, job: Job[bytes], priority: int, delay: int) -> None:
+        self.check()
+        super().release(job, priority, delay)
+
+    def bury(self, job: Job[bytes], priority: int) -> None:
+        self.check()
+        super().bury(job, priority)
+
+    def touch(self, _: int) -> None:
+        if self.refused.is_set():
+            self.touched.set()
+
+
+def started(
+    monkeypatch: pytest.MonkeyPatch, fake: FakeClient, worker: Worker, error: Exception | None
+) -> threading.Thread:
+    """Start a worker whose handler raises the error, or returns."""
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: fake)
+
+    @worker.handles("mail", backoff=Backoff(tries=2, first_s=0))
+    def handle(_: Task) -> None:
+        if error is not None:
+            raise error
+
+    thread = threading.Thread(target=worker.run, kwargs={"handle_signals": False})
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("error", "end"), [(None, "deleted"), (Retry(), "released"), (Bury(), "buried")]
+)
+def test_an_outcome_without_a_majority_is_repeated_and_the_job_touched_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, end: str
+) -> None:
+    fake = Minority()
+    fake.counters["ttr"] = 1
+    worker = Worker("127.0.0.1:1")
+    thread = started(monkeypatch, fake, worker, error)
+    was_touched = fake.touched.wait(DONE_S / 6)
+    worker.stop()  # which does not end it at once, either
+    fake.has_majority.set()
+    thread.join(DONE_S)
+    assert was_touched
+    assert fake.ended.get_nowait() == end
+    assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0} | {end: 1}
+
+
+def test_a_worker_that_stops_gives_up_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Minority()
+    worker = Worker("127.0.0.1:1", patience_s=0)
+    thread = started(monkeypatch, fake, worker, None)
+    assert fake.refused.wait(DONE_S)
+    worker.stop()
+    thread.join(DONE_S)
+    assert not thread.is_alive()
+    assert fake.ended.empty(), "no other job was taken"
+    assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
+
+
+def test_a_refused_outcome_of_a_job_that_is_lost_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Lost(Minority):
+        """The session has ended when the outcome is refused."""
+
+        def delete(self, job: Job[bytes]) -> None:
+            self.held = ()
+            super().delete(job)
+
+    fake = Lost()
+    worker = Worker("127.0.0.1:1")
+    thread = started(monkeypatch, fake, worker, None)
+    assert fake.ended.get(timeout=DONE_S) == "reserved"
+    worker.stop()
+    thread.join(DONE_S)
+    assert worker.counts["lost"] == 1
