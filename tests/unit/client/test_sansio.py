@@ -74,6 +74,12 @@ def test_bytes_of_another_type_are_a_body(body: Any) -> None:
     assert world(a=PLAIN).client("a:1").encoded(body) == b"x"
 
 
+@pytest.mark.parametrize("body", [5, [1, 2], None])
+def test_other_values_are_no_body(body: Any) -> None:
+    with pytest.raises(TypeError):
+        world(a=PLAIN).client("a:1").encoded(body)
+
+
 def test_a_closed_client_connects_only_when_it_is_asked_to() -> None:
     here = world(a=PLAIN)
     client = here.client("a:1")

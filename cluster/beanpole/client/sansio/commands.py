@@ -224,8 +224,9 @@ class Commands(Generic[TBody]):
         """Return the bytes of a body."""
         if isinstance(body, bytes):
             return body
-        if not isinstance(body, str):  # a bytearray or a memoryview, as in greenstalk
-            return bytes(body)
+        if not isinstance(body, str):
+            # A bytearray or a memoryview, as in greenstalk. `bytes` alone makes five NULs of 5.
+            return bytes(memoryview(body))
         if self.encoding is None:
             raise TypeError("a client without an encoding takes bytes only")
         return body.encode(self.encoding)

@@ -62,7 +62,7 @@ def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
         return q.OK, ()
     if offset > q.LISTED_MAX:
         return limits.LISTED
-    if _too_many(queue, now, offset, count):
+    if _too_many(queue, now, max(0, offset), count):
         return limits.JOBS
     expired = queue.locks.count_upto(now)
     rest = offset + count - expired

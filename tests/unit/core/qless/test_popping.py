@@ -61,6 +61,7 @@ def test_a_peek_before_the_first_job_lists_none() -> None:
     assert world.job(b"b").state == q.SCHEDULED
     for offset in (-1, -9):
         assert world.give(popping.peek, 9, b"q", offset, 11) == ()
+    assert world.give(popping.peek, 9, b"q", -(10**6), 10**6 + 1) == (), "it is not too much"
     assert world.job(b"b").state == q.WAITING
 
 
