@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S, WAIT_SLICE_S
+from beanpole.client.sansio.faults import DrainingError, OutOfMemoryError
 from beanpole.client.stream import StreamClient
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.errors import ClientError, ProtocolError
@@ -30,10 +31,10 @@ _AUTH: Final = b"auth"
 # These replies are one word, which does not tell its reader what to change.
 _REASONS: Final = {
     b"DENIED": "the user of this token, or of clients without one, lacks the right",
-    b"DRAINING": "no node takes jobs now: each drains, or reaches no majority; nothing was put",
+    b"DRAINING": DrainingError.reason,
     b"INTERNAL_ERROR": "the node cannot do this now: it reaches no majority, or stops",
     b"JOB_TOO_BIG": "the body is larger than job_bytes_max, a setting of the nodes",
-    b"OUT_OF_MEMORY": "a limit of the cluster, of the queue or of its user is reached",
+    b"OUT_OF_MEMORY": OutOfMemoryError.reason,
 }
 
 

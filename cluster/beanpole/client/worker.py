@@ -334,8 +334,8 @@ class _Outcome:
         try:
             client.bury(job, priority)
         except MayBeDoneError:
-            # Most likely it is buried, and nobody else knows why. If it is not, it comes back, and
-            # the note does no harm. As after a delete, what may be done is not counted.
+            # Most likely it is buried, and this worker alone has the reason. If it is not, it comes
+            # back, and the note does no harm. As after a delete, an unknown outcome is not counted.
             self._note(client, queue, job.id, "may be buried")
             raise
         self._note(client, queue, job.id, "is buried")
@@ -364,9 +364,9 @@ def _check_runs_when_called(handler: Handler) -> None:
 
 
 def _check_has_run(result: object) -> None:
-    """Refuse what a wrapper of such a function returned: nobody would run it."""
+    """Refuse the result of such a function, which a wrapper returned: it would never run."""
     if isinstance(result, Coroutine):
-        result.close()  # or Python would warn that nobody awaited it
+        result.close()  # else Python warns that it was never awaited
     if isinstance(result, (Awaitable, Generator, AsyncGenerator)):
         raise TypeError(f"the handler returned {result!r}, which the worker does not run")
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, told
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
+from beanpoled.cli import values
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import ask_each, first_answer, members
-from beanpoled.cli.values import duration_s, member
 
 # Above the time that the node which takes the call gives the named node.
 CALL_TIMEOUT_S: Final = 15.0
@@ -27,10 +27,10 @@ def add_way(ways: Any) -> None:
         "1 if a node did not answer; the calls at the others are shown.",
     )
     words = "at this member (default: at all)"
-    way.add_argument("--node", type=member, metavar="NODE", help=words)
+    way.add_argument("--node", type=values.member, metavar="NODE", help=words)
     way.add_argument(
         "--since",
-        type=duration_s,
+        type=values.duration_s,
         default=86_400,
         metavar="TIME",
         help="of the last 90s, 15m, 2h or 7d (default: 1d)",

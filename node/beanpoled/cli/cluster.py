@@ -111,18 +111,19 @@ def _row(node: node_pb2.Node) -> tuple[str, ...]:
 def run_leader(arguments: argparse.Namespace) -> int:
     """Print the leader; after a transfer, the new one."""
     targets = where.addresses(arguments, where.GRPC)
-    wanted = arguments.transfer
-    if wanted is None:
+    asked = arguments.transfer  # None: not at all; True: to any member
+    wanted = asked if isinstance(asked, str) else ""
+    if asked is None:
         leader = status.first_answer(targets).leader
+    elif not asked:
+        raise ConfigurationError("--transfer: NODE is empty")
     else:
-        if not wanted:
-            raise ConfigurationError("--transfer: NODE is empty")
-        leader = _transferred(targets, "" if wanted is True else wanted)
+        leader = _transferred(targets, wanted)
     if arguments.json:
         print(json.dumps({"leader": leader or None}))
     else:
         print(leader or "there is no leader now")
-    if wanted and wanted is not True and leader != wanted:
+    if wanted and leader != wanted:
         print(f"beanpole: {leader} leads, not {wanted}: ask again", file=sys.stderr)
         return EXIT_NO
     return 0 if leader else EXIT_NO

@@ -25,6 +25,12 @@ def escape_unwritable() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def is_within(path: str, directory: str) -> bool:
+    """Whether a path is a directory, or lies inside of it, whatever links are on the way."""
+    whole = os.path.realpath(directory)
+    return os.path.commonpath((os.path.realpath(path), whole)) == whole
+
+
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
     """Name the file in errors of the system: those of a read or a write do not.

@@ -20,7 +20,7 @@ from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpoled.cli.inspect import as_json, as_text, record_of
-from beanpoled.cli.outputs import naming, removing
+from beanpoled.cli.outputs import is_within, naming, removing
 from beanpoled.config.settings import MEMBERS_MAX, Name, alike
 from beanpoled.disk import identity as identities
 from beanpoled.disk.offline import begin_anew, look, write_replica
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     directory, out = arguments.directory, arguments.to
     if os.path.lexists(out):
         raise ConfigurationError(f"--to = {out!r} is not allowed: it exists; name a new folder")
-    if _is_within(out, directory):
+    if is_within(out, directory):
         raise ConfigurationError(f"--to = {out!r} is not allowed: it is in {directory!r}")
     record = record_of(ReadOnlyFiles(), directory)
     members = record.members if arguments.members is None else _members(arguments.members)
@@ -71,18 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise StorageError(f"{directory} holds no entry: there is nothing to recover")
         print(_plan(record, replica, found.committed, members, out))
         if arguments.yes:
-            with removing(), naming(out):
-                _write_whole(record, replica, machine, members, directory, out)
+            with _whole(out):
+                _write(record, replica, machine, members, directory, out)
             print(_what_next(members, out))
         else:
             print("Nothing was written. The same command with --yes does it.")
     return 0
-
-
-def _is_within(path: str, directory: str) -> bool:
-    """Whether a folder would go with the directory when that is moved away."""
-    whole = os.path.realpath(directory)
-    return os.path.commonpath((os.path.realpath(path), whole)) == whole
 
 
 @contextlib.contextmanager
@@ -144,20 +138,15 @@ This makes a new cluster of {", ".join(members)} with a birth id of its own:
 It writes a data directory for each member below {out}."""
 
 
-def _write_whole(
-    record: identities.DiskIdentity,
-    replica: StoppedReplica,
-    machine: Machine,
-    members: tuple[str, ...],
-    directory: str,
-    out: str,
-) -> None:
-    """Write OUT, or nothing: directories of some members alone would look like a cluster."""
-    try:
-        _write(record, replica, machine, members, directory, out)
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        raise
+@contextlib.contextmanager
+def _whole(out: str) -> Iterator[None]:
+    """Leave OUT whole or not at all: directories of some members would look like a cluster."""
+    with removing(), naming(out):
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(out, ignore_errors=True)
+            raise
 
 
 def _write(

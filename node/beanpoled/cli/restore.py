@@ -6,6 +6,7 @@ Backups are made in `backup`.
 
 import argparse
 import contextlib
+import itertools
 import os
 import shutil
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.storage.files import InlineFiles
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
-from beanpoled.cli.outputs import naming, removing
+from beanpoled.cli.outputs import is_within, naming, removing
 from beanpoled.cli.progress import Progress
 from beanpoled.config.settings import MEMBERS_MAX, Name, alike
 from beanpoled.disk import backups
@@ -172,13 +173,11 @@ def _check_one_free(directory: str) -> None:
 
 def _check_apart(directories: list[str]) -> None:
     """Refuse a folder inside another one: the members of a cluster would share a disk's folder."""
-    real = {os.path.realpath(path): path for path in directories}
-    for inner, path in real.items():
-        for outer, other in real.items():
-            if inner != outer and os.path.commonpath([inner, outer]) == outer:
-                raise ConfigurationError(
-                    f"--to {path}: it is inside of {other}; each member needs a folder of its own"
-                )
+    for path, other in itertools.permutations(directories, 2):
+        if is_within(path, other):
+            raise ConfigurationError(
+                f"--to {path}: it is inside of {other}; each member needs a folder of its own"
+            )
 
 
 def _what_is_there(path: str) -> str:

@@ -9,10 +9,10 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, told
 from beanpole.errors import ConfigurationError
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
+from beanpoled.cli import values
 from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import CALL_TIMEOUT_S, ask_each, first_answer, members
-from beanpoled.cli.values import member
 
 _COLUMNS: Final = (
     Column("setting", 28, False),
@@ -32,7 +32,7 @@ def add_ways(ways: Any) -> None:
         "`beanpole node reload`, others with a restart.",
     )
     words = "default: the node that answers"
-    way.add_argument("node", type=member, metavar="NODE", nargs="?", help=words)
+    way.add_argument("node", type=values.member, metavar="NODE", nargs="?", help=words)
     way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=run_settings)

@@ -21,7 +21,7 @@ from beanpole.events import PROTOCOL_NAMES, QLESS, WORKQ
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.callers import Callers
-from beanpoled.rpc.queue_names import NO_TUBE
+from beanpoled.rpc.queue_names import NO_TUBE, any_queue_name
 from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
@@ -185,10 +185,7 @@ def _read_queue(text: str) -> bytes:
     Raises:
         CallRefused: no queue has such a name, so that no policy counts for it.
     """
-    try:
-        name = shown.parsed(text)
-    except ValueError as error:
-        raise CallRefused("BAD_NAME", "queue", str(error)) from None
+    name = any_queue_name(text, "queue")
     if name[:1] >= _FIRST_BYTE and not is_tube_name(name):
         raise CallRefused("BAD_NAME", "queue", f"{text!r} {NO_TUBE}")
     return name

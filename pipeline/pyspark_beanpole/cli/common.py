@@ -304,7 +304,7 @@ def _again(
         return None
     after = events(arguments, found)
     if after.first <= before.first:
-        # The events that are gone are a hole behind the oldest ones.
+        # There is a hole behind the oldest events, and another beginning would meet it again.
         return None
     print(
         f"beanpole: the events {before.first} to {after.first - 1} went while they were read; "

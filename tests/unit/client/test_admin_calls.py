@@ -26,6 +26,12 @@ class Busy(jobs_pb2_grpc.JobAdminServicer):
         self.calls: list[int] = []  # the job after which each call began
 
     def Change(self, request: jobs_pb2.ChangeRequest, context: Any) -> Iterator[Any]:
+        yield from self.some_parts(request)
+        if len(self.calls) < CALLS_MAX:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "as many searches as may be")
+
+    def some_parts(self, request: jobs_pb2.ChangeRequest) -> Iterator[jobs_pb2.ChangeProgress]:
+        """Change one job in each part."""
         self.calls.append(request.after_id)
         told = jobs_pb2.ChangeProgress(after_id=request.after_id, up_to_id=10)
         yield told
@@ -33,8 +39,6 @@ class Busy(jobs_pb2_grpc.JobAdminServicer):
             told.after_id, told.matched, told.changed = told.after_id + 1, 1, 1
             told.complete = told.after_id == 10
             yield told
-        if len(self.calls) < CALLS_MAX:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "as many searches as may be")
 
 
 class Deleting(jobs_pb2_grpc.JobAdminServicer):
@@ -99,13 +103,7 @@ class Brief(Busy):
     """Ends each call after some parts, without an error."""
 
     def Change(self, request: jobs_pb2.ChangeRequest, context: Any) -> Iterator[Any]:
-        self.calls.append(request.after_id)
-        told = jobs_pb2.ChangeProgress(after_id=request.after_id, up_to_id=10)
-        yield told
-        for _ in range(self.parts):
-            told.after_id, told.matched, told.changed = told.after_id + 1, 1, 1
-            told.complete = told.after_id == 10
-            yield told
+        yield from self.some_parts(request)
 
 
 def test_a_change_that_a_node_ends_goes_on_too() -> None:

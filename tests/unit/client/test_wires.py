@@ -71,7 +71,7 @@ def test_names_with_one_address_are_told_apart_by_their_ports(
 
 
 def test_a_wait_that_the_handler_of_a_signal_ends_leaves_no_connection() -> None:
-    """A `reserve` that nobody waits for would take the next job."""
+    """A `reserve` whose caller has gone on would take the next job."""
 
     class Alarm(Exception):
         pass

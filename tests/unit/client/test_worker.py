@@ -306,16 +306,16 @@ def test_a_job_that_is_still_held_does_not_make_a_worker_ask_without_a_pause(
 
 
 async def asynchronous(_: object) -> None:
-    """Do nothing, once somebody awaits it."""
+    """Do nothing, once it is awaited."""
 
 
 def generating(_: object) -> Iterator[None]:
-    """Do nothing, once somebody takes its values."""
+    """Do nothing, once it is iterated."""
     yield
 
 
 async def generating_asynchronously(_: object) -> AsyncIterator[None]:
-    """Do nothing, once somebody takes its values."""
+    """Do nothing, once it is iterated."""
     yield
 
 
@@ -323,7 +323,7 @@ class Called:
     """An object with an asynchronous call."""
 
     async def __call__(self, _: Task) -> None:
-        """Do nothing, once somebody awaits it."""
+        """Do nothing, once it is awaited."""
 
 
 UNRUN = [asynchronous, generating, generating_asynchronously]
@@ -336,7 +336,7 @@ def test_a_handler_that_a_call_does_not_run_is_refused(handler: Any) -> None:
 
 
 @pytest.mark.parametrize("function", UNRUN)
-def test_a_result_that_nobody_runs_fails_its_job(
+def test_a_result_that_would_never_run_fails_its_job(
     monkeypatch: pytest.MonkeyPatch, function: Any
 ) -> None:
     with warnings.catch_warnings():
@@ -374,7 +374,7 @@ def test_a_job_that_may_be_buried_gets_its_note(monkeypatch: pytest.MonkeyPatch)
     assert queue == "mail.failures"
     assert note.startswith(b"job %d\n\n" % JOB)
     assert b"an empty mail" in note
-    assert worker.counts["buried"] == 0, "nobody knows"
+    assert worker.counts["buried"] == 0, "its outcome is unknown"
 
 
 class Minority(FakeClient):

@@ -32,9 +32,7 @@ def endpoints_of(addresses: Addresses) -> list[Endpoint]:
     """
     if isinstance(addresses, str):
         found = _read(addresses)
-    elif len(addresses) == 2 and isinstance(addresses[1], int):
-        found = [Endpoint(str(addresses[0]), addresses[1])]
-    elif isinstance(addresses, tuple) and _is_pair(addresses):  # a port of the environment
+    elif len(addresses) == 2 and _is_port(addresses):
         found = [Endpoint(str(addresses[0]), int(str(addresses[1])))]
     else:
         found = [one for item in addresses for one in endpoints_of(item)]  # type: ignore[arg-type]
@@ -43,8 +41,12 @@ def endpoints_of(addresses: Addresses) -> list[Endpoint]:
     return list(dict.fromkeys(found))
 
 
-def _is_pair(addresses: Sequence[object]) -> bool:
-    return len(addresses) == 2 and isinstance(addresses[1], str) and addresses[1].isdecimal()
+def _is_port(pair: Sequence[object]) -> bool:
+    """Whether the second of two values is a port; programs may have it from the environment."""
+    port = pair[1]
+    if isinstance(port, str):
+        return isinstance(pair, tuple) and port.isdecimal()
+    return isinstance(port, int)
 
 
 def _read(text: str) -> list[Endpoint]:
