@@ -21,7 +21,7 @@ from beanpole.events import PROTOCOL_NAMES, QLESS, WORKQ
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.callers import Callers
-from beanpoled.rpc.queue_names import NO_TUBE, any_queue_name
+from beanpoled.rpc.queue_names import NO_TUBE, queue_name
 from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
@@ -162,9 +162,7 @@ def read_pattern(text: str) -> bytes:
     """
     any_text = ANY.decode()
     stem = text.removesuffix(any_text)
-    if stem.startswith(f"{_QLESS}{shown.SEPARATOR}"):
-        words = f"{text!r} is a queue of qless, which has no policies but throttles of its own"
-        raise CallRefused("BAD_PATTERN", "policy.pattern", words)
+    _check_not_of_qless(text, "BAD_PATTERN", "policy.pattern")
     try:
         name = shown.parsed(stem) if stem else b""
     except ValueError as error:
@@ -179,13 +177,20 @@ def read_pattern(text: str) -> bytes:
     return name + ANY if stem != text else name
 
 
+def _check_not_of_qless(text: str, reason: str, field: str) -> None:
+    if text.startswith(f"{_QLESS}{shown.SEPARATOR}"):
+        words = f"{text!r} is a queue of qless, which has no policies but throttles of its own"
+        raise CallRefused(reason, field, words)
+
+
 def _read_queue(text: str) -> bytes:
     """Return the name of a queue in the machine's form.
 
     Raises:
         CallRefused: no queue has such a name, so that no policy counts for it.
     """
-    name = any_queue_name(text, "queue")
+    _check_not_of_qless(text, "BAD_NAME", "queue")
+    name = queue_name(text, "queue")
     if name[:1] >= _FIRST_BYTE and not is_tube_name(name):
         raise CallRefused("BAD_NAME", "queue", f"{text!r} {NO_TUBE}")
     return name

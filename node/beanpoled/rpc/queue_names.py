@@ -26,15 +26,6 @@ def queue_name(text: str, field: str) -> bytes:
     """
     if text.startswith(PROTOCOL_NAMES[QLESS] + shown.SEPARATOR):
         raise CallRefused("QLESS", field, f"{text!r}: {NO_QLESS}")
-    return any_queue_name(text, field)
-
-
-def any_queue_name(text: str, field: str) -> bytes:
-    """Return the same, also of a queue of qless.
-
-    Raises:
-        CallRefused: no queue has such a name.
-    """
     try:
         return shown.parsed(text)
     except ValueError as error:

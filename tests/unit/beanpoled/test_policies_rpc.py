@@ -222,6 +222,7 @@ def test_an_alias_cannot_have_a_policy() -> None:
     ("queue", "words"),
     [
         ("gearmann:a", "begins with no protocol"),
+        ("qless:a", "which has no policies but throttles of its own"),
         ("a b", "'a b' is no name of a tube"),
         ("x" * 201, "there are at most 200"),
     ],
