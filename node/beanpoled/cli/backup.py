@@ -102,17 +102,22 @@ def add_command(commands: Any) -> None:
     where.add_options(parser, where.GRPC)
     parser.set_defaults(run=_backup)
     ways = parser.add_subparsers(title="commands", metavar="COMMAND")
-    way = ways.add_parser("verify", help="read a whole backup, and see that nothing has changed")
+    # They have no defaults of their own, so that an option in front of the command counts as well.
+    unset = argparse.SUPPRESS
+    words = "read a whole backup, and see that nothing has changed"
+    way = ways.add_parser("verify", help=words, argument_default=unset)
     way.add_argument("file", metavar="FILE|-", help="the backup; - is standard input")
     way.add_argument(
         "--load",
         action="store_true",
+        default=False,
         help="also make the queue of it in memory, as the start of a node does (not from -)",
     )
     way.add_argument("--json", action="store_true", help="print JSON")
     add_identities(way)
     way.set_defaults(run=_verify)
-    way = ways.add_parser("show", help="say of which cluster and when a backup is, and its counts")
+    words = "say of which cluster and when a backup is, and its counts"
+    way = ways.add_parser("show", help=words, argument_default=unset)
     way.add_argument("file", metavar="FILE|-", help="the backup; - is standard input")
     way.add_argument("--json", action="store_true", help="print JSON")
     add_identities(way)

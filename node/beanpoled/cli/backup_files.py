@@ -31,7 +31,6 @@ def add_identities(parser: Any) -> None:
     parser.add_argument(
         "--identity",
         action="append",
-        default=[],
         metavar="KEYFILE",
         help="decrypts an encrypted backup: a file of age-keygen, or a private key of SSH; may be "
         "repeated",

@@ -99,6 +99,15 @@ def test_what_the_age_program_encrypted_is_read(capsys: pytest.CaptureFixture[st
     assert f"digest {DIGEST}: right" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("way", ["verify", "show"])
+def test_options_in_front_of_the_command_count(
+    way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--identity", str(KEY_OF_AGE), "--json"]
+    assert cli.main(["backup", *words, way, str(BY_AGE)]) == 0
+    assert json.loads(capsys.readouterr().out)["encrypted" if way == "show" else "right"] is True
+
+
 def test_an_armored_file_is_read(tmp_path: Path, key: Path) -> None:
     to = pyrage.x25519.Recipient.from_str(recipient(key))
     armored = tmp_path / "armored"
