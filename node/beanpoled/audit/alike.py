@@ -1,18 +1,22 @@
 """Calls that equal an earlier one of the last minute are counted, and left out of the audit log.
 
 This holds for calls that only read and for refused ones: a pipeline reads events several times a
-second, and anybody can be refused any number of times; both would displace all other lines.
+second, and anybody can be refused any number of times, in more than one way; both would displace
+all other lines.
 """
 
 import time
 from collections.abc import Callable
 from typing import Final
 
+from beanpole.addresses import network_of_host
 from beanpoled.audit.entry import Entry
 
 ALIKE_S: Final = 60.0
-# The limit of kinds of calls that are remembered; above it, all are forgotten.
-ALIKE_MAX: Final = 1000
+# Kinds of such calls that are recorded within `ALIKE_S`; more are only counted. A file of the log
+# holds those of eight minutes, so that whoever has very many addresses needs an hour to displace
+# what the log has.
+KINDS_MAX: Final = 1000
 # Outcomes of gRPC without an effect, whatever the caller asked for.
 REFUSED: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 # The beginning of Gearman's refusals.
@@ -27,20 +31,34 @@ class Alike:
         self._add = add
         # The time of the last record, and the number of calls that were left out since then.
         self._told: dict[tuple[str, ...], list[float]] = {}
+        self._uncounted = 0  # calls that were left out and belong to no kind in `_told`
 
     def add(self, entry: Entry) -> None:
-        """Record a call, unless it reads or was refused as one of the last minute."""
+        """Record a call, unless it is harmless or was refused, as one of the last minute."""
         outcome = entry.outcome
-        if not entry.reads and outcome not in REFUSED and not outcome.startswith(_ERROR):
+        if not entry.harmless and outcome not in REFUSED and not outcome.startswith(_ERROR):
             self._add(entry)
             return
-        key = (entry.method, entry.caller, entry.certificate, entry.user, outcome)
+        network = network_of_host(entry.caller.encode()).hex()
+        key = (entry.method, network, entry.certificate, entry.user, outcome)
         now_s = time.monotonic()
         last = self._told.get(key)
         if last is not None and now_s - last[0] < ALIKE_S:
             last[1] += 1
             return
-        if len(self._told) >= ALIKE_MAX:
-            self._told.clear()
+        if last is not None:
+            self._uncounted += int(last[1])
+            del self._told[key]
+        elif len(self._told) >= KINDS_MAX and not self._forget_old(now_s):
+            self._uncounted += 1
+            return
+        alike, self._uncounted = self._uncounted, 0
         self._told[key] = [now_s, 0]
-        self._add(entry._replace(alike=int(last[1]) if last else 0))
+        self._add(entry._replace(alike=alike, harmless=True))
+
+    def _forget_old(self, now_s: float) -> bool:
+        """Make room by forgetting the kinds that were recorded long ago; False if none was."""
+        old = [key for key, (told_s, _) in self._told.items() if now_s - told_s >= ALIKE_S]
+        for key in old:
+            self._uncounted += int(self._told.pop(key)[1])
+        return bool(old)

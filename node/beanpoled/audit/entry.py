@@ -11,6 +11,8 @@ Value = str | int | bool | list[str] | list[int]
 TEXT_MAX_CHARS: Final = 256
 # A line with longer arguments gives only their size. JSON makes up to twelve bytes of a character.
 ARGUMENTS_BYTES_MAX: Final = 16 * 1024
+# The same for a harmless call, whose caller may be anybody: a line has less than 2 KiB.
+HARMLESS_BYTES_MAX: Final = 1024
 _BEGIN: Final = b'{"id": '
 
 
@@ -27,7 +29,8 @@ class Entry(NamedTuple):
         outcome: a status code of gRPC, or the protocol's own word.
         duration_us: its duration.
         alike: the number of similar calls that were left out since the last logged one.
-        reads: whether the call only reads; not part of the line.
+        harmless: whether the call only reads, or came from a caller without the right: lines of
+            such calls are limited. Not part of the line.
     """
 
     wall_us: int
@@ -39,7 +42,7 @@ class Entry(NamedTuple):
     outcome: str
     duration_us: int
     alike: int = 0
-    reads: bool = False
+    harmless: bool = False
 
 
 def line(entry: Entry, number: int, node: str) -> bytes:
@@ -50,6 +53,7 @@ def line(entry: Entry, number: int, node: str) -> bytes:
         number: grows from line to line; it comes first, so that readers find their position.
         node: the node that was called.
     """
+    room = HARMLESS_BYTES_MAX if entry.harmless else ARGUMENTS_BYTES_MAX
     told: dict[str, object] = {
         "id": number,
         "time": _utc(entry.wall_us),
@@ -58,7 +62,7 @@ def line(entry: Entry, number: int, node: str) -> bytes:
         "certificate": _cut(entry.certificate),
         "user": _cut(entry.user),
         "method": _cut(entry.method),
-        "arguments": _bounded({name: _cut(value) for name, value in entry.arguments.items()}),
+        "arguments": _bounded({name: _cut(value) for name, value in entry.arguments.items()}, room),
         "outcome": _cut(entry.outcome),
         "duration_ms": round(entry.duration_us / 1000, 3),
     }
@@ -86,9 +90,9 @@ def _cut(value: Value) -> object:
     return cut(value) if isinstance(value, str) else value
 
 
-def _bounded(arguments: dict[str, object]) -> dict[str, object]:
+def _bounded(arguments: dict[str, object], bytes_max: int) -> dict[str, object]:
     size = len(json.dumps(arguments))
-    return arguments if size <= ARGUMENTS_BYTES_MAX else {"left out": f"{size} bytes"}
+    return arguments if size <= bytes_max else {"left out": f"{size} bytes"}
 
 
 def _utc(wall_us: int) -> str:

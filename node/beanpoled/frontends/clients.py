@@ -140,7 +140,13 @@ class Clients:
         return self.host.call_later(delay_us, callback)
 
     def record(
-        self, connection: Connection, method: str, line: bytes, outcome: str, begun_us: int
+        self,
+        connection: Connection,
+        method: str,
+        line: bytes,
+        outcome: str,
+        begun_us: int,
+        allowed: bool = True,
     ) -> None:
         """Record a client's administrative command in the audit log.
 
@@ -150,6 +156,7 @@ class Clients:
             line: the command as received; never one with a secret.
             outcome: the answer, in the protocol's words.
             begun_us: when the command was received, by the node's monotonic clock.
+            allowed: whether its user had the right, as far as this node knew.
         """
         duration_us = self.host.now_us() - begun_us
         self.audit(
@@ -162,6 +169,7 @@ class Clients:
                 {"line": line.decode(errors="replace").strip()},
                 outcome,
                 duration_us,
+                harmless=not allowed,
             )
         )
 

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from beanpole.addresses import host_of_peer
 from beanpoled.audit.entry import Entry, Value, cut
+from beanpoled.rpc.caller import CALLER, NAMES_KEY
 from beanpoled.rpc.server import Behavior, Context, around
 
 # Of a list of names or numbers, the first ones and the count are recorded.
@@ -23,7 +24,7 @@ ITEMS_MAX: Final = 20
 # The limit of a message in a list; longer ones are not formatted, which the event loop does.
 ITEM_BYTES_MAX: Final = 2048
 _PREFIX: Final = "/beanpole.v1."
-_CERTIFICATE_KEYS: Final = ("x509_subject_alternative_name", "x509_common_name")
+_CERTIFICATE_KEYS: Final = (NAMES_KEY, "x509_common_name")
 
 
 class Row(NamedTuple):
@@ -58,7 +59,7 @@ AUDITED: Final = {
     "NodeAdmin/ListSettings": Row(("node",), reads=True),
     "NodeAdmin/Reload": Row(("node", "at_node")),
     "NodeAdmin/ReadAudit": Row(("node", "after_id"), reads=True),
-    "Peer/FetchSnapshot": Row(("index",)),
+    "Peer/FetchSnapshot": Row(("index",), reads=True),
     "Policies/Set": Row(("policy",)),
     "Policies/Drop": Row(("pattern",)),
     "Queue/Kick": Row(("job_ids",)),
@@ -136,7 +137,8 @@ class Auditor(grpc.aio.ServerInterceptor):
                 caller = host_of_peer(context.peer()).decode(errors="replace")
                 shown = arguments(request, row)
                 whom = (caller, certificate, user, method)
-                self._add(Entry(wall_us, *whom, shown, outcome, duration_us, reads=row.reads))
+                harmless = row.reads or not CALLER.get().passed
+                self._add(Entry(wall_us, *whom, shown, outcome, duration_us, harmless=harmless))
 
         return watched
 

@@ -16,7 +16,9 @@ from beanpole.events import GRPC
 from beanpoled.origin.opening import either_case
 
 _SCHEME: Final = "bearer "
-NAMES_KEY: Final = "x509_subject_alternative_name"
+# gRPC's key for the DNS names of a caller's certificate. Names of other kinds (an e-mail address, a
+# URI) are not compared with those of members and of rules: a CA may sign them with less care.
+NAMES_KEY: Final = "peer_dns"
 
 
 class Caller(NamedTuple):
@@ -24,10 +26,11 @@ class Caller(NamedTuple):
 
     Attributes:
         host: its address, as events name it; empty if unknown.
-        names: the names in its certificate.
+        names: the DNS names in its certificate.
         token: the digest of its token; empty if it sent none.
         metadata: the metadata to send on its behalf to another node.
         name: the name of its user, once that is known.
+        passed: whether its right has been checked, if it needs one: until then a call does nothing.
     """
 
     host: bytes = b""
@@ -35,6 +38,7 @@ class Caller(NamedTuple):
     token: bytes = b""
     metadata: tuple[tuple[str, str], ...] = ()
     name: str = ""
+    passed: bool = True
 
     def user(self, users: Users) -> User | None:
         """Return the user of the caller; None if no user has its token."""
@@ -50,12 +54,11 @@ _NOBODY: Final = Caller()
 CALLER: Final[ContextVar[Caller]] = ContextVar("CALLER", default=_NOBODY)
 
 
-def read(
-    host: bytes, names: Iterable[bytes], metadata: Iterable[tuple[str, str | bytes]]
-) -> Caller:
-    """Return the caller that gRPC's metadata describe."""
-    found = [str(value) for key, value in metadata if key == TOKEN_KEY]
+def read(host: bytes, names: Iterable[bytes], sent: Iterable[tuple[str, str | bytes]]) -> Caller:
+    """Return the caller that gRPC's metadata describe; its right is not checked yet."""
+    found = [str(value) for key, value in sent if key == TOKEN_KEY]
     said = found[-1] if found else ""
     token = said[len(_SCHEME) :].strip() if said[: len(_SCHEME)].lower() == _SCHEME else ""
     digest = sha256(token.encode()).digest() if said else b""
-    return Caller(host, tuple(names), digest, ((TOKEN_KEY, said),) if said else ())
+    metadata = ((TOKEN_KEY, said),) if said else ()
+    return Caller(host, tuple(names), digest, metadata, passed=False)

@@ -6,20 +6,17 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final
 
 import grpc
 import grpc.aio
 
 from beanpole.client.rpc import CHANNEL_OPTIONS
+from beanpoled.rpc.caller import NAMES_KEY
 from beanpoled.rpc.server import Context, fail
 from beanpoled.trust.certificates import SESSIONS_S, Certificates, Pem
 from beanpoled.trust.handshakes import OF_ANOTHER, WORDS
 from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView
-
-# gRPC's key for the names in the certificate of a caller.
-_NAMES_KEY: Final = "x509_subject_alternative_name"
 
 
 def of_server(
@@ -49,7 +46,7 @@ def channel(trust: Trust, member: str, address: str) -> grpc.aio.Channel:
 
 async def check_member(view: NodeView, trust: Trust, context: Context) -> None:
     """Refuse a call between nodes if the caller's certificate names no member."""
-    shown = context.auth_context().get(_NAMES_KEY, ())
+    shown = context.auth_context().get(NAMES_KEY, ())
     names = {name.decode(errors="replace") for name in shown}
     if names.isdisjoint(view.members):
         now_s = asyncio.get_running_loop().time()

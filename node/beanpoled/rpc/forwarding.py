@@ -6,6 +6,7 @@ import grpc
 import grpc.aio
 
 from beanpole.client.rpc import detail_of
+from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.rpc.server import Context, fail
 from beanpoled.view import NodeView
@@ -54,10 +55,14 @@ async def fail_as(member: str, error: grpc.aio.AioRpcError, context: Context) ->
         words = f"the program of {member} is too old: it does not have this call"
         await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "TOO_OLD")
     detail = detail_of(error)
+    words = f"{member}: {error.details()}"
+    caller = CALLER.get()
+    if detail.reason == "NO_TOKEN" and caller.name and not caller.metadata:
+        words += f"; you are {caller.name} by a rule, and rules count at the node that is asked"
     await fail(
         context,
         error.code(),
-        f"{member}: {error.details()}",
+        words,
         detail.reason,
         leader_id=detail.leader_id,
         leader_address=detail.leader_address,

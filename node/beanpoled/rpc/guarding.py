@@ -147,6 +147,7 @@ class Guard(grpc.aio.ServerInterceptor):
                 await fail(context, grpc.StatusCode.PERMISSION_DENIED, "nobody may call this")
             else:
                 self._prove(caller.user(self._machine.users), context)
+            CALLER.set(CALLER.get()._replace(passed=True))
             return await behavior(request, context)
 
         return guarded

@@ -13,6 +13,8 @@ import grpc.aio
 import pytest
 
 from beanpole import pb
+from beanpole.core.users import ADMIN, PUT
+from beanpole.events import QLESS
 from beanpole.pb import (
     admin_pb2,
     admin_pb2_grpc,
@@ -24,6 +26,7 @@ from beanpole.pb import (
     policies_pb2,
     users_pb2,
 )
+from beanpole.protocol.gearman import packets
 from beanpoled.audit import alike
 from beanpoled.audit.entry import Entry
 from beanpoled.audit.log import AuditLog
@@ -32,8 +35,9 @@ from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.auditing import AUDITED, NOT_AUDITED, Auditor, Row, arguments
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
+from tests.unit.beanpoled.auth_scene import TOKEN, gearman, give_users
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of, until
-from tests.unit.beanpoled.gearman_scene import Scene, worker
+from tests.unit.beanpoled.gearman_scene import Scene, handle, submit, worker
 from tests.unit.beanpoled.qless_scene import Scene as QlessScene
 
 SECRET = "a secret of a cluster"
@@ -246,6 +250,33 @@ def test_an_administrator_of_gearman() -> None:
     client.connection.received(b"drop function f\n")
     client.connection.lost()
     assert told[-1].outcome == "UNKNOWN"
+
+
+@pytest.mark.parametrize(("rights", "harmless"), [(PUT | ADMIN, False), (PUT, True)])
+@pytest.mark.parametrize("line", [b"create function f", b"drop function f", b"cancel job %b"])
+def test_a_client_of_gearman_that_leaves_before_the_answer(
+    line: bytes, rights: int, harmless: bool
+) -> None:
+    scene, client = gearman((b"f", rights))
+    told: list[Entry] = []
+    scene.node.clients.audit = told.append
+    client.text(b"auth %b\n" % TOKEN)
+    submit(client, packets.SUBMIT_JOB_BG)
+    client.connection.received(line.replace(b"%b", handle(1)) + b"\n")
+    client.connection.lost()
+    assert [(one.outcome, one.harmless) for one in told] == [("UNKNOWN", harmless)]
+
+
+@pytest.mark.parametrize(("rights", "begun"), [(ADMIN, "BEGUN"), (PUT, "BEGUN without the right")])
+def test_a_client_of_qless_that_may_not_remove_all(rights: int, begun: str) -> None:
+    scene = QlessScene(qless_flush="on")
+    give_users(scene, QLESS, (b"*", rights))
+    told: list[Entry] = []
+    scene.node.clients.audit = told.append
+    client = scene.connect()
+    client.ask(b"AUTH lee %b\r\n" % TOKEN)
+    client.ask(b"FLUSHALL\r\n")
+    assert [(one.outcome, one.harmless) for one in told] == [(begun, begun != "BEGUN")]
 
 
 def test_a_client_of_qless_that_removes_all() -> None:

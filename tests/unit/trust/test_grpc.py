@@ -12,7 +12,9 @@ from typing import Any
 import grpc
 import pytest
 
+from beanpoled.cli import certs
 from beanpoled.cli.certs import make_ca, make_certificate
+from beanpoled.rpc.caller import NAMES_KEY
 from beanpoled.rpc.credentials import of_server
 from beanpoled.trust.certificates import SESSIONS_S, Certificates, Files
 
@@ -47,6 +49,36 @@ def test_failed_handshakes_write_no_lines(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SERVER, *files]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
+
+
+def test_only_dns_names_of_a_certificate_are_names_of_its_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CA may look less closely at the other kinds, and the link and client ports ignore them."""
+    monkeypatch.setattr(certs, "_entry", str)
+    make_ca(tmp_path, "1")
+    make_certificate(tmp_path, "a", ["DNS:a"], "1")
+    make_certificate(tmp_path, "b", ["URI:n0", "email:n0@example.org", "DNS:b", "IP:10.0.0.1"], "1")
+
+    def names(_: bytes, context: Any) -> bytes:
+        return b" ".join(context.auth_context().get(NAMES_KEY, ()))
+
+    def read(name: str) -> bytes:
+        return (tmp_path / name).read_bytes()
+
+    ca = read("ca.pem")
+    server = grpc.server(ThreadPoolExecutor(1))
+    handler: Any = grpc.unary_unary_rpc_method_handler(names)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("s", {"m": handler})])
+    shown = grpc.ssl_server_credentials([(read("a.key"), read("a.pem"))], ca, True)
+    port = server.add_secure_port("127.0.0.1:0", shown)
+    server.start()
+    mine = grpc.ssl_channel_credentials(ca, read("b.key"), read("b.pem"))
+    named = (("grpc.ssl_target_name_override", "a"),)
+    with grpc.secure_channel(f"127.0.0.1:{port}", mine, named) as channel:
+        ask: Any = channel.unary_unary("/s/m")
+        assert ask(b"", timeout=60) == b"b"
+    server.stop(None).wait()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

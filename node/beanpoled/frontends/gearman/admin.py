@@ -40,13 +40,15 @@ class AdminSide(ClientSide):
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
         self._listing: Listing | None = None  # the list in progress
-        # For the audit log, once it is answered: the command, the line and the time it came.
-        self._change: tuple[str, bytes, int] | None = None
+        # For the audit log, once it is answered: the command, the line, the time it came, and
+        # whether its user had the right then.
+        self._change: tuple[str, bytes, int, bool] | None = None
 
     def _text(self, request: Request) -> None:
         kind, arguments = admin.read(request[1][0])
         if kind in _CHANGES:
-            self._change = (_CHANGES[kind], request[1][0], self._clients.host.now_us())
+            allowed = self._may_change(kind, arguments)
+            self._change = (_CHANGES[kind], request[1][0], self._clients.host.now_us(), allowed)
         if kind == admin.WRONG:
             self._replies.reply(arguments[0])
         elif kind == admin.VERSION:
@@ -112,9 +114,19 @@ class AdminSide(ClientSide):
         """Record a change that has ended in the audit log, if there is one."""
         change, self._change = self._change, None
         if change is not None:
-            command, line, begun_us = change
+            command, line, begun_us, allowed = change
             outcome = "OK" if reply == admin.OK else reply.decode(errors="replace").strip()
-            self._clients.record(self, command, line, outcome, begun_us)
+            self._clients.record(self, command, line, outcome, begun_us, allowed)
+
+    def _may_change(self, kind: int, arguments: tuple[bytes, ...]) -> bool:
+        """Whether the user has the right for a change, as far as this node knows."""
+        clients = self._clients
+        if kind == admin.SHUTDOWN:
+            return clients.may_everywhere(self, ADMIN)
+        if kind != admin.CANCEL_JOB:
+            return clients.may(self, ADMIN, PREFIX + arguments[0])
+        job = clients.machine.queue.jobs.get(self._shared.job_of(arguments[0]))
+        return job is not None and clients.may(self, WORK | ADMIN, job.tube.name)
 
     def _change_function(self, kind: int, arguments: tuple[bytes, ...]) -> None:
         session, name = self._session(), PREFIX + arguments[0]
@@ -162,7 +174,7 @@ class AdminSide(ClientSide):
     def _shut_down(self) -> None:
         clients = self._clients
         self._session()
-        if clients.config.gearman_shutdown == "on" and not clients.may_everywhere(self, ADMIN):
+        if clients.config.gearman_shutdown == "on" and not self._may_change(admin.SHUTDOWN, ()):
             self._record(admin.DENIED)
             self._replies.reply(admin.DENIED)
         elif clients.config.gearman_shutdown == "on":

@@ -332,8 +332,10 @@ class CallSide(QlessSession):
             self.say(FLUSH_IS_OFF)
         else:
             # Recorded before it is done, because it cannot be undone.
-            now_us = self._clients.host.now_us()
-            self._clients.record(self, "flushall", b" ".join(arguments), "BEGUN", now_us)
+            now_us, line = self._clients.host.now_us(), b" ".join(arguments)
+            allowed = self._may(q.FLUSH, ())
+            begun = "BEGUN" if allowed else "BEGUN without the right"
+            self._clients.record(self, "flushall", line, begun, now_us, allowed)
             self._ask(q.FLUSH, (), _flushed)
 
     def _ask(
@@ -378,14 +380,19 @@ class CallSide(QlessSession):
     ) -> q.Result | None:
         """Return why a call is in vain, as far as this node knows; None if it may not be."""
         machine = self._clients.machine
-        users = machine.users
-        if users.rows and not user_may(
-            machine.qless, users.of(self.user, self.token), code, arguments
-        ):
+        if not self._may(code, arguments):
             return q.DENIED, ()
         if size < HELD_BYTES_MIN:
             return None
         return operations.refusal_by_job(machine, code, flavour, now, arguments, size)
+
+    def _may(self, code: int, arguments: tuple[Any, ...]) -> bool:
+        """Whether the user has the right for a call, as far as this node knows."""
+        machine = self._clients.machine
+        users = machine.users
+        return not users.rows or user_may(
+            machine.qless, users.of(self.user, self.token), code, arguments
+        )
 
     def _refuse_put(self, reason: int) -> None:
         self.refuse(*_PUT_REFUSALS[reason])

@@ -1,0 +1,42 @@
+"""Harmless calls in the audit log: nobody displaces the lines of others by their number."""
+
+import pytest
+
+from beanpoled.audit import alike, entry
+from beanpoled.audit.alike import KINDS_MAX, Alike
+from beanpoled.audit.entry import Entry
+
+READ = Entry(0, "10.0.0.9", "", "", "JobAdmin/ListJobs", {}, "OK", 1, harmless=True)
+
+
+def test_addresses_of_one_network_are_one_caller() -> None:
+    told: list[Entry] = []
+    add = Alike(told.append).add
+    for host in range(300):
+        add(READ._replace(caller=f"2001:db8:0:1::{host:x}"))
+    add(READ._replace(caller="2001:db8:0:2::1"))
+    assert [one.caller for one in told] == ["2001:db8:0:1::0", "2001:db8:0:2::1"]
+
+
+def test_the_number_of_kinds_in_a_minute_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Entry] = []
+    add = Alike(told.append).add
+    for user in range(KINDS_MAX + 200):
+        add(READ._replace(user=str(user)))
+    assert len(told) == KINDS_MAX and not any(one.alike for one in told)
+    add(READ._replace(user="0"))
+    change = READ._replace(method="Users/Set", harmless=False)
+    add(change)
+    assert told[KINDS_MAX:] == [change]
+    monkeypatch.setattr(alike, "ALIKE_S", 0.0)  # the minute is over
+    add(READ._replace(user="new"))
+    assert told[-1].alike == 200 + 1, "all that was left out is counted"
+    assert len(told) == KINDS_MAX + 2
+
+
+def test_a_line_of_a_caller_without_a_right_is_short() -> None:
+    arguments: dict[str, entry.Value] = {"rules": ["r" * 250] * 20}
+    change = READ._replace(method="Users/SetRules", arguments=arguments, harmless=False)
+    assert b"rrr" in entry.line(change, 1, "a")
+    refused = entry.line(change._replace(harmless=True), 1, "a")
+    assert len(refused) < 2048 and b'{"left out": "5' in refused
