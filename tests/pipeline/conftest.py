@@ -48,6 +48,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.driver.extraJavaOptions": SMALL_JVM,
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "2",
+            # It plans again after each stage, which took a quarter of the time of these tests.
+            # Commands use it for large logs; `test_pages` and `test_submit` run with it.
+            "spark.sql.adaptive.enabled": "false",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )
