@@ -5,7 +5,7 @@ import socket
 import ssl
 from typing import Any, TypeVar
 
-from beanpole.client.dialing import host_of, keep_alive
+from beanpole.client.dialing import has_ended, host_of, keep_alive
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
     Close,
@@ -121,7 +121,11 @@ class Wire:
         if self._streams is None:
             return True
         reader, writer = self._streams
-        return reader.at_eof() or reader.exception() is not None or writer.is_closing()
+        if reader.at_eof() or reader.exception() is not None or writer.is_closing():
+            return True
+        # The loop has not noticed an end that came while the program computed.
+        connected = writer.get_extra_info("socket")
+        return connected is not None and has_ended(connected)
 
     async def _open(self, endpoint: Endpoint, timeout_s: float) -> _Streams:
         safely: dict[str, Any] = {}

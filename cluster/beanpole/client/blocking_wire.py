@@ -5,7 +5,7 @@ import ssl
 import time
 from typing import TypeVar
 
-from beanpole.client.dialing import dial, encrypt, host_of
+from beanpole.client.dialing import dial, encrypt, host_of, is_at_end
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
     Close,
@@ -109,13 +109,14 @@ class Wire:
     def _is_gone(self) -> bool:
         if self._socket is None:
             return True
+        if self._tls is None:
+            return is_at_end(self._socket)
         try:
             self._socket.setblocking(False)
             # TLS cannot peek, so a byte is consumed; a node that sends unasked counts as gone.
-            flags = 0 if self._tls is not None else socket.MSG_PEEK
-            data = self._socket.recv(1, flags)
-            return bool(self._tls) or not data
+            self._socket.recv(1)
         except (BlockingIOError, ssl.SSLWantReadError):
             return False
         except OSError:
-            return True
+            pass
+        return True

@@ -1,5 +1,6 @@
 """How a client opens a connection, and how each end of it notices that the other has vanished."""
 
+import select
 import socket
 import ssl
 from collections.abc import Sequence
@@ -69,3 +70,27 @@ def keep_alive(connected: socket.socket) -> None:
     ):
         if hasattr(socket, name):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def has_ended(connected: socket.socket) -> bool:
+    """Whether the other end has closed a connection, even if bytes before the end are not read yet.
+
+    The end of TLS is such bytes. Systems other than Linux do not tell what comes behind them.
+    """
+    if not hasattr(select, "POLLRDHUP"):
+        with connected.dup() as readable:  # the sockets of asyncio have no `recv`
+            return is_at_end(readable)
+    poll = select.poll()
+    poll.register(connected.fileno(), select.POLLRDHUP)  # a reset is always reported
+    return bool(poll.poll(0))
+
+
+def is_at_end(connected: socket.socket) -> bool:
+    """Whether the next read of a connection without TLS would find its end; nothing is read."""
+    connected.setblocking(False)
+    try:
+        return not connected.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

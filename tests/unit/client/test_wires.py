@@ -1,15 +1,35 @@
-"""How the synchronous and the asyncio client perform the steps that concern names."""
+"""How the synchronous and the asyncio client perform the steps, on real sockets."""
 
 import asyncio
+import select
 import signal
 import socket
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from beanpole.client import aio_wire, blocking_wire
-from beanpole.client.sansio.steps import Connect, Endpoint, Probe, Receive, Resolve, Steps
+from beanpole.client.sansio.steps import (
+    Close,
+    Connect,
+    Endpoint,
+    IsGone,
+    Probe,
+    Receive,
+    Resolve,
+    Steps,
+)
+from beanpoled.cli.certs import make_ca, make_certificate
 from tests.unit.client.scripted import Node
+
+# The state of a connection whose end has arrived at the other side (Linux, `tcp_states.h`).
+FIN_WAIT2 = 5
 
 
 def resolving(*asked: Resolve) -> Steps[list[Endpoint]]:
@@ -23,6 +43,11 @@ def run(kind: Any, steps: Steps[Any], **settings: Any) -> Any:
     wire = kind(**settings)
     done = wire.run(steps)
     return asyncio.run(done) if kind is aio_wire.Wire else done
+
+
+def run_uvloop(kind: Any, steps: Steps[Any], **settings: Any) -> Any:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(kind(**settings).run(steps))
 
 
 WIRES = pytest.mark.parametrize("kind", [blocking_wire.Wire, aio_wire.Wire])
@@ -114,3 +139,66 @@ def test_a_probe_tells_what_a_node_answers(kind: Any) -> None:
         assert run(kind, probing()) == [b"USING t\r\n", b""]
     answering.finish()
     closing.finish()
+
+
+def end(node: socket.socket) -> None:
+    """Close the node's side of a connection; return once the other side has the end."""
+    if isinstance(node, ssl.SSLSocket):
+        node.setblocking(False)
+        with suppress(ssl.SSLWantReadError):  # it does not wait for the answer
+            node.unwrap()
+    node.shutdown(socket.SHUT_WR)
+    while node.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != FIN_WAIT2:
+        pass
+
+
+def connected_until_it_ends(tls: ssl.SSLContext | None = None) -> Steps[tuple[bool, bool]]:
+    """Return whether a connection counts as gone before the node closes it, and thereafter."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as pool:
+
+        def accept() -> socket.socket:
+            node, _ = listener.accept()
+            if tls is not None:
+                node = tls.wrap_socket(node, server_side=True)
+            node.sendall(b"x")
+            return node
+
+        accepted = pool.submit(accept)
+        yield Connect(Endpoint(*listener.getsockname()), 60.0)
+        yield Receive(60.0)  # uvloop sends the last bytes of a handshake only where it turns
+        with accepted.result() as node:
+            before = yield IsGone()
+            end(node)
+            after = yield IsGone()
+        yield Close()
+        return before, after
+
+
+ENDING = pytest.mark.parametrize(
+    ("kind", "runs"),
+    [(blocking_wire.Wire, run), (aio_wire.Wire, run), (aio_wire.Wire, run_uvloop)],
+    ids=["blocking", "asyncio", "uvloop"],
+)
+
+
+@ENDING
+@pytest.mark.parametrize("is_linux", [True, False], ids=["Linux", "other"])
+def test_a_connection_that_the_node_has_closed_is_gone(
+    kind: Any, runs: Callable[..., Any], is_linux: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop does not turn between, as in a program that computes: a put would be lost."""
+    if not is_linux:
+        monkeypatch.delattr(select, "POLLRDHUP")
+    assert runs(kind, connected_until_it_ends()) == (False, True)
+
+
+@ENDING
+def test_a_connection_with_tls_that_the_node_has_closed_is_gone(
+    kind: Any, runs: Callable[..., Any], tmp_path: Path
+) -> None:
+    make_ca(tmp_path, "1")
+    make_certificate(tmp_path, "a", ["127.0.0.1"], "1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "a.pem", tmp_path / "a.key")
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    assert runs(kind, connected_until_it_ends(tls), tls=trusting) == (False, True)
