@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from beanpole.client.dialing import has_ended, host_of, keep_alive
@@ -34,10 +35,12 @@ class Wire:
         # Host names by resolved address, for TLS. Names may share an address, each with a port.
         self._names: dict[Endpoint, str] = {}
         self._streams: _Streams | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the connection and the lock
         self._lock = asyncio.Lock()
 
     async def run(self, steps: Steps[_Result]) -> _Result:
         """Perform the steps of one command, after all earlier commands, and return its result."""
+        self._enter()
         async with self._lock:
             try:
                 step = next(steps)
@@ -70,8 +73,24 @@ class Wire:
         if self._streams is not None:
             # Not `close`: it keeps what a node does not read, and with TLS waits for the node's
             # shutdown. What the kernel has is still sent.
-            self._streams[1].transport.abort()
-            self._streams = None
+            (_, writer), self._streams = self._streams, None
+            with suppress(RuntimeError):  # its loop is closed
+                writer.transport.abort()
+
+    def _enter(self) -> None:
+        """Leave what belongs to the loop of earlier commands, as each `asyncio.run` has its own."""
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        if self._streams is not None:
+            # A loop that turns no more does not close the socket, and the node would not give out
+            # the jobs of this connection. uvloop has closed it with the loop.
+            connected = self._streams[1].get_extra_info("socket")
+            if connected is not None:
+                with suppress(OSError), connected.dup() as same:
+                    same.shutdown(socket.SHUT_RDWR)
+        self.close()
+        self._loop, self._lock = loop, asyncio.Lock()
 
     async def _do(self, step: Step) -> object:
         match step:
