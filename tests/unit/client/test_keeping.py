@@ -1,6 +1,7 @@
 """Sessions that a client keeps across connections, and puts with a key; without sockets."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -8,89 +9,13 @@ from beanpole.client import aio, blocking
 from beanpole.client.patience import CONNECT_TIMEOUT_S, REPLY_TIMEOUT_S
 from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.commands import Commands
-from beanpole.client.sansio.nodes import Nodes
-from beanpole.client.sansio.session import TRIES_MAX, Session
-from beanpole.client.sansio.steps import Close, Endpoint, Send
+from beanpole.client.sansio.session import TRIES_MAX
+from beanpole.client.sansio.steps import Close, Endpoint, Send, Steps
 from beanpole.protocol.beanstalk import replies, stats
+from tests.unit.client.kept import Cluster, keeping
 from tests.unit.client.pretended import World, server
 
 A, B = Endpoint("a", 1), Endpoint("b", 1)
-WORDS = replies.ok(stats.format_list([b"put-unique", b"keep", b"resume"]))
-
-
-class Cluster:
-    """Nodes with shared memory: kept sessions by their tokens, and jobs by their keys."""
-
-    def __init__(self) -> None:
-        self.sessions: dict[bytes, list[int]] = {}
-        self.keys: dict[bytes, int] = {}
-        self.token = b""  # of the current connection
-        self.next = 1
-        self.body = b"y"  # of the jobs that are read again
-        self.peeks: dict[int, bytes] = {}  # other replies to the reading of jobs
-        self.silent: set[bytes] = set()  # commands that are executed, but whose next reply is lost
-
-    def __call__(self, data: bytes) -> bytes | None:
-        answers = []
-        lines = data.split(b"\r\n")[:-1]
-        for line in lines:
-            answer = self.answer(*line.split(b" "))
-            if line.split(b" ")[0] in self.silent:
-                self.silent.clear()
-                return b""
-            if answer:
-                answers.append(answer)
-        return b"".join(answers)
-
-    def answer(self, word: bytes, *arguments: bytes) -> bytes:
-        held = self.sessions.get(self.token, [])
-        if word == b"extensions":
-            return WORDS
-        if word == b"keep":
-            self.token = arguments[0]
-            self.sessions[self.token] = []
-            return b"KEPT\r\n"
-        if word == b"resume":
-            if arguments[0] not in self.sessions:
-                return b"NOT_FOUND\r\n"
-            self.token = arguments[0]
-            jobs = b" ".join(b"%d" % job for job in self.sessions[self.token])
-            return b"RESUMED %d\r\n%b\r\n" % (len(jobs), jobs)
-        if word == b"reserve-with-timeout":
-            held.append(self.next)
-            self.next += 1
-            return b"RESERVED %d 1\r\nx\r\n" % held[-1]
-        if word in (b"touch", b"delete"):
-            job = int(arguments[0])
-            if job not in held:
-                return b"NOT_FOUND\r\n"
-            if word == b"delete":
-                held.remove(job)
-            return b"TOUCHED\r\n" if word == b"touch" else b"DELETED\r\n"
-        if word == b"peek" and int(arguments[0]) in self.peeks:
-            return self.peeks[int(arguments[0])]
-        if word == b"peek":
-            return b"FOUND %b 1\r\n%b\r\n" % (arguments[0], self.body)
-        if word == b"put-unique":
-            if arguments[0] in self.keys:
-                return b"EXISTS %d\r\n" % self.keys[arguments[0]]
-            self.keys[arguments[0]] = self.next
-            self.next += 1
-            return b"INSERTED %d\r\n" % self.keys[arguments[0]]
-        return b""
-
-
-def keeping(world: World, told: list[int]) -> Commands[str]:
-    session = Session(
-        Nodes("a:1,b:1", False),
-        lambda: world.now,
-        patience_s=10.0,
-        reply_timeout_s=15.0,
-        connect_timeout_s=2.0,
-        keep_s=60,
-    )
-    session.lost = told.extend
-    return Commands(session, "utf-8", lambda: world.now)
 
 
 @pytest.fixture
@@ -271,6 +196,44 @@ def test_a_batch_forgets_only_the_jobs_that_are_gone(
     assert isinstance(open_, faults.MayBeDoneError)
     assert list(client.session.held) == [2, 4]
     assert not client.session.ending
+
+
+def interrupt(world: World, steps: Steps[Any], requests: int) -> None:
+    """Let a node execute this many requests of a command, and end the command then."""
+    step = next(steps)
+    while True:
+        answer = world.do(step)
+        requests -= isinstance(step, Send)
+        if not requests:
+            break
+        step = steps.send(answer)
+    world.do(Close())
+    steps.close()
+
+
+def test_an_interrupted_delete_leaves_no_job_to_report_as_lost(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    interrupt(world, client.delete(job), 1)
+    world.run(client.connect())
+    assert (told, cluster.sessions[cluster.token]) == ([], [])
+    assert not client.session.held
+
+
+def test_an_interrupted_batch_leaves_no_job_to_report_as_lost(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    """The replies to its first window were read, those to the second not; the third is not sent."""
+    client = keeping(world, told)
+    jobs = world.run(batches.reserve_many(client, 2 * batches.WINDOW_REQUESTS + 1, 0))
+    interrupt(world, batches.delete_many(client, jobs), 2)
+    assert not client.session.ending
+    world.run(client.connect())
+    assert (told, cluster.sessions[cluster.token]) == ([], [jobs[-1].id])
+    assert not client.session.held
+    assert world.run(client.reserve(0)).id == jobs[-1].id, "the job is still there"
 
 
 def test_a_delete_that_reaches_no_node_forgets_no_kept_job(

@@ -52,17 +52,17 @@ def delete_many(commands: Commands[TBody], jobs: Sequence[JobOrID[TBody]]) -> St
     """See the clients."""
     session = commands.session
     ids = [job_id(one) for one in jobs]
-    session.ending |= dict.fromkeys(ids)  # not reported as lost if the connection ends
     requests = [encode(b"delete", job) for job in ids]
+    session.ending |= dict.fromkeys(ids)  # not reported as lost if the connection ends
+    gone = ids  # of a batch that is interrupted, no result is known
     try:
         results, again = yield from _ask_each(session, requests, repeat=True)
+        answers = zip(ids, results, strict=True)
+        gone = [job for job, one in answers if _says(one, b"DELETED") or _says(one, b"NOT_FOUND")]
     finally:
         for job in ids:
             session.ending.pop(job, None)
-    for job, one in zip(ids, results, strict=True):
-        if _says(one, b"DELETED") or _says(one, b"NOT_FOUND"):
-            session.held.pop(job, None)
-            session.orphans.pop(job, None)
+        session.let_go(gone)
     done: list[bool | Exception | None] = []
     for at, one in enumerate(results):
         if not _says(one, b"NOT_FOUND"):

@@ -352,8 +352,7 @@ class Commands(Generic[TBody]):
         finally:
             session.ending.pop(job_id(job), None)
             if not is_held:
-                session.held.pop(job_id(job), None)
-                session.orphans.pop(job_id(job), None)
+                session.let_go([job_id(job)])
 
 
 def whole(number: float) -> int:

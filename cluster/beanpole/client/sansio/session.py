@@ -5,7 +5,7 @@ reservations that are lost with one. The commands and their replies are in `comm
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Final
@@ -221,6 +221,15 @@ class Session:
     def is_kept(self) -> bool:
         """Whether the reservations outlive the connection."""
         return bool(self._token)
+
+    def let_go(self, jobs: Iterable[int]) -> None:
+        """Hold these jobs no more, as far as the client knows, and report none of them as lost.
+
+        Those that the cluster still has reserved for a kept session are orphans once it is resumed.
+        """
+        for job in jobs:
+            self.held.pop(job, None)
+            self.orphans.pop(job, None)
 
     # --- the connection -------------------------------------------------------------------------
 

@@ -1,0 +1,84 @@
+"""A cluster in memory that keeps sessions, and a client that has its session kept."""
+
+from beanpole.client.sansio.commands import Commands
+from beanpole.client.sansio.nodes import Nodes
+from beanpole.client.sansio.session import Session
+from beanpole.protocol.beanstalk import replies, stats
+from tests.unit.client.pretended import World
+
+WORDS = replies.ok(stats.format_list([b"put-unique", b"keep", b"resume"]))
+
+
+class Cluster:
+    """Nodes with shared memory: kept sessions by their tokens, and jobs by their keys."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[bytes, list[int]] = {}
+        self.keys: dict[bytes, int] = {}
+        self.token = b""  # of the current connection
+        self.next = 1
+        self.body = b"y"  # of the jobs that are read again
+        self.peeks: dict[int, bytes] = {}  # other replies to the reading of jobs
+        self.silent: set[bytes] = set()  # commands that are executed, but whose next reply is lost
+
+    def __call__(self, data: bytes) -> bytes | None:
+        answers = []
+        lines = data.split(b"\r\n")[:-1]
+        for line in lines:
+            answer = self.answer(*line.split(b" "))
+            if line.split(b" ")[0] in self.silent:
+                self.silent.clear()
+                return b""
+            if answer:
+                answers.append(answer)
+        return b"".join(answers)
+
+    def answer(self, word: bytes, *arguments: bytes) -> bytes:
+        held = self.sessions.get(self.token, [])
+        if word == b"extensions":
+            return WORDS
+        if word == b"keep":
+            self.token = arguments[0]
+            self.sessions[self.token] = []
+            return b"KEPT\r\n"
+        if word == b"resume":
+            if arguments[0] not in self.sessions:
+                return b"NOT_FOUND\r\n"
+            self.token = arguments[0]
+            jobs = b" ".join(b"%d" % job for job in self.sessions[self.token])
+            return b"RESUMED %d\r\n%b\r\n" % (len(jobs), jobs)
+        if word == b"reserve-with-timeout":
+            held.append(self.next)
+            self.next += 1
+            return b"RESERVED %d 1\r\nx\r\n" % held[-1]
+        if word in (b"touch", b"delete"):
+            job = int(arguments[0])
+            if job not in held:
+                return b"NOT_FOUND\r\n"
+            if word == b"delete":
+                held.remove(job)
+            return b"TOUCHED\r\n" if word == b"touch" else b"DELETED\r\n"
+        if word == b"peek" and int(arguments[0]) in self.peeks:
+            return self.peeks[int(arguments[0])]
+        if word == b"peek":
+            return b"FOUND %b 1\r\n%b\r\n" % (arguments[0], self.body)
+        if word == b"put-unique":
+            if arguments[0] in self.keys:
+                return b"EXISTS %d\r\n" % self.keys[arguments[0]]
+            self.keys[arguments[0]] = self.next
+            self.next += 1
+            return b"INSERTED %d\r\n" % self.keys[arguments[0]]
+        return b""
+
+
+def keeping(world: World, told: list[int]) -> Commands[str]:
+    session = Session(
+        Nodes("a:1,b:1", False),
+        lambda: world.now,
+        patience_s=10.0,
+        reply_timeout_s=15.0,
+        connect_timeout_s=2.0,
+        keep_s=60,
+    )
+    session.lost = told.extend
+    return Commands(session, "utf-8", lambda: world.now)
