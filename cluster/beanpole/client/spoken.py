@@ -9,11 +9,13 @@ import os
 import socket
 import ssl
 import time
+from pathlib import Path
 from typing import Final
 
 from beanpole.addresses import TLS_PREFIX
 from beanpole.client.dialing import dial_address
 from beanpole.client.expiry import expires_s
+from beanpole.client.tls_files import are_files
 from beanpole.client.where import GRPC, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES, Port
 
 # A node on this machine or in this network answers in a fraction of this time.
@@ -102,7 +104,8 @@ def has_expired() -> bool:
     """Whether this client's certificate has: a node then closes the connection without a word."""
     path = os.environ.get(TLS_CERTIFICATE, "")
     try:
-        return bool(path) and expires_s(path) < time.time()
+        # A pipe has been read already, and to read it again could wait for ever.
+        return Path(path).is_file() and expires_s(path) < time.time()
     except (OSError, ValueError, IndexError):
         return False
 
@@ -138,14 +141,18 @@ def speaks_tls(address: str) -> bool:
 def turns_away(address: str) -> bool:
     """Whether a server of gRPC closes a connection that shows our certificate.
 
-    It gives no reason. To others it sends its settings at once.
+    It gives no reason. To others it sends its settings at once. A certificate from a pipe cannot be
+    shown again.
     """
+    certificate, key = os.environ[TLS_CERTIFICATE], os.environ[TLS_KEY]
+    if not are_files(certificate, key):
+        return False
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     try:
-        context.load_cert_chain(os.environ[TLS_CERTIFICATE], os.environ[TLS_KEY])
+        context.load_cert_chain(certificate, key)
         with _connected(address) as found:
             found.settimeout(TIMEOUT_S)
             with context.wrap_socket(found) as safe:

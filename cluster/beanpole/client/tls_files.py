@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX
-from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES
+from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES, content
 from beanpole.errors import ConfigurationError
 
 log = logging.getLogger("beanpole.tls")
@@ -128,12 +128,17 @@ def states(
     return found
 
 
+def are_files(certificate: str, key: str) -> bool:
+    """Whether both are regular files: `ssl` requires paths, and a pipe has been read already."""
+    return Path(certificate).is_file() and Path(key).is_file()
+
+
 def _context(environment: Mapping[str, str]) -> ssl.SSLContext:
     files = read(environment)
     context = ssl.create_default_context(cadata=None if files is None else _text(files.ca))
     if files is not None and files.certificate:
         certificate, key = environment[TLS_CERTIFICATE], environment[TLS_KEY]
-        if not _are_files(certificate, key):
+        if not are_files(certificate, key):
             raise ConfigurationError(
                 f"{TLS_CERTIFICATE} = {certificate!r} and {TLS_KEY} = {key!r}: for {TLS_PREFIX} "
                 "addresses both must be regular files, and no pipes"
@@ -146,7 +151,7 @@ def _bytes_of(name: str, path: str) -> bytes:
     if not path:
         return b""
     try:
-        found = Path(path).read_bytes()
+        found = content(path)
     except OSError as error:
         raise ConfigurationError(f"{name} = {path!r} cannot be read: {error.strerror}") from error
     # Without this test an empty CA file would be no CA: the token would be sent without TLS.
@@ -160,11 +165,6 @@ def _text(data: bytes) -> str:
     return data.decode("ascii", "ignore")
 
 
-def _are_files(certificate: str, key: str) -> bool:
-    """Whether both are regular files: `ssl` requires paths, and a pipe has been read already."""
-    return Path(certificate).is_file() and Path(key).is_file()
-
-
 def _check_ca(path: str, data: bytes) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=_text(data))
@@ -176,7 +176,7 @@ def _check_ca(path: str, data: bytes) -> None:
 
 
 def _check_pair(certificate: str, key: str) -> None:
-    if _are_files(certificate, key):
+    if are_files(certificate, key):
         _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, key)
 
 

@@ -9,6 +9,8 @@ import argparse
 import difflib
 import json
 import os
+import stat
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -22,6 +24,9 @@ DIRECTORY_DEFAULT: Final = ".beanpole"
 # From this similarity on (of 1) a variable counts as a typing error: BEANPOLE_ADDRESSES has 0.84;
 # the most similar variable of a node's settings, BEANPOLE_DIAL, has 0.77.
 LIKENESS: Final = 0.8
+# The contents of pipes, by path, device and number: another pipe may be at a path later.
+_read_once: dict[tuple[str, int, int], bytes] = {}
+_reading: Final = threading.Lock()
 
 
 class Port(NamedTuple):
@@ -176,7 +181,7 @@ def token(environment: Mapping[str, str] = os.environ) -> str:
     if path:
         source = f"{TOKEN_FILE} = {path!r}"
         try:
-            found = Path(path).read_text(encoding="ascii", errors="replace").strip()
+            found = content(path).decode("ascii", errors="replace").strip()
         except OSError as error:
             raise ConfigurationError(f"{source} cannot be read: {error.strerror}") from error
         if not found:
@@ -184,6 +189,25 @@ def token(environment: Mapping[str, str] = os.environ) -> str:
     if found and not (found.isascii() and found.isprintable() and " " not in found):
         raise ConfigurationError(f"{source}: what it has is no token: printable, without spaces")
     return found
+
+
+def content(path: str) -> bytes:
+    """Return the content of a file that a variable names; that of a pipe is kept for later calls.
+
+    The files are read for each node. A regular one may have been renewed in the meantime; a pipe is
+    empty after the first read, or a second one waits for ever.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    its = os.stat(path)
+    if stat.S_ISREG(its.st_mode):
+        return Path(path).read_bytes()
+    with _reading:
+        key = (path, its.st_dev, its.st_ino)
+        if key not in _read_once:
+            _read_once[key] = Path(path).read_bytes()
+        return _read_once[key]
 
 
 def split(text: str, source: str, port: Port) -> list[str]:

@@ -1,5 +1,6 @@
 """Channels of a program that outlives its token or its certificate: their files change."""
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +72,21 @@ def test_a_token_that_is_replaced_is_shown_by_the_next_call(
         ]
         write(tmp_path / "token", "third")
         assert shown() == b"Bearer third"
+
+
+def test_a_token_from_a_pipe_is_shown_to_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe, as a shell has it for `<(command)`, is empty once it has been read."""
+    reader, writer = os.pipe()
+    with open(reader), open(writer, "w") as pipe:
+        pipe.write("the-token\n")
+        pipe.close()
+        monkeypatch.setenv(TOKEN_FILE, f"/dev/fd/{reader}")
+        answers = threading.Event()
+        answers.set()
+        with server(answers) as a, server(answers) as b, rpc.Nodes([a, b]) as nodes:
+            for address in (a, b):
+                call: Any = nodes.channel(address).unary_unary(f"/{SERVICE}/{METHOD}")
+                assert call(b"", timeout=TIMEOUT_S) == b"Bearer the-token"
 
 
 def test_a_call_in_progress_goes_on_where_the_channel_is_renewed(

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 from beanpole.client import tls_files
 from beanpole.client.dialing import dial_address
 from beanpole.client.rpc import open_channel
-from beanpole.client.spoken import speaks_tls
+from beanpole.client.spoken import has_expired, speaks_tls, turns_away
 from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
@@ -76,6 +76,44 @@ def test_what_cannot_be_used_is_named(place: Path, names: list[str], words: list
     with pytest.raises(ConfigurationError) as refused:
         open_channel("127.0.0.1:1", environment(place, *names))
     assert all(word in str(refused.value) for word in words), str(refused.value)
+
+
+@contextmanager
+def piped(*files: Path) -> Iterator[list[str]]:
+    """Yield the paths of pipes with the contents of files, as a shell has them for `<(command)`."""
+    with ExitStack() as opened:
+        paths = []
+        for file in files:
+            reader, writer = os.pipe()
+            opened.callback(os.close, reader)
+            with open(writer, "wb") as pipe:
+                pipe.write(file.read_bytes())
+            paths.append(f"/dev/fd/{reader}")
+        yield paths
+
+
+def test_pipes_are_read_once_for_all_nodes(place: Path) -> None:
+    variables = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
+    a, b = ([place / name for name in ("ca.pem", f"{one}.pem", f"{one}.key")] for one in "ab")
+    with piped(*a) as paths, piped(*b) as others:
+        given = dict(zip(variables, paths, strict=True))
+        for _ in range(2):
+            assert tls_files.read(given) == tuple(file.read_bytes() for file in a)
+        for path, other in zip(paths, others, strict=True):
+            os.dup2(int(Path(other).name), int(Path(path).name))
+        assert tls_files.read(given) == tuple(file.read_bytes() for file in b), "other pipes"
+
+
+def test_hints_read_no_pipes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have been read already, and a second read could wait for ever."""
+    make_certificate(place, "old", ["old"], "-1")
+    with piped(place / "old.pem", place / "old.key") as (certificate, key):
+        monkeypatch.setenv(TLS_CERTIFICATE, certificate)
+        monkeypatch.setenv(TLS_KEY, key)
+        assert not has_expired()
+        assert not turns_away("127.0.0.1:1")
+        assert Path(certificate).read_bytes() == (place / "old.pem").read_bytes()
+        assert Path(key).read_bytes() == (place / "old.key").read_bytes()
 
 
 def test_addresses_with_tls_need_regular_files(place: Path, tmp_path: Path) -> None:
