@@ -143,7 +143,9 @@ class Caller:
 class NotedCallers(Callers):
     """The calls of a node; each records its sessions."""
 
-    async def do(self, context: Any, give: Callable[[Call], None]) -> list[Any]:
+    async def do(
+        self, context: Any, give: Callable[[Call], None], begun: bool = False
+    ) -> list[Any]:
         """See `Callers`."""
         origin = self._node.origin
         place = self._node.context.index
@@ -152,7 +154,7 @@ class NotedCallers(Callers):
             context.sessions.append((place, origin.incarnation, call.number))
             give(call)
 
-        return await super().do(context, noted)
+        return await super().do(context, noted, begun)
 
 
 class Services:

@@ -20,8 +20,11 @@ CALL_TIMEOUT_S: Final = 30.0
 PART_IDS: Final = 256
 # A stream that lasts longer, or stalls, is continued by another one.
 STREAM_TIMEOUT_S: Final = 60.0
-# With these a node refuses a change before it begins: nothing of it is done.
+# With these a node refuses a change before it begins: nothing of it is done. So it is with every
+# reason that a node gives, but for the ends of a right and of a token, which it may meet within a
+# change.
 _NOT_BEGUN: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
+_BEGUN: Final = ("", "RIGHT_ENDED", "TOKEN_ENDED")
 # The state of the cluster forbids the change, as it would at every other node.
 _FORBIDDEN: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
 
@@ -172,8 +175,7 @@ class Admin:
                     told = now
             except grpc.RpcError as error:
                 if not told.complete:
-                    may_be_done = was_sent(error) and error.code() not in _NOT_BEGUN
-                    is_lost = was_lost or may_be_done
+                    is_lost = was_lost or _may_be_done(error)
                     raise
             is_lost = was_lost
             return told
@@ -202,6 +204,12 @@ class Admin:
             if unknown.issuperset(self._nodes.addresses):
                 raise ClientError(f"the nodes run a release without this call: {told(failures)}")
         raise ClientError(f"no node answers: {told(failures)}")
+
+
+def _may_be_done(error: grpc.RpcError) -> bool:
+    """Whether a node may have done some of a change that failed."""
+    is_begun = error.code() not in _NOT_BEGUN and detail_of(error).reason in _BEGUN
+    return was_sent(error) and is_begun
 
 
 def _is_refused(error: grpc.RpcError) -> bool:

@@ -87,13 +87,21 @@ class Callers:
             await asyncio.sleep(RAISE_POLL_S)
         return True
 
-    async def do(self, context: Context, give: Callable[[Call], None]) -> list[Any]:
+    async def do(
+        self, context: Context, give: Callable[[Call], None], begun: bool = False
+    ) -> list[Any]:
         """Return the results of the commands that `give` submits, once all are applied here.
 
         They run as the caller, with the rights of its user.
+
+        Args:
+            context: of the gRPC call.
+            give: submits commands.
+            begun: the gRPC call has changed something before, so that no refusal may say that
+                nothing was done.
         """
         caller = CALLER.get()
-        return await self._do(context, give, caller.names, caller.token)
+        return await self._do(context, give, caller.names, caller.token, begun)
 
     async def _do(
         self,
@@ -101,6 +109,7 @@ class Callers:
         give: Callable[[Call], None],
         names: tuple[bytes, ...] = (),
         token: bytes = b"",
+        begun: bool = False,
     ) -> list[Any]:
         done = asyncio.Event()
         self._waiting += 1
@@ -112,10 +121,10 @@ class Callers:
         finally:
             self._waiting -= 1
             call.end()  # also if the caller has gone
-        await self._check_done(context, call.failure)
+        await self._check_done(context, call.failure, begun)
         if self._node.context.machine.users.rows and c.DENIED in call.results:
             message = "a right ended a moment ago; the changes before that stay"
-            await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "NO_RIGHT")
+            await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "RIGHT_ENDED")
         return call.results
 
     async def barrier(self, context: Context) -> None:
@@ -131,14 +140,22 @@ class Callers:
         failure = await self._rechecks.wait(context, self._check_reaching)
         await self._check_done(context, failure)
 
-    async def _check_done(self, context: Context, failure: int) -> None:
-        """End a call whose commands failed, with the reason of their `Call`."""
+    async def _check_done(self, context: Context, failure: int, begun: bool = False) -> None:
+        """End a call whose commands failed, with the reason of their `Call`.
+
+        NO_RIGHT and UNKNOWN_TOKEN are those of `guarding`, before anything is done: programs take
+        them for that, so that the ends of rights and tokens within a call have other reasons.
+        """
         if failure == NO_SESSION:
-            message = "the cluster has as many sessions as sessions_max allows; nothing was done"
+            message = "the cluster has as many sessions as sessions_max allows"
+            if begun:
+                message += "; the changes before that stay"
+                await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message)
+            message += "; nothing was done"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
         if failure == NO_USER:
             message = "no user has this token any more; the outcome is unknown"
-            await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "UNKNOWN_TOKEN")
+            await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "TOKEN_ENDED")
         if failure:
             message = f"no answer of a majority, or {self._node.context.name} was cut off"
             message += "; the outcome is unknown"

@@ -271,7 +271,8 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
             outcomes = []
             for first in range(0, len(job_ids), PART_JOBS):
                 part = job_ids[first : first + PART_JOBS]
-                results = await self._callers.do(context, partial(change.give, part))
+                give = partial(change.give, part)
+                results = await self._callers.do(context, give, begun=first > 0)
                 outcomes += map(outcome, [self._context.machine] * len(part), part, results)
         return [
             jobs_pb2.JobResult(id=job_id, outcome=one)

@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from beanpole.client.admin import PART_IDS, Admin
-from beanpole.client.rpc import Nodes, told
+from beanpole.client.rpc import ERROR_KEY, Nodes, told
 from beanpole.errors import ClientError
-from beanpole.pb import jobs_pb2, jobs_pb2_grpc
+from beanpole.pb import errors_pb2, jobs_pb2, jobs_pb2_grpc
 
 # A caller without pauses reaches this number in a second.
 CALLS_MAX = 100
@@ -143,3 +143,42 @@ def test_a_node_that_is_down_leaves_nothing_unsure(down: str) -> None:
     with served(deleting, down) as admin:
         told = admin.change(deletion(4))
     assert (told.changed, told.matched, admin.asked_again) == (3, 4, set())
+
+
+class Refusing(jobs_pb2_grpc.JobAdminServicer):
+    """Refuses every change with a reason."""
+
+    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+
+    def Change(self, request: jobs_pb2.ChangeRequest, context: Any) -> Any:
+        packed = errors_pb2.ErrorDetail(reason=self.reason).SerializeToString()
+        context.set_trailing_metadata(((ERROR_KEY, packed),))
+        context.abort(self.code, "no")
+
+
+CODE = grpc.StatusCode
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "is_unsure"),
+    [
+        (CODE.PERMISSION_DENIED, "NO_RIGHT", False),
+        (CODE.UNAUTHENTICATED, "NO_TOKEN", False),
+        (CODE.UNAUTHENTICATED, "UNKNOWN_TOKEN", False),
+        (CODE.UNAVAILABLE, "NOT_SERVING", False),
+        (CODE.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS", False),
+        (CODE.RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS", False),
+        (CODE.RESOURCE_EXHAUSTED, "", True),
+        (CODE.PERMISSION_DENIED, "RIGHT_ENDED", True),
+        (CODE.UNAUTHENTICATED, "TOKEN_ENDED", True),
+        (CODE.DEADLINE_EXCEEDED, "", True),
+    ],
+)
+def test_only_what_a_node_may_have_begun_is_unsure(
+    code: grpc.StatusCode, reason: str, is_unsure: bool
+) -> None:
+    with served(Refusing(code, reason)) as admin, pytest.raises(ClientError):
+        admin.change(deletion(3))
+    assert admin.asked_again == (set(range(3)) if is_unsure else set())
