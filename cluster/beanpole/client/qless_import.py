@@ -46,10 +46,11 @@ _MADE: Final = 1
 _NOT_SET: Final = -2  # the TTL of a throttle that does not exist
 _DEPENDS_AT: Final = 14  # the index of the dependencies in the arguments of `qless.IMPORT_JOB`
 _UNKNOWN_COMMAND: Final = b"ERR unknown command"
+# A node that drains makes no jobs, while the others do.
+_DRAINING: Final = b"ERR this node is draining"
 # Refusals that concern the node or the cluster, not the job.
 _OF_THE_NODE: Final = (
     b"ERR no majority",
-    b"ERR this node is draining",
     b"ERR a limit of the cluster is reached",
 )
 
@@ -331,7 +332,7 @@ class _Import:
         The node would close the connection.
         """
         fitting = [words for words in requests if _fits(words)]
-        answers = iter(self._target.ask_all(fitting))
+        answers = iter(self._answers(fitting))
         replies: list[Reply] = [next(answers) if _fits(words) else _LARGE for words in requests]
         for reply in replies:
             if isinstance(reply, Error):
@@ -340,6 +341,27 @@ class _Import:
                 if reply.text.startswith(_OF_THE_NODE):
                     words = f"{self._target.address} takes no more: {_words(reply)}"
                     raise ClientError(f"{words}; what was brought stays, repeat the command")
+        return replies
+
+    def _answers(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
+        """Return the replies of the first node that does not drain.
+
+        A node may begin to drain between two requests. The next one gets all of them, which is
+        harmless, but what the node before has done counts as it said: it would be there already.
+        """
+        replies = self._target.ask_all(requests)
+        draining: list[str] = []
+        while any(map(_is_draining, replies)):
+            draining.append(self._target.address)
+            if len(draining) == self._target.address_count:
+                nodes = ", ".join(dict.fromkeys(draining))
+                words = f"every node that answers is draining, and makes no jobs ({nodes})"
+                remedy = "name others, or end that by SIGUSR2, and repeat the command"
+                raise ClientError(f"{words}; what was brought stays: {remedy}")
+            self._target.pass_over()
+            again = self._target.ask_all(requests)
+            both = zip(replies, again, strict=True)
+            replies = [new if _is_draining(old) else old for old, new in both]
         return replies
 
 
@@ -394,6 +416,10 @@ def _fits(words: Sequence[bytes]) -> bool:
     sizes = [len(word) for word in words]
     fits = max(sizes) <= BULK_MAX_BYTES and sum(sizes) <= REQUEST_MAX_BYTES
     return fits and len(words) <= ARGUMENTS_MAX
+
+
+def _is_draining(reply: Reply) -> bool:
+    return isinstance(reply, Error) and reply.text.startswith(_DRAINING)
 
 
 def _words(reply: Error) -> str:

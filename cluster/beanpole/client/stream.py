@@ -71,6 +71,18 @@ class StreamClient:
         """The address of the connected node, or of the node that is tried first."""
         return self._addresses[0]
 
+    @property
+    def address_count(self) -> int:
+        """The number of addresses."""
+        return len(self._addresses)
+
+    def pass_over(self) -> None:
+        """Leave this node, which does not do what it is asked: the next request goes to the next.
+
+        Requests without an answer are lost, so the caller repeats what it may repeat.
+        """
+        self._leave()
+
     # --- of each protocol -----------------------------------------------------------------------
 
     @abstractmethod

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from beanpole import qless as q
-from beanpole.client.qless_import import SCRIPT, Outcome, Tally, _Import
+from beanpole.client.qless_import import SCRIPT, Outcome, Tally, _Import, _import
 from beanpole.client.qless_source import THROTTLES, Source, Throttle
 from beanpole.client.redis import Redis
+from beanpole.errors import ClientError
 from beanpole.protocol.qless.recognition import recognise
 from beanpole.protocol.resp.client import Reply, ReplyParser, encode
 from beanpole.protocol.resp.values import Error
 from beanpoled.cli import import_qless, main
 from tests.unit.beanpoled.qless_scene import Scene
+from tests.unit.client.scripted import Node
 
 
 def test_nodes_know_the_script_of_an_import() -> None:
@@ -163,3 +165,32 @@ def test_patterns_whose_reply_is_lost_come_once() -> None:
     bringing._patterns()
     assert bringing._outcome.kinds["patterns"] == Tally(found=3, brought=3)
     assert target.ask(b"LRANGE", b"qmore:priority", b"0", b"-1") == [b"one", b"two"]
+
+
+QUEUES = [(name, 1.0, (name, False)) for name in (b"a", b"b")]
+SENT = b"".join(encode(_import(b"queue", at, arguments)) for _, at, arguments in QUEUES)
+DRAINING = b"-ERR this node is draining: it makes no jobs\r\n"
+
+
+def test_a_node_that_drains_is_passed_over() -> None:
+    """It had done the first request, which is there already when the next node does all again."""
+    first, second = Node([(SENT, b":1\r\n" + DRAINING)]), Node([(SENT, b":0\r\n:1\r\n")])
+    with Redis([first.address, second.address]) as target:
+        bringing = _Import(Source(Scripted({}), 0.0), target, 0.0, lambda *_: None)
+        bringing._imports("queues", b"queue", QUEUES)
+        assert target.address == second.address
+    assert bringing._outcome.kinds["queues"] == Tally(found=2, brought=2)
+    first.finish()
+    second.finish()
+
+
+def test_an_import_ends_where_every_node_drains() -> None:
+    nodes = [Node([(SENT, 2 * DRAINING)]) for _ in range(2)]
+    addresses = [node.address for node in nodes]
+    with Redis(addresses) as target, pytest.raises(ClientError) as raised:
+        bringing = _Import(Source(Scripted({}), 0.0), target, 0.0, lambda *_: None)
+        bringing._imports("queues", b"queue", QUEUES)
+    words = "every node that answers is draining, and makes no jobs"
+    assert f"{words} ({', '.join(addresses)}); what was brought stays" in str(raised.value)
+    for node in nodes:
+        node.finish()
