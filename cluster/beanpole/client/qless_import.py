@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgpack
 
 from beanpole import qless as q
-from beanpole.client.qless_source import Found, Source
+from beanpole.client.qless_source import Found, Source, Throttle
 from beanpole.client.redis import Redis
 from beanpole.errors import ClientError
 from beanpole.protocol.qless import cjson
@@ -79,6 +79,11 @@ class Outcome:
         """The number of refused items."""
         return sum(tally.refused for tally in self.kinds.values())
 
+    @property
+    def begun(self) -> bool:
+        """Whether any item was sent, or refused."""
+        return any(tally.found for tally in self.kinds.values())
+
     def note(self, kind: str, *, brought: int = 0, there: int = 0) -> None:
         """Count items that were imported or existed already; zero adds the kind alone."""
         self._add(kind, Tally(brought + there, brought, there))
@@ -98,25 +103,79 @@ class Outcome:
         self.kinds[kind] = Tally(*map(sum, zip(before, more, strict=True)))
 
 
+class _Read(NamedTuple):
+    """All of a Redis that is read as a whole, before anything is imported.
+
+    So a key of another type ends the import before it begins, unless it is one of a single job.
+
+    Attributes:
+        states: the state of each job by its jid.
+        order: the jids in the order of their import.
+        circles: the jids that cannot be imported, because they wait for each other.
+    """
+
+    states: Mapping[bytes, int]
+    order: Sequence[bytes]
+    circles: Sequence[bytes]
+    queues: Sequence[tuple[bytes, float, bool]]
+    options: Sequence[tuple[bytes, bytes]]
+    throttles: Sequence[Throttle]
+    templates: Sequence[Found]
+    tracked: Sequence[tuple[bytes, float]]
+    patterns: Mapping[bytes, bytes]
+    priorities: Sequence[bytes]
+
+
+def _read(source: Source) -> _Read:
+    states = source.states()
+    if not states and not source.anything():
+        raise ClientError("this database of the Redis has no key of qless (ql:...)")
+    failed = [jid for jid in source.failed_order() if states.get(jid) == q.FAILED]
+    failed = list(dict.fromkeys(failed))
+    in_groups = dict.fromkeys(failed)
+    waiting = [jid for jid, state in states.items() if state == q.DEPENDS]
+    first = [
+        jid
+        for jid, state in states.items()
+        if state != q.DEPENDS and not (state == q.FAILED and jid in in_groups)
+    ]
+    last, circles = in_order(source.dependencies(waiting))
+    return _Read(
+        states,
+        [*first, *failed, *last],
+        circles,
+        source.queues(),
+        source.options(),
+        list(source.throttles()),
+        list(source.templates()),
+        source.tracked(),
+        *source.patterns(),
+    )
+
+
 def look(source: Source) -> Outcome:
     """Count the items that an import would send, without connecting to a cluster."""
     outcome = Outcome()
-    counts = Counter(_states(source).values())
+    read = _read(source)
+    counts = Counter(read.states.values())
     for state, name in _names().items():
         outcome.found(name, counts[state])
-    outcome.found("recurring", sum(1 for _ in source.templates()))
-    outcome.found("queues", len(source.queues()))
-    outcome.found("options", len(source.options()))
-    outcome.found("throttles", sum(1 for _ in source.throttles()))
-    outcome.found("tracked", len(source.tracked()))
-    patterns, priorities = source.patterns()
-    outcome.found("patterns", len(patterns) + len(priorities))
+    outcome.found("recurring", len(read.templates))
+    outcome.found("queues", len(read.queues))
+    outcome.found("options", len(read.options))
+    outcome.found("throttles", len(read.throttles))
+    outcome.found("tracked", len(read.tracked))
+    outcome.found("patterns", len(read.patterns) + len(read.priorities))
     return outcome
 
 
 def bring(
-    source: Source, target: Redis, now: float, progress: Callable[[int, int], None]
-) -> Outcome:
+    source: Source,
+    target: Redis,
+    now: float,
+    progress: Callable[[int, int], None],
+    outcome: Outcome,
+) -> None:
     """Import everything into a cluster.
 
     Args:
@@ -124,63 +183,58 @@ def bring(
         target: the nodes.
         now: the present time, in seconds since 1970.
         progress: the callback for the number of jobs sent and the number of all jobs.
+        outcome: counts the items as they are imported, also of an import that fails.
 
     Raises:
-        ClientError: a server does not answer, or the node refuses all requests. Items imported
-            until then stay; the caller can repeat the import.
+        ClientError: a server does not answer, a key of the Redis has another type, or the node
+            refuses all requests. Items imported until then stay; the caller can repeat the import.
     """
-    return _Import(source, target, now, progress).run()
+    _Import(source, target, now, progress, outcome).run()
 
 
 class _Import:
     """An import in progress."""
 
     def __init__(
-        self, source: Source, target: Redis, now: float, progress: Callable[[int, int], None]
+        self,
+        source: Source,
+        target: Redis,
+        now: float,
+        progress: Callable[[int, int], None],
+        outcome: Outcome | None = None,
     ) -> None:
         self._source = source
         self._target = target
         self._now = b"%.6f" % now
         self._time = now
         self._progress = progress
-        self._outcome = Outcome()
+        self._outcome = outcome or Outcome()
         self._refused: dict[bytes, None] = {}  # jids that other jobs may depend on
 
-    def run(self) -> Outcome:
-        states = _states(self._source)
+    def run(self) -> None:
+        read = _read(self._source)
         for name in _names().values():
             self._outcome.note(name)
         # Limits come first, so that they apply to the jobs as they did in Redis.
-        self._options()
-        self._throttles()
-        queues = [(name, since, (name, paused)) for name, since, paused in self._source.queues()]
+        self._options(read.options)
+        self._throttles(read.throttles)
+        queues = [(name, since, (name, paused)) for name, since, paused in read.queues]
         self._imports("queues", b"queue", queues)
-        self._templates()
-        self._jobs(states)
-        self._tracked(states)
-        self._patterns()
-        return self._outcome
+        self._templates(read.templates)
+        self._jobs(read)
+        self._tracked(read)
+        self._patterns(read.patterns, read.priorities)
 
     # --- jobs -----------------------------------------------------------------------------------
 
-    def _jobs(self, states: Mapping[bytes, int]) -> None:
-        failed = [jid for jid in self._source.failed_order() if states.get(jid) == q.FAILED]
-        failed = list(dict.fromkeys(failed))
-        in_groups = dict.fromkeys(failed)
-        waiting = [jid for jid, state in states.items() if state == q.DEPENDS]
-        first = [
-            jid
-            for jid, state in states.items()
-            if state != q.DEPENDS and not (state == q.FAILED and jid in in_groups)
-        ]
+    def _jobs(self, read: _Read) -> None:
         done = 0
-        last, circles = in_order(self._source.dependencies(waiting))
-        for found in self._source.jobs([*first, *failed, *last]):
+        for found in self._source.jobs(read.order):
             self._batch(found)
             if (done + len(found)) // PROGRESS_JOBS > done // PROGRESS_JOBS:
-                self._progress(done + len(found), len(states))
+                self._progress(done + len(found), len(read.states))
             done += len(found)
-        for jid in circles:
+        for jid in read.circles:
             self._refuse(q.DEPENDS, jid, "it waits for itself, or for jobs that do")
 
     def _batch(self, jobs: Sequence[Found]) -> None:
@@ -219,9 +273,9 @@ class _Import:
 
     # --- all else -------------------------------------------------------------------------------
 
-    def _templates(self) -> None:
+    def _templates(self, templates: Iterable[Found]) -> None:
         items: list[_Item] = []
-        for template in self._source.templates():
+        for template in templates:
             if isinstance(template.arguments, str):
                 self._outcome.refuse("recurring", template.jid, template.arguments)
             else:
@@ -237,12 +291,12 @@ class _Import:
             for (name, _, _), reply in zip(some, self._ask(requests), strict=True):
                 self._take(kind, name, reply)
 
-    def _options(self) -> None:
+    def _options(self, options: Iterable[tuple[bytes, bytes]]) -> None:
         """Set options, unless the cluster has a value other than the default."""
         self._outcome.note("options")
         known = cjson.decode(_bulk(self._call(b"config.get")))
         assert isinstance(known, dict), known
-        for option, value in self._source.options():
+        for option, value in options:
             shown = known.get(option.decode(errors="surrogateescape"))
             present = b"%.14g" % shown if isinstance(shown, float) else _bytes(shown)
             if present is not None and present != q.CONFIG_DEFAULTS.get(option):
@@ -256,10 +310,10 @@ class _Import:
             else:
                 self._take("options", option, self._call(b"config.set", option, value))
 
-    def _throttles(self) -> None:
+    def _throttles(self, throttles: Iterable[Throttle]) -> None:
         """Set throttles that do not exist in the cluster."""
         self._outcome.note("throttles")
-        for throttle in self._source.throttles():
+        for throttle in throttles:
             reply = self._call(b"throttle.ttl", throttle.name)
             if reply == _NOT_SET:
                 seconds = b"%d" % throttle.seconds
@@ -269,19 +323,18 @@ class _Import:
                 continue
             self._take("throttles", throttle.name, reply)
 
-    def _tracked(self, states: Mapping[bytes, int]) -> None:
+    def _tracked(self, read: _Read) -> None:
         """Track the imported jobs that are tracked in Redis, with the same time."""
         self._outcome.note("tracked")
-        for jid, since in self._source.tracked():
-            if jid not in states or jid in self._refused:
+        for jid, since in read.tracked:
+            if jid not in read.states or jid in self._refused:
                 continue
             words = (b"EVAL", SCRIPT, b"0", b"track", b"%.6f" % since, b"track", jid)
             self._take("tracked", jid, self._ask([words])[0])
 
-    def _patterns(self) -> None:
+    def _patterns(self, named: Mapping[bytes, bytes], priorities: Sequence[bytes]) -> None:
         """Set the patterns of reqless, unless the cluster has some."""
         self._outcome.note("patterns")
-        named, priorities = self._source.patterns()
         key = b"qmore:dynamic"
         words = [word for pair in named.items() for word in pair]
         self._patterns_of(len(named), (b"HGETALL", key), [(b"HSET", key, *words)])
@@ -340,7 +393,7 @@ class _Import:
                     raise ClientError(f"{self._target.address} is no node of this release")
                 if reply.text.startswith(_OF_THE_NODE):
                     words = f"{self._target.address} takes no more: {_words(reply)}"
-                    raise ClientError(f"{words}; what was brought stays, repeat the command")
+                    raise ClientError(words)
         return replies
 
     def _answers(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
@@ -356,8 +409,7 @@ class _Import:
             if len(draining) == self._target.address_count:
                 nodes = ", ".join(dict.fromkeys(draining))
                 words = f"every node that answers is draining, and makes no jobs ({nodes})"
-                remedy = "name others, or end that by SIGUSR2, and repeat the command"
-                raise ClientError(f"{words}; what was brought stays: {remedy}")
+                raise ClientError(f"{words}: name others, or end that by SIGUSR2")
             self._target.pass_over()
             again = self._target.ask_all(requests)
             both = zip(replies, again, strict=True)
@@ -387,13 +439,6 @@ def in_order(dependencies: Mapping[bytes, Iterable[bytes]]) -> tuple[list[bytes]
             if not left[other]:
                 ready.append(other)
     return ready, [jid for jid, count in left.items() if count]
-
-
-def _states(source: Source) -> dict[bytes, int]:
-    states = source.states()
-    if not states and not source.anything():
-        raise ClientError("this database of the Redis has no key of qless (ql:...)")
-    return states
 
 
 def _names() -> dict[int, str]:

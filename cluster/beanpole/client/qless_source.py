@@ -181,6 +181,8 @@ class Source:
             replies = self._redis.ask_all(requests)
         except AuthenticationFailed as error:
             raise ClientError(f"the Redis requires a password (--password-file): {error}") from None
+        except ClientError as error:
+            raise ClientError(f"the Redis cannot be read any more: {error}") from None
         for words, reply in zip(requests, replies, strict=True):
             if not isinstance(reply, Error) or reply.text.startswith(allowed):
                 continue

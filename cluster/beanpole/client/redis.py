@@ -44,6 +44,7 @@ class Redis(StreamClient):
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         tls: ssl.SSLContext | None = None,
+        peer: str = "node",
     ) -> None:
         """See `StreamClient`: the first command connects.
 
@@ -56,8 +57,15 @@ class Redis(StreamClient):
             patience_s: see `StreamClient`.
             reply_timeout_s: see `StreamClient`.
             tls: see `StreamClient`.
+            peer: see `StreamClient`.
         """
-        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s, tls=tls)
+        super().__init__(
+            addresses,
+            patience_s=patience_s,
+            reply_timeout_s=reply_timeout_s,
+            tls=tls,
+            peer=peer,
+        )
         self._token = token.encode()
         self._greetings: list[Sequence[bytes]] = []
         if password:

@@ -37,6 +37,7 @@ class StreamClient:
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         tls: ssl.SSLContext | None = None,
+        peer: str = "node",
     ) -> None:
         """Store the addresses; the first command connects.
 
@@ -46,12 +47,14 @@ class StreamClient:
             reply_timeout_s: how long to wait for a reply, in addition to the time that a request
                 may wait at the node.
             tls: the TLS context, with the CA to trust; None for plain connections.
+            peer: what listens at the addresses, in the words of errors.
         """
         assert addresses, "a client needs an address"
         self._addresses = list(addresses)
         self._patience_s = patience_s
         self._reply_timeout_s = reply_timeout_s
         self._tls = tls
+        self._peer = peer
         self._socket: socket.socket | None = None
 
     def __enter__(self) -> Self:
@@ -155,7 +158,7 @@ class StreamClient:
             while (reply := next_reply()) is None:
                 data = self._socket.recv(_RECEIVE_BYTES)
                 if not data:
-                    raise ConnectionError("the node closed the connection")
+                    raise ConnectionError(f"the {self._peer} closed the connection")
                 self._feed(data)
         except BaseException:
             # Also if the caller was interrupted: a late reply would answer another request.
@@ -184,7 +187,7 @@ class StreamClient:
                     self._leave()
             if time.monotonic() > until:
                 words = "; ".join(f"{address}: {why}" for address, why in reasons.items())
-                raise ClientError(f"no node answers: {words}")
+                raise ClientError(f"no {self._peer} answers: {words}")
             time.sleep(jitter(pause_s))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 

@@ -24,6 +24,7 @@ REDIS_PORT: Final = 6379
 # A Redis answers at once, unless it loads a dump.
 PATIENCE_S: Final = 0.0
 
+_BROKEN_OFF: Final = "broken off there: what was brought stays; repeat the command"
 _ROW: Final = "{:<12} {:>10} {:>10} {:>14} {:>10}"
 
 
@@ -52,8 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
     user, address, database = _place(arguments.redis)
     password = _password(arguments.password_file)
     now = time.time()
+    outcome = Outcome()
     with Redis(
-        [address], user=user, password=password, database=database, patience_s=PATIENCE_S
+        [address],
+        user=user,
+        password=password,
+        database=database,
+        patience_s=PATIENCE_S,
+        peer="Redis",
     ) as redis:
         try:
             redis.ask(b"PING")
@@ -66,13 +73,24 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         to, tls = tls_files.encryption(where.addresses(arguments, where.QLESS))
         with Redis(to, token=where.token(), tls=tls) as target:
-            outcome = bring(source, target, now, _progress)
+            try:
+                bring(source, target, now, _progress, outcome)
+            except BaseException:  # a server does not answer, an unknown key, or Ctrl-C
+                if outcome.begun:
+                    _say(outcome)
+                    print(_BROKEN_OFF, file=sys.stderr)
+                raise
+    _say(outcome)
+    return EXIT_NO_ANSWER if outcome.refused else 0
+
+
+def _say(outcome: Outcome) -> None:
+    """Print what an import did, and on standard error what was refused."""
     print(_report(outcome, dry=False))
     for reason in outcome.reasons:
         print(f"refused: {reason}", file=sys.stderr)
     if outcome.refused > len(outcome.reasons):
         print(f"... and {outcome.refused - len(outcome.reasons)} more", file=sys.stderr)
-    return EXIT_NO_ANSWER if outcome.refused else 0
 
 
 def _place(text: str) -> tuple[str, str, int]:

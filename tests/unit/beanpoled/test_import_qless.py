@@ -124,8 +124,9 @@ def test_patterns_that_a_node_does_not_show_are_not_said_to_be_there() -> None:
     error = Error(b"ERR the disk is full")
     target = Scripted({b"HGETALL": [error], b"LRANGE": [[b"p"]]})
     source = Scripted({b"HGETALL": [[b"a", b"b"]], b"LRANGE": [[b"p"]]})
-    bringing = _Import(Source(source, 0.0), target, 0.0, lambda *_: None)
-    bringing._patterns()
+    found = Source(source, 0.0)
+    bringing = _Import(found, target, 0.0, lambda *_: None)
+    bringing._patterns(*found.patterns())
     assert bringing._outcome.kinds["patterns"] == Tally(found=2, there=1, refused=1)
 
 
@@ -138,8 +139,9 @@ def test_a_throttle_that_a_node_does_not_show_is_not_said_to_be_there() -> None:
     }
     error = Error(b"ERR nothing was done: bytes of a name: 4096 at most")
     target = Scripted({b"EVAL": [error, -1, -2, None]})
-    bringing = _Import(Source(Scripted(replies), 0.0), target, 0.0, lambda *_: None)
-    bringing._throttles()
+    found = Source(Scripted(replies), 0.0)
+    bringing = _Import(found, target, 0.0, lambda *_: None)
+    bringing._throttles(found.throttles())
     outcome = bringing._outcome
     assert outcome.kinds["throttles"] == Tally(found=3, brought=1, there=1, refused=1)
     assert outcome.reasons == ["throttles 'long': nothing was done: bytes of a name: 4096 at most"]
@@ -161,8 +163,9 @@ def test_patterns_whose_reply_is_lost_come_once() -> None:
     client = Scene().connect()
     source = Scripted({b"HGETALL": [[b"a", b"b"]], b"LRANGE": [[b"one", b"two"]]})
     target = Lossy(["127.0.0.1:1"])
-    bringing = _Import(Source(source, 0.0), target, 0.0, lambda *_: None)
-    bringing._patterns()
+    found = Source(source, 0.0)
+    bringing = _Import(found, target, 0.0, lambda *_: None)
+    bringing._patterns(*found.patterns())
     assert bringing._outcome.kinds["patterns"] == Tally(found=3, brought=3)
     assert target.ask(b"LRANGE", b"qmore:priority", b"0", b"-1") == [b"one", b"two"]
 
@@ -191,6 +194,6 @@ def test_an_import_ends_where_every_node_drains() -> None:
         bringing = _Import(Source(Scripted({}), 0.0), target, 0.0, lambda *_: None)
         bringing._imports("queues", b"queue", QUEUES)
     words = "every node that answers is draining, and makes no jobs"
-    assert f"{words} ({', '.join(addresses)}); what was brought stays" in str(raised.value)
+    assert f"{words} ({', '.join(addresses)}): name others" in str(raised.value)
     for node in nodes:
         node.finish()
