@@ -33,7 +33,7 @@ from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.rpc.server import Context, fail
-from beanpoled.view import ClientFigures, Digests, Metrics, QueueFigures
+from beanpoled.view import ClientFigures, Digests, Metrics, QlessFigures, QueueFigures
 from tests.integration.support.authority import Authority
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
 from tests.unit.node.stage import config
@@ -107,6 +107,28 @@ def test_buried_jobs() -> None:
     view = well()
     view.job_counts = view.job_counts._replace(buried=4)
     assert wrong(view) == {"buried jobs": WARNING}
+
+
+@pytest.mark.parametrize(
+    ("buried", "names"),
+    [
+        (5, {"buried jobs", "failed jobs of qless"}),
+        (3, {"failed jobs of qless"}),
+        (2, {"failed jobs of qless"}),
+    ],
+)
+def test_failed_jobs_of_qless_are_not_for_the_commands_of_other_jobs(
+    buried: int, names: set[str]
+) -> None:
+    """The number of buried jobs has them, too; it may be an older one."""
+    view = changed(qless=QlessFigures(failed=3))
+    view.job_counts = view.job_counts._replace(buried=buried)
+    assert wrong(view) == dict.fromkeys(names, WARNING)
+    made = found(view)
+    failed = made["failed jobs of qless"]
+    assert failed.words == "3 jobs failed" and "`unfail`" in failed.remedy
+    assert "beanpole queue kick" not in failed.remedy
+    assert made["buried jobs"].words == ("2 jobs are buried" if buried == 5 else "none")
 
 
 def test_ports_that_others_reach() -> None:
