@@ -9,7 +9,7 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import SECOND_US, U32_MAX
-from beanpole.core.jobs.job import BURIED, READY, RESERVED
+from beanpole.core.jobs.job import BURIED, READY, RESERVED, Job
 from beanpole.core.machine import Machine
 from beanpole.core.operations import administering as a
 from beanpole.pb import jobs_pb2
@@ -87,6 +87,7 @@ class Changes:
             raise CallRefused("BAD_STATE", "filter.states", words)
         self._to = b""
         self._value = 0
+        self._foretold = 0  # moves that take room in their queue
         if self._action == a.MOVE:
             self._read_move(request, machine)
         elif self._action == a.SET_RANK:
@@ -126,7 +127,7 @@ class Changes:
             )
 
     def foretell(self, machine: Machine, job_id: int) -> jobs_pb2.JobOutcome:
-        """Return the outcome that the change would have for a job now."""
+        """Return the outcome that the change would have for a job, after those foretold before."""
         job = machine.queue.jobs.get(job_id)
         if job is None or (self.wanted.queue and job.tube.name != self.wanted.queue):
             return outcome(machine, job_id, c.NOT_FOUND)
@@ -134,6 +135,9 @@ class Changes:
             return jobs_pb2.JOB_OUTCOME_WRONG_STATE
         if self._action != a.MOVE:
             return jobs_pb2.JOB_OUTCOME_DONE
+        return self._foretell_move(machine, job)
+
+    def _foretell_move(self, machine: Machine, job: Job) -> jobs_pb2.JobOutcome:
         queue = machine.queue
         if queue.space_of(self._to) is not job.tube.space:
             return jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL
@@ -143,8 +147,10 @@ class Changes:
         if tube is None:
             full = len(queue.tubes) >= machine.tubes_max
             return jobs_pb2.JOB_OUTCOME_TOO_MANY_QUEUES if full else jobs_pb2.JOB_OUTCOME_DONE
-        if a.state_after(job.state, self._value) != BURIED and tube.is_full(job.rank):
-            return jobs_pb2.JOB_OUTCOME_QUEUE_FULL
+        if a.state_after(job.state, self._value) != BURIED:
+            if tube.is_full(job.rank, self._foretold):
+                return jobs_pb2.JOB_OUTCOME_QUEUE_FULL
+            self._foretold += 1
         return jobs_pb2.JOB_OUTCOME_DONE
 
 

@@ -246,13 +246,13 @@ class Tube:
         waiting = self.ready_count + self.delayed_count + len(self.buried)
         return waiting + self.reserved_count + self.finished_count
 
-    def is_full(self, rank: int) -> bool:
-        """Whether the tube's limit for jobs of a rank is reached."""
+    def is_full(self, rank: int, more: int = 0) -> bool:
+        """Whether the tube's limit for jobs of a rank is reached, or will be by so many more."""
         high, normal, low = self.limits
         limit = normal
         if rank != RANK_NORMAL:
             limit = high if rank < RANK_NORMAL else low
-        return 0 < limit <= self.ready_count + self.delayed_count + self.reserved_count
+        return 0 < limit <= self.ready_count + self.delayed_count + self.reserved_count + more
 
     def push_ready(self, job: Job) -> None:
         """Add a job to the ready order."""
