@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgpack
 
 from beanpole import qless as q
-from beanpole.client.qless_source import Found, Source, Throttle
+from beanpole.client.qless_source import Found, Source, Throttle, shown
 from beanpole.client.redis import Redis
 from beanpole.errors import ClientError
 from beanpole.protocol.qless import cjson
@@ -96,7 +96,7 @@ class Outcome:
         """Count an item that cannot be imported, and keep the reason."""
         self._add(kind, Tally(found=1, refused=1))
         if len(self.reasons) < REASONS_MAX:
-            self.reasons.append(f"{kind} {name.decode(errors='replace')!r}: {why}")
+            self.reasons.append(f"{kind} {shown(name)}: {why}")
 
     def _add(self, kind: str, more: Tally) -> None:
         before = self.kinds.get(kind, Tally())
@@ -251,7 +251,7 @@ class _Import:
                     sent = []
                 lacking = [jid for jid in waits if jid in self._refused]
                 if lacking:
-                    why = f"it waits for {lacking[0].decode(errors='replace')!r}, which was refused"
+                    why = f"it waits for {shown(lacking[0])}, which was refused"
                     self._refuse(job.state, job.jid, why)
                     continue
             sent.append(job)
@@ -297,13 +297,13 @@ class _Import:
         known = cjson.decode(_bulk(self._call(b"config.get")))
         assert isinstance(known, dict), known
         for option, value in options:
-            shown = known.get(option.decode(errors="surrogateescape"))
-            present = b"%.14g" % shown if isinstance(shown, float) else _bytes(shown)
+            told = known.get(option.decode(errors="surrogateescape"))
+            present = b"%.14g" % told if isinstance(told, float) else _bytes(told)
             if present is not None and present != q.CONFIG_DEFAULTS.get(option):
                 if present == value:
                     self._outcome.note("options", there=1)
                 else:
-                    why = f"the cluster has {present.decode(errors='replace')!r} and keeps it"
+                    why = f"the cluster has {shown(present)} and keeps it"
                     self._outcome.refuse("options", option, why)
             elif present == value:
                 self._outcome.note("options", there=1)

@@ -21,12 +21,22 @@ THROTTLES: Final = b"ql:th:"
 SCAN_COUNT: Final = b"1000"
 # Jobs that are read at a time: the data of each may have 1 MiB.
 BATCH_JOBS: Final = 64
+# The characters of a name that a message shows.
+NAME_SHOWN: Final = 80
 # Suffixes of the keys that belong to a job or a throttle.
 _BEHIND: Final = (b"-history", b"-dependencies", b"-dependents", b"-locks", b"-pending")
 _WRONG_TYPE: Final = b"WRONGTYPE"
 # The TTL of a key that expires within half a second, or has expired since it was read. To set a
 # throttle with 0 would be to set it for ever.
 _ENDED: Final = (0, -2)
+
+
+def shown(name: bytes) -> str:
+    """Return a name for a message; Redis bounds none, so a long one is cut off."""
+    text = name.decode(errors="replace")
+    if len(text) <= NAME_SHOWN:
+        return repr(text)
+    return f"{text[:NAME_SHOWN]!r}... ({len(name)} bytes)"
 
 
 class Throttle(NamedTuple):
@@ -74,7 +84,7 @@ class Source:
                     continue
                 if number is None:
                     raise ClientError(
-                        f"job {_shown(jid)} has the state {_shown(state or b'')}, which no version "
+                        f"job {shown(jid)} has the state {shown(state or b'')}, which no version "
                         "of qless up to reqless 0.13.3 has: this Redis has a newer layout"
                     )
                 found[key.removeprefix(JOBS)] = number
@@ -257,7 +267,7 @@ def _partial(jid: bytes, fields: dict[bytes, bytes]) -> _Partial:
 
 def _wrong_type(key: bytes) -> ClientError:
     return ClientError(
-        f"the key {_shown(key)} has another type than qless gives it: "
+        f"the key {shown(key)} has another type than qless gives it: "
         "this is no data of qless, or has a newer layout"
     )
 
@@ -278,7 +288,3 @@ def _pairs(reply: Reply) -> dict[bytes, bytes]:
 
 def _score(reply: Reply) -> float | None:
     return float(reply) if isinstance(reply, bytes) else None
-
-
-def _shown(name: bytes) -> str:
-    return repr(name.decode(errors="replace"))

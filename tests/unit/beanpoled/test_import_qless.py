@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from beanpole import qless as q
-from beanpole.client.qless_import import SCRIPT, Outcome, Tally, _Import, _import
-from beanpole.client.qless_source import THROTTLES, Source, Throttle
+from beanpole.client.qless_import import _DEPENDS_AT, SCRIPT, Outcome, Tally, _Import, _import
+from beanpole.client.qless_source import THROTTLES, Found, Source, Throttle
 from beanpole.client.redis import Redis
 from beanpole.errors import ClientError
 from beanpole.protocol.qless.recognition import recognise
@@ -74,6 +74,24 @@ def test_a_report_counts_by_state() -> None:
         ["failed", "0", "0", "0", "0"],
     ]
     assert (outcome.refused, len(outcome.reasons)) == (1, 1)
+
+
+def test_a_long_name_is_cut_off() -> None:
+    """Redis bounds no name: that of one job would have filled the screen."""
+    outcome = Outcome()
+    outcome.refuse("waiting", b"x" * 80, "why")
+    outcome.refuse("waiting", b"x" * 5000, "why")
+    assert outcome.reasons[0] == f"waiting '{'x' * 80}': why"
+    assert outcome.reasons[1] == f"waiting '{'x' * 80}'... (5000 bytes): why"
+
+
+def test_a_job_that_waits_for_a_refused_one_names_it_in_short() -> None:
+    arguments = tuple((b"x" * 5000,) if place == _DEPENDS_AT else 0 for place in range(16))
+    bringing = _Import(Source(Scripted({}), 0.0), Scripted({}), 0.0, lambda *_: None)
+    bringing._batch([Found(b"x" * 5000, q.WAITING, "too long")])
+    bringing._batch([Found(b"y", q.DEPENDS, arguments)])
+    words = f"it waits for '{'x' * 80}'... (5000 bytes), which was refused"
+    assert bringing._outcome.reasons[1] == f"depends 'y': {words}"
 
 
 def test_the_nodes_get_the_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
