@@ -61,6 +61,7 @@ MODULES: Final = (
     "beanpole/replication/pysyncobj/room.py",
     "beanpole/replication/pysyncobj/seam.py",
     "beanpole/replication/pysyncobj/shared.py",
+    "beanpole/replication/pysyncobj/snapshot_header.py",
     "beanpole/replication/pysyncobj/snapshots.py",
     "beanpole/replication/pysyncobj/transfer.py",
     "beanpole/replication/pysyncobj/transport.py",

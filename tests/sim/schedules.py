@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from beanpole.replication.pysyncobj import messages, transport
 from beanpole.replication.pysyncobj.journal import SLICE_BYTES_MAX, SLICE_ENTRIES_MAX
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from tests.sim.cluster import Cluster, Violation
 from tests.sim.lone import Lone
 from tests.sim.mutations import planted

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from beanpole.replication.pysyncobj import messages
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpole.replication.pysyncobj.snapshots import FULL_PERIOD_S, SnapshotHeader
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
+from beanpole.replication.pysyncobj.snapshots import FULL_PERIOD_S
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
 from tests.sim.lone import Lone

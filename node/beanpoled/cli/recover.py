@@ -15,7 +15,7 @@ from typing import Any
 from beanpole.core.machine import Machine
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.replication.pysyncobj.offline import StoppedReplica
-from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked, write_atomic

@@ -14,7 +14,7 @@ from beanpole.core.image.contents import Contents, Restoring
 from beanpole.core.machine import Machine
 from beanpole.errors import Damaged
 from beanpole.replication.pysyncobj.offline import begin_replica
-from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from beanpole.storage.backups import Reader, Source
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.locks import LOCK

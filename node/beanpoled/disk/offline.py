@@ -13,7 +13,7 @@ from beanpole.core.image import image, restore
 from beanpole.core.machine import Machine
 from beanpole.errors import BeanpoleError, UnknownVersion
 from beanpole.replication.pysyncobj.offline import StoppedReplica, begin_replica
-from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from beanpole.storage.files import Files, InlineFiles
 from beanpole.storage.format import Identity
 from beanpoled.disk.identity import NO_LOG, DiskIdentity

@@ -16,7 +16,7 @@ from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.offline import StoppedReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.format import Identity
 from beanpole.storage.readonly import ReadOnlyFiles

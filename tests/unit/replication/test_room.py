@@ -7,7 +7,7 @@ import pytest
 from beanpole.replication.consensus import MIB, DiskRoom
 from beanpole.replication.pysyncobj import messages, snapshots
 from beanpole.replication.pysyncobj.room import BALLAST_ROOM_BYTES, LOG_ROOM_BYTES
-from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from beanpole.storage.ballast import BALLAST_BYTES
 from tests.sim.lone import Lone
 

@@ -8,7 +8,7 @@ import pytest
 from beanpole.errors import Damaged, WrongIdentity
 from beanpole.replication.pysyncobj import messages, snapshots
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from tests.sim.cluster import Cluster, Violation
 from tests.sim.lone import Lone
 

@@ -11,7 +11,7 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.replication.pysyncobj.snapshots import SnapshotHeader, read_header
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader, read_header
 from beanpole.storage.files import Files
 from beanpole.storage.format import Identity
 from beanpole.storage.segment import NO_LOG

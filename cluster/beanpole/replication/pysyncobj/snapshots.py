@@ -2,22 +2,22 @@
 
 Replaces the library's serializer and its transfer (F1 to F9), which publish half-written files,
 swallow errors while loading, fill the link and clear the log of the receiver.
-The first chunk of a snapshot is a `SnapshotHeader`, the others are chunks of the machine's image.
+The first chunk of a snapshot is its header, the others are chunks of the machine's image.
 """
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-import msgpack
 from pysyncobj.node import Node
 
-from beanpole.errors import Damaged, ProtocolError, UnknownVersion, WrongIdentity
+from beanpole.errors import ProtocolError, UnknownVersion
 from beanpole.pace import Pace
 from beanpole.replication.consensus import MIB, Image
 from beanpole.replication.pysyncobj.journal import PLACEHOLDER, Entry
 from beanpole.replication.pysyncobj.library import SerializerBase
 from beanpole.replication.pysyncobj.room import LOW_RETAIN_BYTES
+from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader, read_header
 from beanpole.storage.ballast import is_full
 from beanpole.storage.files import Files
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX, SnapshotInfo, SnapshotStore, SnapshotWriter
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.shared import Shared
     from beanpole.replication.pysyncobj.transport import LibraryTransport
 
-HEADER_VERSION: Final = 2
 # Bytes waiting for the disk above which the image pauses.
 BACKLOG_BYTES_MAX: Final = 16 * MIB
 # The log kept before every snapshot, also on followers. Otherwise a member that is a few entries
@@ -43,66 +42,6 @@ FULL_PERIOD_S: Final = 5.0
 GAIN_PERIOD_S: Final = 2.0
 # A fetch is aborted before it takes the last room, which the log's term and small files need.
 FETCH_ROOM_BYTES: Final = MIB
-
-
-class SnapshotHeader(NamedTuple):
-    """The first chunk of every snapshot. `birth` is the birth id of its cluster."""
-
-    last: int
-    term: int
-    previous_term: int
-    birth: bytes = b""
-
-    def encode(self) -> bytes:
-        """Return the bytes of the chunk."""
-        return msgpack.packb((HEADER_VERSION, *self))
-
-    @classmethod
-    def decode(cls, chunk: bytes) -> "SnapshotHeader":
-        """Read the chunk.
-
-        Raises:
-            ProtocolError: it is not a header.
-            UnknownVersion: it is a header of another version.
-        """
-        try:
-            items = msgpack.unpackb(chunk, use_list=False)
-        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-            raise ProtocolError("the first chunk of a snapshot is no header") from error
-        if type(items) is not tuple or not items or type(items[0]) is not int:
-            raise ProtocolError("the first chunk of a snapshot is no header")
-        if items[0] != HEADER_VERSION:
-            raise UnknownVersion(
-                f"a snapshot with a header of version {items[0]}, this program reads "
-                f"{HEADER_VERSION}: install the release that wrote it on this node"
-            )
-        if tuple(map(type, items)) != (int, int, int, int, bytes):
-            raise ProtocolError("the first chunk of a snapshot is no header")
-        if items[1] < 2 or not 0 <= items[3] <= items[2]:
-            raise ProtocolError("the header of a snapshot makes no sense")
-        return cls(*items[1:])
-
-
-def read_header(info: SnapshotInfo, chunks: Iterator[bytes], birth: bytes) -> SnapshotHeader:
-    """Consume the first chunk of a snapshot, and check that it belongs to this snapshot.
-
-    Raises:
-        Damaged: it is not the header of this snapshot.
-        WrongIdentity: it has another birth id.
-    """
-    try:
-        header = SnapshotHeader.decode(next(chunks))
-    except (ProtocolError, StopIteration) as error:
-        raise Damaged(f"{info.path}: this is no snapshot of the machine") from error
-    if (header.last, header.term) != (info.index, info.term):
-        raise Damaged(f"{info.path}: the header is of another snapshot")
-    if header.birth != birth:
-        raise WrongIdentity(
-            f"{info.path} is of another life of the cluster (birth id "
-            f"{header.birth.hex()[:8]}) than this disk ({birth.hex()[:8]}): restore the "
-            "whole data directory, or start on an empty one with --rejoin"
-        )
-    return header
 
 
 class Dump(SerializerBase):
