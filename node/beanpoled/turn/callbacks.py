@@ -15,7 +15,7 @@ from beanpole.replication.consensus import Image, Sink
 from beanpoled.eventlog.store import EventLog
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
-from beanpoled.host.seam import WARNING
+from beanpoled.host.seam import DEBUG, INFO, WARNING
 from beanpoled.leading.leader import Leader
 from beanpoled.links import frames
 from beanpoled.origin.outbox import Origin
@@ -54,6 +54,7 @@ class ReplicaCallbacks:
         self._lifecycle = lifecycle
         self._listeners = listeners
         self._publications = publications
+        self._fetched = ("", 0)  # whose snapshot was fetched last, and at which index
 
     # --- the outside world ----------------------------------------------------------------------
 
@@ -78,7 +79,11 @@ class ReplicaCallbacks:
     ) -> None:
         """See `Callbacks`."""
         host = self._context.host
-        host.log(f"fetching the snapshot at index {index} from {peer}")
+        # A fetch that failed is repeated twice a second.
+        again = self._fetched == (peer, index)
+        self._fetched = peer, index
+        line = f"fetching the snapshot at index {index} from {peer}"
+        host.log(line, DEBUG if again else INFO)
         # The entries that the snapshot covers are not applied here again.
         self._events.seal()
         host.fetch_snapshot(peer, index, sink, done)

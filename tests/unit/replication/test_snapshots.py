@@ -130,6 +130,37 @@ def test_a_failed_fetch_is_tried_again_later() -> None:
     assert lone.reason is None and lone.replica.last_index == 11
 
 
+def test_a_fetch_that_fails_again_and_again_tells_each_reason_once_a_minute() -> None:
+    """A member fetched twice a second for ever, and nothing in its log said why that failed."""
+    lone = follower()
+
+    def fails(*reasons: str) -> list[str]:
+        """Let a fetch fail for each reason, and return the lines of the log."""
+        for reason in reasons:
+            lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
+            lone.fetches.pop()[3](reason)
+            lone.run(0.6)
+        lines, lone.lines = lone.lines, []
+        return lines
+
+    what = "the snapshot at 50 of n1 is given up:"
+    assert fails("n1: DATA_LOSS: a", *["n1: DATA_LOSS: a"] * 20) == [f"{what} n1: DATA_LOSS: a"]
+    assert fails(*["b", "n1: DATA_LOSS: a"] * 10) == [f"{what} b"]
+    lone.run(snapshots.REASONS_PERIOD_S, 0.1)
+    assert fails(*["b"] * 10) == [f"{what} b"]
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
+    deliver(lone, 49, 1, 1)
+    lone.run(0.6)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.fetches.pop()[3](None)
+    lone.run(0.6)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.run(11.0, 0.1)
+    silent = f"{what} no progress for 10 s"
+    assert lone.lines == [f"{what} asked for 50, got 49", f"{what} it is empty", silent]
+    assert lone.reason is None
+
+
 def test_a_snapshot_of_another_life_of_the_cluster_is_refused() -> None:
     lone = follower(birth=b"this")
     lone.receive("n1", messages.OFFER, 1, 2, 50, 1)

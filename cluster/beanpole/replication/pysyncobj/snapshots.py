@@ -40,6 +40,9 @@ FETCH_SILENCE_S: Final = 10.0
 FULL_PERIOD_S: Final = 5.0
 # The least time between snapshots that are made because of an estimate alone.
 GAIN_PERIOD_S: Final = 2.0
+# The period in which each reason for giving up a fetch is logged once: a fetch that fails is
+# repeated about twice a second.
+REASONS_PERIOD_S: Final = 60.0
 # A fetch is aborted before it takes the last room, which the log's term and small files need.
 FETCH_ROOM_BYTES: Final = MIB
 
@@ -143,6 +146,9 @@ class Snapshots:
         self._fetch_after_s = -1e9
         self._fetch_received = 0
         self._fetch_moved_s = 0.0
+        self._fetch_what = ""  # the words for what is fetched, and from where
+        self._reasons: set[str] = set()  # the reasons of failed fetches that were logged lately
+        self._reasons_until_s = -1e9
         self._trim_s = -1e9
         self._closed = False
 
@@ -346,6 +352,7 @@ class Snapshots:
         sink = FetchSink(self.store, index, shared.config.birth)
         self._fetch = sink
         self._fetch_received, self._fetch_moved_s = 0, shared.now_s
+        self._fetch_what = f"the snapshot at {index} of {peer}"
         self._give_up_making()
         shared.callbacks.fetch_snapshot(
             peer, index, sink, lambda failure: self._fetched(sink, failure)
@@ -361,8 +368,7 @@ class Snapshots:
         if sink is not self._fetch or self._closed or self._shared.stopped:
             return
         if failure is not None or sink.failure is not None or sink.writer is None:
-            sink.abort()
-            self._end_fetch()
+            self._give_up_fetch(sink, failure or sink.failure or "it is empty")
             return
         sink.complete = True
         sink.writer.finish(lambda error: self._published(sink, error))
@@ -391,21 +397,30 @@ class Snapshots:
         ):
             sink.abort()
             self._fetch = None
-            self._no_room("the snapshot from a peer is given up")
+            self._no_room(f"{self._fetch_what} is given up")
         elif sink.received != self._fetch_received:
             self._fetch_received, self._fetch_moved_s = sink.received, now_s
         elif now_s - self._fetch_moved_s > FETCH_SILENCE_S and self._latest_is_before(sink):
-            sink.abort()
-            self._end_fetch()
+            self._give_up_fetch(sink, f"no progress for {FETCH_SILENCE_S:.0f} s")
 
     def _latest_is_before(self, sink: FetchSink) -> bool:
         header, latest = sink.header, self._latest
         return header is None or latest is None or latest.index < header.last
 
-    def _end_fetch(self) -> None:
+    def _give_up_fetch(self, sink: FetchSink, reason: str) -> None:
+        """Abort a fetch that failed, and log why: without the reason nobody could end it."""
+        sink.abort()
         self._fetch = None
+        shared = self._shared
+        now_s = shared.callbacks.now_s()
         # Otherwise a peer that fails at once would be asked as often as it offers.
-        self._fetch_after_s = self._shared.callbacks.now_s() + self._shared.config.raft_min_s
+        self._fetch_after_s = now_s + shared.config.raft_min_s
+        if now_s >= self._reasons_until_s:
+            self._reasons_until_s = now_s + REASONS_PERIOD_S
+            self._reasons.clear()
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            shared.callbacks.log(f"{self._fetch_what} is given up: {reason}")
 
     def install_fetched(self) -> None:
         """Load a snapshot that was fetched and published, if it is still needed."""
