@@ -54,6 +54,7 @@ MODULES: Final = (
     "beanpole/replication/pysyncobj/commit_path.py",
     "beanpole/replication/pysyncobj/core.py",
     "beanpole/replication/pysyncobj/elections.py",
+    "beanpole/replication/pysyncobj/fetch_sink.py",
     "beanpole/replication/pysyncobj/journal.py",
     "beanpole/replication/pysyncobj/messages.py",
     "beanpole/replication/pysyncobj/rejoin.py",

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgpack
 
+from beanpole.errors import BeanpoleError
 from beanpole.replication.consensus import Image, ReplicaConfig, Sink
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
@@ -137,8 +138,7 @@ class Node:
     ) -> None:
         """Stream a peer's snapshot over virtual time while there is a link."""
         source = self.cluster.nodes.get(peer)
-        found = source.replica.snapshot_source() if source is not None else None
-        chunks = None if found is None or found[0].index < index else found[1]
+        chunks = None if source is None else source.chunks_of(index)
         self.cluster.fetches += 1
 
         def step() -> None:
@@ -147,7 +147,11 @@ class Node:
             if chunks is None or source is None or not source.alive or not self._reaches(peer):
                 done("the peer is gone")
                 return
-            chunk = next(chunks, None)
+            try:
+                chunk = next(chunks, None)
+            except BeanpoleError as error:
+                done(f"{peer}: DATA_LOSS: {error}")
+                return
             if chunk is None:
                 done(None)
                 return
@@ -155,6 +159,14 @@ class Node:
             self.cluster.clock.after(self.cluster.fetch_step_s, step)
 
         self.cluster.clock.after(self.cluster.fetch_step_s, step)
+
+    def chunks_of(self, index: int) -> Iterator[bytes] | None:
+        """Return the chunks of a snapshot at an index or behind it; None if there is none."""
+        try:
+            found = self.replica.snapshot_source()
+        except BeanpoleError:
+            return None
+        return None if found is None or found[0].index < index else found[1]
 
     def _reaches(self, peer: str) -> bool:
         network = self.cluster.network

@@ -67,6 +67,11 @@ def cut_unapplied() -> list[Patch]:
     return [(Snapshots, "_trim", wrong)]
 
 
+def unreadable_for_ever() -> list[Patch]:
+    """Nothing is done about a snapshot that a reader could not read."""
+    return [(Snapshots, "_doubt", lambda self, info, reason: None)]
+
+
 DISKS: Final = (
     Mutant(
         "full_is_fatal",
@@ -116,5 +121,12 @@ DISKS: Final = (
         d.a_snapshot_that_is_not_installed,
         r"the log begins at",
         cut_unapplied,
+    ),
+    Mutant(
+        "unreadable_for_ever",
+        "a damaged snapshot of a running node is not made again",
+        d.the_snapshot_of_a_running_leader_is_damaged,
+        r"cannot catch up by a damaged snapshot",
+        unreadable_for_ever,
     ),
 )

@@ -10,7 +10,7 @@ from beanpole.replication.pysyncobj import messages
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from beanpole.replication.pysyncobj.snapshots import FULL_PERIOD_S
-from tests.sim.cluster import Violation
+from tests.sim.cluster import Cluster, Violation
 from tests.sim.host import SimHost
 from tests.sim.lone import Lone
 from tests.sim.schedules_node import Hand, quick_world
@@ -233,3 +233,25 @@ def a_snapshot_that_is_not_installed(_: int, repairs: Repairs) -> None:
         raise Violation(
             f"the log begins at {lone.replica.first_index}, applied is {lone.replica.applied_index}"
         )
+
+
+def the_snapshot_of_a_running_leader_is_damaged(_: int, repairs: Repairs) -> None:
+    """A member that lost its disk needs it, and later the leader itself, at its next start."""
+    cluster = Cluster(3, repairs=repairs, snapshot_bytes_min=20_000, log_retain_bytes=2_000)
+    leader = cluster.wait_leader()
+    lost = next(name for name in cluster.names if name != leader.name)
+    cluster.crash(lost)
+    cluster.disks[lost].wipe()
+    cluster.rejoin.add(lost)
+    cluster.put(leader, 300, 300)
+    cluster.clock.run(2.5)
+    source = leader.replica.snapshot_source()
+    assert source is not None, "the log is longer than snapshot_bytes_min"
+    leader.disk.flip(source[0].path, source[0].bytes // 2)
+    cluster.start(lost)
+    last = leader.replica.last_index
+    if not cluster.clock.run_until(lambda: cluster.nodes[lost].replica.applied_index >= last, 20.0):
+        raise Stuck(f"{lost} cannot catch up by a damaged snapshot: {cluster.describe()}")
+    cluster.restart(leader.name)
+    cluster.put(cluster.wait_leader(), 10)
+    cluster.converge()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from beanpole.errors import BeanpoleError
 from beanpole.replication.consensus import Sink
 from beanpoled.rpc.peer import CHUNK_TIMEOUT_S
 from beanpoled.rpc.snapshot_stream import SnapshotStream
@@ -45,12 +46,7 @@ class Fetch:
         self._done = done
         self._stream = SnapshotStream(peer, index, sink)
         self._source = world.hosts.get(peer)
-        found = (
-            None if self._source is None else self._source.node.context.replica.snapshot_source()
-        )
-        self._chunks: Iterator[bytes] | None = None
-        if found is not None and found[0].index == index:
-            self._chunks = found[1]
+        self._chunks = None if self._source is None else _chunks_of(self._source, index)
         dice = world.stream_dice
         self._fault = WHOLE if dice is None else dice.choice(FAULTS)
         self._left = 0 if dice is None else dice.randrange(CHUNKS_BEFORE)
@@ -83,7 +79,11 @@ class Fetch:
         elif source.paused or self._sink.backlog_bytes > SINK_BACKLOG_BYTES_MAX:
             self._later(self._step)
         else:
-            chunk = next(self._chunks, None)
+            try:
+                chunk = next(self._chunks, None)
+            except BeanpoleError as error:
+                self._done(f"{peer}: DATA_LOSS: {error}")
+                return
             if chunk is None:
                 self._done(self._stream.ended())
             else:
@@ -108,3 +108,12 @@ class Fetch:
         if self._fault == SLOW and not self._is_mended():
             after_s = SLOW_STEP_S
         self._world.clock.after(after_s, lambda: self._host.enter(step))
+
+
+def _chunks_of(source: "SimHost", index: int) -> Iterator[bytes] | None:
+    """Return the chunks of a node's snapshot at an index; None if it has none there."""
+    try:
+        found = source.node.context.replica.snapshot_source()
+    except BeanpoleError:
+        return None
+    return None if found is None or found[0].index != index else found[1]

@@ -414,11 +414,23 @@ class Replica(Protocol):
         ...
 
     def compact(self) -> None:
-        """Begin a snapshot, unless one is being made or nothing was applied since the last."""
+        """Begin a snapshot, unless one is being made or nothing was applied since the last.
+
+        One that `snapshot_source` could not read is made again without this call.
+        """
         ...
 
     def snapshot_source(self) -> "tuple[SnapshotInfo, Iterator[bytes]] | None":
-        """Return the newest snapshot and its verified chunks, to serve a peer's fetch."""
+        """Return the newest snapshot and its verified chunks, to serve a peer's fetch.
+
+        The chunks may be read in another thread. If the file cannot be read, this or they raise,
+        and a following turn has the snapshot made again.
+
+        Raises:
+            StorageError: the file is damaged, or of another node.
+            UnknownVersion: it has another version.
+            OSError: the disk refuses.
+        """
         ...
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from beanpoled.rpc.forwarding import Forwarder, fail_as, fail_unknown
 from beanpoled.rpc.health import HealthServicer
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
-from beanpoled.rpc.snapshots import snapshot_up_to
+from beanpoled.rpc.snapshots import snapshot_up_to, verify_snapshot
 from beanpoled.trust.trust import Trust
 from beanpoled.view import ConnectionFigures, NodeView
 
@@ -219,7 +219,11 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def TakeSnapshot(
         self, request: admin_pb2.TakeSnapshotRequest, context: Context
     ) -> admin_pb2.TakeSnapshotReply:
-        await snapshot_up_to(self._view, self._view.applied_index, context)
+        wanted = self._view.applied_index
+        if self._view.snapshot_index >= wanted:
+            # None is made, so what is there has to be good for the restart that may follow.
+            await verify_snapshot(self._view, context)
+        await snapshot_up_to(self._view, wanted, context)
         return admin_pb2.TakeSnapshotReply(index=self._view.snapshot_index)
 
     async def _transferred(self, to: str | None) -> str:

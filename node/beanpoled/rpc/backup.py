@@ -13,11 +13,10 @@ import grpc.aio
 from crc32c import crc32c
 
 from beanpole.addresses import host_of_peer
-from beanpole.errors import Damaged
 from beanpole.pb import backup_pb2, backup_pb2_grpc
 from beanpoled.rpc.call import NO_SESSION, Call
 from beanpoled.rpc.server import Context, fail, write
-from beanpoled.rpc.snapshots import snapshot_up_to
+from beanpoled.rpc.snapshots import next_chunk, open_snapshot, snapshot_up_to
 from beanpoled.turn.node import Node
 from beanpoled.view import NodeView, SnapshotStream
 
@@ -53,7 +52,7 @@ class BackupServicer(backup_pb2_grpc.BackupServicer):
         try:
             await self._catch_up(context)
             await snapshot_up_to(self._view, self._view.applied_index, context)
-            source = self._view.snapshot_source()
+            source = await open_snapshot(self._view, context)
             assert source is not None, "a snapshot was waited for"
             await self._send(source, context)
         finally:
@@ -94,10 +93,10 @@ class BackupServicer(backup_pb2_grpc.BackupServicer):
         await write(context, backup_pb2.TakeReply(about=about), TAKE_TIMEOUT_S)
         time_s = asyncio.get_running_loop().time
         count = check = 0
-        await self._next(source, context)  # the replica's own header, which repeats `about`
+        await next_chunk(source, context)  # the replica's own header, which repeats `about`
         while True:
             begun_s = time_s()
-            chunk = await self._next(source, context)
+            chunk = await next_chunk(source, context)
             if chunk is None:
                 break
             count, check = count + 1, crc32c(chunk, check)
@@ -107,9 +106,3 @@ class BackupServicer(backup_pb2_grpc.BackupServicer):
             await asyncio.sleep(REST_PER_CHUNK * spent_s)
         end = backup_pb2.BackupEnd(chunks=count, crc32c=check)
         await write(context, backup_pb2.TakeReply(end=end), TAKE_TIMEOUT_S)
-
-    async def _next(self, source: SnapshotStream, context: Context) -> bytes | None:
-        try:
-            return await asyncio.to_thread(next, source.chunks, None)
-        except (Damaged, OSError) as error:
-            await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "SNAPSHOT_DAMAGED")

@@ -12,7 +12,6 @@ import grpc
 import grpc.aio
 from crc32c import crc32c
 
-from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpole.replication.consensus import Sink
 from beanpoled.rpc import credentials
@@ -21,6 +20,7 @@ from beanpoled.rpc.door import Door
 from beanpoled.rpc.proofs import ProofChecker, Unproved, answered
 from beanpoled.rpc.server import Context, describe, fail, write
 from beanpoled.rpc.snapshot_stream import SnapshotStream
+from beanpoled.rpc.snapshots import next_chunk, open_snapshot
 from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView
 
@@ -52,7 +52,7 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
     async def FetchSnapshot(self, request: peer_pb2.FetchSnapshotRequest, context: Context) -> None:
         await self._checker.check(context)
         self._door.prove(context)
-        source = self._view.snapshot_source()
+        source = await open_snapshot(self._view, context)
         if source is None or request.index not in (0, source.index):
             there = f"the newest is at {source.index}" if source else "there is none"
             await fail(
@@ -63,13 +63,7 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
             )
         header = peer_pb2.SnapshotChunk(index=source.index, term=source.term)
         await write(context, header, CHUNK_TIMEOUT_S)
-        while True:
-            try:
-                chunk = await asyncio.to_thread(next, source.chunks, None)
-            except (Damaged, OSError) as error:
-                await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "SNAPSHOT_DAMAGED")
-            if chunk is None:
-                return
+        while (chunk := await next_chunk(source, context)) is not None:
             message = peer_pb2.SnapshotChunk(data=chunk, crc32c=crc32c(chunk))
             await write(context, message, CHUNK_TIMEOUT_S)
 

@@ -1,6 +1,6 @@
-"""Wait for a snapshot of this node, for the calls that need one.
+"""Wait for a snapshot of this node and read it, for the calls that need one.
 
-The replica makes snapshots, in slices.
+The replica makes snapshots, in slices, and makes one again that a reader found to be unreadable.
 """
 
 import asyncio
@@ -8,8 +8,9 @@ from typing import Final
 
 import grpc
 
+from beanpole.errors import BeanpoleError
 from beanpoled.rpc.server import Context, fail
-from beanpoled.view import NodeView
+from beanpoled.view import NodeView, SnapshotStream
 
 # A million jobs of 100 bytes take two seconds beside the queue's work.
 SNAPSHOT_TIMEOUT_S: Final = 60.0
@@ -34,3 +35,27 @@ async def snapshot_up_to(view: NodeView, wanted: int, context: Context) -> None:
         # The snapshot in progress may be older than the wanted index.
         view.take_snapshot()
         await asyncio.sleep(SNAPSHOT_POLL_S)
+
+
+async def open_snapshot(view: NodeView, context: Context) -> SnapshotStream | None:
+    """Return the newest snapshot, or end the call if it cannot be read."""
+    try:
+        return view.snapshot_source()
+    except (BeanpoleError, OSError) as error:
+        await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "SNAPSHOT_DAMAGED")
+
+
+async def next_chunk(source: SnapshotStream, context: Context) -> bytes | None:
+    """Return the next chunk, None after the last, or end the call if it cannot be read."""
+    try:
+        return await asyncio.to_thread(next, source.chunks, None)
+    except (BeanpoleError, OSError) as error:
+        await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "SNAPSHOT_DAMAGED")
+
+
+async def verify_snapshot(view: NodeView, context: Context) -> None:
+    """Read the newest snapshot, or end the call if it cannot be read."""
+    source = await open_snapshot(view, context)
+    if source is not None:
+        while await next_chunk(source, context) is not None:
+            pass

@@ -5,22 +5,24 @@ swallow errors while loading, fill the link and clear the log of the receiver.
 The first chunk of a snapshot is its header, the others are chunks of the machine's image.
 """
 
+import errno
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pysyncobj.node import Node
 
-from beanpole.errors import ProtocolError, UnknownVersion
+from beanpole.errors import BeanpoleError
 from beanpole.pace import Pace
 from beanpole.replication.consensus import MIB, Image
+from beanpole.replication.pysyncobj.fetch_sink import FetchSink
 from beanpole.replication.pysyncobj.journal import PLACEHOLDER, Entry
 from beanpole.replication.pysyncobj.library import SerializerBase
 from beanpole.replication.pysyncobj.room import LOW_RETAIN_BYTES
 from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader, read_header
 from beanpole.storage.ballast import is_full
 from beanpole.storage.files import Files
-from beanpole.storage.snapshots import CHUNK_BYTES_MAX, SnapshotInfo, SnapshotStore, SnapshotWriter
+from beanpole.storage.snapshots import SnapshotInfo, SnapshotStore, SnapshotWriter
 
 if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.acks import LeaderAcks
@@ -40,6 +42,11 @@ FETCH_SILENCE_S: Final = 10.0
 FULL_PERIOD_S: Final = 5.0
 # The least time between snapshots that are made because of an estimate alone.
 GAIN_PERIOD_S: Final = 2.0
+# The least time between two snapshots that replace unreadable ones: on a disk that damages whatever
+# it stores, each reader would cause the next.
+REPLACE_PERIOD_S: Final = 60.0
+# Errors of a read that tell nothing about the file.
+SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # The period in which each reason for giving up a fetch is logged once: a fetch that fails is
 # repeated about twice a second.
 REASONS_PERIOD_S: Final = 60.0
@@ -65,60 +72,6 @@ class Dump(SerializerBase):
         return None, last, previous, set()
 
 
-class FetchSink:
-    """The sink of a fetch. The header that is received determines index and term."""
-
-    def __init__(self, store: SnapshotStore, index: int, birth: bytes) -> None:
-        self.header: SnapshotHeader | None = None
-        self.writer: SnapshotWriter | None = None
-        self.failure: str | None = None
-        self.received = 0  # chunks
-        self.complete = False  # whether the last chunk was received
-        self._store = store
-        self._index = index
-        self._birth = birth
-
-    @property
-    def backlog_bytes(self) -> int:
-        """Return the bytes that are not on the disk yet."""
-        return 0 if self.writer is None else self.writer.backlog_bytes
-
-    @property
-    def error(self) -> OSError | None:
-        """The error of a write to the disk, if any."""
-        return None if self.writer is None else self.writer.error
-
-    def write(self, chunk: bytes) -> None:
-        """Write a chunk; after a failure, chunks are dropped."""
-        if self.failure is not None:
-            return
-        if not 0 < len(chunk) <= CHUNK_BYTES_MAX:
-            self.failure = f"a chunk of {len(chunk)} bytes"
-            return
-        if self.writer is None:
-            try:
-                header = SnapshotHeader.decode(chunk)
-            except (ProtocolError, UnknownVersion) as error:
-                self.failure = str(error)
-                return
-            if header.last < self._index:
-                self.failure = f"asked for {self._index}, got {header.last}"
-                return
-            if header.birth != self._birth:
-                self.failure = "it is of another life of the cluster (birth id)"
-                return
-            self.header = header
-            self.writer = self._store.create(header.last, header.term)
-        self.writer.write(chunk)
-        self.received += 1
-
-    def abort(self) -> None:
-        """Accept no more chunks and remove the written ones."""
-        self.failure = self.failure or "given up"
-        if self.writer is not None:
-            self.writer.abort()
-
-
 def _placeholders(header: SnapshotHeader) -> tuple[Entry, Entry]:
     last, term, previous_term, _ = header
     return (PLACEHOLDER, last - 1, previous_term), (PLACEHOLDER, last, term)
@@ -141,6 +94,12 @@ class Snapshots:
         self._making = 0  # the index of the snapshot that is being made
         self._make_after_s = -1e9
         self._is_waiting = False  # whether a snapshot is due but there is no room for it
+        # The newest snapshot, if it turned out to be unreadable. Compared by identity: the snapshot
+        # that replaces it may have the same index and size.
+        self._doubted: SnapshotInfo | None = None
+        # What a reader could not read, and why; set in its thread, for the next turn.
+        self._unreadable: tuple[SnapshotInfo, str] | None = None
+        self._replace_after_s = -1e9
         self._gain_s = -1e9  # when a snapshot may be made again to drop deleted jobs
         self._fetch: FetchSink | None = None
         self._fetch_after_s = -1e9
@@ -185,12 +144,16 @@ class Snapshots:
     # --- making ----------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Begin a snapshot of the state applied so far."""
+        """Begin a snapshot of the state applied so far, if it is newer than the last.
+
+        It may be as old as one that cannot be read.
+        """
         shared = self._shared
         index = shared.core.applied
         term = shared.journal.term_of(index)
         previous_term = shared.journal.term_of(index - 1)
-        base = 1 if self._latest is None else self._latest.index
+        # One in place of an unreadable snapshot may have the same index.
+        base = 1 if self._latest is None else self._latest.index - self._is_doubted
         if self._writer is not None or self._fetch is not None or index <= base:
             return
         if not self._fits():
@@ -207,6 +170,8 @@ class Snapshots:
     def turn(self) -> None:
         """Begin a due snapshot, trim the log, and check the progress of a fetch."""
         shared = self._shared
+        if self._unreadable is not None:
+            self._doubt(*self._unreadable)
         if self._writer is None:
             if self._is_due():
                 self.compact()
@@ -226,6 +191,8 @@ class Snapshots:
 
     def _is_due(self) -> bool:
         shared = self._shared
+        if self._is_doubted and shared.now_s >= self._replace_after_s:
+            return True
         size, logged = self.size_and_behind()
         if logged > max(shared.config.snapshot_bytes_min, size):
             return True
@@ -237,6 +204,24 @@ class Snapshots:
         return logged >= room.growth_bytes or (
             shared.now_s >= self._gain_s and room.gains(size + logged)
         )
+
+    @property
+    def _is_doubted(self) -> bool:
+        """Whether the newest snapshot cannot be read."""
+        return self._doubted is not None and self._doubted is self._latest
+
+    def _doubt(self, info: SnapshotInfo, reason: str) -> None:
+        """Have the newest snapshot made again, because a reader could not read it.
+
+        Otherwise no member could catch up by it, and this node could not start again. The machine
+        in memory does not depend on the file.
+        """
+        self._unreadable = None
+        if info is self._latest and not self._is_doubted:
+            self._doubted = info
+            self._shared.callbacks.log(
+                f"the snapshot at {info.index} cannot be read, and is made again: {reason}"
+            )
 
     def _fits(self) -> bool:
         """Whether there is room for a snapshot; if not, log that once."""
@@ -296,6 +281,11 @@ class Snapshots:
             self._shared.stop(f"the snapshot at {self._making} failed: {error}")
             return
         self._gain_s = self._shared.now_s + GAIN_PERIOD_S
+        if self._is_doubted:
+            self._replace_after_s = self._shared.now_s + REPLACE_PERIOD_S
+            self._shared.callbacks.log(
+                f"the snapshot at {self._making} replaces the one that cannot be read"
+            )
         self._latest = self.store.latest()
         self._trim_s = -1e9
         self._shared.due = True
@@ -327,12 +317,24 @@ class Snapshots:
         return None if self._latest is None else (self._latest.index, self._latest.term)
 
     def source(self) -> tuple[SnapshotInfo, Iterator[bytes]] | None:
-        """Return the newest snapshot and its chunks; its file is open at return."""
+        """Return the newest snapshot and its chunks; its file is open at return.
+
+        If it cannot be read, this raises what `SnapshotStore.read` raises, and so do the chunks.
+        """
         info = self.store.latest()
         if info is None:
             return None
-        chunks = self.store.read(info)
+        chunks = self._read(info)
         return info, chain([next(chunks)], chunks)
+
+    def _read(self, info: SnapshotInfo) -> Iterator[bytes]:
+        """Yield the chunks, in any thread; tell the next turn if they cannot be read."""
+        try:
+            yield from self.store.read(info)
+        except (BeanpoleError, OSError) as error:
+            if not (isinstance(error, OSError) and error.errno in SHORTAGES):
+                self._unreadable = info, str(error)
+            raise
 
     # --- fetching --------------------------------------------------------------------------------
 
