@@ -1,6 +1,7 @@
 """Tests of the log's window: the library's view, the disk's contents, and crashes."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,7 +19,7 @@ from beanpole.replication.pysyncobj.messages import NO_OP, OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.storage.format import Identity
 from tests.sim.clock import Clock
-from tests.sim.disk import Disk
+from tests.sim.disk import Disk, Killed
 
 
 def opened(disk: Disk, **over: Any) -> LogJournal:
@@ -139,6 +140,70 @@ def test_trimmed_segments_go_and_term_and_vote_stay(disk: Disk) -> None:
     assert again.first <= 150 and again.last == 200
     with pytest.raises(Damaged, match="without a snapshot"):
         again.check_begin()
+
+
+def replaced(disk: Disk) -> LogJournal:
+    """Return a log of many segments that was just replaced by a snapshot at 300."""
+    journal = opened(disk)
+    journal.wal.on_durable = journal.after_durable
+    journal.setCurrentTerm(7, "n1")
+    for index in range(1, 201):
+        journal.add(b"x" * 100, index, 7)
+    journal.wal.sync()
+    journal.clear()
+    journal.add(PLACEHOLDER, 299, 7)
+    journal.add(PLACEHOLDER, 300, 7)
+    return journal
+
+
+def trimmed(journal: LogJournal, disk: Disk) -> None:
+    """Trim a log again and again, as a replica does, while the disk works."""
+    for _ in range(5):
+        journal.trim(200)
+        journal.wal.flush()
+        disk._clock.run(0.1)
+
+
+def test_the_segments_of_a_replaced_log_go(disk: Disk) -> None:
+    """They stayed until a later snapshot, and for ever on a disk without room for one."""
+    journal = replaced(disk)
+    before = len(disk.list("/n0/log"))
+    journal.wal.flush()
+    disk._clock.run(0.1)
+    disk.crash()
+    assert len(disk.list("/n0/log")) == before > 5, "the node died before they went"
+    again = opened(disk)
+    again.wal.on_durable = again.after_durable
+    for log in (again, again):
+        end = log.wal.end
+        trimmed(log, disk)
+        assert len(disk.list("/n0/log")) <= 2
+    assert again.wal.end == end, "term and vote are written once"
+    assert (again.first, again.last) == (299, 300)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_death_while_a_replaced_log_goes_loses_neither_vote_nor_log(seed: int) -> None:
+    calls, completed = 0, False
+    while not completed:
+        disk = Disk(Clock(), seed)
+        journal = replaced(disk)
+        disk.killed = died = Mock()
+        disk.calls_left = calls
+        try:
+            trimmed(journal, disk)
+            completed = not died.called
+        except Killed:
+            pass
+        disk.crash()
+        again = opened(disk)
+        assert (again.getCurrentTerm(), again.getVotedForNodeId()) == (7, "n1"), calls
+        assert (again.last == 200 and again.first < 200) or again.last == 300, calls
+        again.align(300, 7, 7)
+        assert (again.first, again.last) == (299, 300)
+        calls += 1
+    assert calls > 15
+    assert len(disk.list("/n0/log")) <= 2
 
 
 def test_a_log_may_begin_with_a_cut(disk: Disk) -> None:

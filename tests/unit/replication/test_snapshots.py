@@ -339,6 +339,45 @@ def test_a_snapshot_that_is_not_installed_cuts_nothing_that_is_not_applied() -> 
     assert [index for index, _ in lone.applied] == list(range(2, 31))
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_log_that_a_fetched_snapshot_replaces_leaves_the_disk(restarted: bool) -> None:
+    """Its segments stayed until a later snapshot, and for ever on a disk without room for one."""
+    lone = Lone()
+    lone.receive("n2", messages.VOTE, 3, 1, 0, 0)
+    lone.run(0.05)
+    assert lone.take(messages.VOTE_GRANTED) == [(messages.VOTE_GRANTED, 3)]
+    for first in range(2, 402, 10):
+        entries = [(3, b"x" * 2_000)] * 10
+        previous = (first - 1, 3 if first > 2 else 0)
+        lone.append("n2", 3, previous, entries, commit=first)
+        lone.run(0.01)
+    lone.run(1.0)
+    before = lone.replica.journal_bytes
+    assert before > 10 * 64 * 1024
+    lone.receive("n2", messages.OFFER, 3, 2, 1000, 3)
+    deliver(lone, 1000, 3, 3)
+    while lone.replica.applied_index < 1000:
+        lone.run(0.01)
+    assert lone.replica.journal_bytes > before, "nothing is dropped before it is replaced durably"
+    if restarted:
+        lone.crash()
+        lone.start()
+    lone.run(1.5)
+    assert lone.replica.journal_bytes < 2 * 64 * 1024
+    assert len(lone.disk.list("/n0/log")) <= 2
+    size = lone.replica.log_on_disk().end
+    lone.run(10.0, 0.1)
+    assert lone.replica.log_on_disk().end == size, "term and vote are not written again and again"
+    lone.crash()
+    lone.start()
+    assert (lone.replica.term, lone.replica.last_index) == (3, 1000)
+    lone.take()
+    for term, granted in ((3, []), (4, [(messages.VOTE_GRANTED, 4)])):
+        lone.receive("n1", messages.VOTE, term, 2000, 3, 0)
+        lone.run(0.05)
+        assert lone.take(messages.VOTE_GRANTED) == granted, "it has voted for n2 in term 3"
+
+
 def test_a_fetch_that_was_overtaken_leaves_no_file() -> None:
     """Its file stayed until the next start."""
     lone = follower()

@@ -328,7 +328,7 @@ class LogJournal:
             raise Damaged(f"{self._directory}: the log begins at {self.first} without a snapshot")
 
     def trim(self, first: int) -> None:
-        """Forget the entries below `first`, and later drop the segments that hold only these.
+        """Forget the entries below `first`, and later drop the segments that hold only older ones.
 
         Term and vote are written again before a segment is dropped, because their record may be in
         it.

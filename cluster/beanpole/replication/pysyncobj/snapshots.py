@@ -307,8 +307,9 @@ class Snapshots:
                     first = min(first, self._acks.known.get(peer, 0))
             first = max(first, journal.index_with_bytes_after(retain))
             first = min(first, covered)
-        if first > journal.first:
-            journal.trim(first)
+        # Also where the log begins there already: older segments may be left after a fetched
+        # snapshot has replaced it, or after a start.
+        journal.trim(first)
 
     # --- serving ---------------------------------------------------------------------------------
 
