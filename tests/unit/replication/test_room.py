@@ -1,12 +1,17 @@
 """One replica with a full disk: it refuses, waits and continues, and never stops."""
 
+import errno
 from typing import Any
 
 import pytest
 
 from beanpole.replication.consensus import MIB, DiskRoom
 from beanpole.replication.pysyncobj import messages, snapshots
-from beanpole.replication.pysyncobj.room import BALLAST_ROOM_BYTES, LOG_ROOM_BYTES
+from beanpole.replication.pysyncobj.room import (
+    BALLAST_ROOM_BYTES,
+    LOG_ROOM_BYTES,
+    UNKNOWN_PERIOD_S,
+)
 from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from beanpole.storage.ballast import BALLAST_BYTES
 from tests.sim.lone import Lone
@@ -70,6 +75,41 @@ def test_the_configured_reserve_counts_where_it_is_more() -> None:
     leave(lone, 40 * MIB)
     assert not lone.replica.room().low
     assert len([line for line in lone.lines if "the reserve of" in line]) == 2
+
+
+def test_a_disk_that_does_not_tell_its_free_space_ends_no_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One failed query of a network's file system ended a node that served."""
+    lone = a_replica()
+    leave(lone, 40 * MIB)
+    free_bytes, fails = lone.disk.free_bytes, True
+
+    def asked(path: str) -> int:
+        if path and fails:
+            raise OSError(errno.EIO, "input/output error", path)
+        return free_bytes(path)
+
+    monkeypatch.setattr(lone.disk, "free_bytes", asked)
+    before = lone.replica.room().free_bytes
+    lone.disk.taken_bytes = 0
+    log_on(lone, 512 * 1024)
+    assert lone.reason is None
+    assert lone.replica.room().free_bytes == before, "the last measurement stands"
+
+    def said() -> int:
+        return sum("the free space of /n0 is unknown: " in line for line in lone.lines)
+
+    assert said() == 1
+    lone.run(UNKNOWN_PERIOD_S, 0.1)
+    assert said() == 2
+    fails = False
+    lone.run(0.1)
+    assert lone.replica.room().free_bytes > before
+    fails = True
+    lone.crash()
+    with pytest.raises(OSError, match="input/output error"):
+        lone.start()  # the room is not known at all
 
 
 def test_a_snapshot_waits_until_there_is_room_for_it() -> None:

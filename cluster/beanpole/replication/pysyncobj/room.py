@@ -27,6 +27,8 @@ ERROR_DIVISOR: Final = 8
 # The part of the log before a snapshot that is kept while room is scarce, for members that are a
 # few entries behind.
 LOW_RETAIN_BYTES: Final = MIB
+# The period in which it is logged once that the free space is unknown.
+UNKNOWN_PERIOD_S: Final = 60.0
 # The delay before the ballast is tried again after the disk refused it.
 BALLAST_PERIOD_S: Final = 10.0
 
@@ -57,20 +59,26 @@ class Room:
         self._log_end_max = 2**64  # the position at which the log must stop
         self._was_full = False
         self._look_s = -1e9
+        self._has_measured = False
+        self._unknown_s = -1e9  # when it may be logged again that the free space is unknown
         self._ballast_s = -1e9
 
     def look(self, now_s: float) -> None:
-        """Measure the free space, if a measurement is due, and act on the result."""
+        """Measure the free space, if a measurement is due, and act on the result.
+
+        Raises:
+            OSError: the first measurement failed, at the start.
+        """
         if now_s < self._look_s:
             return
         self._look_s = now_s + LOOK_PERIOD_S
-        self._measure()
+        self._measure(now_s)
         if self.free_bytes < BALLAST_ROOM_BYTES and self.ballast.release():
             self._callbacks.log(
                 f"{self.free_bytes} bytes are free: the ballast of {self.ballast.size} is given up"
             )
             self._ballast_s = now_s + BALLAST_PERIOD_S
-            self._measure()
+            self._measure(now_s)
         elif (
             not self.low
             and not self.ballast.there
@@ -81,9 +89,26 @@ class Room:
             self.ballast.restore()
         self._judge()
 
-    def _measure(self) -> None:
+    def _measure(self, now_s: float) -> None:
+        """Measure the free space. If the disk does not tell it, the last measurement stands.
+
+        A query may fail in passing (a network's file system, a kernel without memory), and the log
+        stops at the position that was measured before. A disk that fails ends the node by a write.
+        """
         wal, config = self._wal, self._config
-        free = self._files.free_bytes(config.directory) - (wal.end - wal.durable)
+        try:
+            free = self._files.free_bytes(config.directory) - (wal.end - wal.durable)
+        except OSError as error:
+            if not self._has_measured:
+                raise
+            if now_s >= self._unknown_s:
+                self._unknown_s = now_s + UNKNOWN_PERIOD_S
+                self._callbacks.log(
+                    f"the free space of {config.directory} is unknown: {error}; "
+                    f"{self.free_bytes} bytes were free"
+                )
+            return
+        self._has_measured = True
         self.free_bytes = max(0, free)
         self._log_end_max = wal.end + free - LOG_ROOM_BYTES
         self._estimate = self._callbacks.image_bytes()
