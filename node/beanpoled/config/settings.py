@@ -3,6 +3,7 @@
 The settings of a node, and their relations, are in `config.node`.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -189,6 +190,8 @@ class Listen:
         return self.check([part.strip() for part in text.split(",")])
 
     def check(self, value: object) -> object:
+        if isinstance(value, str):
+            raise ValueError(self._as_list(value))
         if not isinstance(value, list) or not value:
             raise ValueError(self.allowed)
         checked: list[str] = []
@@ -211,6 +214,15 @@ class Listen:
         if len(set(checked)) != len(checked):
             raise ValueError(self.allowed + ", each once")
         return tuple(checked)
+
+    def _as_list(self, value: str) -> str:
+        """Say what to write in TOML in place of a string, which may lack its brackets only."""
+        items = [part.strip() for part in value.split(",")]
+        try:
+            self.check(items)
+        except ValueError:
+            items = ["127.0.0.1:11300"]
+        return f"{self.allowed}, as a list: {json.dumps(items)}"
 
 
 # Said where an empty list is given.

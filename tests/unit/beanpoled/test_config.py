@@ -1,6 +1,7 @@
 """The node's configuration: precedence, refused settings, and their error messages."""
 
 import argparse
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -145,6 +146,30 @@ def test_listeners_that_are_refused(path: Path, table: str, words: tuple[str, ..
     with pytest.raises(ConfigurationError) as caught:
         with_toy(path)
     assert not [word for word in words if word not in str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("given", "needed"),
+    [
+        ("127.0.0.1:31000", '["127.0.0.1:31000"]'),
+        ("127.0.0.1:31000, unix:/run/b", '["127.0.0.1:31000", "unix:/run/b"]'),
+        ("31000", '["127.0.0.1:11300"]'),
+    ],
+)
+def test_client_addresses_that_are_no_list_are_shown_as_one(
+    path: Path, given: str, needed: str
+) -> None:
+    """The message had exactly the given value among the allowed ones."""
+    path.write_text(re.sub(r"(?m)^listen = .*$", f'listen = "{given}"', FILE))
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    message = str(caught.value)
+    assert message.startswith(f"listen = {given!r} (from ")
+    assert message.endswith(f", as a list: {needed}")
+    path.write_text(f'{FILE}[listeners]\ngearman = "{given}"\n')
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    assert str(caught.value).endswith(f", as a list: {needed}")
 
 
 def test_a_default_address_may_be_taken(path: Path) -> None:
