@@ -106,7 +106,8 @@ class Outcome:
 class _Read(NamedTuple):
     """All of a Redis that is read as a whole, before anything is imported.
 
-    So a key of another type ends the import before it begins, unless it is one of a single job.
+    So a key of another type ends the import before it begins, unless it is one that is read job by
+    job: those of a job, and the sorted sets of queues, of tags and of completed jobs.
 
     Attributes:
         states: the state of each job by its jid.
@@ -201,14 +202,14 @@ class _Import:
         target: Redis,
         now: float,
         progress: Callable[[int, int], None],
-        outcome: Outcome | None = None,
+        outcome: Outcome,
     ) -> None:
         self._source = source
         self._target = target
         self._now = b"%.6f" % now
         self._time = now
         self._progress = progress
-        self._outcome = outcome or Outcome()
+        self._outcome = outcome
         self._refused: dict[bytes, None] = {}  # jids that other jobs may depend on
 
     def run(self) -> None:

@@ -24,7 +24,8 @@ DIRECTORY_DEFAULT: Final = ".beanpole"
 # From this similarity on (of 1) a variable counts as a typing error: BEANPOLE_ADDRESSES has 0.84;
 # the most similar variable of a node's settings, BEANPOLE_DIAL, has 0.77.
 LIKENESS: Final = 0.8
-# The contents of pipes, by path, device and number: another pipe may be at a path later.
+# The contents of pipes, by path, device and number. A shell's pipes have new numbers each time; a
+# named pipe that is made again may have the same, and counts as the one before.
 _read_once: dict[tuple[str, int, int], bytes] = {}
 _reading: Final = threading.Lock()
 

@@ -11,8 +11,8 @@ Value = str | int | bool | list[str] | list[int]
 TEXT_MAX_CHARS: Final = 256
 # A line with longer arguments gives only their size. JSON makes up to twelve bytes of a character.
 ARGUMENTS_BYTES_MAX: Final = 16 * 1024
-# The same for a harmless call, whose caller may be anybody: a line has less than 2 KiB.
-HARMLESS_BYTES_MAX: Final = 1024
+# The same for a call that was refused, whose caller may be anybody: a line has less than 2 KiB.
+REFUSED_BYTES_MAX: Final = 1024
 _BEGIN: Final = b'{"id": '
 
 
@@ -29,8 +29,8 @@ class Entry(NamedTuple):
         outcome: a status code of gRPC, or the protocol's own word.
         duration_us: its duration.
         alike: the number of similar calls that were left out since the last logged one.
-        harmless: whether the call only reads, or came from a caller without the right: lines of
-            such calls are limited. Not part of the line.
+        reads: whether the call only reads; not part of the line.
+        refused: whether its caller had not the right, so that it did nothing; not part of the line.
     """
 
     wall_us: int
@@ -42,7 +42,8 @@ class Entry(NamedTuple):
     outcome: str
     duration_us: int
     alike: int = 0
-    harmless: bool = False
+    reads: bool = False
+    refused: bool = False
 
 
 def line(entry: Entry, number: int, node: str) -> bytes:
@@ -53,7 +54,7 @@ def line(entry: Entry, number: int, node: str) -> bytes:
         number: grows from line to line; it comes first, so that readers find their position.
         node: the node that was called.
     """
-    room = HARMLESS_BYTES_MAX if entry.harmless else ARGUMENTS_BYTES_MAX
+    room = REFUSED_BYTES_MAX if entry.refused else ARGUMENTS_BYTES_MAX
     told: dict[str, object] = {
         "id": number,
         "time": _utc(entry.wall_us),

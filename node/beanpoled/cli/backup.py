@@ -114,13 +114,13 @@ def add_command(commands: Any) -> None:
         help="also make the queue of it in memory, as the start of a node does (not from -)",
     )
     way.add_argument("--json", action="store_true", help="print JSON")
-    add_identities(way)
+    add_identities(way, dest="more_identities")
     way.set_defaults(run=_verify)
     words = "say of which cluster and when a backup is, and its counts"
     way = ways.add_parser("show", help=words, argument_default=unset)
     way.add_argument("file", metavar="FILE|-", help="the backup; - is standard input")
     way.add_argument("--json", action="store_true", help="print JSON")
-    add_identities(way)
+    add_identities(way, dest="more_identities")
     way.set_defaults(run=_show)
 
 

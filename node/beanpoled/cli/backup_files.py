@@ -26,10 +26,17 @@ PIPE: Final = "-"
 _HEAD_BYTES: Final = 64
 
 
-def add_identities(parser: Any) -> None:
-    """Add the options for reading an encrypted backup."""
+def add_identities(parser: Any, dest: str = "identity") -> None:
+    """Add the options for reading an encrypted backup.
+
+    Args:
+        parser: of a command.
+        dest: `more_identities` where the command in front of it has the option, too: argparse would
+            drop what was given there.
+    """
     parser.add_argument(
         "--identity",
+        dest=dest,
         action="append",
         metavar="KEYFILE",
         help="decrypts an encrypted backup: a file of age-keygen, or a private key of SSH; may be "
@@ -50,14 +57,15 @@ def identities(
     Raises:
         ConfigurationError: a key cannot be used; no secret is shown.
     """
-    if not arguments.identity:
+    files = [*(arguments.identity or ()), *getattr(arguments, "more_identities", ())]
+    if not files:
         if arguments.passphrase_file:
             raise ConfigurationError("--passphrase-file has no effect without --identity KEYFILE")
         return []
     passphrase = environment.get(where.BACKUP_PASSPHRASE, "")
     if arguments.passphrase_file:
         passphrase = read_secret("--passphrase-file", arguments.passphrase_file)
-    return age_keys.identities(arguments.identity, passphrase)
+    return age_keys.identities(files, passphrase)
 
 
 class Opened:

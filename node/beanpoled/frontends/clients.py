@@ -146,7 +146,7 @@ class Clients:
         line: bytes,
         outcome: str,
         begun_us: int,
-        allowed: bool = True,
+        refused: bool = False,
     ) -> None:
         """Record a client's administrative command in the audit log.
 
@@ -156,7 +156,7 @@ class Clients:
             line: the command as received; never one with a secret.
             outcome: the answer, in the protocol's words.
             begun_us: when the command was received, by the node's monotonic clock.
-            allowed: whether its user had the right, as far as this node knew.
+            refused: whether its user has not the right, so that it did nothing.
         """
         duration_us = self.host.now_us() - begun_us
         self.audit(
@@ -169,7 +169,7 @@ class Clients:
                 {"line": line.decode(errors="replace").strip()},
                 outcome,
                 duration_us,
-                harmless=not allowed,
+                refused=refused,
             )
         )
 

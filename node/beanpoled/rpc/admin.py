@@ -77,6 +77,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         self._view = view
         self._peers = peers
         self._forwarder = Forwarder(view, peers, admin_pb2_grpc.AdminStub)
+        self._verifies = False  # whether a call is reading the newest snapshot
 
     async def Status(
         self, request: admin_pb2.StatusRequest, context: Context
@@ -220,9 +221,13 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         self, request: admin_pb2.TakeSnapshotRequest, context: Context
     ) -> admin_pb2.TakeSnapshotReply:
         wanted = self._view.applied_index
-        if self._view.snapshot_index >= wanted:
+        if self._view.snapshot_index >= wanted and not self._verifies:
             # None is made, so what is there has to be good for the restart that may follow.
-            await verify_snapshot(self._view, context)
+            self._verifies = True
+            try:
+                await verify_snapshot(self._view, context)
+            finally:
+                self._verifies = False
         await snapshot_up_to(self._view, wanted, context)
         return admin_pb2.TakeSnapshotReply(index=self._view.snapshot_index)
 

@@ -28,10 +28,17 @@ _CERTIFICATE_KEYS: Final = (NAMES_KEY, "x509_common_name")
 
 
 class Row(NamedTuple):
-    """A recorded method: the arguments to record, and whether it only reads."""
+    """A recorded method.
+
+    Attributes:
+        shown: the arguments to record.
+        reads: whether it only reads.
+        proves: whether its callers prove that they are members, which the method itself checks.
+    """
 
     shown: tuple[str, ...] = ()
     reads: bool = False
+    proves: bool = False
 
 
 _FILTER: Final = tuple(
@@ -59,7 +66,7 @@ AUDITED: Final = {
     "NodeAdmin/ListSettings": Row(("node",), reads=True),
     "NodeAdmin/Reload": Row(("node", "at_node")),
     "NodeAdmin/ReadAudit": Row(("node", "after_id"), reads=True),
-    "Peer/FetchSnapshot": Row(("index",), reads=True),
+    "Peer/FetchSnapshot": Row(("index",), proves=True),
     "Policies/Set": Row(("policy",)),
     "Policies/Drop": Row(("pattern",)),
     "Queue/Kick": Row(("job_ids",)),
@@ -137,8 +144,10 @@ class Auditor(grpc.aio.ServerInterceptor):
                 caller = host_of_peer(context.peer()).decode(errors="replace")
                 shown = arguments(request, row)
                 whom = (caller, certificate, user, method)
-                harmless = row.reads or not CALLER.get().passed
-                self._add(Entry(wall_us, *whom, shown, outcome, duration_us, harmless=harmless))
+                unproved = row.proves and outcome == "UNAUTHENTICATED"
+                refused = unproved or not CALLER.get().passed
+                entry = Entry(wall_us, *whom, shown, outcome, duration_us)
+                self._add(entry._replace(reads=row.reads, refused=refused))
 
         return watched
 

@@ -16,7 +16,7 @@ from beanpole.addresses import host_of_peer
 from beanpole.pb import backup_pb2, backup_pb2_grpc
 from beanpoled.rpc.call import NO_SESSION, Call
 from beanpoled.rpc.server import Context, fail, write
-from beanpoled.rpc.snapshots import next_chunk, open_snapshot, snapshot_up_to
+from beanpoled.rpc.snapshots import REST_PER_CHUNK, next_chunk, open_snapshot, snapshot_up_to
 from beanpoled.turn.node import Node
 from beanpoled.view import NodeView, SnapshotStream
 
@@ -26,9 +26,6 @@ BACKUPS_MAX: Final = 2
 # A caller may write through a pipe to a tape or a bucket; a caller that reads nothing for this long
 # is considered gone.
 TAKE_TIMEOUT_S: Final = 300.0
-# Reading, checking and sending gets at most this share of the loop's time and of a core: the rest
-# is for clients. A chunk of 512 KiB takes two milliseconds, which allows 25 to 60 MB a second.
-REST_PER_CHUNK: Final = 4
 
 
 class BackupServicer(backup_pb2_grpc.BackupServicer):

@@ -97,8 +97,8 @@ class Callers:
         Args:
             context: of the gRPC call.
             give: submits commands.
-            begun: the gRPC call has changed something before, so that no refusal may say that
-                nothing was done.
+            begun: the gRPC call has changed something before, so that no refusal of these commands
+                may say that nothing was done.
         """
         caller = CALLER.get()
         return await self._do(context, give, caller.names, caller.token, begun)
@@ -143,8 +143,8 @@ class Callers:
     async def _check_done(self, context: Context, failure: int, begun: bool = False) -> None:
         """End a call whose commands failed, with the reason of their `Call`.
 
-        NO_RIGHT and UNKNOWN_TOKEN are those of `guarding`, before anything is done: programs take
-        them for that, so that the ends of rights and tokens within a call have other reasons.
+        NO_RIGHT and UNKNOWN_TOKEN are those of `guarding`, where nothing is changed: programs take
+        them for that, so that the ends of rights and tokens within a change have other reasons.
         """
         if failure == NO_SESSION:
             message = "the cluster has as many sessions as sessions_max allows"

@@ -127,7 +127,10 @@ class Changes:
             )
 
     def foretell(self, machine: Machine, job_id: int) -> jobs_pb2.JobOutcome:
-        """Return the outcome that the change would have for a job, after those foretold before."""
+        """Return the outcome that the change would have for a job.
+
+        A move counts those that this request has foretold before.
+        """
         job = machine.queue.jobs.get(job_id)
         if job is None or (self.wanted.queue and job.tube.name != self.wanted.queue):
             return outcome(machine, job_id, c.NOT_FOUND)

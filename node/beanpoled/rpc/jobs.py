@@ -261,9 +261,14 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         await self._change_many(change, request, context)
 
     async def _tell(
-        self, change: Changes, job_ids: tuple[int, ...], dry_run: bool, context: Context
+        self,
+        change: Changes,
+        job_ids: tuple[int, ...],
+        dry_run: bool,
+        context: Context,
+        begun: bool = False,
     ) -> list[jobs_pb2.JobResult]:
-        """Apply the change to some jobs, or predict the outcomes."""
+        """Apply the change to some jobs, or predict it; `begun`: others are changed already."""
         machine = self._context.machine
         if dry_run:
             outcomes = [change.foretell(machine, job_id) for job_id in job_ids]
@@ -272,7 +277,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
             for first in range(0, len(job_ids), PART_JOBS):
                 part = job_ids[first : first + PART_JOBS]
                 give = partial(change.give, part)
-                results = await self._callers.do(context, give, begun=first > 0)
+                results = await self._callers.do(context, give, begun=begun or first > 0)
                 outcomes += map(outcome, [self._context.machine] * len(part), part, results)
         return [
             jobs_pb2.JobResult(id=job_id, outcome=one)
@@ -294,7 +299,8 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
             scan = Scan(self._context, told.after_id, up_to_id, SCAN_MAX)
             left = request.count_max - told.changed if request.count_max else PART_JOBS
             part = await self._part(scan, change, min(left, PART_JOBS), context)
-            results = await self._tell(change, tuple(part), request.dry_run, context)
+            begun = told.changed > 0
+            results = await self._tell(change, tuple(part), request.dry_run, context, begun)
             scanned += scan.scanned
             _add(told, results)
             told.scanned = scanned

@@ -1,4 +1,4 @@
-"""Harmless calls in the audit log: nobody displaces the lines of others by their number."""
+"""Reads and refusals in the audit log: they do not displace other lines by their number."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from beanpoled.audit import alike, entry
 from beanpoled.audit.alike import KINDS_MAX, Alike
 from beanpoled.audit.entry import Entry
 
-READ = Entry(0, "10.0.0.9", "", "", "JobAdmin/ListJobs", {}, "OK", 1, harmless=True)
+READ = Entry(0, "10.0.0.9", "", "", "JobAdmin/ListJobs", {}, "OK", 1, reads=True)
 
 
 def test_addresses_of_one_network_are_one_caller() -> None:
@@ -25,18 +25,21 @@ def test_the_number_of_kinds_in_a_minute_is_limited(monkeypatch: pytest.MonkeyPa
         add(READ._replace(user=str(user)))
     assert len(told) == KINDS_MAX and not any(one.alike for one in told)
     add(READ._replace(user="0"))
-    change = READ._replace(method="Users/Set", harmless=False)
+    refused = READ._replace(user="new", outcome="UNAUTHENTICATED", refused=True)
+    change = READ._replace(method="Users/Set", reads=False)
     add(change)
-    assert told[KINDS_MAX:] == [change]
+    add(refused)
+    assert told[KINDS_MAX:] == [change, refused], "these have limits of their own, or none"
     monkeypatch.setattr(alike, "ALIKE_S", 0.0)  # the minute is over
+    monkeypatch.setattr(alike, "FORGET_PERIOD_S", 0.0)
     add(READ._replace(user="new"))
     assert told[-1].alike == 200 + 1, "all that was left out is counted"
-    assert len(told) == KINDS_MAX + 2
+    assert len(told) == KINDS_MAX + 3
 
 
 def test_a_line_of_a_caller_without_a_right_is_short() -> None:
     arguments: dict[str, entry.Value] = {"rules": ["r" * 250] * 20}
-    change = READ._replace(method="Users/SetRules", arguments=arguments, harmless=False)
+    change = READ._replace(method="Users/SetRules", arguments=arguments, reads=False)
     assert b"rrr" in entry.line(change, 1, "a")
-    refused = entry.line(change._replace(harmless=True), 1, "a")
+    refused = entry.line(change._replace(refused=True), 1, "a")
     assert len(refused) < 2048 and b'{"left out": "5' in refused

@@ -10,11 +10,13 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import msgpack
 import pytest
 
+from beanpole import commands as c
 from beanpole import pb
 from beanpole.core.users import ADMIN, PUT
-from beanpole.events import QLESS
+from beanpole.events import GEARMAN, QLESS
 from beanpole.pb import (
     admin_pb2,
     admin_pb2_grpc,
@@ -35,8 +37,9 @@ from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.auditing import AUDITED, NOT_AUDITED, Auditor, Row, arguments
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
-from tests.unit.beanpoled.auth_scene import TOKEN, gearman, give_users
+from tests.unit.beanpoled.auth_scene import LEE, TOKEN, change_rights, gearman, give_users
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of, until
+from tests.unit.beanpoled.follower_scene import FollowerScene
 from tests.unit.beanpoled.gearman_scene import Scene, handle, submit, worker
 from tests.unit.beanpoled.qless_scene import Scene as QlessScene
 
@@ -199,14 +202,14 @@ def test_refusals_are_told_of_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -
     add = alike.Alike(told.append).add
     for outcome in ("PERMISSION_DENIED", "ERR ACCESS_DENIED no", "OK"):
         for _ in range(3):
-            add(ENTRY._replace(outcome=outcome))
+            add(ENTRY._replace(outcome=outcome, refused=outcome == "PERMISSION_DENIED"))
     assert [one.outcome for one in told] == [
         "PERMISSION_DENIED",
         "ERR ACCESS_DENIED no",
         *["OK"] * 3,
     ]
     monkeypatch.setattr(alike, "ALIKE_S", 0.0)
-    add(ENTRY._replace(outcome="PERMISSION_DENIED"))
+    add(ENTRY._replace(outcome="PERMISSION_DENIED", refused=True))
     assert told[-1].alike == 2
 
 
@@ -252,10 +255,10 @@ def test_an_administrator_of_gearman() -> None:
     assert told[-1].outcome == "UNKNOWN"
 
 
-@pytest.mark.parametrize(("rights", "harmless"), [(PUT | ADMIN, False), (PUT, True)])
+@pytest.mark.parametrize(("rights", "refused"), [(PUT | ADMIN, False), (PUT, True)])
 @pytest.mark.parametrize("line", [b"create function f", b"drop function f", b"cancel job %b"])
 def test_a_client_of_gearman_that_leaves_before_the_answer(
-    line: bytes, rights: int, harmless: bool
+    line: bytes, rights: int, refused: bool
 ) -> None:
     scene, client = gearman((b"f", rights))
     told: list[Entry] = []
@@ -264,7 +267,7 @@ def test_a_client_of_gearman_that_leaves_before_the_answer(
     submit(client, packets.SUBMIT_JOB_BG)
     client.connection.received(line.replace(b"%b", handle(1)) + b"\n")
     client.connection.lost()
-    assert [(one.outcome, one.harmless) for one in told] == [("UNKNOWN", harmless)]
+    assert [(one.outcome, one.refused) for one in told] == [("UNKNOWN", refused)]
 
 
 @pytest.mark.parametrize(("rights", "begun"), [(ADMIN, "BEGUN"), (PUT, "BEGUN without the right")])
@@ -276,7 +279,51 @@ def test_a_client_of_qless_that_may_not_remove_all(rights: int, begun: str) -> N
     client = scene.connect()
     client.ask(b"AUTH lee %b\r\n" % TOKEN)
     client.ask(b"FLUSHALL\r\n")
-    assert [(one.outcome, one.harmless) for one in told] == [(begun, begun != "BEGUN")]
+    assert [(one.outcome, one.refused) for one in told] == [(begun, begun != "BEGUN")]
+
+
+def by_rule(scene: FollowerScene, protocol: int, *rights: tuple[bytes, int]) -> None:
+    """Make every client a user with some rights by a rule."""
+    give_users(scene, protocol, *rights)
+    scene.others((c.SET_RULES, 1, msgpack.packb([(0, b"", b"", LEE)])))
+
+
+def test_changes_of_a_user_by_a_rule_are_told_each() -> None:
+    """The client becomes the user with its first command, which may be the only one."""
+    told: list[Entry] = []
+    scene = Scene()
+    by_rule(scene, GEARMAN, (b"f", ADMIN))
+    scene.node.clients.audit = told.append
+    for _ in range(2):
+        client = scene.connect()
+        client.text(b"create function f\n")
+        client.connection.received(b"drop function f\n")
+        client.connection.lost()
+    outcomes = [(one.user, one.outcome, one.refused) for one in told]
+    assert outcomes == [("lee", "OK", False), ("lee", "UNKNOWN", False)] * 2
+
+    told.clear()
+    beside = QlessScene(qless_flush="on")
+    by_rule(beside, QLESS, (b"*", ADMIN))
+    beside.node.clients.audit = told.append
+    beside.connect().ask(b"FLUSHALL\r\n")
+    assert [(one.user, one.outcome, one.refused) for one in told] == [("lee", "BEGUN", False)]
+
+
+def test_a_client_of_qless_whose_right_is_not_known_here_yet() -> None:
+    scene = QlessScene(qless_flush="on")
+    give_users(scene, QLESS, (b"*", PUT))
+    told: list[Entry] = []
+    scene.node.clients.audit = told.append
+    client = scene.connect()
+    client.ask(b"AUTH lee %b\r\n" % TOKEN)
+    client.connection.received(b"FLUSHALL\r\n")
+    change_rights(scene, QLESS, (b"*", ADMIN))  # comes first in the log
+    client.ask(b"")
+    assert [(one.outcome, one.refused) for one in told] == [
+        ("BEGUN without the right", True),
+        ("OK", False),
+    ]
 
 
 def test_a_client_of_qless_that_removes_all() -> None:

@@ -1,5 +1,10 @@
 """What the calls that read a node's snapshot answer when the node cannot read it."""
 
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
 import grpc
 import grpc.aio
 import pytest
@@ -8,7 +13,7 @@ from beanpole.client.rpc import detail_of, words_of
 from beanpole.errors import BeanpoleError, Damaged, WrongIdentity
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.view import SnapshotStream
-from tests.unit.beanpoled.fakes import FakeSink, FakeView, broken_chunks
+from tests.unit.beanpoled.fakes import FakeSink, FakeView, broken_chunks, until
 from tests.unit.beanpoled.test_admin import Cluster, run
 
 
@@ -54,6 +59,39 @@ def test_an_unreadable_snapshot_is_reported(
             assert view.snapshots_begun == 0, "the replica makes it again by itself"
 
     run(test)
+
+
+def test_a_snapshot_is_read_for_one_caller_at_a_time() -> None:
+    """Each reader takes of the disk and of the core what clients need."""
+
+    async def test() -> None:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def chunks() -> Iterator[bytes]:
+            begun.set()
+            assert go_on.wait(60)
+            yield b"one"
+
+        view = FakeView()
+        view.snapshot_index = view.applied_index
+        view.snapshot = SnapshotStream(8, 3, chunks())
+        async with Cluster([view]).running() as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            first = asyncio.ensure_future(take(stub))
+            await until(begun.is_set)
+            assert await take(stub) == 8
+            assert not first.done()
+            go_on.set()
+            assert await first == 8
+
+    run(test)
+
+
+async def take(stub: admin_pb2_grpc.AdminStub) -> int:
+    """Ask for a snapshot, and return its index."""
+    call: Any = stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest(), timeout=60)
+    reply = await call
+    return int(reply.index)
 
 
 def test_an_old_snapshot_is_read_before_it_is_reported() -> None:

@@ -101,11 +101,13 @@ def test_what_the_age_program_encrypted_is_read(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("way", ["verify", "show"])
 def test_options_in_front_of_the_command_count(
-    way: str, capsys: pytest.CaptureFixture[str]
+    way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--identity", str(KEY_OF_AGE), "--json"]
     assert cli.main(["backup", *words, way, str(BY_AGE)]) == 0
     assert json.loads(capsys.readouterr().out)["encrypted" if way == "show" else "right"] is True
+    other = identity_file(tmp_path / "other", pyrage.x25519.Identity.generate())
+    assert cli.main(["backup", *words, way, str(BY_AGE), "--identity", str(other)]) == 0
 
 
 def test_an_armored_file_is_read(tmp_path: Path, key: Path) -> None:

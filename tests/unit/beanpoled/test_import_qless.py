@@ -87,7 +87,7 @@ def test_a_long_name_is_cut_off() -> None:
 
 def test_a_job_that_waits_for_a_refused_one_names_it_in_short() -> None:
     arguments = tuple((b"x" * 5000,) if place == _DEPENDS_AT else 0 for place in range(16))
-    bringing = _Import(Source(Scripted({}), 0.0), Scripted({}), 0.0, lambda *_: None)
+    bringing = _Import(Source(Scripted({}), 0.0), Scripted({}), 0.0, lambda *_: None, Outcome())
     bringing._batch([Found(b"x" * 5000, q.WAITING, "too long")])
     bringing._batch([Found(b"y", q.DEPENDS, arguments)])
     words = f"it waits for '{'x' * 80}'... (5000 bytes), which was refused"
@@ -143,7 +143,7 @@ def test_patterns_that_a_node_does_not_show_are_not_said_to_be_there() -> None:
     target = Scripted({b"HGETALL": [error], b"LRANGE": [[b"p"]]})
     source = Scripted({b"HGETALL": [[b"a", b"b"]], b"LRANGE": [[b"p"]]})
     found = Source(source, 0.0)
-    bringing = _Import(found, target, 0.0, lambda *_: None)
+    bringing = _Import(found, target, 0.0, lambda *_: None, Outcome())
     bringing._patterns(*found.patterns())
     assert bringing._outcome.kinds["patterns"] == Tally(found=2, there=1, refused=1)
 
@@ -158,7 +158,7 @@ def test_a_throttle_that_a_node_does_not_show_is_not_said_to_be_there() -> None:
     error = Error(b"ERR nothing was done: bytes of a name: 4096 at most")
     target = Scripted({b"EVAL": [error, -1, -2, None]})
     found = Source(Scripted(replies), 0.0)
-    bringing = _Import(found, target, 0.0, lambda *_: None)
+    bringing = _Import(found, target, 0.0, lambda *_: None, Outcome())
     bringing._throttles(found.throttles())
     outcome = bringing._outcome
     assert outcome.kinds["throttles"] == Tally(found=3, brought=1, there=1, refused=1)
@@ -182,7 +182,7 @@ def test_patterns_whose_reply_is_lost_come_once() -> None:
     source = Scripted({b"HGETALL": [[b"a", b"b"]], b"LRANGE": [[b"one", b"two"]]})
     target = Lossy(["127.0.0.1:1"])
     found = Source(source, 0.0)
-    bringing = _Import(found, target, 0.0, lambda *_: None)
+    bringing = _Import(found, target, 0.0, lambda *_: None, Outcome())
     bringing._patterns(*found.patterns())
     assert bringing._outcome.kinds["patterns"] == Tally(found=3, brought=3)
     assert target.ask(b"LRANGE", b"qmore:priority", b"0", b"-1") == [b"one", b"two"]
@@ -197,7 +197,7 @@ def test_a_node_that_drains_is_passed_over() -> None:
     """It had done the first request, which is there already when the next node does all again."""
     first, second = Node([(SENT, b":1\r\n" + DRAINING)]), Node([(SENT, b":0\r\n:1\r\n")])
     with Redis([first.address, second.address]) as target:
-        bringing = _Import(Source(Scripted({}), 0.0), target, 0.0, lambda *_: None)
+        bringing = _Import(Source(Scripted({}), 0.0), target, 0.0, lambda *_: None, Outcome())
         bringing._imports("queues", b"queue", QUEUES)
         assert target.address == second.address
     assert bringing._outcome.kinds["queues"] == Tally(found=2, brought=2)
@@ -209,7 +209,7 @@ def test_an_import_ends_where_every_node_drains() -> None:
     nodes = [Node([(SENT, 2 * DRAINING)]) for _ in range(2)]
     addresses = [node.address for node in nodes]
     with Redis(addresses) as target, pytest.raises(ClientError) as raised:
-        bringing = _Import(Source(Scripted({}), 0.0), target, 0.0, lambda *_: None)
+        bringing = _Import(Source(Scripted({}), 0.0), target, 0.0, lambda *_: None, Outcome())
         bringing._imports("queues", b"queue", QUEUES)
     words = "every node that answers is draining, and makes no jobs"
     assert f"{words} ({', '.join(addresses)}): name others" in str(raised.value)

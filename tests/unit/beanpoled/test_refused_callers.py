@@ -15,7 +15,7 @@ from tests.unit.beanpoled.fakes import until
 from tests.unit.beanpoled.test_users_rpc import LEE, ROOT, Guarded, bearer, run
 
 
-def test_a_call_is_harmless_until_the_right_for_it_has_been_seen() -> None:
+def test_a_call_counts_as_refused_until_the_right_for_it_has_been_seen() -> None:
     """Else a caller without a right could fill the audit log, by any other outcome."""
 
     async def test(it: Guarded) -> None:
@@ -28,7 +28,7 @@ def test_a_call_is_harmless_until_the_right_for_it_has_been_seen() -> None:
         await until(lambda: len(it.told) == 2)
         asked.cancel()
         await it.ask(it.set_user("ann", ROOT))
-        assert [(entry.outcome, entry.harmless) for entry in it.told] == [
+        assert [(entry.outcome, entry.refused) for entry in it.told] == [
             ("PERMISSION_DENIED", True),
             ("CANCELLED", True),
             ("OK", False),

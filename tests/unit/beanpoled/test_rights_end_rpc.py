@@ -53,16 +53,24 @@ def test_what_ends_within_a_change_is_no_refusal_before_it(command: c.Command, r
     run(test)
 
 
+async def read_all(stream: Any) -> None:
+    async for _ in stream:
+        pass
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"job_ids": [1, 2]}, {"filter": jobs_pb2.JobFilter(queue="work")}]
+)
 def test_a_lack_of_sessions_within_a_change_does_not_say_that_nothing_was_done(
-    monkeypatch: pytest.MonkeyPatch,
+    chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "PART_JOBS", 1)
 
     async def test(admin: Admin) -> None:
         admin.put(b"a", b"b")
         machine = admin.stage.node.context.machine
-        request = jobs_pb2.ChangeRequest(action=BURY, job_ids=[1, 2])
-        call = asyncio.ensure_future(awaited(admin.stub.Change(request).read()))
+        request = jobs_pb2.ChangeRequest(action=BURY, **chosen)
+        call = asyncio.ensure_future(read_all(admin.stub.Change(request)))
         while machine.queue.jobs[1].state != BURIED:
             await admin.apply_next()
         machine.sessions_max = 0

@@ -54,7 +54,7 @@ def delete_many(commands: Commands[TBody], jobs: Sequence[JobOrID[TBody]]) -> St
     ids = [job_id(one) for one in jobs]
     requests = [encode(b"delete", job) for job in ids]
     session.ending |= dict.fromkeys(ids)  # not reported as lost if the connection ends
-    gone = ids  # of a batch that is interrupted, no result is known
+    gone = ids  # any of them, if the batch is interrupted
     try:
         results, again = yield from _ask_each(session, requests, repeat=True)
         answers = zip(ids, results, strict=True)

@@ -41,12 +41,13 @@ class AdminSide(ClientSide):
         super().__init__(clients, protocol, port, shared)
         self._listing: Listing | None = None  # the list in progress
         # For the audit log, once it is answered: the command, the line, the time it came, and
-        # whether its user had the right then.
+        # whether its user had the right then, as far as this node knew.
         self._change: tuple[str, bytes, int, bool] | None = None
 
     def _text(self, request: Request) -> None:
         kind, arguments = admin.read(request[1][0])
         if kind in _CHANGES:
+            self._session()  # a rule may make the client a user with that
             allowed = self._may_change(kind, arguments)
             self._change = (_CHANGES[kind], request[1][0], self._clients.host.now_us(), allowed)
         if kind == admin.WRONG:
@@ -116,7 +117,8 @@ class AdminSide(ClientSide):
         if change is not None:
             command, line, begun_us, allowed = change
             outcome = "OK" if reply == admin.OK else reply.decode(errors="replace").strip()
-            self._clients.record(self, command, line, outcome, begun_us, allowed)
+            refused = not allowed and reply == _UNANSWERED
+            self._clients.record(self, command, line, outcome, begun_us, refused)
 
     def _may_change(self, kind: int, arguments: tuple[bytes, ...]) -> bool:
         """Whether the user has the right for a change, as far as this node knows."""

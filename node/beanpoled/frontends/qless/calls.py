@@ -333,10 +333,19 @@ class CallSide(QlessSession):
         else:
             # Recorded before it is done, because it cannot be undone.
             now_us, line = self._clients.host.now_us(), b" ".join(arguments)
+            self._session()  # a rule may make the client a user with that
             allowed = self._may(q.FLUSH, ())
             begun = "BEGUN" if allowed else "BEGUN without the right"
-            self._clients.record(self, "flushall", line, begun, now_us, allowed)
-            self._ask(q.FLUSH, (), _flushed)
+            self._clients.record(self, "flushall", line, begun, now_us, refused=not allowed)
+
+            def flushed(result: q.Result) -> Value:
+                if result[0] != q.OK:
+                    return refused(result)
+                if not allowed:  # the right was given at another node a moment ago
+                    self._clients.record(self, "flushall", line, "OK", now_us)
+                return OK
+
+            self._ask(q.FLUSH, (), flushed)
 
     def _ask(
         self, code: int, arguments: tuple[Any, ...], formatter: Callable[[q.Result], Value]
@@ -481,7 +490,3 @@ def _no_key(result: q.Result) -> Value:
 
 def _key_count(result: q.Result) -> Value:
     return int(result[1]) if result[0] == q.OK else refused(result)
-
-
-def _flushed(result: q.Result) -> Value:
-    return OK if result[0] == q.OK else refused(result)
