@@ -334,7 +334,10 @@ def _processes(watched: _Watched) -> list[int]:
 
 def _how(status: int | None, node: LocalNode) -> str:
     if status is not None and status < 0:
-        return f"by {signal.Signals(-status).name}"
+        try:
+            return f"by {signal.Signals(-status).name}"
+        except ValueError:  # real-time signals but for two have no names
+            return f"by signal {-status}"
     return f"with status {status}: {_last_line(node)}"
 
 

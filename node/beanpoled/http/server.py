@@ -122,7 +122,8 @@ class HttpServer:
             headers[name.lower()] = value.strip().lower()
         # A body would be parsed as the next request: such a connection is not used again.
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-        kept = version == "HTTP/1.1" and headers.get("connection") != "close" and not has_body
+        options = [word.strip() for word in headers.get("connection", "").split(",")]
+        kept = version == "HTTP/1.1" and "close" not in options and not has_body
         return method, await self._route(method, target), kept
 
     async def _route(self, method: str, target: str) -> _Answer:

@@ -291,6 +291,12 @@ def test_each_family_is_declared_once_before_its_samples() -> None:
     assert all(name.endswith("_total") == (kind == "counter") for name, kind in kinds.items())
 
 
+def test_a_connection_is_closed_if_one_of_several_options_says_so() -> None:
+    request = b"GET /livez HTTP/1.1\r\nConnection: keep-alive, Close\r\n\r\n"
+    ((status, page),) = ask(FakeView(), request)
+    assert status == 200 and "Connection: close" in page
+
+
 def test_several_requests_on_one_connection() -> None:
     request = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     head = b"HEAD /metrics HTTP/1.1\r\n\r\n"

@@ -20,7 +20,7 @@ from beanpole.errors import ConfigurationError
 from beanpoled.cli import layout, main
 from beanpoled.cli.layout import LocalNode
 from beanpoled.cli.screen import Screen
-from beanpoled.cli.up import Supervisor
+from beanpoled.cli.up import Supervisor, _how
 from beanpoled.config import node as config
 from beanpoled.config.protocols import PROTOCOLS, Protocol
 
@@ -291,6 +291,15 @@ def test_a_life_of_a_cluster(up: Up) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ended_by", "words"),
+    [(signal.SIGSEGV, "by SIGSEGV"), (signal.SIGRTMIN + 6, "by signal 40")],
+)
+def test_the_signal_that_ended_a_node_is_told(tmp_path: Path, ended_by: int, words: str) -> None:
+    (node,) = layout.plan(tmp_path, 1, 11300)
+    assert _how(-ended_by, node) == words
+
+
 def test_nodes_that_refuse_to_start_are_told_with_their_words(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
