@@ -95,8 +95,8 @@ def dry_run_is_wet() -> list[Patch]:
     """A dry run makes the changes."""
     tell = vars(jobs.JobAdminServicer)["_tell"]
 
-    async def wrong(self: Any, change: Any, job_ids: Any, dry_run: bool, context: Any) -> Any:
-        return await tell(self, change, job_ids, False, context)
+    async def wrong(self: Any, change: Any, job_ids: Any, dry_run: bool, *others: Any) -> Any:
+        return await tell(self, change, job_ids, False, *others)
 
     return [(jobs.JobAdminServicer, "_tell", wrong)]
 
