@@ -222,7 +222,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.TakeSnapshotReply:
         wanted = self._view.applied_index
         if self._view.snapshot_index >= wanted and not self._verifies:
-            # None is made, so what is there has to be good for the restart that may follow.
+            # No new one is made, so the present one must be readable: a restart may follow.
             self._verifies = True
             try:
                 await verify_snapshot(self._view, context)

@@ -304,7 +304,7 @@ def _again(
         return None
     after = events(arguments, found)
     if after.first <= before.first:
-        # There is a hole behind the oldest events, and another beginning would meet it again.
+        # The gap is behind the oldest events, so a second attempt would fail in the same place.
         return None
     print(
         f"beanpole: the events {before.first} to {after.first - 1} went while they were read; "

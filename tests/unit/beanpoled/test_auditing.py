@@ -41,6 +41,7 @@ from tests.unit.beanpoled.auth_scene import LEE, TOKEN, change_rights, gearman, 
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of, until
 from tests.unit.beanpoled.follower_scene import FollowerScene
 from tests.unit.beanpoled.gearman_scene import Scene, handle, submit, worker
+from tests.unit.beanpoled.qless_scene import Client as QlessClient
 from tests.unit.beanpoled.qless_scene import Scene as QlessScene
 
 SECRET = "a secret of a cluster"
@@ -270,14 +271,20 @@ def test_a_client_of_gearman_that_leaves_before_the_answer(
     assert [(one.outcome, one.refused) for one in told] == [("UNKNOWN", refused)]
 
 
-@pytest.mark.parametrize(("rights", "begun"), [(ADMIN, "BEGUN"), (PUT, "BEGUN without the right")])
-def test_a_client_of_qless_that_may_not_remove_all(rights: int, begun: str) -> None:
+def flushing(rights: int) -> tuple[QlessScene, QlessClient, list[Entry]]:
+    """Connect a user with some rights in all queues of qless, where these may be removed."""
     scene = QlessScene(qless_flush="on")
     give_users(scene, QLESS, (b"*", rights))
     told: list[Entry] = []
     scene.node.clients.audit = told.append
     client = scene.connect()
     client.ask(b"AUTH lee %b\r\n" % TOKEN)
+    return scene, client, told
+
+
+@pytest.mark.parametrize(("rights", "begun"), [(ADMIN, "BEGUN"), (PUT, "BEGUN without the right")])
+def test_a_client_of_qless_that_may_not_remove_all(rights: int, begun: str) -> None:
+    _, client, told = flushing(rights)
     client.ask(b"FLUSHALL\r\n")
     assert [(one.outcome, one.refused) for one in told] == [(begun, begun != "BEGUN")]
 
@@ -311,12 +318,7 @@ def test_changes_of_a_user_by_a_rule_are_told_each() -> None:
 
 
 def test_a_client_of_qless_whose_right_is_not_known_here_yet() -> None:
-    scene = QlessScene(qless_flush="on")
-    give_users(scene, QLESS, (b"*", PUT))
-    told: list[Entry] = []
-    scene.node.clients.audit = told.append
-    client = scene.connect()
-    client.ask(b"AUTH lee %b\r\n" % TOKEN)
+    scene, client, told = flushing(PUT)
     client.connection.received(b"FLUSHALL\r\n")
     change_rights(scene, QLESS, (b"*", ADMIN))  # comes first in the log
     client.ask(b"")

@@ -1,8 +1,6 @@
 """A cluster in memory that keeps sessions, and a client that has its session kept."""
 
 from beanpole.client.sansio.commands import Commands
-from beanpole.client.sansio.nodes import Nodes
-from beanpole.client.sansio.session import Session
 from beanpole.protocol.beanstalk import replies, stats
 from tests.unit.client.pretended import World
 
@@ -72,13 +70,6 @@ class Cluster:
 
 
 def keeping(world: World, told: list[int]) -> Commands[str]:
-    session = Session(
-        Nodes("a:1,b:1", False),
-        lambda: world.now,
-        patience_s=10.0,
-        reply_timeout_s=15.0,
-        connect_timeout_s=2.0,
-        keep_s=60,
-    )
-    session.lost = told.extend
-    return Commands(session, "utf-8", lambda: world.now)
+    commands = world.client("a:1,b:1", keep_s=60)
+    commands.session.lost = told.extend
+    return commands

@@ -91,7 +91,9 @@ class World:
                 self.now += step.seconds
         return None
 
-    def client(self, addresses: Any, spread: bool = False, token: bytes = b"") -> Commands[str]:
+    def client(
+        self, addresses: Any, spread: bool = False, token: bytes = b"", keep_s: int = 0
+    ) -> Commands[str]:
         """Return the commands of a client in this world."""
         session = Session(
             Nodes(addresses, spread),
@@ -100,6 +102,7 @@ class World:
             reply_timeout_s=15.0,
             connect_timeout_s=2.0,
             token=token,
+            keep_s=keep_s,
         )
         return Commands(session, "utf-8", lambda: self.now)
 

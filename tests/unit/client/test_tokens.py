@@ -4,8 +4,6 @@ import pytest
 
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.commands import Commands
-from beanpole.client.sansio.nodes import Nodes
-from beanpole.client.sansio.session import Session
 from beanpole.client.sansio.steps import Endpoint
 from beanpole.protocol.beanstalk import replies, stats
 from tests.unit.client.pretended import World, server
@@ -21,15 +19,7 @@ USERS: dict[bytes, bytes | None] = {
 
 
 def client(world: World, use: str = "default", token: bytes = TOKEN) -> Commands[str]:
-    session = Session(
-        Nodes("a:1,b:1", False),
-        lambda: world.now,
-        patience_s=10.0,
-        reply_timeout_s=15.0,
-        connect_timeout_s=2.0,
-        token=token,
-    )
-    commands = Commands(session, "utf-8", lambda: world.now)
+    commands = world.client("a:1,b:1", token=token)
     commands.set_tubes(use, ["default"])
     return commands
 

@@ -247,7 +247,7 @@ class Tube:
         return waiting + self.reserved_count + self.finished_count
 
     def is_full(self, rank: int, more: int = 0) -> bool:
-        """Whether the tube's limit for jobs of a rank is reached, or will be by so many more."""
+        """Whether the tube's limit for jobs of a rank is reached once `more` jobs are added."""
         high, normal, low = self.limits
         limit = normal
         if rank != RANK_NORMAL:

@@ -411,7 +411,7 @@ class Snapshots:
         return header is None or latest is None or latest.index < header.last
 
     def _give_up_fetch(self, sink: FetchSink, reason: str) -> None:
-        """Abort a fetch that failed, and log why: without the reason nobody could end it."""
+        """Abort a fetch that failed, and log the reason, which an operator may have to remove."""
         sink.abort()
         self._fetch = None
         shared = self._shared

@@ -175,7 +175,6 @@ class AdminSide(ClientSide):
 
     def _shut_down(self) -> None:
         clients = self._clients
-        self._session()
         if clients.config.gearman_shutdown == "on" and not self._may_change(admin.SHUTDOWN, ()):
             self._record(admin.DENIED)
             self._replies.reply(admin.DENIED)
