@@ -23,6 +23,8 @@ PERIOD_S = DIGEST_PERIOD_US / 1e6
 SLACK_S = 2.0
 # The running digest is in every heartbeat.
 BEATS_S = 0.5
+# A process takes longer to start than a link to come back.
+RESTART_S = 4.0
 
 
 class Diverging(World):
@@ -208,6 +210,36 @@ def test_one_that_differs_while_the_third_is_slow_stops_alone(
     put_marked(client)
     world.clock.run(SLACK_S)
     assert list(world.ends) == [victim.name]
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_one_that_differs_while_the_third_restarts_stops_alone(
+    monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    """Found in a run of real nodes: a correct node did not wait for one that came back."""
+    monkeypatch.setattr(proposing, "DIGEST_PERIOD_US", 1_000_000)
+    world = Diverging()
+    victim = world.led_by(leads)
+    other, third = (host for host in world.serving() if host is not victim)
+    spoil(monkeypatch, victim.name, only_image=True)
+    client = Listener(world, other)
+    job = put_marked(client)
+    world.crash(third.name)
+    agreement = other.node.agreement
+    assert world.clock.run_until(lambda: agreement.image_disputed, 2.0)
+    world.clock.run(RESTART_S)
+    # Its first link is with the node that differs: the other one has not dialed yet.
+    both = ((other.name, third.name), (third.name, other.name))
+    world.network.partition(both)
+    world.start(third.name)
+    assert world.clock.run_until(lambda: world.network.is_linked(victim.name, third.name), 2.0)
+    world.clock.run(1.0)
+    world.network.heal()
+    assert world.clock.run_until(lambda: bool(world.ends), 2 * SLACK_S)
+    assert "this replica differs from 2 of 3 members at index" in world.ends[victim.name][1]
+    world.clock.run(SLACK_S)
+    assert list(world.ends) == [victim.name]
+    assert MARK in Listener(world, other).ask(b"peek %d\r\n" % job)
 
 
 def test_digests_are_asked_for_under_load_too(monkeypatch: pytest.MonkeyPatch) -> None:

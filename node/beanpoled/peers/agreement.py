@@ -26,8 +26,10 @@ IMAGE: Final = 1
 # The log asks for the digest of an image each minute of cluster time, and it is made in slices: a
 # member that missed one digest takes part in the next, with half a minute for its slices.
 _WAITS_US: Final = (2 * SECOND_US, 150 * SECOND_US)
-# A member with a link within this time counts as linked: links are dialed again at once.
-RELINK_US: Final = _WAITS_US[STATE_HASH]
+# A member counts as linked for this time after its last link, and after the start of this node. A
+# link is dialed again within half a second, but in a rolling restart the member is away for as long
+# as its process takes to start.
+RELINK_US: Final = 10 * SECOND_US
 _NAMES: Final = ("its running digest", "the digest of its image")
 
 # The digest of an image: index, CRC, version of the machine.

@@ -25,7 +25,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.linked = False
-        self.left_us = -RELINK_US  # loop time at which the last link ended
+        self.left_us = 0  # loop time at which the last link ended, or of the start without one
         self.generation = 0  # of the link: grows with each new one
         self.silence_us = 0
         self.silent = False
@@ -68,7 +68,7 @@ class Peers:
         peer.knows = 0
 
     def linked_lately(self) -> list[str]:
-        """Return the members with a link now or a moment ago."""
+        """Return the members with a link now or a moment ago, and at first all of them."""
         loop_us = self._context.loop_us
         return [
             name
