@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from beanpole.replication.pysyncobj.appends import Appends
 from beanpoled.links import link
+from beanpoled.peers.peers import Peer, Peers
 from tests.sim import schedules as s
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing
-from tests.sim.schedules_links import a_bit_of_a_body_flips_on_its_way
+from tests.sim.schedules_links import a_bit_of_a_body_flips_on_its_way, large_packets_are_lost
 
 
 def tail_left() -> list[Patch]:
@@ -36,6 +37,15 @@ def frames_believed() -> list[Patch]:
     return [(link.FrameReader, "next", next_frame)]
 
 
+def new_links_believed() -> list[Patch]:
+    """A link counts from its first frame on, although the one before stalled at once."""
+
+    def wrong(self: Peers, peer: Peer) -> bool:
+        return True
+
+    return [(Peers, "is_steady", wrong)]
+
+
 EDGES: Final = (
     Mutant(
         "tail_left",
@@ -50,5 +60,12 @@ EDGES: Final = (
         a_bit_of_a_body_flips_on_its_way,
         r"the body that was put is",
         frames_believed,
+    ),
+    Mutant(
+        "new_links_believed",
+        "links: a path that loses large packets counts as one that works",
+        large_packets_are_lost,
+        r"nothing large keeps its worker",
+        new_links_believed,
     ),
 )

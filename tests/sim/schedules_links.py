@@ -4,6 +4,9 @@ Each function takes a seed, which it ignores, and the repairs that are on, and r
 Stuck if a guarantee is broken.
 """
 
+from collections.abc import Iterable
+from typing import Final
+
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpoled.links import frames
 from tests.sim.cluster import Violation
@@ -12,6 +15,17 @@ from tests.sim.schedules_node import Hand, follower, job_of, quick_world
 from tests.sim.storm import Stuck
 
 BODY = b"what was put, and nothing else"
+# A path that loses packets above the size that a tunnel leaves.
+LARGE: Final = b"B" * 4000
+PASSES_BYTES: Final = 1400
+# The defaults: links end within the time after which a silent node is declared down.
+PATIENT: Final = {
+    "command_timeout_ms": 5000,
+    "fence_timeout_ms": 6500,
+    "node_timeout_ms": 8000,
+}
+# Two links that stall, then a silence of node_timeout_ms.
+LOST_S: Final = 20.0
 
 
 def a_bit_of_a_body_flips_on_its_way(_: int, repairs: Repairs) -> None:
@@ -55,3 +69,42 @@ def _flip_in(kind: int, repairs: Repairs) -> None:
     world.check_equal()
     if not world.counts["links cut for a bad frame"]:
         raise Violation("a frame with a wrong checksum was taken over")
+
+
+def large_packets_are_lost(_: int, repairs: Repairs) -> None:
+    """A node whose large packets do not arrive, or that gets none, keeps no job from the others."""
+    for sends in (True, False):
+        _lose_large(sends, repairs)
+
+
+def _lose_large(sends: bool, repairs: Repairs) -> None:
+    world, leader = quick_world(repairs, **PATIENT)
+    victim = follower(world, leader)
+    third = next(host for host in world.serving() if host not in (leader, victim))
+    worker = Hand(world, victim)
+    worker.hold(ttr_s=600)
+    stuck: set[tuple[str, int]] = set()  # what follows a lost packet waits for it
+
+    def lose(sender: str, receiver: str, message: bytes) -> Iterable[float]:
+        network = world.network
+        if victim.name == (sender if sends else receiver):
+            way = (sender + receiver, network.generation(sender, receiver))
+            if len(message) > PASSES_BYTES:
+                stuck.add(way)
+            if way in stuck:
+                return ()
+        return (network.delay_s,)
+
+    world.network.filter = lose
+    Hand(world, victim if sends else leader).put(LARGE)
+    other = Hand(world, third)
+    other.send(b"reserve")
+    kept = f"a node that {'sends' if sends else 'gets'} nothing large keeps its worker"
+    if not world.clock.run_until(lambda: worker.gone, LOST_S):
+        raise Stuck(f"{kept}: {world.describe()}")
+    other.wait(1, LOST_S)
+    world.network.filter = None
+    if not world.clock.run_until(lambda: world.is_equal() and len(world.serving()) == 3, LOST_S):
+        raise Stuck(f"the nodes do not agree after the path is mended: {world.describe()}")
+    if (ups := victim.node.context.machine.origins[victim.node.context.index].incarnation) > 4:
+        raise Stuck(f"the node began {ups} incarnations: it is declared down again and again")

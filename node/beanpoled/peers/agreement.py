@@ -26,10 +26,12 @@ IMAGE: Final = 1
 # The log asks for the digest of an image each minute of cluster time, and it is made in slices: a
 # member that missed one digest takes part in the next, with half a minute for its slices.
 _WAITS_US: Final = (2 * SECOND_US, 150 * SECOND_US)
-# A member counts as linked for this time after its last link, and after the start of this node. A
-# link is dialed again within half a second, but in a rolling restart the member is away for as long
-# as its process takes to start.
-RELINK_US: Final = 10 * SECOND_US
+# A member counts as linked for this time after its last link, and after the start of this node:
+# links are dialed again within half a second.
+RELINK_US: Final = _WAITS_US[STATE_HASH]
+# For the digest of an image, a member that restarts counts as linked for as long as its process
+# takes to start: it takes part in the next digest.
+RESTART_US: Final = 10 * SECOND_US
 _NAMES: Final = ("its running digest", "the digest of its image")
 
 # The digest of an image: index, CRC, version of the machine.
@@ -139,18 +141,21 @@ class Agreement:
 
     # --- the decision -----------------------------------------------------------------------------
 
-    def judge(self, linked: Collection[str], now_us: int) -> str | None:
+    def judge(
+        self, linked: Collection[str], now_us: int, restarting: Collection[str] = ()
+    ) -> str | None:
         """Decide whether this replica may go on.
 
         Args:
             linked: the members with a link now or recently: they may still show that they agree.
             now_us: the loop's time.
+            restarting: the members without a link that may show it with the next image.
 
         Returns:
             The reason why this replica must stop; None if it goes on, or waits for a linked member.
         """
-        for kind in (STATE_HASH, IMAGE):
-            reason = self._judge(kind, linked, now_us)
+        for kind, able in ((STATE_HASH, linked), (IMAGE, {*linked, *restarting})):
+            reason = self._judge(kind, able, now_us)
             if reason is not None:
                 return reason
         return None

@@ -4,9 +4,18 @@ This module holds facts and answers questions that need nothing else. `turn.hear
 heartbeats, and decides when a member is silent and what follows.
 """
 
+from typing import Final
+
+from beanpole.constants import SECOND_US
 from beanpoled.links.frames import Heartbeat
-from beanpoled.peers.agreement import RELINK_US
 from beanpoled.shared.context import Context
+
+# A link that ends after this silence has stalled: the host ends it after 3 s at the earliest, and a
+# link that ends for another reason was heard a moment ago.
+STALL_US: Final = 2 * SECOND_US
+# A link that stalls before it is this old is of no use. It exceeds the age at which the host ends a
+# link that carries nothing after its first frames (3 s, with a look at each second).
+STEADY_US: Final = 6 * SECOND_US
 
 
 class Peer:
@@ -21,11 +30,17 @@ class Peer:
         "silence_us",
         "silent",
         "skew_us",
+        "stalls",
+        "up_us",
     )
 
     def __init__(self) -> None:
         self.linked = False
         self.left_us = 0  # loop time at which the last link ended, or of the start without one
+        self.up_us = 0  # loop time at which the last link began
+        # Whether the last link stalled while it was new, as the present one may: a path that loses
+        # large packets passes the introduction and a heartbeat on each link, and then nothing.
+        self.stalls = False
         self.generation = 0  # of the link: grows with each new one
         self.silence_us = 0
         self.silent = False
@@ -57,6 +72,7 @@ class Peers:
         """Note a new link."""
         peer = self.peers[name]
         peer.linked = True
+        peer.up_us = self._context.loop_us
         peer.generation += 1
         peer.knows = 0
 
@@ -65,15 +81,21 @@ class Peers:
         peer = self.peers[name]
         peer.linked = False
         peer.left_us = self._context.loop_us
+        if peer.silence_us >= STALL_US:
+            peer.stalls = not self.is_steady(peer)
         peer.knows = 0
 
-    def linked_lately(self) -> list[str]:
-        """Return the members with a link now or a moment ago, and at first all of them."""
+    def is_steady(self, peer: Peer) -> bool:
+        """Whether the link to a member has lasted for longer than one that stalls."""
+        return self._context.loop_us - peer.up_us >= STEADY_US
+
+    def linked_within(self, time_us: int) -> list[str]:
+        """Return the members with a link now or within this time, and at first all of them."""
         loop_us = self._context.loop_us
         return [
             name
             for name, peer in self.peers.items()
-            if peer.linked or loop_us - peer.left_us < RELINK_US
+            if peer.linked or loop_us - peer.left_us < time_us
         ]
 
     def has_contact(self) -> bool:

@@ -14,7 +14,7 @@ from beanpoled.leading.term import Term
 from beanpoled.links import frames
 from beanpoled.links.frames import Heartbeat
 from beanpoled.origin.outbox import Origin
-from beanpoled.peers.agreement import Agreement
+from beanpoled.peers.agreement import RELINK_US, RESTART_US, Agreement
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 from beanpoled.turn.introductions import Introductions
@@ -51,9 +51,17 @@ class Heartbeats:
 
     # --- silence --------------------------------------------------------------------------------
 
-    def received_from(self, name: str) -> None:
-        """Note that a frame of a peer arrived."""
+    def received_from(self, name: str, is_batch: bool = False) -> None:
+        """Note that a frame of a peer arrived.
+
+        While its links stall, a frame shows nothing but that the link is new. A batch shows that
+        the path is free: the oldest one that did not arrive is the first to be sent on a link.
+        """
         peer = self._peers.peers[name]
+        if peer.stalls:
+            if not (is_batch or self._peers.is_steady(peer)):
+                return
+            peer.stalls = False
         peer.silence_us = 0
         if peer.silent:
             peer.silent = False
@@ -158,7 +166,10 @@ class Heartbeats:
     def _judge(self) -> None:
         """Stop this node if too few members have shown that they agree with it."""
         context = self._context
-        reason = self._agreement.judge(self._peers.linked_lately(), context.loop_us)
+        linked, restarting = (
+            self._peers.linked_within(time_us) for time_us in (RELINK_US, RESTART_US)
+        )
+        reason = self._agreement.judge(linked, context.loop_us, restarting)
         if reason is not None:
             self.send()  # so that the members that differ from this replica learn it, too
             context.host.flush_peers()

@@ -116,7 +116,7 @@ class Router:
             ProtocolError: a correct member never sends this; the host closes the link.
         """
         context = self._context
-        self._heartbeats.received_from(peer)
+        self._heartbeats.received_from(peer, kind == frames.BATCH)
         if self._roles.changed:
             # This node was elected a moment ago; it must act as leader before it handles frames of
             # the new term.
