@@ -125,13 +125,7 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
         yield Finding(ERROR, "members", words, remedy)
     else:
         yield Finding(OK, "members", f"all {len(there)} answer")
-    leading = [node.id for node in there if node.role == node_pb2.ROLE_LEADER]
-    if len(leading) == 1:
-        yield Finding(OK, "leader", f"{leading[0]} in term {reply.term}")
-    else:
-        words = f"{' and '.join(leading)} lead" if leading else "there is none"
-        remedy = "ask again; a majority of the members must reach each other"
-        yield Finding(ERROR, "leader", words, remedy)
+    yield _leader(reply, there)
     remedy = "end the upgrade: start the same release everywhere, `beanpole cluster finalize`"
     yield _same("versions", sorted({node.version for node in there}), remedy)
     machines = sorted({str(node.machine_version) for node in there})
@@ -146,6 +140,21 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
     if len(there) > 1 or not away:
         yield replicas(reply)
         yield _links(there)
+
+
+def _leader(reply: admin_pb2.StatusReply, there: list[node_pb2.Node]) -> Finding:
+    leading = [node.id for node in there if node.role == node_pb2.ROLE_LEADER]
+    if len(leading) == 1:
+        return Finding(OK, "leader", f"{leading[0]} in term {reply.term}")
+    named, answer = reply.leader, {node.id for node in there}
+    # One that is down is named, too, until the others notice; they have no link to it.
+    if not leading and named not in answer and any(named in node.links for node in there):
+        words = f"{named} in term {reply.term}, and its gRPC cannot be reached"
+        remedy = "look at its grpc_listen, and at firewalls between the nodes"
+        return Finding(ERROR, "leader", words, remedy)
+    words = f"{' and '.join(leading)} lead" if leading else "there is none"
+    remedy = "ask again; a majority of the members must reach each other"
+    return Finding(ERROR, "leader", words, remedy)
 
 
 def _links(there: list[node_pb2.Node]) -> Finding:

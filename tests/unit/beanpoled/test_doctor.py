@@ -296,6 +296,23 @@ def test_one_member_is_away(capsys: pytest.CaptureFixture[str]) -> None:
     assert line.startswith("error members: n2 of 3 cannot be reached; start them")
 
 
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        (("n1",), "n1 in term 3, and its gRPC cannot be reached; look at its grpc_listen, "),
+        ((), "there is none; ask again; "),
+    ],
+)
+def test_a_leader_whose_grpc_cannot_be_reached(
+    capsys: pytest.CaptureFixture[str], links: tuple[str, ...], words: str
+) -> None:
+    """One that has no links either is down, and others name it until they notice."""
+    assert cluster(lambda views: setattr(views[0], "live_links", links), alone=True) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("error members: n1 of 2 cannot be reached; ")
+    assert lines[1].startswith(f"error leader: {words}")
+
+
 def test_one_node_alone_tells_nothing_of_replicas_and_links(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
