@@ -25,7 +25,6 @@ LIMITS: Final = (
     "beanpoled.audit.log.CLOSE_TIMEOUT_S",
     "beanpoled.audit.log.FLUSH_TIMEOUT_S",
     "beanpoled.cli.doctor.CALL_TIMEOUT_S",
-    "beanpoled.cli.doctor.CLOCK_DIFFERENCE_MAX_S",
     "beanpoled.cli.node.CALL_TIMEOUT_S",
     "beanpoled.cli.settings.CALL_TIMEOUT_S",
     "beanpoled.cli.status.STATUS_TIMEOUT_S",

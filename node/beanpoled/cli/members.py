@@ -1,7 +1,8 @@
 """Calls about one member, for commands: any node that answers forwards them to it."""
 
+import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
@@ -17,6 +18,14 @@ CALL_TIMEOUT_S: Final = 5.0
 
 class Gone(ClientError):
     """The call is about an object that is gone."""
+
+
+class Timed(NamedTuple):
+    """An answer, and when the call that got it began and ended, by this machine's wall clock."""
+
+    answer: Any
+    begun_s: float
+    ended_s: float
 
 
 def members(targets: list[str]) -> list[str]:
@@ -41,7 +50,7 @@ def ask_each(
         The answers by member, and the reasons of those that do not answer.
 
     Raises:
-        ConfigurationError, Refused: see `first_answer`; every member would refuse it.
+        ConfigurationError, Refused: see `timed_answer`; every member would refuse it.
     """
     found: dict[str, _Answer] = {}
     silent: dict[str, str] = {}
@@ -56,6 +65,11 @@ def ask_each(
 
 
 def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: float) -> Any:
+    """Return the answer of `timed_answer` alone."""
+    return timed_answer(nodes, stub, method, request, timeout_s).answer
+
+
+def timed_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: float) -> Timed:
     """Try one node after the other; a wrong request, a missing right, or a missing object is final.
 
     Args:
@@ -73,8 +87,10 @@ def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: 
     """
     failures: dict[str, str] = {}
     for target in nodes.in_turn():
+        call = getattr(stub(nodes.channel(target)), method)
+        begun_s = time.time()
         try:
-            return getattr(stub(nodes.channel(target)), method)(request, timeout=timeout_s)
+            return Timed(call(request, timeout=timeout_s), begun_s, time.time())
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                 raise ConfigurationError(error.details() or "the request is wrong") from None

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+from beanpole.client import rpc
 from beanpole.client.expiry import expires_s
 from beanpole.core.users import (
     ADMIN,
@@ -26,8 +29,8 @@ from beanpole.core.users import (
 from beanpole.pb import admin_pb2, node_pb2
 from beanpoled import checking
 from beanpoled.checking import _certificates
-from beanpoled.cli import main
-from beanpoled.cli.doctor import replicas
+from beanpoled.cli import doctor, main, status
+from beanpoled.cli.doctor import clocks, replicas
 from beanpoled.examining import ERROR, OK, WARNING, Finding, examine
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.node_admin import NodeAdminServicer
@@ -254,8 +257,12 @@ def cluster(
     *words: str,
     away: bool = False,
     alone: bool = False,
+    first: str = "",
 ) -> int:
-    """Run the command against two fake nodes; with `away`, the third is down; `alone`: a second."""
+    """Run the command against two fake nodes; with `away`, the third is down; `alone`: a second.
+
+    The command asks at the address `first` before those of the nodes.
+    """
     names = ("n0", "n1", "n2") if away else ("n0", "n1")
     views = [FakeView(name, names) for name in names[:2]]
     views[1].role = "leader"
@@ -273,7 +280,8 @@ def cluster(
             service = NodeAdminServicer(view, peers, audit, FakeSettings(view.node_id)).add_to
             servers.append(RpcServer(view, peers, trust_of(), [service]))
             addresses[view.node_id] = f"127.0.0.1:{await servers[-1].start('127.0.0.1:0')}"
-        done = await asyncio.to_thread(main, ["doctor", "--addr", addresses["n0"], *words])
+        targets = f"{first},{addresses['n0']}" if first else addresses["n0"]
+        done = await asyncio.to_thread(main, ["doctor", "--addr", targets, *words])
         await peers.close()
         for server in servers:
             await server.stop(0)
@@ -311,6 +319,35 @@ def test_a_leader_whose_grpc_cannot_be_reached(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("error members: n1 of 2 cannot be reached; ")
     assert lines[1].startswith(f"error leader: {words}")
+
+
+def test_the_time_at_an_address_that_hangs_is_no_difference_of_clocks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it was, for the node that was examined first."""
+    monkeypatch.setattr(rpc, "HEALTH_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(status, "STATUS_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(doctor, "CLOCK_DIFFERENCE_MAX_S", 0.4)
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        assert cluster(lambda views: None, first=f"127.0.0.1:{hung.getsockname()[1]}") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    told = re.fullmatch(r"ok clocks: those of the nodes are at most (\S+) s apart", last)
+    assert told is not None and 0 < float(told[1]) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("differences", "level", "words"),
+    [
+        ([(-0.01, 0.01), (0.0, 0.02), (-0.02, 0.0)], OK, "at most 0.040 s"),
+        ([(-3.0, 0.0), (0.0, 0.01)], OK, "at most 3.010 s"),  # one call took 3 s
+        ([(4.9, 5.0), (-0.1, 0.0), (0.0, 0.1)], WARNING, "at least 4.900 s"),
+        ([(-5.0, -4.0), (-0.1, 0.0)], WARNING, "at least 3.900 s"),
+    ],
+)
+def test_clocks(differences: list[tuple[float, float]], level: str, words: str) -> None:
+    made = clocks(differences)
+    assert (made.level, made.words) == (level, f"those of the nodes are {words} apart")
+    assert bool(made.remedy) == (level != OK)
 
 
 def test_one_node_alone_tells_nothing_of_replicas_and_links(
