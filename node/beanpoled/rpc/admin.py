@@ -113,12 +113,11 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             return admin_pb2.TransferLeaderReply(leader=view.node_id)
         leader = await self._transferred(request.to or None)
         if not leader:
-            await fail(
-                context,
-                grpc.StatusCode.ABORTED,
-                f"leadership stayed at {view.node_id}: no other member is far enough",
-                "TRANSFER_REFUSED",
-            )
+            reason = "no other member answers and is far enough"
+            if request.to:
+                reason = f"{request.to} does not answer or is not far enough"
+            words = f"leadership stayed at {view.node_id}: {reason}"
+            await fail(context, grpc.StatusCode.ABORTED, words, "TRANSFER_REFUSED")
         return admin_pb2.TransferLeaderReply(leader=leader)
 
     async def _transferred_by(

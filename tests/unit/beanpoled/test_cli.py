@@ -222,7 +222,11 @@ def test_leadership_is_handed_over(
     monkeypatch.setattr(admin, "TRANSFER_TIMEOUT_S", 0.1)
     monkeypatch.setattr(cluster, "LEADER_PATIENCE_S", 0.1)
     assert command(leading(None), "cluster", "leader", "--transfer", "n2") == 3
-    assert "leadership stayed at n0" in capsys.readouterr().err
+    words = "leadership stayed at n0: n2 does not answer or is not far enough"
+    assert words in capsys.readouterr().err
+    assert command(leading(None), "cluster", "leader", "--transfer") == 3
+    words = "leadership stayed at n0: no other member answers and is far enough"
+    assert words in capsys.readouterr().err
     assert command(leading(None), "cluster", "leader", "--transfer", "n9") == 2
     assert "to = 'n9' is not one of the members: n0, n1, n2" in capsys.readouterr().err
     assert command(FakeView(), "cluster", "leader", "--transfer") == 3
