@@ -20,6 +20,9 @@ SERVING: Final = "serving"
 CUT_OFF: Final = "cut off"
 STOPPING: Final = "stopping"
 
+# The reasons of which a member is the subject begin so, others with its address.
+_VERBS: Final = ("is ", "has ")
+
 
 class Condition:
     """The state of a node as operators see it."""
@@ -94,8 +97,12 @@ class Condition:
         return tuple(name for name, peer in self._peers.peers.items() if not peer.linked)
 
     def absent_words(self) -> str:
-        """The same members, each with the reason; empty if none is absent."""
-        return self._told(self.absent())
+        """The same members, each with the reason, to follow "without"; empty if none is absent."""
+        return "; without ".join(f"{name}: {self._clause(name)}" for name in self.absent())
+
+    def _clause(self, name: str) -> str:
+        reason = self._reason(name)
+        return f"it {reason}" if reason.startswith(_VERBS) else reason
 
     def _told(self, names: tuple[str, ...]) -> str:
         return ", ".join(f"{name} {self._reason(name)}" for name in names)

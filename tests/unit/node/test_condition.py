@@ -36,6 +36,21 @@ def test_a_refusal_is_told_as_the_reason() -> None:
     assert "refused" not in stage.node.condition.waits_for()
 
 
+def test_the_reasons_of_absent_members_are_sentences() -> None:
+    """A node logs them after "serving without"."""
+    stage = Stage()
+    told = stage.node.condition
+    stage.host.reasons = {"n1": "has made no link to this node", "n2": "h:2 has not answered yet"}
+    words = "n1: it has made no link to this node; without n2: h:2 has not answered yet"
+    assert told.absent_words() == words
+    for _ in range(2):
+        stage.node.introductions.refused("n1", DISK, "n1 has another disk", is_mutual=False)
+    stage.node.router.link_up("n2")
+    assert told.absent_words() == "n1: it is refused: n1 has another disk"
+    stage.node.router.link_up("n1")
+    assert told.absent_words() == ""
+
+
 def test_from_the_start_to_serving_to_cut_off_and_back() -> None:
     stage = Stage()
     told = stage.node.condition
@@ -59,7 +74,7 @@ def test_from_the_start_to_serving_to_cut_off_and_back() -> None:
     stage.follow(term=3)
     for name in ("n1", "n2"):
         stage.node.router.link_down(name)
-    assert told.absent_words() == "n1 h:1 refused, n2 h:2 refused"
+    assert told.absent_words() == "n1: h:1 refused; without n2: h:2 refused"
     stage.pass_us(7 * SECOND_US)
     assert told.state == "cut off"
     assert told.waits_for() == "waiting for a majority: n1 h:1 refused, n2 h:2 refused"
