@@ -11,6 +11,7 @@ A script is a text file; one step is one line:
     wait 1.1                 lets seconds pass; cluster time may pass more slowly, so that `until`
                              is better for what is due
     until A TEXT ~ PART      repeats a command until its reply has the part; not recorded
+    until 1 A TEXT ~ PART    the same for what is due after these seconds
     ~ NAME REPLY             the reply of Beanpole to the step above, where it deviates; the reason
                              is in deviations.txt under that name
 
@@ -20,6 +21,8 @@ test_differential decides which servers scripts are played against.
 
 import contextlib
 import re
+import time
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,9 +43,13 @@ PROCESS_KEYS: Final = frozenset(
     | {b"hostname", b"os", b"platform"}
 )
 QUOTED_KEYS: Final = frozenset({b"name", b"tube"})
+# Whole seconds that pass, and whether they rise.
+PASSING_KEYS: Final = {b"age": True, b"time-left": False, b"pause-time-left": False}
 
 _STEP: Final = re.compile(r"([A-Z]) (ask|send|raw|read|end|half|close)(?:\*(\d+))?(?: (.*))?")
-_UNTIL: Final = re.compile(r"until ([A-Z]) (.+) ~ (.+)")
+_UNTIL: Final = re.compile(r"until (?:(\d+) )?([A-Z]) (.+) ~ (.+)")
+_PASSING: Final = re.compile(rb"(%b): (\d+)" % b"|".join(PASSING_KEYS))
+_PATIENCE: Final = re.compile(r"\breserve-with-timeout (\d+)")
 _REPEAT: Final = re.compile(r"\{([^{}*]+)\*(\d+)\}")
 
 
@@ -106,20 +113,66 @@ def _normalised_pair(line: bytes, hidden: frozenset[bytes]) -> bytes:
     return line
 
 
+def is_same(theirs: bytes, ours: bytes, late_s: int) -> bool:
+    """Whether two replies are equal, except for seconds that pass in a play that is late.
+
+    Args:
+        theirs: the normalised reply of a play that was not late.
+        ours: the normalised reply to compare.
+        late_s: the whole seconds by which the play with our reply was late.
+    """
+    pairs = list(zip_longest(theirs.split(b"\n"), ours.split(b"\n")))
+    return all(one == other or _has_passed(one, other, late_s) for one, other in pairs)
+
+
+def _has_passed(theirs: bytes | None, ours: bytes | None, late_s: int) -> bool:
+    """Whether two lines differ by at most the seconds that passed between them."""
+    before, after = (_PASSING.fullmatch(line or b"") for line in (theirs, ours))
+    if before is None or after is None or before[1] != after[1]:
+        return False
+    passed_s = int(after[2]) - int(before[2])
+    return 0 <= (passed_s if PASSING_KEYS[before[1]] else -passed_s) <= late_s
+
+
 class Player:
-    """Plays steps against one server."""
+    """Plays steps against one server.
+
+    Attributes:
+        late_s: the seconds that the steps so far took beyond the waits which the script names.
+    """
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.late_s = 0.0
         self._clients: dict[str, Raw] = {}
+        self._waits_s: dict[str, float] = {}  # of what each client sent last
 
     def play(self, step: Step) -> list[bytes]:
         """Do one step and return the normalised replies that it read."""
+        began_s = time.monotonic()
+        replies = self._do(step)
+        took_s = time.monotonic() - began_s
+        self.late_s += max(0.0, took_s - self._wait_s(step))
+        return replies
+
+    def _wait_s(self, step: Step) -> float:
+        """Return the longest wait that the script names for a step."""
+        if step.line.startswith("wait "):
+            return float(step.line[5:])
+        if until := _UNTIL.fullmatch(step.line):
+            return float(until[1] or 0)
+        name, verb = step.line.split(" ")[:2]
+        if not verb.startswith("read"):
+            found = _PATIENCE.search(step.line)
+            self._waits_s[name] = float(found[1]) if found else 0.0
+        return self._waits_s[name]
+
+    def _do(self, step: Step) -> list[bytes]:
         if step.line.startswith("wait "):
             wait_for_time(float(step.line[5:]))
             return []
         if until := _UNTIL.fullmatch(step.line):
-            self._until(self._client(until[1]), unescape(until[2]), unescape(until[3]))
+            self._until(self._client(until[2]), unescape(until[3]), unescape(until[4]))
             return []
         found = _STEP.fullmatch(step.line)
         assert found, f"not a step: {step.line!r}"
@@ -166,11 +219,12 @@ class Player:
         wait_until(shows, UNTIL_S, f"{part!r} in the reply to {command!r}")
 
 
-def play(address: Address, steps: list[Step]) -> list[list[bytes]]:
-    """Play a script and return the replies of each step."""
+def play(address: Address, steps: list[Step]) -> tuple[list[list[bytes]], list[int]]:
+    """Play a script; return each step's replies, and the whole seconds by which it was late."""
     player = Player(address)
     with contextlib.closing(player):
-        return [player.play(step) for step in steps]
+        played = [(player.play(step), int(player.late_s)) for step in steps]
+    return [replies for replies, _ in played], [late_s for _, late_s in played]
 
 
 def format_transcript(steps: list[Step], replies: list[list[bytes]]) -> str:
