@@ -25,6 +25,7 @@ from beanpole.addresses import split_address
 from beanpole.client import aio, blocking, workq
 from beanpole.client.redis import Redis
 from beanpole.errors import ClientError
+from beanpoled.trust.handshakes import OF_ANOTHER
 from tests.integration.support.authority import Authority
 from tests.integration.support.drop_in import maker
 from tests.integration.support.nodes import BEANPOLE, http_get
@@ -180,7 +181,7 @@ def test_a_node_with_the_certificate_of_another_is_refused(safe: SafeCluster) ->
         others = [number for number in range(3) if number != follower]
         wait_until(
             lambda: (
-                any("certificate" in safe.process(at).story() for at in others)
+                any(f"({OF_ANOTHER})" in safe.process(at).log.read_text() for at in others)
                 and not safe.is_ready(follower)
             ),
             TIMEOUT_S,
