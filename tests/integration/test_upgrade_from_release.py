@@ -28,6 +28,7 @@ from tests.integration.support.releases import (
     LAST,
     Program,
     cluster_of,
+    finalize,
     install,
     release,
     this_program,
@@ -127,10 +128,10 @@ def test_nothing_is_raised_while_nodes_run_the_first_release(
     cluster.start_all()
     changed = cluster.followers()[0]
     upgrade(cluster, changed, this_program({"upgrade_finalize": "manual"}))
-    leads = f"the program of n{cluster.leader()}, which leads, is too old"
-    for number, node in enumerate(cluster.nodes):
-        refused, words = beanpole("cluster", "finalize", "--addr", node.grpc)
+    for number in range(len(cluster.nodes)):
+        refused, words, leader = finalize(cluster, number)
         assert refused == 3
+        leads = f"the program of n{leader}, which leads, is too old"
         assert (leads if number == changed else "UNIMPLEMENTED") in words
 
 

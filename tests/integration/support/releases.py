@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from chaos.members import beanpole
 from tests.integration.support.nodes import BEANPOLED, Cluster, Settings, status, toml_lines
 from tests.integration.support.waiting import wait_until
 
@@ -71,6 +72,25 @@ def wait_until_raised(cluster: Cluster, version: int) -> None:
     """Wait until all nodes work at the newest version of their programs."""
     wanted = [(version, version)] * len(cluster.nodes)
     wait_until(lambda: versions(cluster) == wanted, RAISED_S, f"all work at {version}")
+
+
+def finalize(cluster: Cluster, number: int) -> tuple[int, str, int]:
+    """Run `beanpole cluster finalize` at a node; return its status, its output and the leader.
+
+    On a busy machine an election may interrupt the command, which is then run again: the same node
+    leads before and after it.
+    """
+
+    def answer() -> tuple[int, str, int] | None:
+        leader = cluster.leader()
+        failed, words = beanpole("cluster", "finalize", "--addr", cluster.nodes[number].grpc)
+        if "ask again, there is none now" in words or cluster.leader() != leader:
+            return None
+        return failed, words, leader
+
+    found = wait_until(answer, RAISED_S, "a leader answers")
+    assert found is not None
+    return found
 
 
 def install(cluster: Cluster, number: int, program: Program, prefix: Sequence[str] = ()) -> None:
