@@ -3,6 +3,7 @@
 The output and exit statuses of the commands are tested in tests/unit/beanpoled/test_cli.py.
 """
 
+import json
 from typing import Any, Final
 
 from tests.integration.support.commands import Commands
@@ -19,14 +20,29 @@ def asked(words: str, *nodes: Node, status: int = 0) -> Any:
     return Commands(*(node.grpc for node in nodes)).json(words, status)
 
 
+def members(node: Node, *away: Node, status: int = 0) -> list[dict[str, Any]]:
+    """Return the members, once the node reaches all but those away: it waits 1 s for each."""
+    wanted = {one.id for one in away}
+
+    def found() -> list[dict[str, Any]]:
+        done = ran("cluster", "members", "--json", "--addr", node.grpc)
+        told: list[dict[str, Any]] = json.loads(done.said)
+        if {one["id"] for one in told if not one["reachable"]} != wanted:
+            return []
+        assert done.status == status, done
+        return told
+
+    return wait_until(found, COMMAND_TIMEOUT_S, "all but the dead are reached")
+
+
 def test_a_follower_takes_leadership_over_and_another_one_survives_the_leader(
     quick: Cluster,
 ) -> None:
     nodes = quick.nodes
     before, (taker, other) = quick.roles()
-    members = asked("cluster members", nodes[taker])
-    assert [node["id"] for node in members] == [node.id for node in nodes]
-    assert all(node["reachable"] and node["serving"] for node in members)
+    told = members(nodes[taker])
+    assert [node["id"] for node in told] == [node.id for node in nodes]
+    assert all(node["reachable"] and node["serving"] for node in told)
 
     # Ask the follower that does not become leader, so that the request reaches neither end.
     moved = asked(f"cluster leader --transfer {nodes[taker].id}", nodes[other])
@@ -43,9 +59,8 @@ def test_a_follower_takes_leadership_over_and_another_one_survives_the_leader(
     moved = asked(f"cluster leader --transfer {nodes[other].id}", nodes[taker], nodes[before])
     assert moved == {"leader": nodes[other].id}
     wait_until(lambda: quick.is_leader(other), COMMAND_TIMEOUT_S, "the survivor leads")
-    left = {
-        node["id"]: node["reachable"] for node in asked("cluster members", nodes[before], status=1)
-    }
+    told = members(nodes[before], nodes[taker], status=1)
+    left = {node["id"]: node["reachable"] for node in told}
     assert left == {node.id: node is not nodes[taker] for node in nodes}
 
 

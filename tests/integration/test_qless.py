@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from beanpole.protocol.resp.values import RESP2, RESP3
-from tests.integration.support.nodes import Cluster, status
+from tests.integration.support.nodes import Cluster, whole_status
 from tests.integration.support.processes import answers
 from tests.integration.support.raw import connect
 from tests.integration.support.waiting import wait_until
@@ -183,5 +183,5 @@ def everything_of(stream: socket.socket) -> bytes:
 
 def test_the_status_has_the_protocol(clients: Clients) -> None:
     clients.connect(0).ping()
-    found = status(clients.nodes[0])
+    found = whole_status(clients.nodes[0])
     assert all("qless" in node["protocols"] for node in found["nodes"])

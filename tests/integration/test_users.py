@@ -26,7 +26,7 @@ from beanpoled.rpc.callers import CALLS_MAX
 from tests.integration.support.backups import SCRIPT
 from tests.integration.support.commands import Commands
 from tests.integration.support.gearmand import Packets
-from tests.integration.support.nodes import Cluster, Node, http_get
+from tests.integration.support.nodes import STEADY, Cluster, Node, http_get
 from tests.integration.support.raw import Raw
 from tests.integration.support.resp import Failure, Resp
 from tests.integration.support.waiting import wait_until
@@ -76,8 +76,7 @@ def locked(quick: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> L
 @pytest.fixture
 def steady(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Locked]:
     """A locked cluster whose calls wait for a majority longer than a slow machine takes."""
-    settings = {"command_timeout_ms": 60_000, "fence_timeout_ms": 65_000, "node_timeout_ms": 70_000}
-    with Cluster(tmp_path / "steady", settings=settings).running() as cluster:
+    with Cluster(tmp_path / "steady", settings=STEADY).running() as cluster:
         yield lock(cluster, monkeypatch, tmp_path)
 
 

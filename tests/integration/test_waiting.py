@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.support.nodes import Cluster, status
+from tests.integration.support.nodes import STEADY, Cluster, status
 from tests.integration.support.queues import settle
 from tests.integration.support.raw import Raw, connect
 from tests.integration.support.waiting import wait_until
@@ -87,8 +87,11 @@ def descriptors() -> Iterator[None]:
 
 @pytest.fixture
 def quiet(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes for one test: in a shared cluster a timer of an earlier test could become due."""
-    with Cluster(tmp_path / "quiet").running() as cluster:
+    """Three nodes for one test: in a shared cluster a timer of an earlier test could become due.
+
+    None of them is fenced, which would end its clients.
+    """
+    with Cluster(tmp_path / "quiet", settings=STEADY).running() as cluster:
         yield cluster
 
 

@@ -38,6 +38,12 @@ SETTINGS: Final = {"disk_reserve_bytes": 0}
 # For tests in which a node is declared down: nearly the shortest times that are allowed with the
 # default election times.
 QUICK: Final = {"command_timeout_ms": 3000, "fence_timeout_ms": 4000, "node_timeout_ms": 4500}
+# For tests in which no node may end its clients, though a slow machine starves it for a while.
+STEADY: Final = {
+    "command_timeout_ms": 60_000,
+    "fence_timeout_ms": 65_000,
+    "node_timeout_ms": 70_000,
+}
 LEADER_TIMEOUT_S: Final = 60.0
 HTTP_TIMEOUT_S: Final = 60.0
 # For a question that is asked again: a node that is stopped holds up the others no longer.
@@ -129,6 +135,18 @@ def status(node: Node) -> dict[str, Any]:
         return status_command.as_json(status_command.first_answer([node.grpc]))
     except ClientError as error:
         raise ConnectionError(str(error)) from error
+
+
+def whole_status(node: Node) -> dict[str, Any]:
+    """Return the status once it describes every node: the answering one waits 1 s for another."""
+
+    def whole() -> dict[str, Any] | None:
+        found = status(node)
+        return found if all(member["reachable"] for member in found["nodes"]) else None
+
+    found = wait_until(whole, LEADER_TIMEOUT_S, f"{node.id} reaches all")
+    assert found is not None
+    return found
 
 
 def _reaches_all(node: Node) -> bool:
