@@ -95,7 +95,6 @@ def check_all_jobs(cluster: Cluster, number: int, least: dict[str, int]) -> None
         assert len(found) >= least[name], name
 
 
-@pytest.mark.timeout(180)
 def test_all_jobs_of_all_protocols_come_back_in_order(
     cluster: Cluster, producers: dict[str, Producer], tmp_path: Path
 ) -> None:
@@ -129,7 +128,6 @@ def test_all_jobs_of_all_protocols_come_back_in_order(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
 def test_the_leader_dies_in_the_middle(cluster: Cluster, tmp_path: Path) -> None:
     leader, (follower, _) = cluster.roles()
     with Raw(cluster.nodes[follower].beanstalk, TIMEOUT_S) as client:

@@ -29,7 +29,9 @@ def test_a_failed_write_stops_only_its_node(cluster: Cluster, role: str) -> None
         while process.status() is None and len(jobs) < JOBS_MAX:
             jobs.append(client.put(b"x" * BODY_BYTES))
         assert process.wait() != 0
-        lines = process.log.read_text().removeprefix(said).strip().splitlines()
+        news = process.log.read_text().removeprefix(said).strip().splitlines()
+        # On a slow machine there may be an election meanwhile.
+        lines = [line for line in news if " leader is " not in line]
         assert len(lines) == 1, process.story()
         jobs += [client.put(b"x" * BODY_BYTES) for _ in range(10)]
         # The limit belonged to the process: a restarted node can write again and catches up.

@@ -105,10 +105,11 @@ def test_errors(module: ModuleType, place: tuple[str, int]) -> None:
             client.put("x" * 2**20)
         with pytest.raises(module.BadFormatError):
             client.use("a tube")
-        client.put("x", ttr=2)
+        # The second reserve has to arrive before this time ends, and wait until its last second.
+        client.put("x", ttr=5)
         job = client.reserve(timeout=5)
         with pytest.raises(module.DeadlineSoonError):
-            client.reserve(timeout=5)
+            client.reserve(timeout=60)
         client.delete(job)
         assert issubclass(module.TimedOutError, module.BeanstalkdError)
         assert issubclass(module.BeanstalkdError, module.Error)

@@ -108,7 +108,7 @@ def proxied(tmp_path: Path, links: Links) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.timeout(120 + 3 * LINK_SECONDS)
+@pytest.mark.timeout(240 + 3 * LINK_SECONDS)
 def test_links_cut(proxied: Cluster, links: Links) -> None:
     seed = random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)

@@ -15,8 +15,9 @@ from typing import Any, Final
 import grpc
 import pytest
 
-from beanpole.client.admin import Admin, AdminRefused
+from beanpole.client.admin import Admin
 from beanpole.client.rpc import Nodes
+from beanpole.errors import ClientError
 from beanpole.pb import (
     jobs_pb2,
     policies_pb2,
@@ -248,8 +249,22 @@ class Churn(threading.Thread):
                     admin.change(move)
                     assert client.command(b"delete %d" % job)[0] == b"DELETED"
                     self.rounds += 1
-        except (OSError, AssertionError, AdminRefused) as error:
+        except (OSError, AssertionError, ClientError) as error:
             self.failure = error
+
+
+@contextmanager
+def churning(churns: Sequence[Churn]) -> Iterator[None]:
+    """Run these clients, and end them also when the test fails: other tests use the machine."""
+    for churn in churns:
+        churn.start()
+    try:
+        yield
+    finally:
+        for churn in churns:
+            churn.ending.set()
+        for churn in churns:
+            churn.join(30)
 
 
 def test_pages_are_stable_while_jobs_come_go_and_move(cluster: Cluster) -> None:
@@ -258,12 +273,10 @@ def test_pages_are_stable_while_jobs_come_go_and_move(cluster: Cluster) -> None:
     jobs = put(nodes[0].grpc, "much", [b"body %d" % number for number in range(JOBS)])
     stay, go, movable = jobs[::2], set(jobs[1::4]), jobs[3::4]
     churns = [Churn(node.grpc, node.beanstalk, movable[n::3]) for n, node in enumerate(nodes)]
-    for churn in churns:
-        churn.start()
     seen: Counter[int] = Counter()
     pages = 0
     deleting = iter(sorted(go, key=lambda job: hash((job, 7))))
-    with ExitStack() as stack:
+    with churning(churns), ExitStack() as stack:
         admins = [stack.enter_context(admin_at(node.grpc)) for node in nodes]
         request = jobs_pb2.ListJobsRequest(limit=JOBS // PAGES)
         complete = False
@@ -279,10 +292,9 @@ def test_pages_are_stable_while_jobs_come_go_and_move(cluster: Cluster) -> None:
             if some:
                 told = admins[0].change(jobs_pb2.ChangeRequest(action=DELETE, job_ids=some))
                 assert told.changed == len(some)
-        for churn in churns:
-            churn.ending.set()
-            churn.join(30)
-            assert churn.failure is None and churn.rounds > 0, churn.failure
+    for churn in churns:
+        assert not churn.is_alive()
+        assert churn.failure is None and churn.rounds > 0, churn.failure
     assert pages > PAGES * 9 // 10
     assert max(seen.values()) == 1
     assert not [job for job in itertools.chain(stay, movable) if seen[job] != 1]

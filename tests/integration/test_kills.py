@@ -54,7 +54,7 @@ class Producer(threading.Thread):
             self.failure = error
 
 
-@pytest.mark.timeout(60 + 15 * KILLS)
+@pytest.mark.timeout(240 + 15 * KILLS)
 def test_no_job_is_put_twice(cluster: Cluster) -> None:
     """Two producers use the same keys at different nodes: each key has one job and one id."""
     over = threading.Event()

@@ -65,7 +65,7 @@ def test_a_worker_finishes_its_job_and_nobody_else_gets_it(patient: Cluster, vic
         with pytest.raises(ConnectionError):
             worker.reserve(timeout=5)
         assert process.wait(TIMEOUT_S) == 0, process.story()
-        assert rival.reserve(timeout=5).id == more
+        assert rival.reserve(timeout=50).id == more
         with pytest.raises(greenstalk.NotFoundError):
             rival.peek(job)
     wait_until(lambda: status(cluster.nodes[other])["leader"] is not None, TIMEOUT_S)

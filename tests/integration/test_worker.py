@@ -139,10 +139,10 @@ def test_a_long_job_is_touched(shared: Cluster) -> None:
 
         @worker.handles("long")
         def handle(task: Task) -> None:
-            wait_until(lambda: client.stats_job(task.id)["age"] >= 7, DONE_S)
+            wait_until(lambda: client.stats_job(task.id)["age"] >= 17, DONE_S)
 
-        # It is touched after half of that.
-        client.put("x", ttr=6)
+        # It is touched after half of that, and by a slow machine a few seconds later.
+        client.put("x", ttr=16)
         with working(worker):
             wait_until(count(worker, "deleted"), DONE_S)
     assert worker.counts == {"deleted": 1, "released": 0, "buried": 0, "lost": 0}

@@ -17,8 +17,9 @@ PENDING_CLIENTS = 8
 FOREGROUND = 50
 PORT_TIMEOUT_S = 60.0
 WAIT_MS = 30_000
-# The longer one is for leases that must not end while a node is killed.
-TTR_MS, LONG_TTR_MS = 2_000, 600_000
+# The first is long enough to ask for the job's state and kill a node before its lease ends; the
+# longer one is for leases that must not end while a node is killed.
+TTR_MS, LONG_TTR_MS = 8_000, 600_000
 
 
 def ports(quick: Cluster, protocol: str) -> list[str]:
