@@ -354,7 +354,8 @@ def start_replica(node: Node) -> None:
 def _begin(node: Node, host: AioHost) -> None:
     """Start the replica of a running node, now that its disk knows its cluster."""
     try:
-        start_replica(node)
+        with starting.data_directory(node.context.config):
+            start_replica(node)
     except (BeanpoleError, OSError) as error:
         node.context.fatal(starting.words(error))
     host.links.renew()

@@ -189,6 +189,7 @@ class Disk:
         # When a write or sync of the log first failed: the node has to end.
         self.failed_s: float | None = None
         self.full_path = ""  # writes to files below this path fail with ENOSPC
+        self.unreadable_path = ""  # looks for names below this path fail with EIO
         self.erred = False  # some call failed in this life
         self.refused = False  # some call failed for another reason than the capacity
         self.syncs = 0
@@ -342,6 +343,8 @@ class Disk:
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of this name."""
+        if self.unreadable_path and path.startswith(self.unreadable_path):
+            raise OSError(errno.EIO, "input/output error", path)
         return path in self._names or path in self._directories
 
     def make_directory(self, path: str) -> None:

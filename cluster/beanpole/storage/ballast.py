@@ -4,6 +4,7 @@ Belongs here: creating the file, releasing it, and the start on a full disk. The
 measures the free space of the disk, decides when to do so.
 """
 
+import contextlib
 import errno
 import os
 import threading
@@ -86,7 +87,7 @@ class Ballast:
             self._files.rename(temporary, self._path)
             self._files.sync_directory(self._directory)
         except OSError:
-            if self._files.exists(temporary):
+            with contextlib.suppress(OSError):  # the first error has the cause
                 self._files.remove(temporary)
             raise
 

@@ -6,6 +6,7 @@ module knows no file format. The deterministic simulator has a second implementa
 
 import contextlib
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -124,7 +125,11 @@ class Files(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or a directory has this path."""
+        """Return whether a file or a directory has this path.
+
+        A disk that cannot tell raises OSError: a start that took a record for missing would write
+        a new one over it.
+        """
         ...
 
     def make_directory(self, path: str) -> None:
@@ -258,12 +263,16 @@ class InlineFiles:
 
     def exists(self, path: str) -> bool:
         """Return whether the path exists, even as a broken symbolic link."""
-        return os.path.lexists(path)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def make_directory(self, path: str) -> None:
         """Make the missing directories from the top down, syncing each parent."""
         path = os.path.abspath(path)
-        if os.path.isdir(path):
+        if _is_directory(path):
             return
         parent = os.path.dirname(path)
         self.make_directory(parent)
@@ -458,6 +467,14 @@ class RealFiles(InlineFiles):
             # The loop is closed: nothing is left that could use the result.
             if not self.closed:
                 raise
+
+
+def _is_directory(path: str) -> bool:
+    """Return whether the path is, or leads to, a directory; raise OSError if the disk fails."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _syncer_kind() -> "type[Syncer] | None":

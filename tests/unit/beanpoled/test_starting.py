@@ -20,6 +20,7 @@ from beanpole.storage.files import InlineFiles
 from beanpoled import checking, descriptors, main, starting
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
+from beanpoled.disk.disks import Disks
 from tests.integration.support.waiting import wait_until
 
 # This many looks and clients let 16 connections in while the probe still listened.
@@ -63,6 +64,27 @@ def test_other_refusals_of_the_data_directory_have_file_and_remedy(number: int, 
     told = f"data_dir = '/q' cannot be used: {words}"
     with pytest.raises(StorageError, match=told), starting.data_directory(config(Path("/q"))):
         raise OSError(number, os.strerror(number), "/q/lock")
+
+
+def test_an_identity_that_cannot_be_looked_for_ends_the_start_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look counted as a missing file, and a new identity was written over the good one."""
+    given = config(tmp_path)
+    path, files = tmp_path / "identity", InlineFiles()
+    Disks(files, given, b"own disk........")
+    before, looking = path.read_bytes(), os.lstat
+
+    def refuse(looked: str) -> os.stat_result:
+        if str(looked) == str(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), looked)
+        return looking(looked)
+
+    monkeypatch.setattr(os, "lstat", refuse)
+    told = f"data_dir = '{tmp_path}' cannot be used: Input/output error, at {path}"
+    with pytest.raises(StorageError, match=told):
+        uvloop.run(main.run(given))
+    assert path.read_bytes() == before and os.listdir(tmp_path).count("identity.tmp") == 0
 
 
 @pytest.mark.parametrize("name", ["identity", "clock"])

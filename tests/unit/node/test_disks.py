@@ -108,6 +108,17 @@ def test_another_member_list_than_the_disk_is_part_of_is_refused(
     assert begin(disk).own.standing == VOTER
 
 
+@pytest.mark.parametrize("part", ["identity", "peers", "log"])
+def test_a_record_that_cannot_be_looked_for_is_not_replaced(disk: Disk, part: str) -> None:
+    """A failed look counted as a missing file, and a new identity replaced the good one."""
+    before = joined(disk, incarnation=3).own
+    disk.unreadable_path = f"/n0/{part}"
+    with pytest.raises(OSError, match=f"input/output error: '/n0/{part}'"):
+        begin(disk, OTHER)
+    disk.unreadable_path = ""
+    assert begin(disk, OTHER).own == before
+
+
 def test_another_node_s_directory_is_refused(disk: Disk) -> None:
     joined(disk)
     others: list[dict[str, Any]] = [{"cluster": "other"}, {"node_id": "n1"}]

@@ -97,6 +97,7 @@ class Disk:
         return sorted(os.path.basename(p) for p in self.names if os.path.dirname(p) == directory)
 
     def exists(self, path: str) -> bool:
+        self.fail("exists", path)
         return path in self.names
 
     def make_directory(self, path: str) -> None:

@@ -88,6 +88,29 @@ def test_a_large_file_is_removed_in_steps(
     assert sizes == steps and not path.exists()
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE])
+def test_a_look_that_fails_is_no_missing_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    files = InlineFiles()
+    file = tmp_path / "file"
+    file.touch()
+    assert files.exists(str(file)) and not files.exists(f"{file}/below")
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("nowhere")
+    assert files.exists(str(dangling)) and not files.exists(str(tmp_path / "none"))
+
+    def refuse(path: str) -> None:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(os, "lstat", refuse)
+    monkeypatch.setattr(os, "stat", refuse)
+    for look in (files.exists, files.make_directory):
+        with pytest.raises(OSError) as caught:
+            look(str(file))
+        assert (caught.value.errno, caught.value.filename) == (number, str(file))
+
+
 def test_create_empties_what_was_there(tmp_path: Path) -> None:
     files = InlineFiles()
     path = tmp_path / "file"
