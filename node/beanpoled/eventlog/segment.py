@@ -6,6 +6,7 @@ batch are opaque here; the encoder defines them.
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
@@ -83,6 +84,31 @@ def name_of(first: int, end: int) -> str:
     return f"{first:020d}-{end:020d}{SUFFIX}"
 
 
+def find(files: Files, directory: str, warn: Callable[[str], object]) -> list[str]:
+    """Make the directory, remove unfinished files, and return the paths of segments, sorted.
+
+    Args:
+        files: the disk.
+        directory: of the segments.
+        warn: gets a line about an unfinished file that stays; it does no harm.
+
+    Raises:
+        OSError: the directory cannot be made or listed.
+    """
+    files.make_directory(directory)
+    found: list[str] = []
+    for name in files.list(directory):
+        path = os.path.join(directory, name)
+        if name.endswith(SUFFIX):
+            found.append(path)
+        elif name.endswith(TEMPORARY):
+            try:
+                files.remove(path)
+            except OSError as error:
+                warn(f"an unfinished file of events stays: {error}; remove it")
+    return found
+
+
 def about(events: Events, jobs: JobCounts) -> About:
     """Describe events that are about to become a segment."""
     first, last = events.note(0), events.note(-1)
@@ -108,7 +134,7 @@ def write(
     path = os.path.join(directory, name_of(first, end))
     temporary = path + TEMPORARY
     places: list[Place] = []
-    handle = files.open(temporary, create=True)
+    handle = _made(files, temporary)
     try:
         handle.write(0, encode_file_header(MAGIC_EVENTS, identity, first, end))
         at = FILE_HEADER_BYTES
@@ -132,6 +158,21 @@ def write(
     finally:
         handle.close()
     return EventSegment(first, end, path, at, about, tuple(places))
+
+
+def _made(files: Files, path: str) -> Handle:
+    """Make a file; also its directory, which an operator may have removed to get room.
+
+    But not the data directory above it, which may have been moved away and must find its place.
+    """
+    try:
+        return files.open(path, create=True)
+    except FileNotFoundError:
+        directory = os.path.dirname(path)
+        if not files.exists(os.path.dirname(directory)):
+            raise
+        files.make_directory(directory)
+        return files.open(path, create=True)
 
 
 def inspect(files: Files, path: str, identity: Identity) -> EventSegment:

@@ -27,6 +27,7 @@ from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import NOTE, Events, open_bytes
 from beanpoled.eventlog.latencies import Latencies
 from beanpoled.eventlog.segment import About, EventSegment
+from beanpoled.eventlog.spans import Span, joined
 from beanpoled.host.seam import WARNING, Host
 from beanpoled.view import JobCounts
 
@@ -52,14 +53,18 @@ STALE_NAMES: Final = 1024
 # The size of a reader's slice of the events in memory: copying it takes a tenth of a millisecond.
 SLICE_ROWS: Final = 16_384
 
-Span = tuple[int, int]
-
 
 class EventLog:
-    """A node's events. `kept` is False if the configuration turns events off."""
+    """A node's events.
+
+    Attributes:
+        kept: whether this process keeps events.
+        refusal: why it keeps none, for readers.
+    """
 
     def __init__(self, config: NodeConfig, host: Host, machine: Machine) -> None:
         self.kept = config.events == "on"
+        self.refusal = 'it has events = "off"'
         self.directory = os.path.join(config.data_dir, DIRECTORY)
         self._config = config
         self._host = host
@@ -92,27 +97,33 @@ class EventLog:
     def open(self) -> None:
         """Find the segments of an earlier process.
 
-        Raises:
-            OSError: the directory cannot be made.
+        Without its directory a node keeps no events: it would write again those that are in files
+        which it does not see.
         """
         if not self.kept:
             return
-        files = self._host.files
-        files.make_directory(self.directory)
-        for name in files.list(self.directory):
-            path = os.path.join(self.directory, name)
-            if name.endswith(segments.TEMPORARY):
-                files.remove(path)
-            elif name.endswith(segments.SUFFIX):
-                self._find(path)
+        try:
+            paths = segments.find(self._host.files, self.directory, self._warn)
+        except OSError as error:
+            self.kept, paths = False, []
+            self.refusal = f"{self.directory} could not be used at its start"
+            self._warn(
+                f"no events are kept until the next start: {error}; make {self.directory} a "
+                f"directory that user {os.geteuid()} can read and write, or remove it, and restart"
+            )
+        for path in paths:
+            self._find(path)
         self._follow(self._machine)
+
+    def _warn(self, words: str) -> None:
+        self._host.log(words, WARNING)
 
     def _find(self, path: str) -> None:
         try:
             found = segments.inspect(self._host.files, path, self._identity)
         except (WrongIdentity, OSError) as doubt:
             # A segment of another node, or perhaps a good one: operators must decide about it.
-            self._host.log(f"events left out: {doubt}", WARNING)
+            self._warn(f"events left out: {doubt}")
             return
         except BeanpoleError as error:
             self._leave_out(path, self._size(path), str(error))
@@ -127,7 +138,7 @@ class EventLog:
     def _leave_out(self, path: str, size: int, reason: str) -> None:
         """Stop offering a file, and remove it when its space is needed."""
         self._left_out[path] = size
-        self._host.log(f"events left out: {reason}", WARNING)
+        self._warn(f"events left out: {reason}")
 
     def _size(self, path: str) -> int:
         with suppress(OSError), closing(self._host.files.open(path)) as handle:
@@ -218,10 +229,9 @@ class EventLog:
         Only files that a snapshot covers are known to belong to the log.
         """
         wrong = [found for found in self._segments if found.end > self._first]
-        self._host.log(
+        self._warn(
             f"events {self._first} to {self._sealed_end} may not be those of the log: {reason}; "
-            "their files are removed",
-            WARNING,
+            "their files are removed"
         )
         self._drop(len(self._segments) - len(wrong), len(self._segments))
         self._sealed_end = min(self._sealed_end, self._first)
@@ -290,8 +300,7 @@ class EventLog:
 
     def _lost(self, events: Events, reason: str) -> None:
         self.lost += events.rows
-        words = f"events {events.first} to {events.end} are not kept here: {reason}"
-        self._host.log(words, WARNING)
+        self._warn(f"events {events.first} to {events.end} are not kept here: {reason}")
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -356,7 +365,7 @@ class EventLog:
             free = self._host.files.free_bytes(self.directory)
         except OSError as error:  # operators may have removed the directory
             if not self._is_silent:
-                self._host.log(f"the free space of {self.directory} is unknown: {error}", WARNING)
+                self._warn(f"the free space of {self.directory} is unknown: {error}")
             self._is_silent = True
             return 0
         self._is_silent = False
@@ -395,7 +404,7 @@ class EventLog:
             failure = "" if error is None else f"cannot remove events: {error}"
             if failure and failure != self._remove_failure:
                 # Once: it is tried every second.
-                self._host.log(failure, WARNING)
+                self._warn(failure)
             elif words and not failure:
                 self._host.log(words)
             self._remove_failure = failure
@@ -436,9 +445,9 @@ class EventLog:
     def spans(self) -> list[Span]:
         """The offsets that can be read here: (first, end), ascending; several if there are gaps."""
         if self._spans is None:
-            self._spans = _joined([(found.first, found.end) for found in self._segments])
+            self._spans = joined([(found.first, found.end) for found in self._segments])
         memory = [(events.first, events.end) for events in self._in_memory()]
-        found = _joined(self._spans + memory)
+        found = joined(self._spans + memory)
         limit = self.end
         return [(first, min(end, limit)) for first, end in found if first < min(end, limit)]
 
@@ -487,14 +496,3 @@ class EventLog:
             self._queue.externals,
             self._queue.details,
         )
-
-
-def _joined(spans: list[Span]) -> list[Span]:
-    """Join adjacent spans, and drop empty ones."""
-    found: list[Span] = []
-    for first, end in spans:
-        if found and found[-1][1] == first:
-            found[-1] = (found[-1][0], end)
-        elif first < end:
-            found.append((first, end))
-    return found

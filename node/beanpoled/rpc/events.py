@@ -101,7 +101,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
 
     async def _check_kept(self, context: Context) -> None:
         if not self._log.kept:
-            message = f'{self._config.node_id} keeps no events: it has events = "off"'
+            message = f"{self._config.node_id} keeps no events: {self._log.refusal}"
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "EVENTS_OFF")
 
     async def _check_there(self, start: int, end: int, context: Context) -> None:

@@ -74,6 +74,52 @@ def test_a_file_whose_name_cannot_be_made_durable_is_removed(
     assert (paths(life), life.log.bytes, life.log.lost) == ([], 0, 50)
 
 
+@pytest.mark.parametrize("call", ["make_directory", "list"])
+def test_a_node_without_its_directory_of_events_starts_and_keeps_none(
+    monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """It ended, with the wrong setting where `events` was a file."""
+    life = filled()
+    named = paths(life)
+    monkeypatch.setattr(life.host.files, call, refused)
+    life.host.lines.clear()
+    without = life.crash()
+    (line,) = life.host.lines
+    assert line.startswith("no events are kept until the next start: [Errno 5] Input/output error")
+    assert f"make {life.log.directory} a directory that user " in line
+    for entry in life.driver.entries:
+        without.driver.apply(entry)
+    without.driver.put(50)
+    without.log.attach(image_of(without.driver.machine))
+    without.settle()
+    assert not without.log.kept and without.log.spans() == []
+    assert not without.driver.machine.queue.events
+    assert f"{life.log.directory} could not be used" in without.log.refusal
+    monkeypatch.undo()
+    again = without.crash()
+    assert paths(again) == named and again.log.spans() == []
+    for entry in life.driver.entries:
+        again.driver.apply(entry)
+    assert again.log.spans() == [(0, 500)]
+
+
+def test_an_unfinished_file_that_cannot_be_removed_is_only_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    life = filled()
+    unfinished = f"{life.log.directory}/1-2.events.tmp"
+    life.host.files.open(unfinished, create=True)
+    life.host.files.sync_directory(life.log.directory)
+    monkeypatch.setattr(life.host.files, "remove", refused)
+    life.host.lines.clear()
+    again = life.crash()
+    told = f"an unfinished file of events stays: [Errno 5] Input/output error: {unfinished}"
+    assert [line.startswith(told) for line in life.host.lines] == [True]
+    for entry in life.driver.entries:
+        again.driver.apply(entry)
+    assert again.log.spans() == [(0, 500)]
+
+
 def refused(path: str) -> None:
     raise OSError(errno.EIO, f"Input/output error: {path}")
 

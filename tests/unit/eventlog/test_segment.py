@@ -47,6 +47,16 @@ def test_what_was_written_is_read(tmp_path: Path, with_hosts: bool) -> None:
     assert segment.size == Path(segment.path).stat().st_size
 
 
+def test_a_directory_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    """Each later segment was lost until the next start."""
+    directory = tmp_path / "data" / "events"
+    with pytest.raises(FileNotFoundError, match="data/events"):
+        written(directory)
+    assert not list(tmp_path.iterdir()), "a data directory that was moved away can come back"
+    directory.parent.mkdir()
+    assert payloads(written(directory)) == [batch.payload for batch in BATCHES]
+
+
 def test_no_other_byte_and_no_cut_is_believed() -> None:
     disk = Disk(Clock(), 1)
     path = written(Path("/events"), disk).path
