@@ -4,7 +4,8 @@ Problems of a start are in `checking`; problems that only all nodes together can
 the command.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback
@@ -45,7 +46,13 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def examine(view: NodeView, config: NodeConfig, anonymous: User, now_s: float) -> Iterator[Finding]:
+def examine(
+    view: NodeView,
+    config: NodeConfig,
+    anonymous: User,
+    now_s: float,
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Finding]:
     """Check a node.
 
     Args:
@@ -53,6 +60,7 @@ def examine(view: NodeView, config: NodeConfig, anonymous: User, now_s: float) -
         config: in force at the node.
         anonymous: the user in force for those without a token.
         now_s: wall clock.
+        refused: why files of certificates are not in use, by the prefix of their settings.
     """
     now = view.metrics()
     if view.serving:
@@ -68,7 +76,7 @@ def examine(view: NodeView, config: NodeConfig, anonymous: User, now_s: float) -
     yield from _disk(view, now, config)
     yield from _jobs(view, now)
     yield from _clients(now, config)
-    yield from _certificates(config, now_s)
+    yield from _certificates(config, now_s, refused)
     yield from _ports(config, anonymous)
 
 
@@ -127,7 +135,9 @@ def _clients(now: Metrics, config: NodeConfig) -> Iterator[Finding]:
     yield Finding(WARNING if near else OK, "connections", words, remedy if near else "")
 
 
-def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
+def _certificates(
+    config: NodeConfig, now_s: float, refused: Mapping[str, str]
+) -> Iterator[Finding]:
     for setting, is_peers in (("tls_", False), ("peer_tls_", True)):
         lasting = [_lasting(one) for one in validities(config, now_s, is_peers)]
         yield from lasting
@@ -139,7 +149,8 @@ def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
             list_fault = made.list_fault() if made is not None else ""
         except ConfigurationError as error:
             fault, list_fault = str(error), ""
-        if fault:
+        # They may be good now, and the node has yet to read them again.
+        if fault := fault or refused.get(setting, ""):
             remedy = "fix the files: they are read within ten seconds"
             yield Finding(ERROR, f"{setting}* files", fault, remedy)
         if list_fault:

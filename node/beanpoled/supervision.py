@@ -47,12 +47,12 @@ class Supervision:
     def reload(self) -> Outcome:
         """Reload the configuration and the certificates."""
         self._notifier.reloading()
-        certificates = self._refresh_trust()
+        certificates = self._refresh_trust(is_asked=True)
         outcome = self._reloader.reload()
         self._notifier.ready()
         return outcome._replace(
             changed=(*certificates, *outcome.changed),
-            refused="; ".join(self._host.trust.refused_files()),
+            refused="; ".join(self._host.trust.refused_files().values()),
         )
 
     def settings(self) -> list[Shown]:
@@ -62,11 +62,12 @@ class Supervision:
     def examine(self, view: NodeView) -> list[Finding]:
         """Check the node: see `examining`."""
         anonymous = self._node.context.machine.users.anonymous
-        return list(examining.examine(view, self._reloader.config, anonymous, time.time()))
+        config, refused = self._reloader.config, self._host.trust.refused_files()
+        return list(examining.examine(view, config, anonymous, time.time(), refused))
 
-    def _refresh_trust(self) -> list[str]:
+    def _refresh_trust(self, is_asked: bool = False) -> list[str]:
         """Read changed certificates; see `Trust.refresh`. Revoked ones lose their connections."""
-        told = self._host.trust.refresh()
+        told = self._host.trust.refresh(is_asked)
         self._host.spawn(self._host.trust.end_revoked())
         return told
 

@@ -28,6 +28,7 @@ SESSIONS_S: Final = 60.0
 # OpenSSL's codes of a certificate whose CA has no list, or has not signed the one of its name.
 _NO_LIST: Final = 3
 _NOT_SIGNED: Final = 8
+_STAY: Final = "the certificates that were read before stay in use"
 # A handshake takes two flights of each side at most, in TLS 1.2.
 _FLIGHTS: Final = 3
 
@@ -83,6 +84,7 @@ class Certificates:
     """One set of files as it was last read.
 
     Attributes:
+        setting: the prefix of its settings, as in `Files`.
         server: the context for incoming connections.
         client: the context for connections to other nodes, whose names are verified.
         generation: how often new files were loaded.
@@ -102,6 +104,7 @@ class Certificates:
             ConfigurationError: a file cannot be read or does not fit; the message names the
                 setting.
         """
+        self.setting = files.setting
         self._files = files
         self._clock = clock
         self._read_s = clock()
@@ -112,28 +115,35 @@ class Certificates:
         self.server, self.client, self.pem = self._read()
         self.ends_s = self._ends()
 
-    def refresh(self) -> str | None:
-        """Read the files again if they changed.
+    def refresh(self, is_asked: bool = False) -> str | None:
+        """Read the files again if they changed, or if they were refused.
+
+        Files that have not changed since may be good now: the system had no descriptor to open
+        them, or a certificate was not valid yet.
+
+        Args:
+            is_asked: whether an operator asks: then the files are read in any case, and a refusal
+                is told although it was told before.
 
         Returns:
             The line to log: that new files are in use, or the `ConfigurationError` that keeps the
             old ones in use. None if nothing changed.
         """
         stamps = self._stamps()
-        if stamps == self._known:
+        if stamps == self._known and not self.refusal and not is_asked:
             self._forget_sessions()
             return None
         self._known = stamps
         try:
-            fresh = self._read()
+            fresh, ends_s = self._read(), self._ends()
             if (fault := self._fault(*fresh[:2])) and not self.fault():
                 raise ConfigurationError(fault)
         except ConfigurationError as error:
-            self.refusal = f"the certificates that were read before stay in use: {error}"
-            return self.refusal
+            told, self.refusal = self.refusal, f"{_STAY}: {error}"
+            return self.refusal if is_asked or self.refusal != told else None
         self.refusal = ""
         self.server, self.client, self.pem = fresh
-        self.ends_s = self._ends()
+        self.ends_s = ends_s
         self._read_s = self._clock()
         self.generation += 1
         return f"{self._files.setting}certificate_file and what belongs to it was read again"
@@ -214,7 +224,13 @@ class Certificates:
         files = self._files
         paths = {"certificate": files.certificate, "ca": files.ca, "crl": files.crl}
         named = {self._name(part): path for part, path in paths.items() if path}
-        return {setting: ends_of(setting, path) for setting, path in named.items()}
+        found = {}
+        for setting, path in named.items():
+            try:
+                found[setting] = ends_of(setting, path)
+            except OSError as error:
+                raise _unreadable(setting, path, error) from error
+        return found
 
     def _read(self) -> tuple[ssl.SSLContext, ssl.SSLContext, Pem]:
         files = self._files
@@ -281,9 +297,11 @@ class Certificates:
             with open(path, "rb") as file:
                 return file.read()
         except OSError as error:
-            raise ConfigurationError(
-                f"{self._name(part)} = {path!r} cannot be read: {error.strerror}"
-            ) from error
+            raise _unreadable(self._name(part), path, error) from error
+
+
+def _unreadable(setting: str, path: str, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{setting} = {path!r} cannot be read: {error.strerror}")
 
 
 def _refusal(

@@ -94,15 +94,18 @@ class Trust:
         """Count a refused proof."""
         self.refusals[reason] += 1
 
-    def refresh(self) -> list[str]:
+    def refresh(self, is_asked: bool = False) -> list[str]:
         """Read the certificate files again if they changed; established connections stay.
+
+        Args:
+            is_asked: see `Certificates.refresh`.
 
         Returns:
             The logged lines of files that are in use now.
         """
         told: list[str] = []
         for certificates in self._certificates():
-            words = certificates.refresh()
+            words = certificates.refresh(is_asked)
             if words is not None:
                 self._log(words, WARNING)
                 if not certificates.refusal:
@@ -117,9 +120,9 @@ class Trust:
                 if words is not None:
                     self._log(words, WARNING)
 
-    def refused_files(self) -> list[str]:
-        """Return why certificate files, as they are now, are not in use."""
-        return [one.refusal for one in self._certificates() if one.refusal]
+    def refused_files(self) -> dict[str, str]:
+        """Return why certificate files, as they are now, are not in use, by prefix of settings."""
+        return {one.setting: one.refusal for one in self._certificates() if one.refusal}
 
     def files_end_s(self, now_s: float) -> dict[str, float]:
         """Return when each file of TLS that is in use ends; files that never end are left out.

@@ -84,10 +84,14 @@ def validities(config: TlsConfig, now_s: float, is_peers: bool) -> Iterator[Vali
 
 
 def ends_of(setting: str, path: str) -> list[float]:
-    """Return the ends of all that is in a file, in seconds since 1970; none if it is unknown."""
+    """Return the ends of all that is in a file, in seconds since 1970; none if it is unknown.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     try:
         return _ends_s(setting, path)
-    except (OSError, ValueError, IndexError):  # OpenSSL may read more than `expiry` does
+    except (ValueError, IndexError):  # OpenSSL may read more than `expiry` does
         return []
 
 
