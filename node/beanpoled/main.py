@@ -131,7 +131,7 @@ def main() -> None:
         signal.signal(one, signal.SIG_IGN)
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, partial(_stop_early, lines))
-    again = partial(configuration.from_arguments, arguments, os.environ)
+    again = partial(configuration.from_arguments, arguments, os.environ, is_again=True)
     reading = Reading(config, again)
     try:
         uvloop.run(run(prepare_process(config, lines), reading=reading))

@@ -9,7 +9,6 @@ import difflib
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from beanpole import constants
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback, split_address
 from beanpole.client import where
 from beanpole.errors import ConfigurationError
-from beanpoled.config import clients, memory, tls
+from beanpoled.config import clients, memory, tls, toml_file
 from beanpoled.config.clients import ClientConfig
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 from beanpoled.config.settings import (
@@ -256,6 +255,7 @@ def from_arguments(
     arguments: argparse.Namespace,
     environment: Mapping[str, str],
     protocols: Sequence[Protocol] = PROTOCOLS,
+    is_again: bool = False,
 ) -> NodeConfig:
     """Load the configuration from a command line (see `add_flags`) and an environment.
 
@@ -265,7 +265,7 @@ def from_arguments(
     path = arguments.config or environment.get("BEANPOLE_CONFIG")
     given = vars(arguments)
     flags = {name: given[name] for name in _BY_NAME if given.get(name) is not None}
-    return load(path, environment, flags, arguments.rejoin, protocols)
+    return load(path, environment, flags, arguments.rejoin, protocols, is_again)
 
 
 def load(
@@ -274,6 +274,7 @@ def load(
     flags: Mapping[str, str],
     rejoin: bool = False,
     protocols: Sequence[Protocol] = PROTOCOLS,
+    is_again: bool = False,
 ) -> NodeConfig:
     """Read, join and check a configuration.
 
@@ -283,6 +284,7 @@ def load(
         flags: text by setting name.
         rejoin: comes from the command line only, because it applies to one start.
         protocols: the protocols of the program.
+        is_again: whether a running node reads it again; the file cannot be a pipe then.
 
     Returns:
         The configuration, with the source of each setting: "default", "file", "environment",
@@ -294,7 +296,7 @@ def load(
     values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
     sources = dict.fromkeys(values, "default")
     if path is not None:
-        for name, value in _read_file(path).items():
+        for name, value in _read_file(path, is_again).items():
             values[name] = _checked(name, value, path)
             sources[name] = "file"
     for name, text in _from_environment(environment).items():
@@ -340,17 +342,9 @@ def _read_secret_file(values: dict[str, Any]) -> bool:
     return True
 
 
-def _read_file(path: str) -> dict[str, object]:
+def _read_file(path: str, is_again: bool) -> dict[str, object]:
     """Read a TOML file and reject keys that are not settings."""
-    try:
-        with open(path, "rb") as file:
-            found: dict[str, object] = tomllib.load(file)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # also text that is not UTF-8, and numbers of too many digits
-        raise ConfigurationError(f"{path} is no TOML: {error}") from error
-    except RecursionError as error:
-        raise ConfigurationError(f"{path}: its values are nested too deeply") from error
+    found = toml_file.read(path, is_again)
     for name in found:
         if name not in _BY_NAME:
             raise ConfigurationError(f"{path}: unknown key {name!r}{_near(name)}")

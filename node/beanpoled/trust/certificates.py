@@ -16,6 +16,7 @@ from beanpole.client.tls_files import why
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
 from beanpoled.trust import revocations
+from beanpoled.trust.regular_files import read_regular
 from beanpoled.trust.standing import Standing
 from beanpoled.trust.validity import ends_of
 
@@ -294,8 +295,7 @@ class Certificates:
         if not path:
             return b""
         try:
-            with open(path, "rb") as file:
-                return file.read()
+            return read_regular(path)[0]
         except OSError as error:
             raise _unreadable(self._name(part), path, error) from error
 

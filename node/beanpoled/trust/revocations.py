@@ -16,6 +16,7 @@ from beanpole.client.expiry import (
     VERSION_TAG,
     seconds_of,
 )
+from beanpoled.trust.regular_files import read_regular
 
 # A certificate's issuer and its serial number, as they are in its bytes.
 Identity = tuple[bytes, bytes]
@@ -81,8 +82,7 @@ def expires_s(path: str) -> float:
 
 
 def _lists(path: str) -> list[bytes]:
-    with open(path, "rb") as file:
-        lists = _PEM.findall(file.read())
+    lists = _PEM.findall(read_regular(path)[0])
     if not lists:
         raise ValueError("it has no list of revoked certificates")
     return [base64.b64decode(text) for text in lists]

@@ -1,10 +1,10 @@
 """Read a secret from a file that only its node may read. No secret is stored or compared here."""
 
-import os
 import stat
 from typing import Final
 
 from beanpole.errors import ConfigurationError
+from beanpoled.trust.regular_files import read_regular
 
 # A secret has at most 1,024 characters of at most 4 bytes each, and a line end.
 SECRET_FILE_BYTES_MAX: Final = 4 * 1024 + 2
@@ -20,13 +20,9 @@ def read_secret(setting: str, path: str) -> str:
     """
     what = f"{setting} = {path!r}"
     try:
-        with open(path, "rb") as file:
-            found = os.fstat(file.fileno())
-            data = file.read(SECRET_FILE_BYTES_MAX + 1) if stat.S_ISREG(found.st_mode) else None
+        data, found = read_regular(path, SECRET_FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigurationError(f"{what} cannot be read: {error.strerror}") from error
-    if data is None:
-        raise ConfigurationError(f"{what} is not allowed: it must be a file")
     wrong = found.st_mode & (stat.S_IRWXO | stat.S_IWGRP)
     if wrong:
         raise ConfigurationError(

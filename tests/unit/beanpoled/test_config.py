@@ -1,8 +1,10 @@
 """The node's configuration: precedence, refused settings, and their error messages."""
 
 import argparse
+import os
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -315,6 +317,19 @@ def test_the_variables_of_commands_are_none_of_a_node(path: Path) -> None:
     of_commands = {"BEANPOLE_BACKUP_PASSPHRASE", "BEANPOLE_JOB", "BEANPOLE_QUEUE", "BEANPOLE_TRIED"}
     for name in where.VARIABLES | of_commands:
         assert load(path, {name: "not a setting"}).cluster == "dev"
+
+
+def test_a_pipe_is_a_configuration_for_a_start_and_no_reload(path: Path, tmp_path: Path) -> None:
+    """A second read of it waited for a writer, and the node stood still after a SIGHUP."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(pipe.write_bytes, path.read_bytes())
+        assert config.load(str(pipe), {}, {}).node_id == config.load(str(path), {}, {}).node_id
+    told = f"cannot read {pipe} again: it must be a regular file, and no pipe"
+    with pytest.raises(ConfigurationError, match=told):
+        config.load(str(pipe), {}, {}, is_again=True)
+    assert config.load(str(path), {}, {}, is_again=True) == config.load(str(path), {}, {})
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

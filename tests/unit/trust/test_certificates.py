@@ -13,6 +13,7 @@ from beanpole.client.expiry import all_expire_s, expires_s
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
 from beanpoled.config import node, tls
+from beanpoled.trust import revocations
 from beanpoled.trust.certificates import SESSIONS_S, Certificates, Files, names_in
 from beanpoled.trust.handshakes import (
     NO_CRL,
@@ -101,6 +102,18 @@ def test_files_that_cannot_be_used(
         wrong.write_text(text)
     with pytest.raises(ConfigurationError, match=words):
         Certificates(files(place, **{part: str(wrong)}))
+
+
+@pytest.mark.parametrize("part", ["certificate", "key", "ca", "crl"])
+def test_a_pipe_is_refused_at_once(place: Path, tmp_path: Path, part: str) -> None:
+    """The open waited for a writer, and the node stood still after a SIGHUP."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    told = f"peer_tls_{part}_file = '{pipe}' cannot be read: it must be a regular file"
+    with pytest.raises(ConfigurationError, match=told):
+        Certificates(files(place, **{part: str(pipe)}))
+    with pytest.raises(OSError, match="it must be a regular file"):
+        revocations.read(str(pipe))
 
 
 def test_the_key_of_another_certificate(place: Path) -> None:

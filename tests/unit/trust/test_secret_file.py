@@ -1,5 +1,6 @@
 """`peer_secret_file`: reading, refusals and reloading."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,15 @@ def test_a_folder_or_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigurationError, match=r"cannot be read|must be a file"):
         loaded(tmp_path, peer_secret_file=str(tmp_path / "folder"))
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """The open waited for a writer, and the node stood still after a SIGHUP."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    told = f"peer_secret_file = '{pipe}' cannot be read: it must be a regular file, and no pipe"
+    with pytest.raises(ConfigurationError, match=told):
+        loaded(tmp_path, peer_secret_file=str(pipe))
 
 
 def test_another_secret_in_the_file_is_taken_by_a_reload(
