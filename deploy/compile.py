@@ -41,9 +41,10 @@ MODULES: Final = (
     "beanpole/protocol/qless/*.py",
     "beanpole/protocol/workq/*.py",
     "beanpole/storage/ballast.py",
+    "beanpole/storage/disk_handle.py",
     "beanpole/storage/files.py",
     "beanpole/storage/format.py",
-    "beanpole/storage/readonly.py",  # inherits from a class in files.py
+    "beanpole/storage/readonly.py",  # inherits from classes in the files above
     "beanpole/storage/segment.py",
     "beanpole/storage/wal.py",
     "beanpole/storage/writer.py",

@@ -6,24 +6,14 @@ start, and has the messages for addresses.
 
 import contextlib
 import errno
-import os
 from collections.abc import Iterator
 from typing import Final
 
 from beanpole.addresses import UNIX_PREFIX
 from beanpole.errors import ConfigurationError, Damaged, StorageError
+from beanpole.storage.remedies import told
 from beanpoled import checking
 from beanpoled.config.node import NodeConfig
-
-# Errors of a file that can be repaired without another configuration, and their remedies.
-_REMEDIES: Final = {
-    errno.EACCES: "make it readable and writable, with all in it, for user {user}",
-    errno.EPERM: "make it readable and writable, with all in it, for user {user}",
-    errno.ENOSPC: "make room on its disk",
-    errno.EDQUOT: "make room on its disk",
-    # The unit lets a node write nowhere else (deploy/systemd).
-    errno.EROFS: "mount its disk writable, or name it in ReadWritePaths= of the unit of systemd",
-}
 
 # For a damaged file of which nothing but its bytes is known. The remedies that readers of files
 # name themselves are better: both have one of these words.
@@ -57,10 +47,7 @@ def data_directory(config: NodeConfig) -> Iterator[None]:
         if error.errno in (errno.ENOTDIR, errno.EEXIST):
             words = "is not allowed: it must be a directory, and its path goes over a file"
             raise ConfigurationError(f"{what} {words}") from error
-        file = f", at {error.filename}" if error.filename else ""
-        remedy = _REMEDIES.get(error.errno or 0, "").format(user=os.geteuid())
-        words = f"cannot be used: {error.strerror or error}{file}"
-        raise StorageError(f"{what} {words}{'; ' if remedy else ''}{remedy}") from error
+        raise StorageError(f"{what} cannot be used: {told(error)}") from error
 
 
 def refuse_taken_addresses(config: NodeConfig) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from beanpole.storage import files as files_module
-from beanpole.storage.files import DiskHandle, RealFiles, SyncedWrite
+from beanpole.storage.disk_handle import DiskHandle
+from beanpole.storage.files import RealFiles, SyncedWrite
 from beanpole.storage.format import Identity
 from beanpole.storage.wal import Wal
 
@@ -270,5 +271,6 @@ def test_a_failed_write_is_told_in_the_loop(
         files.submit(SyncedWrite(handle, 0, [b"x"], 0, lambda: None, lambda _: None), done)
         await told.wait()
         assert errors[0] is not None and errors[0].errno == errno.EBADF
+        assert errors[0].filename == str(path)
 
     in_a_loop(kind, work, monkeypatch)

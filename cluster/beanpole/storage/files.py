@@ -14,6 +14,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol
 
+from beanpole.storage.disk_handle import DiskHandle
 from beanpole.storage.locks import LOCK, DirectoryLock
 
 if TYPE_CHECKING:
@@ -178,74 +179,6 @@ class Files(Protocol):
         ...
 
 
-class DiskHandle:
-    """A file of the operating system."""
-
-    __slots__ = ("_descriptor", "_truncated")
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._truncated = False
-
-    @property
-    def descriptor(self) -> int:
-        """The descriptor; -1 after `close`."""
-        return self._descriptor
-
-    def write(self, offset: int, data: bytes) -> None:
-        """Write all of `data`, in several calls if the system writes only a part."""
-        written = os.pwrite(self._descriptor, data, offset)
-        if written != len(data):
-            rest = memoryview(data)
-            while written < len(rest):
-                written += os.pwrite(self._descriptor, rest[written:], offset + written)
-
-    def write_synced(self, offset: int, data: bytes) -> None:
-        """Write with RWF_DSYNC, which syncs exactly this range, in one system call."""
-        written = os.pwritev(self._descriptor, (data,), offset, os.RWF_DSYNC)
-        if written != len(data):
-            rest = memoryview(data)
-            while written < len(rest):
-                written += os.pwritev(
-                    self._descriptor, (rest[written:],), offset + written, os.RWF_DSYNC
-                )
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Read until `size` bytes or the end of the file."""
-        data = os.pread(self._descriptor, size, offset)
-        if len(data) == size or not data:
-            return data
-        pieces = [data]
-        missing = size - len(data)
-        while missing and (data := os.pread(self._descriptor, missing, offset + size - missing)):
-            pieces.append(data)
-            missing -= len(data)
-        return b"".join(pieces)
-
-    def sync(self) -> None:
-        """Sync data and size; after a truncation (once per start) also all metadata."""
-        if self._truncated:
-            os.fsync(self._descriptor)
-            self._truncated = False
-        else:
-            os.fdatasync(self._descriptor)
-
-    def size(self) -> int:
-        """Return the size in bytes."""
-        return os.fstat(self._descriptor).st_size
-
-    def truncate(self, size: int) -> None:
-        """Truncate the file."""
-        os.ftruncate(self._descriptor, size)
-        self._truncated = True
-
-    def close(self) -> None:
-        """Close the descriptor once."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
 class InlineFiles:
     """The disk for tools and unit tests: `submit` runs the work and calls `done` at once."""
 
@@ -302,6 +235,9 @@ class InlineFiles:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            error.filename = path  # the system names none
+            raise
         finally:
             os.close(descriptor)
 
@@ -432,7 +368,10 @@ class RealFiles(InlineFiles):
         (work, done), self._syncing = self._syncing, None
         error, took_us = result
         if error:
-            done(OSError(error, os.strerror(error)))
+            failure = OSError(error, os.strerror(error))
+            assert type(work.handle) is DiskHandle, "see _begin"
+            work.handle.name(failure)
+            done(failure)
             return
         work.note(took_us)
         done(None)

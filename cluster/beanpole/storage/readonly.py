@@ -6,7 +6,8 @@ clean up (cut a torn tail, remove unfinished files). This module knows no file f
 
 import os
 
-from beanpole.storage.files import DiskHandle, Handle, InlineFiles
+from beanpole.storage.disk_handle import DiskHandle
+from beanpole.storage.files import Handle, InlineFiles
 
 
 class ReadOnlyHandle(DiskHandle):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from beanpole.storage.remedies import told
 from beanpoled.disk.identity import FOUNDING, VOTER, WRITE_REFUSED, short
 from beanpoled.host.seam import WARNING
 from beanpoled.links import admission
@@ -182,7 +183,7 @@ class Introductions:
         try:
             self._disks.change(birth=birth, founders=founders, standing=standing)
         except OSError as error:
-            context.fatal(f"{WRITE_REFUSED}: {error.strerror}")
+            context.fatal(f"{WRITE_REFUSED}: {told(error)}")
             return
         self._met.clear()
         self._refusals.clear()

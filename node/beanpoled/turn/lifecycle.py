@@ -8,6 +8,7 @@ graceful stop is in `stopping`.
 from typing import Any, Final
 
 from beanpole.storage.ballast import is_full
+from beanpole.storage.remedies import told
 from beanpoled.config import memory, memory_budget
 from beanpoled.disk.identity import VOTER, WRITE_REFUSED
 from beanpoled.eventlog.store import EventLog
@@ -96,7 +97,7 @@ class Lifecycle:
             context.disks.change(**changes)
         except OSError as error:
             if not (may_wait and is_full(error)):
-                context.fatal(f"{WRITE_REFUSED}: {error.strerror}")
+                context.fatal(f"{WRITE_REFUSED}: {told(error)}")
             elif not self._awaits_room:
                 self._awaits_room = True
                 words = "the disk is full: this node serves clients when there is room"

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-from beanpole.storage.files import DiskHandle
+from beanpole.storage.disk_handle import DiskHandle
 from beanpoled import main
 
 # The interval between checks of the flag.

@@ -10,7 +10,8 @@ import os
 import sys
 from typing import Any, Final
 
-from beanpole.storage.files import DiskHandle, InlineFiles
+from beanpole.storage.disk_handle import DiskHandle
+from beanpole.storage.files import InlineFiles
 from beanpoled import main
 
 BLOCK_BYTES: Final = 4096

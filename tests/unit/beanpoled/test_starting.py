@@ -57,7 +57,10 @@ def test_a_file_in_the_way_of_the_data_directory_is_configuration(
     [
         (errno.EACCES, f"Permission denied, at /q/lock; make it .* for user {os.geteuid()}$"),
         (errno.EROFS, "Read-only file system, at /q/lock; mount its disk .* ReadWritePaths= "),
-        (errno.EIO, "Input/output error, at /q/lock$"),
+        (
+            errno.EIO,
+            "Input/output error, at /q/lock; the disk is defective: replace it and .*operating.md$",
+        ),
     ],
 )
 def test_other_refusals_of_the_data_directory_have_file_and_remedy(number: int, words: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from beanpole.errors import BeanpoleError, Damaged, UnknownVersion, WrongIdentity
-from beanpole.storage.files import DiskHandle, Files, Handle, InlineFiles
+from beanpole.storage.disk_handle import DiskHandle
+from beanpole.storage.files import Files, Handle, InlineFiles
 from beanpole.storage.format import Identity
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import EventBatch

@@ -91,14 +91,17 @@ def test_a_lost_tail_leaves_no_commit_index_ahead_of_the_log() -> None:
     assert lone.replica.commit_index <= lone.replica.last_index
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_a_failed_write_stops_the_node(code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "remedy"), [(errno.EIO, "replace it and proceed"), (errno.ENOSPC, "make room on its")]
+)
+def test_a_failed_write_stops_the_node(code: int, remedy: str) -> None:
     lone = Lone()
     lone.elect()
-    lone.disk.failing = OSError(code, "refused")
+    lone.disk.failing = OSError(code, "refused", "/log/1.wal")
     lone.replica.propose(b"a")
     lone.run(0.1)
     assert lone.reason is not None and lone.reason.startswith("the log could not be written")
+    assert ": refused, at /log/1.wal; " in lone.reason and remedy in lone.reason
     sent = len(lone.sent)
     lone.run(1.0)
     lone.acknowledge("n1", lone.replica.last_index, 2**30)

@@ -111,6 +111,35 @@ def test_a_look_that_fails_is_no_missing_file(
         assert (caught.value.errno, caught.value.filename) == (number, str(file))
 
 
+def test_errors_of_an_open_file_name_it_as_it_is_called_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line of a node said that its disk failed, but not which one."""
+    files = InlineFiles()
+    path = tmp_path / "file"
+    handle = files.open(f"{path}.tmp", create=True)
+    files.rename(f"{path}.tmp", str(path))
+
+    def refuse(*_arguments: Any) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    calls: list[tuple[Callable[[], object], Path]] = [
+        (lambda: handle.write(0, b"x"), path),
+        (lambda: handle.write_synced(0, b"x"), path),
+        (lambda: handle.read(0, 1), path),
+        (handle.sync, path),
+        (handle.size, path),
+        (lambda: handle.truncate(0), path),
+        (lambda: files.sync_directory(str(tmp_path)), tmp_path),
+    ]
+    for call, named in calls:
+        with pytest.raises(OSError) as caught, monkeypatch.context() as patch:
+            for name in ("pwrite", "pwritev", "pread", "fsync", "fdatasync", "fstat", "ftruncate"):
+                patch.setattr(os, name, refuse)
+            call()
+        assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(named))
+
+
 def test_create_empties_what_was_there(tmp_path: Path) -> None:
     files = InlineFiles()
     path = tmp_path / "file"

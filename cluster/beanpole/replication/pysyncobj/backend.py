@@ -36,6 +36,7 @@ from beanpole.replication.pysyncobj.snapshots import Dump, Snapshots
 from beanpole.replication.pysyncobj.transfer import Transfer
 from beanpole.replication.pysyncobj.transport import LibraryTransport
 from beanpole.storage.files import Files
+from beanpole.storage.remedies import told
 
 if TYPE_CHECKING:
     from beanpole.storage.snapshots import SnapshotInfo
@@ -496,4 +497,4 @@ class PySyncObjReplica:
             self._callbacks.wake()
 
     def _on_failure(self, error: OSError) -> None:
-        self._shared.stop(f"the log could not be written: {error}")
+        self._shared.stop(f"the log could not be written: {told(error)}")

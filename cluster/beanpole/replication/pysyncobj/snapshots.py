@@ -22,6 +22,7 @@ from beanpole.replication.pysyncobj.room import LOW_RETAIN_BYTES
 from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader, read_header
 from beanpole.storage.ballast import is_full
 from beanpole.storage.files import Files
+from beanpole.storage.remedies import told
 from beanpole.storage.snapshots import SnapshotInfo, SnapshotStore, SnapshotWriter
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ class Snapshots:
             self._no_room(f"the snapshot at {self._making} is given up")
             return
         if error is not None:
-            self._shared.stop(f"the snapshot at {self._making} failed: {error}")
+            self._shared.stop(f"the snapshot at {self._making} failed: {told(error)}")
             return
         self._gain_s = self._shared.now_s + GAIN_PERIOD_S
         if self._is_doubted:
@@ -385,7 +386,8 @@ class Snapshots:
             self._no_room("the snapshot from a peer is given up")
             return
         if error is not None:
-            self._shared.stop(f"the snapshot from a peer could not be written: {error}")
+            words = "the snapshot from a peer could not be written"
+            self._shared.stop(f"{words}: {told(error)}")
             return
         self._latest = self.store.latest()
         # The next turn installs it, because the library must not be called from here.
