@@ -9,7 +9,7 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import SECOND_US
-from beanpole.errors import Damaged
+from beanpole.errors import Damaged, StorageError
 from beanpole.storage.format import Identity
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpoled.host.seam import WARNING
@@ -50,12 +50,15 @@ class SavedClock:
         """Read the cluster time that an earlier process saved.
 
         Raises:
-            StorageError: the file is damaged or belongs to another node.
+            StorageError: the file is damaged, cannot be read or belongs to another node.
         """
         try:
             pair = read_checked(self._context.host.files, self._path, self._identity)
         except Damaged as error:
             raise Damaged(f"{error}; {CLOCK_REMEDY}") from error
+        except OSError as refusal:
+            cause = refusal.strerror or refusal
+            raise StorageError(f"{self._path} cannot be read: {cause}; {CLOCK_REMEDY}") from refusal
         if pair is not None:
             self._pair = _PAIR.unpack(pair)
 

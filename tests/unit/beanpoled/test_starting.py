@@ -117,6 +117,30 @@ def test_a_damaged_file_is_told_with_one_remedy(
     assert (starting.DAMAGE_REMEDY in last) == (name == "identity")
 
 
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_clock_that_cannot_be_read_is_told_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_directory: bool
+) -> None:
+    """The line was `[Errno 5] Input/output error`."""
+    clock = tmp_path / "clock"
+    opening = os.open
+
+    def refuse(path: str, *arguments: int) -> int:
+        if str(path) == str(clock):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return opening(path, *arguments)
+
+    if is_directory:
+        clock.mkdir()
+    else:
+        clock.touch()
+        monkeypatch.setattr(os, "open", refuse)
+    cause = "Is a directory" if is_directory else "Input/output error"
+    told = f"{clock} cannot be read: {cause}; remove it: "
+    with pytest.raises(StorageError, match=told):
+        uvloop.run(main.run(config(tmp_path)))
+
+
 def test_a_remedy_is_named_once() -> None:
     lost = "the log is gone: start on an empty data directory with --rejoin"
     assert starting.words(Damaged(lost)) == lost
