@@ -201,7 +201,8 @@ class _Unfinished:
         table = pa.Table.from_batches(self._batches).combine_chunks()
         group = table.slice(0, GROUP_ROWS)
         self._batches = table.slice(GROUP_ROWS).to_batches()
-        self._writer.write_table(group, row_group_size=GROUP_ROWS)
+        with steps.naming(self._place.at(self._hidden)):
+            self._writer.write_table(group, row_group_size=GROUP_ROWS)
         add_changes(self._changes, group)
 
     def finish(self, check: Callable[[], None]) -> File:
@@ -216,7 +217,8 @@ class _Unfinished:
             CLUSTER_KEY: self._cluster,
         }
         self._writer.add_key_value_metadata(found)
-        self._writer.close()
+        with steps.naming(self._place.at(self._hidden)):
+            self._writer.close()
         file = File(
             file_name(date_of(self._day), self._first, self._end),
             self._first,
@@ -226,7 +228,7 @@ class _Unfinished:
         )
         check()
         if self._place.is_local:
-            with self._sink:
+            with steps.naming(self._place.at(self._hidden)), self._sink:
                 self._sink.flush()
                 os.fsync(self._sink.fileno())
             steps.rename(self._place, self._hidden, file.name)

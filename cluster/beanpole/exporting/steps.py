@@ -4,7 +4,9 @@ Belongs here: folders, renames and replacements, which survive a power cut and w
 half done, in a local directory or an object store. The contents do not belong here: see `files`.
 """
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from beanpole.places import Place
@@ -53,7 +55,7 @@ def replace_file(hidden: str, path: str, content: Any) -> None:
         path: of the file.
         content: bytes, or anything with a buffer.
     """
-    with open(hidden, "wb") as file:
+    with naming(path), open(hidden, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -76,6 +78,18 @@ def sync_folder(path: str) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Name a file in errors of the system that name none: those of writes and syncs."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = path
+        raise

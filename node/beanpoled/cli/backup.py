@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 
 from beanpole.client import where
 from beanpole.client.backup import Broken, Stream, TooOld
+from beanpole.client.exiting import os_error_words
 from beanpole.client.printing import drop_output
 from beanpole.client.rpc import Nodes, pauses
 from beanpole.core.image.contents import Contents
@@ -213,12 +214,24 @@ def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, An
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(partial)
             raise
-    directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    _make_durable(path)
     return written.end
+
+
+def _make_durable(path: str) -> None:
+    """Sync the name of a backup that is complete; an error must not read as if it were not."""
+    folder = os.path.dirname(path) or "."
+    try:
+        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise OSError(
+            f"{path} is the new and complete backup, in place of any earlier one, but a loss of "
+            f"power may undo that: {os_error_words(error, folder)}"
+        ) from error
 
 
 def _check_place(path: str, replace: bool) -> None:

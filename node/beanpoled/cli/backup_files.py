@@ -88,7 +88,7 @@ class Opened:
         self.total = 0 if name == PIPE else os.fstat(stream.fileno()).st_size
         self._stream = stream
         self._keys = keys
-        self._head = stream.read(_HEAD_BYTES)
+        self._head = _read(stream, _HEAD_BYTES)
         self._first = True
         self.encrypted = self._head.startswith((age_keys.MAGIC, age_keys.ARMOR))
         if self._head.startswith(age_keys.SCRYPT):
@@ -122,9 +122,20 @@ class _Joined:
 
     def read(self, size: int, /) -> bytes:
         if not self._head:
-            return self._stream.read(size)
+            return _read(self._stream, size)
         data, self._head = self._head[:size], self._head[size:]
-        return data + self._stream.read(size - len(data)) if len(data) < size else data
+        return data + _read(self._stream, size - len(data)) if len(data) < size else data
+
+
+def _read(stream: BinaryIO, size: int) -> bytes:
+    """Read, and name the file in an error, which may else seem to be one of what is written."""
+    try:
+        return stream.read(size)
+    except OSError as error:
+        # A file that is opened by its descriptor has a number for a name; its owner names it.
+        if isinstance(stream.name, str):
+            error.filename = stream.name
+        raise
 
 
 @contextlib.contextmanager

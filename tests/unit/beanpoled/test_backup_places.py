@@ -1,8 +1,10 @@
 """Where `beanpole backup --to` writes: places that are refused, and those that take no more."""
 
+import errno
 import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -255,6 +257,34 @@ def test_nothing_stays_where_the_file_cannot_get_its_name(
     monkeypatch.setattr(os, "rename", refuse)
     assert backup(tmp_path / "file") == exits.EXIT_NO_ANSWER
     assert os.listdir(tmp_path) == []
+
+
+def test_a_backup_whose_name_cannot_be_synced_is_told_to_be_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The line was `Input/output error`, and FILE was replaced."""
+    to, syncing = tmp_path / "file", os.fsync
+    to.write_text("an earlier one")
+
+    def refuse(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        syncing(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert backup(to, "--replace") == exits.EXIT_NO_ANSWER
+    told = capfd.readouterr().err
+    assert told.startswith(f"beanpole: {to} is the new and complete backup, in place of any ")
+    assert told.endswith(f": {tmp_path}: Input/output error\n")
+    assert to.read_bytes().startswith(b"Bean") and os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("way", ["verify", "show"])
+def test_a_backup_that_cannot_be_read_is_named(way: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """The line was `Input/output error`, also beside the folder that `restore` writes."""
+    unreadable = "/proc/self/mem"  # the first page of a process is not there
+    assert cli.main(["backup", way, unreadable]) == exits.EXIT_NO_ANSWER
+    assert capfd.readouterr().err == f"beanpole: {unreadable}: Input/output error\n"
 
 
 @pytest.mark.parametrize("replaces", [True, False])

@@ -51,6 +51,25 @@ def filling(before: int, refused: int) -> Callable[..., Full]:
     return lambda place, name: Full(real(place, name), before, refused)
 
 
+def test_a_file_that_a_disk_does_not_sync_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export ended with `Input/output error` and nothing else."""
+    exported(tmp_path / "out", [(0, 10, 0)])
+
+    def refuse(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    place = resolved(str(tmp_path / "out"))
+    with pytest.raises(OSError, match=f"Input/output error: '{tmp_path}/out/{MANIFEST}'"):
+        steps.write_whole(place, MANIFEST, b"{}")
+    with pytest.raises(OSError, match=f"Input/output error: '{tmp_path}/out'"):
+        steps.sync_folder(str(tmp_path / "out"))
+    with pytest.raises(OSError, match=f"Input/output error: '{tmp_path}/out/date=.*/"):
+        files.write_range(place, "c", [batch(10, 20, 0)])
+
+
 @pytest.mark.parametrize("refused", [1, FOR_EVER])
 @pytest.mark.parametrize("before", [0, 1, 2, 7, 20])
 def test_a_file_that_a_full_disk_cut_off_gets_no_name(
