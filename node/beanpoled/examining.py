@@ -83,8 +83,10 @@ def examine(
 def _disk(view: NodeView, now: Metrics, config: NodeConfig) -> Iterator[Finding]:
     free, reserve = now.disk_free_bytes, now.disk_reserve_bytes
     words = f"{free >> 20} MiB are free, puts end below {reserve >> 20} MiB"
+    if view.disk_full:
+        words += ", and the log takes nothing more"
     remedy = "make room on the disk of data_dir, or lower event_retain_bytes"
-    level = ERROR if free < reserve else WARNING if free < 2 * reserve else OK
+    level = ERROR if view.disk_full or free < reserve else WARNING if free < 2 * reserve else OK
     yield Finding(level, "disk room", words, remedy if level != OK else "")
     if view.disk_hangs:
         yield Finding(ERROR, "disk", "the disk finishes nothing", "look at the disk; see its log")

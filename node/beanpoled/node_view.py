@@ -161,6 +161,10 @@ class LocalNodeView:
     def disk_hangs(self) -> bool:
         return self._node.disk_health.hangs
 
+    @property
+    def disk_full(self) -> bool:
+        return self._context.replica.room().full
+
     def links(self) -> tuple[str, ...]:
         """See `NodeView`."""
         return tuple(name for name, peer in self._node.peers.peers.items() if peer.linked)

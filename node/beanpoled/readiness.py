@@ -7,6 +7,7 @@ from beanpoled.view import NodeView
 
 # A loop with a longer delay does not work; elections are decided in less.
 LOOP_LAG_MAX_S: Final = 10.0
+FULL_WORDS: Final = "the disk is full: remove other files; the log takes nothing until then"
 
 
 class Check(NamedTuple):
@@ -55,6 +56,7 @@ def readiness(view: NodeView, leader_only: bool = False) -> list[Check]:
         Check("serving", view.serving, "ports open" if view.serving else "ports closed"),
         Check("draining", not view.draining, "yes" if view.draining else "no"),
         Check("disk", not view.disk_hangs, f"behind for {view.disk_lag_s:.1f} s"),
+        Check("room", not view.disk_full, FULL_WORDS if view.disk_full else "the log can grow"),
         Check("rejoining", not view.rejoining, "yes" if view.rejoining else "no"),
     ]
     if leader_only:

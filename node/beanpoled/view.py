@@ -336,6 +336,10 @@ class NodeView(Protocol):
     def disk_hangs(self) -> bool:
         """Whether that is too long: the node leads no more and stands for no election."""
 
+    @property
+    def disk_full(self) -> bool:
+        """Whether this node's log must not grow: of a lone node, no command is carried out."""
+
     def links(self) -> tuple[str, ...]:
         """Return the members with a live peer link."""
 

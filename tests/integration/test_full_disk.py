@@ -126,6 +126,7 @@ def test_a_node_without_any_room_sends_its_clients_away(small: Cluster) -> None:
             client.line()
         text = http_get(node.http, "/readyz")[1]
         assert "[-]state: cut off, waiting for room on the full disk" in text
+        assert "[-]room: the disk is full: remove other files" in text
         # The jobs of the clients that were sent away are not held back.
         wait_until(
             lambda: b"jobs-ready: 2" in (elsewhere.command(b"stats-tube default")[1] or b""),

@@ -72,7 +72,7 @@ class BackupServicer(backup_pb2_grpc.BackupServicer):
             message = "the cluster has as many sessions as sessions_max allows"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
         if call.failure:
-            message = f"no answer of a majority, or {self._view.node_id} was cut off"
+            message = node.condition.unanswered()
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
 
     async def _send(self, source: SnapshotStream, context: Context) -> None:

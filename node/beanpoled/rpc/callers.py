@@ -157,6 +157,5 @@ class Callers:
             message = "no user has this token any more; the outcome is unknown"
             await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "TOKEN_ENDED")
         if failure:
-            message = f"no answer of a majority, or {self._node.context.name} was cut off"
-            message += "; the outcome is unknown"
+            message = f"{self._node.condition.unanswered()}; the outcome is unknown"
             await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)

@@ -84,13 +84,20 @@ class Condition:
             return "waiting for a leader" + (f": {self._told(absent)}" if absent else "")
         if self._disk_health.hangs:
             return f"waiting for the disk, behind for {self._disk_health.lag_us / 1e6:.0f} s"
-        if self._lifecycle.lacks_room():
+        if context.replica.room().full:  # caught up or not: it takes no further command
             return "waiting for room on the full disk"
         if self._origin.up and not context.replica.rejoining:
             return ""
         missing = max(0, context.replica.commit_index - context.replica.applied_index)
         more = f": {missing} entries to apply" if missing else ""
         return f"catching up with {context.replica.leader}{more}"
+
+    def unanswered(self) -> str:
+        """The reason why a command of this node ended without an answer, in words."""
+        waits, name = self.waits_for(), self._context.name
+        if waits:
+            return f"no answer of a majority: {name} is {waits}"
+        return f"no answer of a majority, or {name} was cut off"
 
     def absent(self) -> tuple[str, ...]:
         """The members without a link to this node."""

@@ -118,7 +118,11 @@ def rejoining(view: FakeView) -> None:
     view.rejoining = True
 
 
-@pytest.mark.parametrize("change", [no_leader, behind, closed, draining, founding, rejoining])
+def full(view: FakeView) -> None:
+    view.disk_full = True
+
+
+@pytest.mark.parametrize("change", [no_leader, behind, closed, draining, founding, rejoining, full])
 def test_not_ready_but_alive(change: Callable[[FakeView], None]) -> None:
     view = FakeView()
     change(view)
@@ -133,6 +137,13 @@ def test_a_node_without_a_cluster_names_the_members_it_waits_for() -> None:
     assert "[-]cluster: waiting for n1, n2 to found the cluster" in get(view, "/readyz")[1]
     view.rejoining = True
     assert "[-]cluster: waiting for n1, n2\n" in get(view, "/readyz")[1]
+
+
+def test_a_node_whose_log_has_no_room_names_the_remedy() -> None:
+    view = FakeView()
+    assert "[+]room: the log can grow\n" in get(view, "/readyz")[1]
+    view.disk_full = True
+    assert "[-]room: the disk is full: remove other files" in get(view, "/readyz")[1]
 
 
 def test_a_failed_or_stuck_node_is_not_alive() -> None:

@@ -9,14 +9,17 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.pb import users_pb2
+from beanpole.replication.consensus import DiskRoom
 from beanpoled.frontends.client_rates import BURST_US
+from beanpoled.node_view import LocalNodeView
 from beanpoled.rpc import recheck
+from beanpoled.rpc.backup import BackupServicer
 from beanpoled.rpc.call import Call
 from beanpoled.rpc.caller import Caller
 from beanpoled.rpc.callers import CALLS_MAX, Callers
 from beanpoled.rpc.guarding import GUARDED, Guard
 from beanpoled.rpc.recheck import BARRIERS_PER_SECOND, RECHECKS_MAX
-from tests.unit.beanpoled.fakes import until
+from tests.unit.beanpoled.fakes import trust_of, until
 from tests.unit.beanpoled.test_users_rpc import LEE, Guarded, bearer, digest
 from tests.unit.beanpoled.test_users_rpc import run as run_service
 
@@ -184,6 +187,26 @@ def test_a_failed_barrier_fails_those_who_share_it(begun: list[Call]) -> None:
         for other in others:
             with pytest.raises(Refused, match="DEADLINE_EXCEEDED"):
                 await other
+
+    run(test)
+
+
+def test_a_call_that_a_full_disk_keeps_from_its_answer_names_the_disk() -> None:
+    """A backup said that no majority answers, or that the node was cut off."""
+
+    async def test(it: Scene) -> None:
+        node, context = it.stage.node, Other()
+        its: Any = (context,)
+        backups = BackupServicer(node, LocalNodeView(node, trust_of()))
+        (call,) = await it.rechecking()
+        backup = asyncio.create_task(backups._catch_up(*its))
+        await it.settled()
+        it.stage.replica.space = DiskRoom(low=True, full=True)
+        node.clients.drop_all()
+        for task, code in ((call, "DEADLINE_EXCEEDED"), (backup, "UNAVAILABLE")):
+            words = f"{code}: no answer of a majority: n0 is waiting for room on the full disk"
+            with pytest.raises(Refused, match=words):
+                await task
 
     run(test)
 

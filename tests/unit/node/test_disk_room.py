@@ -5,6 +5,7 @@ from beanpole.core import accounts
 from beanpole.replication.consensus import DiskRoom
 from beanpoled.links import frames
 from beanpoled.node_view import LocalNodeView
+from beanpoled.readiness import readiness
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import SECOND, Stage, leading, put, ready
 from tests.unit.node.test_peers import heartbeat
@@ -80,6 +81,34 @@ def test_a_leader_whose_log_has_no_room_hands_over_to_one_with_room() -> None:
     stage.replica.space = FULL
     stage.pass_us(20_000)
     assert asked and set(asked) <= {"n1", "n2"}
+
+
+def test_a_full_disk_keeps_clients_away_although_nothing_is_missing() -> None:
+    """A lone node whose disk was full carried out no command, and said that it was ready."""
+    stage = leading()
+    stage.come_up()
+    view = LocalNodeView(stage.node, trust_of())
+
+    def missing() -> list[str]:
+        return [one.name for one in readiness(view) if not one.passed]
+
+    stage.replica.space = LOW
+    assert missing() == [] and view.waits() == "", "puts are refused, and workers go on"
+    stage.replica.space = FULL
+    assert missing() == ["room"] and stage.node.lifecycle.caught_up()
+    assert view.waits() == "waiting for room on the full disk", "which `reporting` repeats"
+    stage.replica.space = DiskRoom()
+    assert missing() == [] and view.waits() == ""
+
+
+def test_a_command_that_a_full_disk_keeps_from_its_answer_names_the_disk() -> None:
+    """`beanpole backup` said that no majority answers, or that the node was cut off."""
+    stage = leading()
+    stage.come_up()
+    told = stage.node.condition.unanswered
+    assert told() == "no answer of a majority, or n0 was cut off"
+    stage.replica.space = FULL
+    assert told() == "no answer of a majority: n0 is waiting for room on the full disk"
 
 
 def test_events_go_before_the_reserve_that_counts() -> None:
