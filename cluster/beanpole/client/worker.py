@@ -56,6 +56,9 @@ AGAIN_S: Final = 1.0
 FAILURES_SUFFIX: Final = ".failures"
 TRACEBACK_MAX_BYTES: Final = 16 * 1024
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+# The main thread runs the handlers of signals. One that the system gives to another thread, or that
+# arrives just before the main thread begins to wait, does not wake it.
+SIGNAL_WAIT_S: Final = 0.2
 
 
 class Bury(Exception):
@@ -207,7 +210,8 @@ class Worker:
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join()
+                while thread.is_alive():
+                    thread.join(SIGNAL_WAIT_S)
         finally:
             self._stopping.set()
             for number, handler in before.items():
