@@ -103,10 +103,11 @@ def test_a_look_that_fails_is_no_missing_file(
     def refuse(path: str) -> None:
         raise OSError(number, os.strerror(number), path)
 
-    monkeypatch.setattr(os, "lstat", refuse)
-    monkeypatch.setattr(os, "stat", refuse)
     for look in (files.exists, files.make_directory):
-        with pytest.raises(OSError) as caught:
+        # pytest looks at files, too, before it reports a failure.
+        with pytest.raises(OSError) as caught, monkeypatch.context() as patch:
+            patch.setattr(os, "lstat", refuse)
+            patch.setattr(os, "stat", refuse)
             look(str(file))
         assert (caught.value.errno, caught.value.filename) == (number, str(file))
 
