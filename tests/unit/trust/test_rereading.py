@@ -14,7 +14,7 @@ from beanpole.core.users import OPEN
 from beanpoled.examining import ERROR
 from beanpoled.reloading import Outcome
 from beanpoled.supervision import Supervision
-from beanpoled.trust import certificates, revocations
+from beanpoled.trust import regular_files, revocations
 from beanpoled.trust.certificates import Certificates, Files
 from beanpoled.trust.trust import Trust
 from tests.integration.support.authority import Authority
@@ -59,13 +59,12 @@ def rotated(tmp_path: Path) -> Rotated:
 def refusing(patch: pytest.MonkeyPatch, path: str, code: int) -> None:
     """Let every opening of a file by this program fail."""
 
-    def refuse(name: str, mode: str = "r") -> Any:
+    def refuse(name: str, mode: str = "r", **options: Any) -> Any:
         if name == path:
             raise OSError(code, os.strerror(code), name)
-        return open(name, mode)  # the caller closes it
+        return open(name, mode, **options)  # the caller closes it
 
-    for module in (certificates, revocations):
-        patch.setattr(module, "open", refuse, raising=False)
+    patch.setattr(regular_files, "open", refuse, raising=False)
     patch.setattr("beanpole.client.expiry.open", refuse, raising=False)
 
 
@@ -95,7 +94,7 @@ def test_the_end_of_a_file_that_was_unreadable_for_a_moment_is_known_later(
     first = rotated.certificates.ends_s
     with monkeypatch.context() as patch:
         os.utime(rotated.crl, ns=(0, 0))
-        patch.setattr(revocations, "open", _no_descriptor, raising=False)
+        patch.setattr(revocations, "read_regular", _no_descriptor)
         assert rotated.trust.refresh() == []
         assert rotated.certificates.ends_s == first
     assert rotated.trust.refresh() == [READ]
