@@ -23,6 +23,7 @@ from beanpole.client.printing import drop_output
 from beanpole.client.rpc import Nodes, pauses
 from beanpole.core.image.contents import Contents
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged
+from beanpole.exporting.steps import sync_folder
 from beanpole.storage.backups import Reader, Sink, Writer
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
 from beanpoled.cli.columns import visible
@@ -220,17 +221,12 @@ def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, An
 
 def _make_durable(path: str) -> None:
     """Sync the name of a backup that is complete; an error must not read as if it were not."""
-    folder = os.path.dirname(path) or "."
     try:
-        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_folder(os.path.dirname(path) or ".")
     except OSError as error:
         raise OSError(
             f"{path} is the new and complete backup, in place of any earlier one, but a loss of "
-            f"power may undo that: {os_error_words(error, folder)}"
+            f"power may undo that: {os_error_words(error)}"
         ) from error
 
 

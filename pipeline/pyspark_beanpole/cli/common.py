@@ -304,7 +304,8 @@ def _again(
         return None
     after = events(arguments, found)
     if after.first <= before.first:
-        # The gap is behind the oldest events, so a second attempt would fail in the same place.
+        # The range still begins with the same event: those that are missing come later in it, and
+        # a second attempt would need them, too.
         return None
     print(
         f"beanpole: the events {before.first} to {after.first - 1} went while they were read; "
