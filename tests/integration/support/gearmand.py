@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.integration.support.ports import free_block
+from tests.integration.support.ports import free_port
 from tests.integration.support.processes import Process
 from tests.integration.support.raw import Address, connect
 
@@ -34,7 +34,7 @@ class Gearmand:
     def __init__(self, directory: Path, arguments: Sequence[str] = ()) -> None:
         path = gearmand_path()
         assert path, "gearmand is not installed (Debian: apt-get install gearman-job-server)"
-        port = free_block()
+        port = free_port()
         self.address = f"127.0.0.1:{port}"
         command = [path, "--listen", "127.0.0.1", "--port", str(port), "--log-file", "stderr"]
         self.process = Process([*command, *arguments], directory / "gearmand.log")

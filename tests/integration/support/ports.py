@@ -18,18 +18,24 @@ from typing import IO, Final
 FIRST: Final = 19000
 END: Final = 23000
 BLOCK: Final = 80
-# The share of one test process: `make test` runs up to five of them at a time.
-SHARE: Final = 560
+# The share of one test process: `make test` runs up to five of them at a time. The last block is
+# for servers with one port. A test of such a server takes milliseconds; if it took a block, a row
+# of them would come back to that of a node that is starting and does not listen yet.
+BLOCKS: Final = 7
+SHARE: Final = (BLOCKS + 1) * BLOCK
 
 # Kept open, and so locked, until this process ends.
 _lock: IO[bytes] | None = None
-_order: Iterator[int] = itertools.cycle(())
+_blocks: Iterator[int] = itertools.cycle(())
+_singles: Iterator[int] = itertools.cycle(())
 
 
-def _take_share() -> Iterator[int]:
-    """Return an endless iterator over the blocks of the first share that no other process has."""
-    global _lock
-    for first in range(FIRST, END, SHARE):
+def _take_share() -> None:
+    """Take the first share that no other process has."""
+    global _lock, _blocks, _singles
+    if _lock is not None:
+        return
+    for first in range(FIRST, END - SHARE + 1, SHARE):
         path = Path(tempfile.gettempdir()) / f"beanpole-test-ports-{os.getuid()}-{first}"
         lock = path.open("ab")
         try:
@@ -38,7 +44,10 @@ def _take_share() -> Iterator[int]:
             lock.close()
         else:
             _lock = lock
-            return itertools.cycle(range(first, first + SHARE - BLOCK + 1, BLOCK))
+            last = first + BLOCKS * BLOCK
+            _blocks = itertools.cycle(range(first, last, BLOCK))
+            _singles = itertools.cycle(range(last, last + BLOCK))
+            return
     raise AssertionError(f"{(END - FIRST) // SHARE} processes of tests run already")
 
 
@@ -57,10 +66,17 @@ def is_free(port: int) -> bool:
 
 def free_block() -> int:
     """Return the first port of a block in which no server listens."""
-    global _order
-    if _lock is None:
-        _order = _take_share()
-    for first in itertools.islice(_order, SHARE // BLOCK):
+    _take_share()
+    for first in itertools.islice(_blocks, BLOCKS):
         if all(is_free(port) for port in range(first, first + BLOCK)):
             return first
-    raise AssertionError(f"no {BLOCK} free ports in a row in a share of {SHARE} from {FIRST} on")
+    raise AssertionError(f"none of the {BLOCKS} blocks of {BLOCK} ports is free")
+
+
+def free_port() -> int:
+    """Return a port for a server with one port, on which none listens."""
+    _take_share()
+    for port in itertools.islice(_singles, BLOCK):
+        if is_free(port):
+            return port
+    raise AssertionError(f"none of the {BLOCK} ports for single servers is free")

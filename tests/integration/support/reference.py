@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.integration.support.ports import free_block
+from tests.integration.support.ports import free_port
 from tests.integration.support.processes import Process
 
 
@@ -19,7 +19,7 @@ class Beanstalkd:
     def __init__(self, directory: Path, arguments: Sequence[str] = ()) -> None:
         path = beanstalkd_path()
         assert path, "beanstalkd is not installed (Debian: apt-get install beanstalkd)"
-        port = free_block()
+        port = free_port()
         self.address = f"127.0.0.1:{port}"
         command = [path, "-l", "127.0.0.1", "-p", str(port), *arguments]
         self.process = Process(command, directory / "beanstalkd.log")
