@@ -28,6 +28,8 @@ NEW: Final = next_release.VERSION
 SERVES_S: Final = 8.0
 # Longer than it takes to report a version and to commit a RAISE.
 SAID_S: Final = 1.0
+# Longer than a heartbeat and the period of the life cycle, much shorter than RAISE_PATIENCE_S.
+HEARD_S: Final = 0.2
 
 
 class Upgrading(World):
@@ -113,6 +115,56 @@ class Upgrading(World):
         for name, host in sorted(self.hosts.items()):
             if not host.node.agreement.image[0]:
                 raise Stuck(f"{name} has made no digest")
+
+
+def clients_of_a_new_cluster_miss_nothing(seed: int, repairs: Repairs) -> None:
+    """A client that comes as soon as a port opens finds the words of the newest version."""
+    world = World(seed, 1 if seed % 4 == 3 else 3, **QUICK)
+    world.repairs = repairs
+    hosts = [world.start(name) for name in world.names]
+    # The heartbeats of one node come late, and the RAISE waits for them.
+    late = world.hosts[world.names[seed % len(hosts)]]
+    send = late.send_peer
+    for host in hosts:
+        quiet = partial(_send_but_heartbeats, late.send_peer, host.name)
+        late.send_peer = quiet  # type: ignore[method-assign]
+    if not world.clock.run_until(lambda: any(map(_is_up, hosts)), SERVES_S):
+        raise Stuck(f"no node comes up: {world.describe()}")
+    world.clock.after(SAID_S, partial(setattr, late, "send_peer", send))
+    while hosts:
+        if not world.clock.run_until(lambda: any(host.clients_open for host in hosts), SERVES_S):
+            raise Stuck(f"{len(hosts)} nodes do not serve: {world.describe()}")
+        host = next(host for host in hosts if host.clients_open)
+        hosts.remove(host)
+        version = host.node.context.machine.version
+        if version != c.MACHINE_VERSION:
+            raise Violation(f"{host.name} accepts clients at machine version {version}")
+        word = Hand(world, host).ask(b"keep %b 60" % (host.name.encode() * 11))
+        if word != b"KEPT":
+            raise Violation(f"{host.name} answers {word!r}")
+
+
+def nodes_wait_for_no_raise_that_cannot_come(_: int, repairs: Repairs) -> None:
+    """A node is restarted while another one is older, and the next while that one is away."""
+    world = Upgrading(repairs)
+    away = world.follower()
+    first, second = (name for name in world.names if name != away)
+    for name in (first, second):
+        world.crash(name)
+        world.versions[name] = NEW
+        host = world.start(name)
+        if not world.clock.run_until(partial(_is_up, host), SERVES_S):
+            raise Stuck(f"{name} does not come up: {world.describe()}")
+        world.clock.run(HEARD_S)
+        if not host.clients_open:
+            raise Violation(f"{name} waits for a RAISE that cannot come")
+        world.wait_for(len(world.hosts))
+        if away in world.hosts:
+            world.crash(away)
+
+
+def _is_up(host: SimHost) -> bool:
+    return host.node.origin.up
 
 
 def one_node_is_upgraded(_: int, repairs: Repairs) -> None:

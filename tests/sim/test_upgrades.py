@@ -16,6 +16,7 @@ from tests.sim.upgrades import Upgrade
 @pytest.mark.parametrize(
     "schedule",
     [
+        v.nodes_wait_for_no_raise_that_cannot_come,
         v.one_node_is_upgraded,
         v.one_after_the_other_is_upgraded,
         v.an_upgraded_node_leads_before_it_has_heard,
@@ -33,6 +34,12 @@ from tests.sim.upgrades import Upgrade
 )
 def test_an_upgrade_is_no_alarm(schedule: Check) -> None:
     schedule(0, ALL_REPAIRS)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_clients_of_a_new_cluster_miss_nothing(seed: int) -> None:
+    """The ports of 5 in 8 new clusters opened before the RAISE, and `keep` was unknown."""
+    v.clients_of_a_new_cluster_miss_nothing(seed, ALL_REPAIRS)
 
 
 # Seeds that once broke a guarantee, with the cause. Every test run repeats them.

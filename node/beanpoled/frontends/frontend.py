@@ -94,7 +94,7 @@ class Frontends:
     ) -> None:
         self._clients = clients
         self._all = {name: make(clients, name) for name, make in table.items()}
-        self._is_open = False
+        self.is_open = False
         self._version = 0  # of the machine, when ports were last opened
 
     def __getitem__(self, name: str) -> Frontend:
@@ -107,7 +107,7 @@ class Frontends:
 
     def open(self) -> None:
         """Accept clients of every protocol that the machine's version supports."""
-        self._is_open = True
+        self.is_open = True
         self._version = self._clients.machine.version
         for frontend in self._all.values():
             if frontend.since <= self._version:
@@ -115,12 +115,12 @@ class Frontends:
 
     def close(self) -> None:
         """Accept no more clients; those that are connected stay."""
-        self._is_open = False
+        self.is_open = False
         self._clients.host.close_clients()
 
     def run_periodic(self) -> None:
         """Open the ports of protocols that a raised version added; called every 100 ms."""
-        if self._is_open and self._clients.machine.version != self._version:
+        if self.is_open and self._clients.machine.version != self._version:
             self.open()
 
     def figures(self) -> dict[str, ClientFigures]:

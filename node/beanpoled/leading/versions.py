@@ -18,6 +18,9 @@ from beanpoled.shared.context import Context
 # An operator waits for the answer and asks again before this time is over. Afterwards nothing is
 # raised: the request counts now, and not when a member comes back days later with another program.
 FINALIZE_REQUEST_US: Final = 1_000_000
+# A new cluster raises its machine version by itself, some heartbeats after its first leader serves.
+# For this long a node waits for that before it accepts clients, and a call before it is refused.
+RAISE_PATIENCE_S: Final = 3.0
 
 
 class Versions:
@@ -48,6 +51,24 @@ class Versions:
     def common(self) -> int:
         """The newest version that every member knows; 0 while one member's is unknown."""
         return min(self.known().values())
+
+    def coming(self) -> int:
+        """The version to which the leader is about to raise the cluster, or else the active one.
+
+        This is the leader's rule as any member can judge it. Linked members that have announced
+        nothing yet are taken to know what this program knows, and the leader to have the same
+        setting. In the first life of a node, all members were there when they founded the cluster,
+        so that a member without a link counts until it was linked once.
+        """
+        context = self._context
+        active = context.machine.version
+        is_new = context.disks.own.incarnation == 1
+        peers = self._peers.peers.values()
+        is_complete = all(peer.linked or (is_new and not peer.generation) for peer in peers)
+        if context.config.upgrade_finalize == "manual" or not is_complete:
+            return active
+        common = min([context.knows, *(peer.knows for peer in peers if peer.knows)])
+        return max(active, common)
 
     def due(self) -> tuple[c.Command, ...]:
         """The RAISE that the next entry should carry, if any. Each is proposed once in a term."""

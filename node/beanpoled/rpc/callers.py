@@ -12,6 +12,7 @@ import grpc
 from beanpole import commands as c
 from beanpole.addresses import host_of_peer
 from beanpole.core.operations.table import since
+from beanpoled.leading.versions import RAISE_PATIENCE_S
 from beanpoled.rpc.call import NO_SESSION, NO_USER, Call
 from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.recheck import Rechecks
@@ -20,8 +21,6 @@ from beanpoled.turn.node import Node
 
 # At most this many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
 CALLS_MAX: Final = 64
-# A new cluster raises its machine version by itself, some heartbeats after its first node serves.
-RAISE_PATIENCE_S: Final = 3.0
 RAISE_POLL_S: Final = 0.02
 
 
@@ -80,9 +79,7 @@ class Callers:
         time_s = asyncio.get_running_loop().time
         until_s = time_s() + RAISE_PATIENCE_S
         while not node.origin.knows(operation):
-            known = node.leader.versions.known().values()
-            waits = node.context.config.upgrade_finalize != "manual" and time_s() < until_s
-            if not waits or any(0 < version < since(operation) for version in known):
+            if time_s() >= until_s or node.leader.versions.coming() < since(operation):
                 return False
             await asyncio.sleep(RAISE_POLL_S)
         return True

@@ -165,6 +165,7 @@ class ReplicaCallbacks:
         applied = machine.apply(index, flags, time_us, wall_us, sections, context.index)
         if applied.raised:
             self._leader.versions.raised()
+            self._lifecycle.open_in_time()
         self._events.applied(index, wall_us)
         self._agreement.applied(index, machine.state_hash)
         if applied.effects:

@@ -55,7 +55,7 @@ class Condition:
             return REJOINING
         if self._lifecycle.fenced:
             return CUT_OFF
-        return SERVING if self._origin.up else STARTING
+        return SERVING if self._serves() else STARTING
 
     def waits_for(self) -> str:
         """The obstacle that keeps this node from serving, serving again or stopping, in words.
@@ -87,7 +87,7 @@ class Condition:
         if context.replica.room().full:  # caught up or not: it takes no further command
             return "waiting for room on the full disk"
         if self._origin.up and not context.replica.rejoining:
-            return ""
+            return "" if self._serves() else "waiting for the cluster to be raised"
         missing = max(0, context.replica.commit_index - context.replica.applied_index)
         more = f": {missing} entries to apply" if missing else ""
         return f"catching up with {context.replica.leader}{more}"
@@ -98,6 +98,9 @@ class Condition:
         if waits:
             return f"no answer of a majority: {name} is {waits}"
         return f"no answer of a majority, or {name} was cut off"
+
+    def _serves(self) -> bool:
+        return self._origin.up and not self._lifecycle.is_opening
 
     def absent(self) -> tuple[str, ...]:
         """The members without a link to this node."""

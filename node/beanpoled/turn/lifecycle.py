@@ -1,12 +1,13 @@
 """The life cycle of a node: incarnations, fencing, draining.
 
-A node opens its client ports only when its NODE_UP is applied, closes its clients when it is cut
-off from the majority, and begins a new incarnation when it learns that it was declared down. The
-graceful stop is in `stopping`.
+A node opens its client ports only when its NODE_UP is applied and the cluster is not just about to
+be raised to a newer version. It closes its clients when it is cut off from the majority, and begins
+a new incarnation when it learns that it was declared down. The graceful stop is in `stopping`.
 """
 
 from typing import Any, Final
 
+from beanpole.constants import SECOND_US
 from beanpole.storage.ballast import is_full
 from beanpole.storage.remedies import told
 from beanpoled.config import memory, memory_budget
@@ -16,6 +17,7 @@ from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.frontend import Frontends
 from beanpoled.host.seam import WARNING
 from beanpoled.leading.leader import Leader
+from beanpoled.leading.versions import RAISE_PATIENCE_S
 from beanpoled.origin.outbox import Origin
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
@@ -50,8 +52,11 @@ class Lifecycle:
         self._frontends = frontends
         self._term = leader.term
         self._saved_clock = leader.saved_clock
+        self._versions = leader.versions
         self._disk_health = disk_health
         self.fenced = False
+        self.is_opening = False  # the ports are to open as soon as nothing is against it
+        self._up_us = 0  # the loop time at which the last NODE_UP was applied
         self._known_limit = 0
         self._next_is_due = False  # declared down: the next incarnation has yet to begin
         self._awaits_room = False  # the disk is full: the new incarnation is put off
@@ -111,14 +116,31 @@ class Lifecycle:
         context = self._context
         if incarnation == self._origin.incarnation:
             self._origin.up = True
-            if not context.stopping and not self.fenced:
-                self._frontends.open()
-            context.host.log(f"serving clients as incarnation {incarnation}")
+            self.is_opening = True
+            self._up_us = context.loop_us
+            self.open_in_time()
         elif self._origin.incarnation and incarnation > self._origin.incarnation:
             context.fatal(
                 f"another process runs as {context.name} (incarnation {incarnation}, this one is "
                 f"{self._origin.incarnation}): stopping; find it and stop one of the two"
             )
+
+    def open_in_time(self) -> None:
+        """Accept clients if it is time: not just before the cluster is raised to a newer version.
+
+        A client asks for the extensions of the protocol once, when it connects. In a new cluster
+        it would get those of the base version, a moment before the others.
+        """
+        context = self._context
+        if not (self.is_opening and self._origin.up) or self.fenced or context.stopping:
+            return
+        has_patience = context.loop_us - self._up_us < RAISE_PATIENCE_S * SECOND_US
+        is_rising = self._versions.coming() > context.machine.version
+        if is_rising and has_patience and not self._frontends.is_open:
+            return
+        self.is_opening = False
+        self._frontends.open()
+        context.host.log(f"serving clients as incarnation {self._origin.incarnation}")
 
     def went_down(self, incarnation: int) -> None:
         """Begin anew after the cluster declared this node down: its clients' sessions are gone."""
@@ -190,6 +212,7 @@ class Lifecycle:
         else:
             self._begin_next_incarnation()
             self._watch_fence()
+            self.open_in_time()
         self._saved_clock.run_periodic()
         self._look_at_memory()
 
@@ -215,8 +238,7 @@ class Lifecycle:
         elif self.fenced and not why:
             self.fenced = False
             context.host.log("going on with the majority again")
-            if self._origin.up and not context.stopping:
-                self._frontends.open()
+            self.is_opening = True
 
     def _look_at_memory(self) -> None:
         """Warn if the leader's memory limit exceeds the memory of this machine."""

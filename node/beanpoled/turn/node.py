@@ -108,7 +108,9 @@ class Node:
     @property
     def serving(self) -> bool:
         """Whether this node accepts clients."""
-        return self.origin.up and not (self.lifecycle.fenced or self.context.stopping)
+        lifecycle = self.lifecycle
+        is_shut = lifecycle.is_opening or lifecycle.fenced or self.context.stopping
+        return self.origin.up and not is_shut
 
     def start(self, replica: Replica) -> None:
         """Begin to work.

@@ -22,7 +22,9 @@ def test_an_older_cluster_tells_how_its_upgrade_ends(
         if by_hand:
             ended_by_hand(node.context)
         else:
-            monkeypatch.setattr(node.leader.versions, "known", lambda: {"n0": 4, "n1": 3, "n2": 0})
+            node.peers.peers["n2"].knows = 0
+            assert node.leader.versions.coming() == 4
+            node.peers.peers["n1"].knows = 3
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await it.ask(it.set_user("eve", ""))
         assert caught.value.details() == (

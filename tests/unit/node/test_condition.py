@@ -1,5 +1,6 @@
 """The condition of a node in words: its state, and the members or events that it waits for."""
 
+from beanpole import commands as c
 from beanpoled.links.link import DISK
 from tests.unit.node.stage import Stage
 from tests.unit.node.test_introductions import Start, founded, hello
@@ -52,7 +53,7 @@ def test_the_reasons_of_absent_members_are_sentences() -> None:
 
 
 def test_from_the_start_to_serving_to_cut_off_and_back() -> None:
-    stage = Stage()
+    stage = Stage(c.BASE_VERSION)
     told = stage.node.condition
     stage.host.reasons = {"n1": "h:1 refused", "n2": "h:2 refused"}
     assert told.waits_for() == "waiting for a majority: n1 h:1 refused, n2 h:2 refused"

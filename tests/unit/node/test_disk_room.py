@@ -86,6 +86,7 @@ def test_a_leader_whose_log_has_no_room_hands_over_to_one_with_room() -> None:
 def test_a_full_disk_keeps_clients_away_although_nothing_is_missing() -> None:
     """A lone node whose disk was full carried out no command, and said that it was ready."""
     stage = leading()
+    heartbeat(stage, "n2", machine_version=c.BASE_VERSION)  # no RAISE is waited for
     stage.come_up()
     view = LocalNodeView(stage.node, trust_of())
 
@@ -104,6 +105,7 @@ def test_a_full_disk_keeps_clients_away_although_nothing_is_missing() -> None:
 def test_a_command_that_a_full_disk_keeps_from_its_answer_names_the_disk() -> None:
     """`beanpole backup` said that no majority answers, or that the node was cut off."""
     stage = leading()
+    heartbeat(stage, "n2", machine_version=c.BASE_VERSION)  # no RAISE is waited for
     stage.come_up()
     told = stage.node.condition.unanswered
     assert told() == "no answer of a majority, or n0 was cut off"

@@ -22,6 +22,8 @@ def stage_of_two(connections_max: int = 100) -> Stage:
     table = {**FRONTENDS, "late": late}
     stage = Stage(NEW, frontends=table, connections_max=connections_max)
     stage.lead()
+    for peer in ("n1", "n2"):
+        heartbeat(stage, peer, machine_version=c.BASE_VERSION)
     stage.come_up()
     return stage
 

@@ -11,8 +11,8 @@ from tests.unit.node.stage import Stage, Stopped
 
 
 def born() -> Stage:
-    """Return a follower that has sent NODE_UP."""
-    stage = Stage()
+    """Return a follower that has sent NODE_UP, in a cluster that nothing will raise."""
+    stage = Stage(c.BASE_VERSION)
     stage.follow()
     stage.node.lifecycle._begin_incarnation()
     stage.run()

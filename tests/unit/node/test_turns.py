@@ -86,7 +86,7 @@ def test_a_stopped_node_makes_no_image(stage: Stage) -> None:
 
 
 def test_what_the_log_emits_before_the_node_serves_is_not_recent() -> None:
-    stage = Stage()
+    stage = Stage(c.BASE_VERSION)
     stage.follow()
     stage.pass_us(200_000)
     stage.apply_sections((1, 1, 1, ((c.OPEN, 1), *[put()] * 50)))
