@@ -82,6 +82,16 @@ def wish_remembered() -> list[Patch]:
     return [(Versions, "due", wrong), (Versions, "finalize", wish)]
 
 
+def no_raise_awaited() -> list[Patch]:
+    """A node accepts clients as soon as its NODE_UP is applied."""
+    return [(Versions, "coming", lambda self: self._context.machine.version)]
+
+
+def each_raise_awaited() -> list[Patch]:
+    """A node waits for a RAISE while a member that must agree is older, or away."""
+    return [(Versions, "coming", lambda self: self._context.knows)]
+
+
 def ungated_change() -> list[Patch]:
     """A newer program changes how it applies entries before the RAISE."""
 
@@ -137,6 +147,20 @@ VERSIONS: Final = (
         v.a_refused_wish_is_forgotten,
         rf"works at machine version {v.NEW}, not {v.OLD}",
         wish_remembered,
+    ),
+    Mutant(
+        "no_raise_awaited",
+        "versions: a new cluster accepts clients before it is raised",
+        v.clients_of_a_new_cluster_miss_nothing,
+        r"accepts clients at machine version",
+        no_raise_awaited,
+    ),
+    Mutant(
+        "each_raise_awaited",
+        "versions: a node waits for a RAISE while a member is older or away",
+        v.nodes_wait_for_no_raise_that_cannot_come,
+        r"waits for a RAISE that cannot come",
+        each_raise_awaited,
     ),
     Mutant(
         "ungated_change",
