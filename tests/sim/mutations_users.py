@@ -20,7 +20,7 @@ from beanpole.core.qless.job import QlessJob, Recurring
 from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
-from beanpole.core.users import PUT, WORK, User, Users
+from beanpole.core.users import ANY, PUT, WORK, User, Users
 from beanpole.protocol.gearman import admin as gearman_admin
 from beanpoled.frontends.client_rates import ClientRates, Meter
 from beanpoled.frontends.clients import Clients
@@ -118,11 +118,14 @@ def longest_pattern_counts() -> list[Patch]:
     on = vars(User)["on"]
 
     def wrong(self: User, queue: bytes) -> int:
-        for length in sorted(self._lengths, reverse=True):
-            bits = self._beginnings.get(queue[:length], 0)
-            if bits and queue not in self._names:
+        rights = dict(self.rights)
+        if queue in rights:
+            return rights[queue]
+        for length in range(len(queue), 0, -1):
+            bits = rights.get(queue[:length] + ANY, 0)
+            if bits:
                 return bits
-        return self._names.get(queue, 0) or int(on(self, queue))
+        return int(on(self, queue))
 
     return [(User, "on", wrong)]
 

@@ -8,10 +8,12 @@ Tokens are stored as SHA-256 digests only. A token is 256 random bits, so that i
 inverted by guessing, and no slow hash is needed.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from beanpole.constants import QUEUE_NAME_MAX_BYTES, U32_MAX
+from beanpole.core.jobs.beginnings import NONE, stretches_of
 from beanpole.core.jobs.spaces import PREFIX_END, SPACES, prefix_of
 
 # The machine version from which there are users.
@@ -36,8 +38,8 @@ USER_NAME_MAX_BYTES: Final = 64
 CERTIFICATE_NAME_MAX_BYTES: Final = 253
 # More bytes than any cluster has, and still a signed number of 64 bits.
 USER_BYTES_MAX: Final = 2**62
-# A user with its tables and four tokens: 0.8 KB; one right with a pattern of 15 bytes: 190 bytes.
-# Half as much again covers the dicts that index it, and their copies while a change is made.
+# A user with its tables and four tokens: 0.8 KB; one right with a pattern of 15 bytes and its two
+# borders: 220 bytes. The rest covers the dict of all users, and its copy while a change is made.
 USER_BYTES: Final = 1536
 RIGHT_BYTES: Final = 256
 RULE_BYTES: Final = 512
@@ -91,9 +93,10 @@ class User:
 
     __slots__ = (
         "_bare",
-        "_beginnings",
-        "_lengths",
+        "_bits",
+        "_borders",
         "_names",
+        "_spaces",
         "bytes",
         "everywhere",
         "limits",
@@ -116,48 +119,69 @@ class User:
         self.everywhere = 0
         self._bare = 0  # in all queues whose names have no prefix: beanstalk's
         self._names: dict[bytes, int] = {}
-        self._beginnings: dict[bytes, int] = {}
+        self._spaces: dict[bytes, int] = {}  # in all queues of a space with this prefix
+        beginnings: list[tuple[bytes, int]] = []
         for pattern, bits in rights:
             if pattern == EVERYWHERE:
                 self.everywhere = bits
             elif pattern == ANY:
                 self._bare = bits
             elif pattern.endswith(ANY):
-                self._beginnings[pattern[:-1]] = bits
+                beginning = pattern[:-1]
+                beginnings.append((beginning, bits))
+                if beginning == prefix_of(pattern):
+                    self._spaces[beginning] = bits
             else:
                 self._names[pattern] = bits
-        # The distinct lengths, so that a lookup takes one step per length, not one per pattern.
-        self._lengths: list[int] = sorted({len(beginning) for beginning in self._beginnings})
+        self._borders: list[bytes] = []
+        self._bits = b"\0"  # by the number of the stretch; a list would take 8 times the memory
+        if beginnings:
+            self._divide(beginnings)
         self.bytes = USER_BYTES + sum([RIGHT_BYTES + len(pattern) for pattern, _ in rights])
+
+    def _divide(self, beginnings: list[tuple[bytes, int]]) -> None:
+        """Add up the rights in each stretch of names.
+
+        A lookup has to be as cheap with many patterns as with one, because the budget of an entry
+        counts the queues that are looked at, not the patterns.
+        """
+        beginnings.sort()  # not the order of the patterns: `a!*` is before `a*`
+        borders, longest, around = stretches_of([beginning for beginning, _ in beginnings])
+        sums = [bits for _, bits in beginnings]
+        for number, shorter in enumerate(around):
+            if shorter != NONE:
+                sums[number] |= sums[shorter]
+        self._borders = borders
+        self._bits = bytes([0 if number == NONE else sums[number] for number in longest])
 
     def on(self, queue: bytes) -> int:
         """Return the rights in a queue, by its own name: the union of all matching patterns."""
         bits = self.everywhere | self._names.get(queue, 0)
         if self._bare and queue and queue[0] >= PREFIX_END:
             bits |= self._bare
-        for length in self._lengths:
-            bits |= self._beginnings.get(queue[:length], 0)
+        if self._borders:
+            bits |= self._bits[bisect_right(self._borders, queue)]
         return bits
 
     def among(self, names: Iterable[bytes]) -> list[bytes]:
         """Return the queues in which the user has any right, by their own names, in their order.
 
-        There may be 100,000: asking `on` for each would hold the node for a tenth of a second.
+        There may be 100,000: asking `on` for each would take twice as long.
         """
         if self.everywhere:
             return list(names)
-        exact, beginnings = self._names, tuple(self._beginnings)
-        if not self._bare:
-            return [name for name in names if name in exact or name.startswith(beginnings)]
+        exact, bare, borders, bits = self._names, self._bare, self._borders, self._bits
         return [
             name
             for name in names
-            if name[0] >= PREFIX_END or name in exact or name.startswith(beginnings)
+            if (bare and name[0] >= PREFIX_END)
+            or bits[bisect_right(borders, name)]
+            or name in exact
         ]
 
     def on_all_of(self, prefix: bytes) -> int:
         """Return the rights in every queue of a space."""
-        return self.everywhere | (self._beginnings.get(prefix, 0) if prefix else self._bare)
+        return self.everywhere | (self._spaces.get(prefix, 0) if prefix else self._bare)
 
     def on_some_of(self, prefix: bytes) -> int:
         """Return the rights in any queue of a space with a prefix."""

@@ -20,6 +20,7 @@ from beanpole.core.jobs.spaces import SPACES
 from beanpole.core.users import (
     ADMIN,
     ANONYMOUS,
+    ANY,
     ANY_RIGHT,
     EVENTS,
     EVERYWHERE,
@@ -37,6 +38,7 @@ from beanpole.core.users import (
 )
 from beanpole.events import BEANSTALK, GEARMAN
 from tests.unit.core.cluster import copy_of, image_of
+from tests.unit.core.counted import Counted
 from tests.unit.core.guests import TURN, Guests
 from tests.unit.core.having_users import (
     LEE,
@@ -81,7 +83,10 @@ def test_the_rights_of_all_patterns_that_fit_add_up() -> None:
     assert all(everywhere.on(name) == PUT for name in (b"", b"m", TURN, b"\x03q"))
 
 
-NAMES = st.sampled_from([b"a", b"ab", b"abc", b"b", b"\x01a", b"\x02ab", b"\x02b"])
+NAMES = st.one_of(
+    st.sampled_from([b"a", b"ab", b"abc", b"b", b"a!", b"\x01a", b"\x02ab", b"\x02b"]),
+    st.lists(st.sampled_from(b"a!\xfe\xff"), min_size=1, max_size=3).map(bytes),
+)
 PATTERNS = st.one_of(
     NAMES, NAMES.map(lambda name: name + b"*"), st.sampled_from([b"*", b"\x02*", EVERYWHERE])
 )
@@ -103,6 +108,16 @@ def test_a_right_is_that_of_every_pattern_looked_at_alone(
     user = User(LEE, (), tuple(sorted(rights.items())))
     assert user.on(name) == wanted
     assert user.among((name, name)).count(name) == 2 * bool(wanted)
+
+
+def test_many_patterns_cost_a_lookup_no_more_steps() -> None:
+    """An entry of 63 TAKEs used to look at 4,000,000 beginnings of names in 1.9 s."""
+    user = User(LEE, (), tuple((b"a" * length + ANY, PUT) for length in range(1, RIGHTS_MAX)))
+    name = Counted(b"a" * 200)
+    assert user.on(name) == PUT
+    assert user.among([name]) == [name]
+    assert name.steps < 20
+    assert user.on(Counted(b"b")) == 0
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def reserve_best(machine: MachineState, session: Session) -> Job | None:
     for tube in session.watched.values():
         if tube.ready_count and not tube.closed:
             key = tube.first_ready()
-            # Last, because it costs up to 100 times as much as the other tests together.
+            # Last, because it costs more than the other tests together.
             if key and (not best or key < best) and (user is None or user.on(tube.name) & WORK):
                 best = key
     if not best:
