@@ -1,6 +1,7 @@
 """Policies of queues: the fate of a job that returns too often, and the policy that applies."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -82,6 +83,28 @@ def test_the_longest_of_all_that_match_counts(
     assert (policy and policy.dead) == (name if name in exact else wanted)
 
 
+@given(st.lists(st.tuples(st.text("ab\x02\xff", max_size=3), st.booleans()), max_size=12))
+def test_each_of_many_queues_has_the_longest_that_matches_after_each_change(
+    changes: list[tuple[str, bool]],
+) -> None:
+    """Look up more queues than those that are looked up by the lengths of the patterns."""
+    names = [bytes(name) for size in (1, 2, 3) for name in product(b"ab\x02\xff", repeat=size)]
+    found = Policies()
+    for text, is_exact in changes:
+        name = text.encode("latin-1")
+        pattern = name if is_exact and name else name + policies.ANY
+        if pattern in found.rows:
+            found.drop(pattern)
+        else:
+            found.put(pattern, Policy(dead=pattern))
+        for queue in names:
+            stems = [queue[:size] for size in range(4) if size or queue[0] != 2]
+            matching = [stem + policies.ANY for stem in stems if stem + policies.ANY in found.rows]
+            wanted = queue if queue in found.rows else max(matching, key=len, default=None)
+            policy = found.of(queue)
+            assert (policy and policy.dead) == wanted, queue
+
+
 class Asked(dict[bytes, Policy]):
     """The rows of policies, and how often they were asked for one."""
 
@@ -101,6 +124,27 @@ def test_a_lookup_takes_a_step_for_each_length_of_a_pattern() -> None:
     for number in range(100):
         found.of(b"tenant-%03d-mail" % number)
     assert rows.count == 200
+
+
+@pytest.mark.constants
+def test_a_change_looks_at_buckets_in_steps_that_no_length_multiplies() -> None:
+    """With 189 lengths, a change of a policy used to take 190 steps for each bucket: 0.9 s."""
+    cluster, slow = Guests(), Policy(rate=1, rate_period_us=3600 * SECOND_US)
+    queue = cluster.machine.queue
+    rows = queue.policies.rows = Asked()
+    for length in range(1, 190):
+        assert cluster.do(c.SET_POLICY, 1, b"b" * length + policies.ANY, *slow) == c.OK
+    for pattern in (b"a*", b"*"):
+        assert cluster.do(c.SET_POLICY, 1, pattern, *slow) == c.OK
+    for number in range(500):
+        queue.spend(queue.tube(b"a" * 190 + b"%d" % number), 1, 3600 * SECOND_US)
+    rows.count = 0
+    assert cluster.do(c.SET_POLICY, 1, b"a*", *slow._replace(jobs_max=1)) == c.OK
+    assert cluster.do(c.DROP_POLICY, 1, b"a*") == c.OK  # the rate of `*` is the same
+    assert len(queue.rates.buckets) == 500
+    assert rows.count < 10_000
+    assert cluster.do(c.DROP_POLICY, 1, b"*") == c.OK
+    assert not queue.rates.buckets
 
 
 @pytest.mark.constants
