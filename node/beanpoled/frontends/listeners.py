@@ -12,7 +12,7 @@ from typing import Final
 from beanpole.constants import ATTACHED_MAX, WATCHED_TUBES_MAX
 from beanpole.core.jobs import effects
 from beanpole.core.jobs.effects import NOTIFIED_MIN, Effect
-from beanpole.core.jobs.job import DONE, FAILED
+from beanpole.core.jobs.job import DONE, GONE, outcome
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
@@ -129,9 +129,10 @@ class Listeners:
         job = self._context.machine.queue.jobs.get(job_id)
         if job is None:
             return (job_id, effects.GONE, b"")
-        if job.state not in (DONE, FAILED):
+        state = outcome(job)
+        if state == GONE:
             return None
-        kind = effects.DONE if job.state == DONE else effects.FAILED
+        kind = effects.DONE if state == DONE else effects.FAILED
         return (job_id, kind, b"" if job.ext is None else job.ext.result)
 
     # --- queues ---------------------------------------------------------------------------------

@@ -161,6 +161,17 @@ class Job:
         self.kicks = 0
 
 
+def outcome(job: Job) -> int:
+    """Return DONE or FAILED if a job has ended for clients that wait for its end, else GONE.
+
+    A buried job of beanstalk has failed. Jobs of protocols that know no burial are only buried by
+    administrators, and can still be done.
+    """
+    if job.state == BURIED and job.ext is None:
+        return FAILED
+    return job.state if job.state in (DONE, FAILED) else GONE
+
+
 class Tube:
     """A named queue: its ready, delayed and buried jobs in order, and its counters.
 

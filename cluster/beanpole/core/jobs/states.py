@@ -218,6 +218,15 @@ class States(Tubes):
                 self.timers.add(job.due_us, job.id)
         self.transitions.append(job.id << TRANSITION_BITS | BURY)
 
+    def tell_burial(self, job: Job, result: bytes = b"") -> None:
+        """Record the effect of a burial: clients that wait for a job of beanstalk see a failure.
+
+        Only protocols that know no burial have such clients, by an alias. To jobs of these
+        protocols a burial is a pause: only administrators bury them.
+        """
+        if job.ext is None:
+            self.effects.record(job.id, effects.FAILED, result)
+
     def make_reserved(self, job: Job, session: Holder) -> None:
         """Reserve a job that is in no order for its TTR; `session` holds it if it has leases."""
         tube = job.tube

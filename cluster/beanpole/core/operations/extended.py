@@ -223,6 +223,7 @@ def _finish(machine: MachineState, session: Session, job: Job | None, command: c
     assert job is not None, "it is found"
     if _is_buried_by(machine, job, state):
         machine.queue.bury(job, job.rank, session)
+        machine.queue.tell_burial(job, result)
     else:
         machine.queue.finish(job, state, result, session)
     return c.OK

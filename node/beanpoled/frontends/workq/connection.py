@@ -13,7 +13,7 @@ from typing import Any, Final, final
 from beanpole import commands as c
 from beanpole.constants import TTL_MAX_US
 from beanpole.core.jobs import effects
-from beanpole.core.jobs.job import DONE, FAILED, Job
+from beanpole.core.jobs.job import DONE, FAILED, GONE, Job, outcome
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpole.protocol.workq.parser import Parser
@@ -350,7 +350,7 @@ class WorkqConnection(EndingConnection):
         clients = self._clients
         queue = clients.machine.queue
         job = queue.jobs.get(awaited.job_id)
-        if job is None or job.state in (DONE, FAILED):
+        if job is None or outcome(job) != GONE:
             return  # it ended in this entry: effects follow the results
         if awaited.extends(job):
             left_us = queue.deadline_us(job) - clients.clock.estimate_us(clients.now_us)
