@@ -3,6 +3,8 @@
 import pytest
 
 from beanpole import commands as c
+from beanpole.core.jobs.job import BURIED, READY
+from beanpole.core.operations.administering import BURY, KICK
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq.values import format_time
 from beanpoled.frontends.workq import inspection
@@ -215,6 +217,28 @@ def test_a_time_that_is_past(scene: Scene, client: Client) -> None:
 
 def test_a_time_beyond_the_longest_delay(scene: Scene, client: Client) -> None:
     assert client.ask(schedule(scene, 200 * 365 * 86_400)) == replies.INVALID_TIME
+
+
+# --- burial ---------------------------------------------------------------------------------------
+
+
+def test_a_job_that_an_administrator_buries_has_not_failed(scene: Scene, client: Client) -> None:
+    """Workq knows no burial; state 2 would promise a result, for which `result` waits in vain."""
+    change = (c.CHANGE_JOB, OTHERS, 1)
+    bury = (*change, BURY, 1 << READY, b"", b"", 0)
+    kick = (*change, KICK, 1 << BURIED, b"", b"", 0)
+    assert client.ask(ADD) == OK
+    scene.others(bury)
+    assert client.state() == b"0"
+    assert client.ask(b"result %b 0\r\nlease q 0\r\n" % JOB) == TIMEOUT * 2
+    assert client.ask(b"inspect jobs q 0 9\r\n") == b"+OK 0\r\n"
+    scene.others(kick)
+    assert client.ask(b"lease q 0\r\n") == LEASED
+    scene.after(2 * SECOND)
+    scene.others(bury)
+    assert client.state() == b"3", "it was leased before"
+    assert client.ask(b"complete %b 1\r\nx\r\n" % JOB) == OK
+    assert client.state() == b"1"
 
 
 # --- inspect --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Final
 from beanpole import commands as c
 from beanpole.constants import NOBODYS_TTR_US
 from beanpole.core.jobs import shown
-from beanpole.core.jobs.job import BURIED, DONE, FAILED, RESERVED, Job, Tube
+from beanpole.core.jobs.job import DONE, GONE, RESERVED, Job, Tube, outcome
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import RANK_NORMAL, SPACES
 from beanpole.events import WORKQ
@@ -18,10 +18,10 @@ PREFIX: Final = SPACES[WORKQ].prefix
 MS_US: Final = 1000
 
 # --- states, by the numbers that clients see -----------------------------------------------------
-STATE_NEW: Final = 0  # never leased; also a scheduled job
+STATE_NEW: Final = 0  # never leased; also a scheduled or buried job
 STATE_COMPLETED: Final = 1
 STATE_FAILED: Final = 2
-STATE_PENDING: Final = 3  # to be leased again
+STATE_PENDING: Final = 3  # to be leased again, if it is buried, once it is kicked
 STATE_LEASED: Final = 4
 
 
@@ -68,11 +68,14 @@ def priority(job: Job) -> int:
 
 
 def state(job: Job) -> int:
-    """Return the state of a job as a number that clients see."""
-    if job.state == DONE:
-        return STATE_COMPLETED
-    if job.state in (FAILED, BURIED):
-        return STATE_FAILED
+    """Return the state of a job as a number that clients see.
+
+    A job of Workq that an administrator has buried has the state that it would have if it was
+    scheduled: it has no result, can still get one, and is not leased before it is kicked.
+    """
+    ended = outcome(job)
+    if ended != GONE:
+        return STATE_COMPLETED if ended == DONE else STATE_FAILED
     if job.state == RESERVED:
         return STATE_LEASED
     again = job.reserves > 0 or (job.ext is not None and job.ext.failures > 0)
