@@ -52,6 +52,26 @@ def refusal_of(result: int, request: queue_pb2.SetAliasRequest) -> Refusal | Non
     return code.INTERNAL, f"the machine refused {alias}: {result}", ""
 
 
+def refusal_as_dead(
+    machine: Machine, alias: bytes, request: queue_pb2.SetAliasRequest
+) -> Refusal | None:
+    """Return why a tube to which policies move jobs cannot become an alias; None if it is none.
+
+    The machine accepts such an alias, and then buries these jobs.
+    """
+    rows, aliases = machine.queue.policies.rows, machine.queue.aliases.queues
+    if not rows or not request.queue or alias in aliases:
+        return None
+    patterns = sorted(pattern for pattern, row in rows.items() if row.dead == alias)
+    if not patterns:
+        return None
+    words = (
+        f"{request.alias!r} is in use: the policy of {shown.queue(patterns[0])!r} moves jobs "
+        f"there, and could not to {request.queue!r}; set that policy with another dead tube first"
+    )
+    return grpc.StatusCode.FAILED_PRECONDITION, words, "ALIAS_IN_USE"
+
+
 def listed(machine: Machine) -> Iterator[queue_pb2.Alias]:
     """Yield all aliases in the order of their names."""
     aliases = machine.queue.aliases.queues

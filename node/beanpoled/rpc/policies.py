@@ -63,6 +63,7 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         try:
             pattern, row = read_policy(request.policy)
             self._check_no_alias(pattern)
+            self._check_dead(row.dead)
         except CallRefused as error:
             await refuse(context, error)
         result = await self._do(context, c.SET_POLICY, pattern, *row)
@@ -77,6 +78,17 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         if queue is not None:
             words = f"{shown.queue(name)!r} is an alias of {shown.queue(queue)!r}: name that queue"
             raise CallRefused("ALIAS", "policy.pattern", words)
+
+    def _check_dead(self, dead: bytes) -> None:
+        """Check, as far as this node knows, that jobs can move to the dead tube."""
+        queue = self._node.context.machine.queue.aliases.queues.get(dead)
+        if queue is not None:
+            alias, target = shown.queue(dead), shown.queue(queue)
+            words = (
+                f"dead: {alias!r} is an alias of {target!r}, where no job of beanstalk can move: "
+                "name a tube that is no alias"
+            )
+            raise CallRefused("ALIAS", "policy.dead", words)
 
     async def Drop(
         self, request: policies_pb2.DropPolicyRequest, context: Context
@@ -204,8 +216,5 @@ def _read_dead(text: str) -> bytes:
 
 
 def _policy(pattern: bytes, row: Row) -> policies_pb2.Policy:
-    any_text = ANY.decode()
-    name = pattern.removesuffix(ANY)
-    text = shown.queue(name) if name else ""
     fields = {**row._asdict(), "dead": row.dead.decode()}
-    return policies_pb2.Policy(pattern=text + any_text if name != pattern else text, **fields)
+    return policies_pb2.Policy(pattern=shown.queue(pattern), **fields)

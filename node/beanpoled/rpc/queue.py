@@ -97,6 +97,9 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         except CallRefused as error:
             await refuse(context, error)
         await self._callers.check_known(c.SET_ALIAS, "aliases", context)
+        refusal = aliases.refusal_as_dead(self._context.machine, alias, request)
+        if refusal is not None:
+            await fail(context, *refusal)
         results = await self._callers.do(
             context, lambda call: call.submit(c.SET_ALIAS, alias, queue)
         )

@@ -4,9 +4,12 @@ import asyncio
 import json
 from typing import Any
 
+import grpc
 import pytest
 
 from beanpole import commands as c
+from beanpole.client.rpc import detail_of
+from beanpole.core.jobs.policies import Policy
 from beanpole.core.operations import queues
 from beanpole.pb import queue_pb2
 from beanpoled.cli import main
@@ -92,6 +95,33 @@ def test_what_the_machine_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> No
         limit: Any = queues
         monkeypatch.setattr(limit, "ALIASES_MAX", 1)
         assert await reason("gearman:r", "r") == "RESOURCE_EXHAUSTED TOO_MANY_ALIASES"
+
+    run(test)
+
+
+def test_the_dead_tube_of_a_policy_becomes_no_alias() -> None:
+    """Jobs could not move there any more: they were buried."""
+
+    async def test(service: Service) -> None:
+        upgraded(service)
+        policy = Policy(attempts_max=3, dead=b"dead")
+        stub, stage = service.stub, service.stage
+        stage.apply_sections((1, 1, 1, ((c.OPEN, 1), (c.SET_POLICY, 1, b"mail*", *policy))))
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await stub.SetAlias(Request(alias="dead", queue="gearman:d"))
+        assert failed.value.details() == (
+            "'dead' is in use: the policy of 'mail*' moves jobs there, and could not to "
+            "'gearman:d'; set that policy with another dead tube first"
+        )
+        assert detail_of(failed.value).reason == "ALIAS_IN_USE"
+        await applied(service, stub.SetAlias(Request(alias="gearman:d", queue="dead")))
+        stage.apply_sections((1, 1, 2, ((c.DROP_POLICY, 1, b"mail*"),)))
+        await applied(service, stub.SetAlias(Request(alias="gearman:d")))
+        await applied(service, stub.SetAlias(Request(alias="dead", queue="gearman:d")))
+        stage.apply_sections((1, 1, 3, ((c.SET_POLICY, 1, b"mail*", *policy),)))
+        # To set an existing alias is no error, and it can be removed.
+        await applied(service, stub.SetAlias(Request(alias="dead", queue="gearman:d")))
+        await applied(service, stub.SetAlias(Request(alias="dead")))
 
     run(test)
 

@@ -218,6 +218,27 @@ def test_an_alias_cannot_have_a_policy() -> None:
     run(test)
 
 
+def test_a_dead_tube_cannot_be_an_alias() -> None:
+    """Jobs cannot move there: the command printed that they do, and they were buried."""
+
+    async def test(service: Service) -> None:
+        stage = service.stage
+        stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 3), (c.RAISE, 4))))
+        stage.apply_sections((1, 1, 1, ((c.OPEN, 1), (c.SET_ALIAS, 1, b"mail", b"\x02mail"))))
+        servicer = PoliciesServicer(stage.node, Callers(stage.node))
+        policy = policies_pb2.Policy(pattern="work", attempts_max=3, dead="mail")
+        context: Any = Refusing()
+        with pytest.raises(Ended) as ended:
+            await servicer.Set(policies_pb2.SetPolicyRequest(policy=policy), context)
+        words = (
+            "dead: 'mail' is an alias of 'gearman:mail', where no job of beanstalk can move: "
+            "name a tube that is no alias"
+        )
+        assert ended.value.args == (grpc.StatusCode.INVALID_ARGUMENT, words)
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("queue", "words"),
     [
