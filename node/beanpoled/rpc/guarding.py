@@ -181,6 +181,7 @@ class Guard(grpc.aio.ServerInterceptor):
         words = " or ".join(word for right, word in RIGHT_NAMES.items() if right & row.rights)
         if _has_name(user):
             self._node.clients.refused_client(NO_RIGHT)
+            where = _with_queue(where, self._machine)
             message = f"{name} has not the right {words} in {where}"
             await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "NO_RIGHT")
         self._node.clients.refused_client(NO_TOKEN)
@@ -212,6 +213,18 @@ class Guard(grpc.aio.ServerInterceptor):
 
 def _has_name(user: User) -> bool:
     return user.name not in (b"", ANONYMOUS)
+
+
+def _with_queue(text: str, machine: Machine) -> str:
+    """Return a name with the queue that it denotes if it is an alias: a right belongs to that one.
+
+    This is for callers that are users; to others it would reveal a queue.
+    """
+    try:
+        queue = machine.queue.aliases.queues.get(shown.parsed(text))
+    except ValueError:
+        return text
+    return text if queue is None else f"{shown.queue(queue)}, of which {text} is an alias"
 
 
 def _closed(row: Row, user: User, request: Any, machine: Machine) -> str | None:

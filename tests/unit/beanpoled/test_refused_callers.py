@@ -7,6 +7,7 @@ import grpc
 import pytest
 from grpc.aio import AioRpcError, Metadata
 
+from beanpole import commands as c
 from beanpole.client.rpc import ERROR_KEY
 from beanpole.pb import errors_pb2
 from beanpoled.rpc.caller import CALLER, Caller
@@ -39,6 +40,26 @@ def test_a_call_counts_as_refused_until_the_right_for_it_has_been_seen() -> None
 
 async def _awaited(call: Any) -> Any:
     return await call
+
+
+def test_a_refusal_for_an_alias_names_the_queue_whose_rights_count() -> None:
+    """A right for the alias, which the refusal named, would have no effect."""
+
+    async def test(it: Guarded) -> None:
+        it.lock()
+        it.apply((c.SET_ALIAS, 1, b"post", b"\x02send"))
+        refused = []
+        for token in (LEE, ""):
+            with pytest.raises(AioRpcError) as failed:
+                await it.ask(it.put_in("post", token))
+            refused.append(failed.value.details())
+        assert refused == [
+            "lee has not the right put in gearman:send, of which post is an alias",
+            # This caller may be anybody.
+            "a token is needed: callers without one have not the right put in post",
+        ]
+
+    run(test)
 
 
 class Aborted(Exception):
