@@ -9,6 +9,7 @@ import grpc
 
 from beanpole import commands as c
 from beanpole.core.jobs import shown
+from beanpole.core.jobs.aliases import ALIASES_MAX
 from beanpole.core.machine import Machine
 from beanpole.pb import queue_pb2
 from beanpoled.rpc.queue_names import new_queue_name
@@ -47,7 +48,7 @@ def refusal_of(result: int, request: queue_pb2.SetAliasRequest) -> Refusal | Non
         words = f"{alias} or {request.queue!r} has an alias already, or is one; remove that first"
         return code.FAILED_PRECONDITION, words, "ALIAS_EXISTS"
     if result == c.OUT_OF_MEMORY:
-        words = "the cluster has as many aliases as it may have"
+        words = f"there are {ALIASES_MAX} aliases already; remove one"
         return code.RESOURCE_EXHAUSTED, words, "TOO_MANY_ALIASES"
     return code.INTERNAL, f"the machine refused {alias}: {result}", ""
 

@@ -20,6 +20,7 @@ from beanpole.core.operations.policies import BYTES_MAX, RETAIN_MAX_US, UNIQUE_W
 from beanpole.events import PROTOCOL_NAMES, QLESS, WORKQ
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpole.protocol.workq.requests import is_name
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.queue_names import NO_TUBE, queue_name
 from beanpoled.rpc.server import CallRefused, Context, fail, refuse
@@ -137,6 +138,7 @@ def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
         CallRefused: the policy is invalid.
     """
     pattern = read_pattern(policy.pattern)
+    _check_matches(policy.pattern, pattern)
     if pattern[0] < PREFIX_END:
         for name in ("attempts_max", "dead", "priority", "unique_window_us"):
             if getattr(policy, name):
@@ -187,6 +189,24 @@ def read_pattern(text: str) -> bytes:
         words = f"{text!r} has {any_text} in its middle; it may stand at the end only"
         raise CallRefused("BAD_PATTERN", "policy.pattern", words)
     return name + ANY if stem != text else name
+
+
+def _check_matches(text: str, pattern: bytes) -> None:
+    """Check that a queue may match a pattern; a policy that was set without this can be dropped.
+
+    A function of Gearman may have an empty name. It is matched by `gearman:*`, for which `gearman:`
+    is more likely a slip.
+    """
+    stem = pattern.removesuffix(ANY)
+    if stem[:1] >= _FIRST_BYTE or pattern in (ANY, stem[:1] + ANY):
+        return
+    if len(stem) == 1:
+        every = text + ANY.decode()
+        words = f"{text!r} has no name after the colon; all queues of this protocol are {every!r}"
+        raise CallRefused("BAD_PATTERN", "policy.pattern", words)
+    if shown.space_of(stem) == PROTOCOL_NAMES[WORKQ] and not is_name(stem[1:]):
+        words = f"{text!r} matches no queue: names have A-Z a-z 0-9 _ . -"
+        raise CallRefused("BAD_PATTERN", "policy.pattern", words)
 
 
 def _check_not_of_qless(text: str, reason: str, field: str) -> None:

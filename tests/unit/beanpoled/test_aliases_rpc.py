@@ -13,6 +13,7 @@ from beanpole.core.jobs.policies import Policy
 from beanpole.core.operations import queues
 from beanpole.pb import queue_pb2
 from beanpoled.cli import main
+from beanpoled.rpc.aliases import refusal_of
 from tests.unit.beanpoled.fakes import ended_by_hand
 from tests.unit.beanpoled.test_queue_rpc import Service, run
 
@@ -73,6 +74,12 @@ def test_names_that_cannot_be_are_refused_at_once(alias: str, queue: str, field:
         assert not service.stage.node.clients.calls
 
     run(test)
+
+
+def test_the_refusal_of_one_more_alias_names_the_limit() -> None:
+    refusal = refusal_of(c.OUT_OF_MEMORY, Request(alias="gearman:q", queue="q"))
+    assert refusal is not None
+    assert refusal[1] == "there are 1024 aliases already; remove one"
 
 
 @pytest.mark.constants

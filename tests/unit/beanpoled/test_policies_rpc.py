@@ -85,6 +85,34 @@ def test_what_cannot_be_is_named(fields: dict[str, Any], reason: str, field: str
 
 
 @pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        (
+            "gearman:",
+            "'gearman:' has no name after the colon; all queues of this protocol are 'gearman:*'",
+        ),
+        (
+            "workq:",
+            "'workq:' has no name after the colon; all queues of this protocol are 'workq:*'",
+        ),
+        ("workq:a b", "'workq:a b' matches no queue: names have A-Z a-z 0-9 _ . -"),
+        ("workq:a b*", "'workq:a b*' matches no queue: names have A-Z a-z 0-9 _ . -"),
+    ],
+)
+def test_a_pattern_that_matches_no_queue_is_refused(pattern: str, words: str) -> None:
+    """One that an older program has accepted can still be dropped."""
+    with pytest.raises(CallRefused) as refused:
+        read_policy(policies_pb2.Policy(pattern=pattern))
+    assert (refused.value.reason, str(refused.value)) == ("BAD_PATTERN", words)
+    assert _policy(read_pattern(pattern), Policy()).pattern == pattern
+
+
+@pytest.mark.parametrize("pattern", ["*", "a", "workq:*", "workq:a.b*", "gearman:*", "gearman:a b"])
+def test_a_pattern_that_may_match_a_queue_is_accepted(pattern: str) -> None:
+    assert read_policy(policies_pb2.Policy(pattern=pattern)) == (read_pattern(pattern), Policy())
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         *(("100/s", (100, SECOND_US)), ("5/10m", (5, 600 * SECOND_US)), ("1/500ms", (1, 500_000))),
