@@ -34,7 +34,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
     finally:
         for number in range(len(made.nodes)):
-            (tmp_path / f"hang{number}").unlink(missing_ok=True)
+            flag = tmp_path / f"hang{number}"
+            flag.unlink(missing_ok=True)
+            hanging.space_flag(flag).unlink(missing_ok=True)
         made.close()
 
 
@@ -91,6 +93,26 @@ def test_a_leader_whose_disk_hangs_is_replaced_and_comes_back(
         cluster.wait_until_serving(sick)
         with Raw(cluster.nodes[sick].beanstalk, LONG_S) as again:
             again.ask(b"delete %d" % before[-1], b"DELETED")
+
+
+def test_a_leader_whose_disk_does_not_tell_its_free_space_goes_on(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    sick = cluster.leader()
+    node, process = cluster.nodes[sick], cluster.process(sick)
+    flag = hanging.space_flag(tmp_path / f"hang{sick}")
+    with Raw(node.beanstalk, LONG_S) as client:
+        flag.touch()
+        wait_until(
+            lambda: "the disk is behind" in process.log.read_text(), LONG_S, "its disk hangs"
+        )
+        ready = http_get(node.http, "/readyz")
+        assert ready[0] == 503 and "[-]disk: behind for" in ready[1]
+        assert http_get(node.http, "/livez")[0] == 200
+        client.put(b"x")  # its log is written, so that its clients stay
+        flag.unlink()
+        wait_until(lambda: http_get(node.http, "/readyz")[0] == 200, LONG_S, "its disk goes on")
+        assert "closing all clients" not in process.log.read_text()
 
 
 def test_a_node_whose_disk_hangs_can_be_stopped(cluster: Cluster, tmp_path: Path) -> None:

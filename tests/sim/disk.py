@@ -10,7 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from beanpole.storage.files import LANE_LOG, LANES, Done, Handle, Work
+from beanpole.storage.files import LANE_LOG, LANE_LOOK, LANES, Done, Handle, Work
 from tests.sim.clock import Clock
 
 SECTOR_BYTES = 512
@@ -185,6 +185,8 @@ class Disk:
     def __init__(self, clock: Clock, seed: int) -> None:
         self.life = 0
         self.latency_s = 0.0005
+        self.looks_hang = False  # nothing measures the free space
+        self.working = False  # whether a work runs in its lane
         self.failing: OSError | None = None  # raised by every write and sync
         # When a write or sync of the log first failed: the node has to end.
         self.failed_s: float | None = None
@@ -214,9 +216,10 @@ class Disk:
     def crash(self) -> None:
         """Lose power: unsynced data is gone or partly written."""
         self.calls_left = None
-        for lane in self._lanes:
+        for lane in self._lanes[:LANE_LOOK]:
             if lane and self._random.random() < 0.5:
                 self._begin(lane[0][0])
+        for lane in self._lanes:
             lane.clear()
         self.life += 1
         self.killed = _nobody
@@ -242,7 +245,7 @@ class Disk:
         self.latency_s = latency_s
         for lane, works in enumerate(self._lanes):
             if works:
-                self._clock.after(latency_s, self._runner(lane, works[0]))
+                self._run_soon(lane)
 
     def _begin(self, work: Work) -> None:
         """Let a work write, and lose power before it syncs."""
@@ -281,8 +284,8 @@ class Disk:
 
     @property
     def busy(self) -> bool:
-        """Whether a work is in progress or queued."""
-        return any(self._lanes)
+        """Whether a work that changes something is in progress or queued."""
+        return any(self._lanes[:LANE_LOOK])
 
     def partly(self, size: int) -> int:
         """Return how many bytes of a write reach the disk before it fails."""
@@ -396,6 +399,11 @@ class Disk:
         """Run a work after the disk's latency, one at a time in each lane."""
         self._lanes[lane].append((work, done))
         if len(self._lanes[lane]) == 1:
+            self._run_soon(lane)
+
+    def _run_soon(self, lane: int) -> None:
+        """Run the first work of a lane after the latency; `hasten` ends a hang."""
+        if lane != LANE_LOOK or not self.looks_hang:
             self._clock.after(self.latency_s, self._runner(lane, self._lanes[lane][0]))
 
     def _named(self, path: str) -> Inode:
@@ -412,6 +420,7 @@ class Disk:
                 return  # the machine died, or `hasten` finished it earlier
             work, done = item
             error: OSError | None = None
+            self.working = True
             try:
                 work()
             except OSError as failure:
@@ -420,9 +429,11 @@ class Disk:
                 self._lanes[lane].popleft()
                 self.killed()
                 return
+            finally:
+                self.working = False
             self._lanes[lane].popleft()
             if self._lanes[lane]:
-                self._clock.after(self.latency_s, self._runner(lane, self._lanes[lane][0]))
+                self._run_soon(lane)
             done(error)
 
         return run

@@ -4,10 +4,11 @@ A patch is (owner, name, replacement), as in `mutations`.
 """
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.replication.pysyncobj.room import Room
 from beanpole.replication.pysyncobj.transport import LibraryTransport
 from beanpole.storage.wal import Wal
 from beanpoled.leading.inbox import Inbox
@@ -53,6 +54,22 @@ def waits_for_a_sick_disk() -> list[Patch]:
     return [(PySyncObjReplica, "note_disk", wrong), (Wal, "is_writing", False)]
 
 
+def measures_in_the_loop() -> list[Patch]:
+    """The loop asks the disk for its free space, and waits for the answer."""
+
+    def wrong(self: Any) -> None:
+        self._take(self._files.free_bytes(self._config.directory), self._wal.durable)
+        self._judge()
+
+    return [(Room, "_measure", wrong)]
+
+
+def waits_unnoticed_for_room() -> list[Patch]:
+    """A measurement of the free space that is overdue counts for nothing."""
+    figures = Room.figures
+    return [(Room, "figures", lambda self: figures(self)._replace(looking=False))]
+
+
 def keeps_clients_behind_a_sick_disk() -> list[Patch]:
     """A node that is left behind keeps its clients."""
     return [(DiskHealth, "is_left_behind", nothing)]
@@ -94,6 +111,20 @@ SICK: Final = (
         s.the_disk_of_a_leader_hangs_for_ever,
         r"the loop waits",
         waits_for_a_sick_disk,
+    ),
+    Mutant(
+        "measures_in_the_loop",
+        "sick: the loop waits for the free space of a disk that hangs",
+        s.the_disk_of_a_leader_hangs_for_ever,
+        r"the loop waits for the free space",
+        measures_in_the_loop,
+    ),
+    Mutant(
+        "waits_unnoticed_for_room",
+        "sick: nothing notices that the free space is not told any more",
+        s.the_free_space_of_a_leader_is_not_told,
+        r"does not notice",
+        waits_unnoticed_for_room,
     ),
     Mutant(
         "keeps_clients_behind_a_sick_disk",

@@ -12,7 +12,7 @@ from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.storage.wal import Wal
 from beanpoled.turn import disk_health
 from tests.sim.cluster import Violation
-from tests.sim.host import SimHost
+from tests.sim.host import HostFiles, SimHost
 from tests.sim.mutations import Patch, nothing, planted
 from tests.sim.schedules_node import Hand, quick_world
 from tests.sim.storm import Stuck
@@ -119,7 +119,13 @@ class Feeder(Hand):
 
 def _in_small(world: World) -> list[Patch]:
     """Return smaller bounds, and a check that no loop waits for a disk that hangs."""
-    sync = Wal.sync
+    sync, free_bytes = Wal.sync, HostFiles.free_bytes
+
+    def measured_elsewhere(self: HostFiles, path: str) -> int:
+        disk = world.disks[path.split("/")[1]]
+        if disk.latency_s == FOR_EVER_S and not disk.working:
+            raise Violation("the loop waits for the free space of a disk that hangs")
+        return free_bytes(self, path)
 
     def never_waits(self: Wal) -> None:
         name = self._directory.split("/")[1]
@@ -129,6 +135,7 @@ def _in_small(world: World) -> list[Patch]:
 
     return [
         (Wal, "sync", never_waits),
+        (HostFiles, "free_bytes", measured_elsewhere),
         (journal, "UNWRITTEN_BYTES_MAX", UNWRITTEN_BYTES),
         (disk_health, "BEHIND_BYTES_MAX", UNWRITTEN_BYTES // 2),
         (transport, "WINDOW_BYTES", transport.WINDOW_BYTES // 10),
@@ -208,6 +215,26 @@ def the_disk_of_a_follower_hangs_for_ever(_: int, repairs: Repairs) -> None:
     node = victim.node
     if not world.clock.run_until(lambda: node.lifecycle.caught_up() and node.serving, 10.0):
         raise Stuck(f"{victim.name} does not catch up: {world.describe()}")
+
+
+def the_free_space_of_a_leader_is_not_told(_: int, repairs: Repairs) -> None:
+    """A node that cannot measure its disk is not ready, and its clients are served by its log."""
+    world, leader = _hanging(repairs)
+    hand, node, disk = Hand(world, leader), leader.node, world.disks[leader.name]
+    disk.looks_hang = True
+    for _place in range(100):
+        hand.put(b"a")
+        hand.wait(len(hand.replies) + 1)
+        if hand.gone or hand.replies[-1][0] != b"INSERTED":
+            raise Violation(f"{leader.name} does not serve, although its log is written")
+        world.clock.run(0.1)
+    if not node.disk_health.hangs:
+        raise Violation(f"{leader.name} waits for its free space, and does not notice")
+    disk.looks_hang = False
+    disk.hasten(0.0005)
+    world.clock.run(0.5)
+    if node.disk_health.hangs:
+        raise Stuck("the disk tells its free space again, and still counts as one that hangs")
 
 
 def a_lone_disk_hangs(_: int, repairs: Repairs) -> None:

@@ -58,6 +58,8 @@ class DiskRoom(NamedTuple):
         low: whether puts must be refused.
         full: whether the log has stopped growing; no entry can be proposed or received then.
         snapshot_needs_bytes: the free space without which no snapshot is begun.
+        looking: whether the free space is being measured.
+        looks: the number of finished measurements, successful or not.
     """
 
     free_bytes: int = 0
@@ -65,6 +67,8 @@ class DiskRoom(NamedTuple):
     low: bool = False
     full: bool = False
     snapshot_needs_bytes: int = 0
+    looking: bool = False
+    looks: int = 0
 
 
 class LogOnDisk(NamedTuple):

@@ -20,11 +20,12 @@ from beanpole.storage.locks import LOCK, DirectoryLock
 if TYPE_CHECKING:
     from beanpole.storage._syncer import Syncer
 
-# Writes of the log must not wait for the megabytes of a snapshot, so there are two queues of work
-# with one thread each.
+# Writes of the log must not wait for the megabytes of a snapshot, nor a measurement of the free
+# space for either, so there are three queues of work with one thread each.
 LANE_LOG: Final = 0
 LANE_BULK: Final = 1
-LANES: Final = 2
+LANE_LOOK: Final = 2  # its work changes nothing
+LANES: Final = 3
 
 # Freeing 300 MiB at once delayed every sync of the machine by 25 to 55 ms (ext4). In steps of this
 # size the delay was 3 to 5 ms, and the removal took 200 ms instead of 80.
@@ -161,7 +162,8 @@ class Files(Protocol):
         """Return the bytes that this user may still write on the disk of `path`.
 
         A disk without free inodes has no room either: a node writes its log, its snapshots and its
-        records to new files.
+        records to new files. A disk that hangs may not answer, so that a node that serves asks in
+        a lane.
         """
         ...
 
@@ -323,15 +325,17 @@ class RealFiles(InlineFiles):
     def close(self) -> None:
         """Finish the submitted work, then end the threads. Results are no longer delivered.
 
-        A caller that received a result would submit its next work.
+        A caller that received a result would submit its next work. A measurement is not waited
+        for.
         """
         self.closed = True
         if self._syncer is not None:
             self._syncer.end()
-        for queue, thread in zip(self._queues, self._threads, strict=True):
+        for lane, thread in enumerate(self._threads):
             if thread is not None:
-                queue.put(None)
-                thread.join()
+                self._queues[lane].put(None)
+                if lane != LANE_LOOK:
+                    thread.join()
 
     def drop(self, lane: int) -> None:
         """Discard the work that waits in a lane, and end the lane: for a `close` that hangs.
@@ -377,7 +381,7 @@ class RealFiles(InlineFiles):
         done(None)
 
     def _start(self, lane: int) -> None:
-        name = ("beanpole-log", "beanpole-bulk")[lane]
+        name = ("beanpole-log", "beanpole-bulk", "beanpole-look")[lane]
         thread = threading.Thread(target=self._serve, args=(lane,), name=name, daemon=True)
         self._threads[lane] = thread
         thread.start()
@@ -406,6 +410,19 @@ class RealFiles(InlineFiles):
             # The loop is closed: nothing is left that could use the result.
             if not self.closed:
                 raise
+
+
+def measure(
+    files: Files, path: str, lane: int, done: Callable[[int, OSError | None], None]
+) -> None:
+    """Measure the free space outside the loop; `done` gets it in the loop, or the error."""
+    found = 0
+
+    def work() -> None:
+        nonlocal found
+        found = files.free_bytes(path)
+
+    files.submit(work, lambda error: done(found, error), lane)
 
 
 def _is_directory(path: str) -> bool:

@@ -20,7 +20,7 @@ from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.machine import Machine
 from beanpole.core.qless import emitting
 from beanpole.errors import BeanpoleError, WrongIdentity
-from beanpole.storage.files import LANE_BULK
+from beanpole.storage.files import LANE_BULK, measure
 from beanpole.storage.format import Identity
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
@@ -88,6 +88,7 @@ class EventLog:
         self._next_retain_us = 0
         self.latencies = Latencies()
         self._removing = 0  # removals in progress
+        self._is_looking = False  # whether the free space is being measured
         self._remove_failure = ""  # why the last one failed
         self._is_silent = False  # whether the disk did not tell its free space
         self._spans: list[Span] | None = None  # of the segments, joined
@@ -318,8 +319,9 @@ class EventLog:
             self._forget_names()  # tubes come and go without events, too
         if (self._segments or self._left_out) and loop_us >= self._next_retain_us:
             self._next_retain_us = loop_us + RETAIN_PERIOD_US
-            if not self._removing:  # otherwise the space being freed would be counted twice
-                self._retain()
+            # While files are being removed, their space would be counted twice.
+            if not (self._removing or self._is_looking):
+                self._measure()
 
     def _look(self) -> None:
         if self._queue.events_kept:
@@ -329,13 +331,27 @@ class EventLog:
         """Apply other limits for retention."""
         self._config = config
 
-    def _retain(self) -> None:
-        """Remove the oldest segments that exceed the limits of size or age, or fill the disk."""
+    def _measure(self) -> None:
+        """Measure the free space, then `_retain`; a disk of the events alone may hang meanwhile."""
+        self._is_looking = True
+
+        def done(free: int, error: OSError | None) -> None:
+            self._is_looking = False
+            if error is not None and not self._is_silent:  # operators may have removed it
+                self._warn(f"the free space of {self.directory} is unknown: {error}")
+            self._is_silent = error is not None
+            if not self._removing:
+                missing = EVENT_RESERVES * self.reserve_bytes - free
+                self._retain(missing if error is None else 0)
+
+        measure(self._host.files, self.directory, LANE_BULK, done)
+
+    def _retain(self, missing: int) -> None:
+        """Remove the oldest segments above the limits of size or age, and `missing` bytes."""
         config = self._config
         # The earlier of two clocks, so that a clock set ahead removes nothing.
         wall_us = min(self._host.wall_us(), self._machine.wall_us)
         oldest_us = wall_us - config.event_retain_age_s * 1_000_000
-        missing = self._missing_bytes()
         kept = self.bytes + sum(self._left_out.values())
         short = max(kept - config.event_retain_bytes, missing)
         freed = count = 0
@@ -355,21 +371,6 @@ class EventLog:
             first, end = self._segments[0].first, self._segments[count - 1].end
             self._host.log(f"events {first} to {end} are removed: below twice the disk's reserve")
         self._drop(0, count)
-
-    def _missing_bytes(self) -> int:
-        """Return what the disk lacks of twice the reserve; 0 if it does not tell its free space.
-
-        It is twice the reserve, so that events are removed before puts are refused.
-        """
-        try:
-            free = self._host.files.free_bytes(self.directory)
-        except OSError as error:  # operators may have removed the directory
-            if not self._is_silent:
-                self._warn(f"the free space of {self.directory} is unknown: {error}")
-            self._is_silent = True
-            return 0
-        self._is_silent = False
-        return EVENT_RESERVES * self.reserve_bytes - free
 
     def _drop(self, start: int, end: int) -> None:
         """Forget segments by position, and remove their files; a reader of one goes on."""

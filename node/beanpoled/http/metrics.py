@@ -119,7 +119,7 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
             _buckets(now.commit_counts, now.commits_total, now.commit_seconds_total),
         ),
         _gauge("fsync_last_seconds", "Time of the last sync of the log.", now.fsync_seconds_last),
-        _gauge("disk_lag_seconds", "Wait of the oldest pending write.", view.disk_lag_s),
+        _gauge("disk_lag_seconds", "Wait of the oldest write or measurement.", view.disk_lag_s),
         _counter("wal_written_bytes", "Bytes written to the log.", now.wal_bytes_written_total),
         _gauge("wal_bytes", "Bytes of log on the disk.", now.wal_bytes),
         _gauge("snapshot_bytes", "Bytes of the newest snapshot.", now.snapshot_bytes),

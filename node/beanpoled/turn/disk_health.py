@@ -27,7 +27,8 @@ class DiskHealth:
     """The state of the disk.
 
     Attributes:
-        lag_us: a lower bound of the time for which the oldest pending write has waited.
+        lag_us: a lower bound of the time for which the oldest pending write, or measurement of the
+            free space, has waited.
         hangs: whether that is longer than `raft_max`, or too many bytes are pending.
     """
 
@@ -44,6 +45,10 @@ class DiskHealth:
         self._log_us = 0
         self._saves = 0
         self._clock_us = 0
+        # The same for measurements of the free space, which change nothing.
+        self._looks = 0
+        self._looks_us = 0
+        self._writes_lag_us = 0
         self._next_transfer_us = 0
 
     def run_periodic(self) -> None:
@@ -57,7 +62,11 @@ class DiskHealth:
         if not saved.saving or saved.saves != self._saves:
             # In an idle cluster these saves are the only writes to the disk.
             self._saves, self._clock_us = saved.saves, now_us
-        self.lag_us = now_us - min(self._log_us, self._clock_us)
+        room = context.replica.room()
+        if not room.looking or room.looks != self._looks:
+            self._looks, self._looks_us = room.looks, now_us
+        self._writes_lag_us = now_us - min(self._log_us, self._clock_us)
+        self.lag_us = max(self._writes_lag_us, now_us - self._looks_us)
         behind_bytes = log.end - log.written
         hangs = self.lag_us > context.config.raft_max_ms * 1000 or behind_bytes > BEHIND_BYTES_MAX
         if hangs != self.hangs:
@@ -91,7 +100,7 @@ class DiskHealth:
 
     def is_left_behind(self, after_us: int) -> bool:
         """Whether a majority has committed entries that this disk lacked for `after_us`."""
-        if self.lag_us <= after_us:
+        if self._writes_lag_us <= after_us:
             return False
         replica = self._context.replica
         return replica.commit_index > replica.log_on_disk().last

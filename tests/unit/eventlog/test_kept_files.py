@@ -134,8 +134,34 @@ def test_a_directory_that_vanishes_does_not_stop_the_queue(monkeypatch: pytest.M
     monkeypatch.setattr(life.host.files, "free_bytes", gone)
     for look in range(3):
         life.log.run_periodic(look * RETAIN_PERIOD_US)
+        life.settle()
     assert life.log.spans() == [(0, 500)]
     assert len([line for line in life.host.lines if "is unknown: [Errno 2] no such" in line]) == 1
+
+
+@pytest.mark.constants
+def test_a_disk_of_the_events_that_hangs_is_asked_once_and_outside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    life = filled()
+    asked: list[str] = []
+
+    def free_bytes(path: str) -> int:
+        asked.append(path)
+        return 1 << 40
+
+    monkeypatch.setattr(life.host.files, "free_bytes", free_bytes)
+    life.host.files.latency_s = 1e6
+    for look in range(3):
+        life.log.run_periodic(look * RETAIN_PERIOD_US)
+        life.settle()
+    assert not asked, "the loop waited for the disk"
+    life.host.files.hasten(0.0)
+    life.settle()
+    assert asked == [life.log.directory]
+    life.log.run_periodic(3 * RETAIN_PERIOD_US)
+    life.settle()
+    assert len(asked) == 2
 
 
 @pytest.mark.constants

@@ -315,6 +315,7 @@ def test_the_oldest_go_before_the_queue_has_no_room(monkeypatch: pytest.MonkeyPa
     life = filled(disk_reserve_bytes=1000)
     monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 2000)
     life.log.run_periodic(0)
+    life.settle()
     assert life.log.spans() == [(0, 500)]
     monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 1999)
     life.log.run_periodic(RETAIN_PERIOD_US)
@@ -323,6 +324,7 @@ def test_the_oldest_go_before_the_queue_has_no_room(monkeypatch: pytest.MonkeyPa
     assert life.log.spans() == [(50, 500)]
     assert "events 0 to 50 are removed: below twice the disk's reserve" in life.host.lines[-1]
     life.log.run_periodic(3 * RETAIN_PERIOD_US)
+    life.settle()
     assert life.log.spans() == [(100, 500)]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beanpole.replication.consensus import LogOnDisk
+from beanpole.replication.consensus import DiskRoom, LogOnDisk
 from beanpoled.links import frames
 from beanpoled.turn.disk_health import BEHIND_BYTES_MAX
 from tests.unit.node.stage import MEMBERS, SECOND, Port, Stage, put
@@ -112,6 +112,25 @@ def test_an_idle_log_hides_no_disk_that_hangs(leader: Stage) -> None:
     assert leader.node.disk_health.hangs
     leader.host.files.hasten(0.0)
     leader.host.clock.run(0.1)
+    pass_alive(leader, 100_000)
+    assert not leader.node.disk_health.hangs
+
+
+def test_a_disk_that_does_not_tell_its_free_space_hangs(leader: Stage) -> None:
+    """Its log is written, so that its clients stay."""
+    port = reserving(leader)
+    for look in range(20):
+        leader.replica.space = DiskRoom(looking=True, looks=look)
+        pass_alive(leader, 100_000)
+    assert not leader.node.disk_health.hangs
+    pass_alive(leader, 2 * SECOND)
+    assert leader.node.disk_health.hangs and leader.replica.disk_hangs
+    assert leader.node.disk_health.lag_us >= 1_900_000
+    pass_alive(leader, 2 * leader.node.context.config.fence_timeout_ms * 1000)
+    leader.replica.commit_index = 10  # its own disk is the slowest one, by a moment
+    pass_alive(leader, 100_000)
+    assert not port.closed and leader.node.serving
+    leader.replica.space = DiskRoom(looking=False, looks=20)
     pass_alive(leader, 100_000)
     assert not leader.node.disk_health.hangs
 

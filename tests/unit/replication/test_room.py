@@ -46,6 +46,12 @@ def leave(lone: Lone, size: int) -> None:
     lone.run(0.05)
 
 
+def hang(lone: Lone) -> None:
+    """Let the disk answer no question for its free space any more."""
+    lone.clock.run(0.001)  # the measurement in progress
+    lone.disk.looks_hang = True
+
+
 def test_puts_end_while_there_is_room_for_a_snapshot_and_the_log_until_then() -> None:
     lone = a_replica(disk_reserve_bytes=1)
     room = lone.replica.room()
@@ -112,6 +118,52 @@ def test_a_disk_that_does_not_tell_its_free_space_ends_no_node(
         lone.start()  # the room is not known at all
 
 
+def test_a_disk_that_hangs_is_asked_once_and_its_last_answer_stands() -> None:
+    """The loop waited for the answer, and served nobody meanwhile."""
+    lone = a_replica()
+    leave(lone, 40 * MIB)
+    hang(lone)
+    before = lone.replica.room()
+    leave(lone, LOG_ROOM_BYTES - 4096)
+    log_on(lone, 512 * 1024)
+    now = lone.replica.room()
+    assert now.looking and now.looks <= before.looks + 1, "one measurement waits for the disk"
+    assert now.free_bytes == before.free_bytes and not now.full
+    assert lone.replica.commit_index == lone.replica.last_index, "the log does not go on"
+    lone.disk.looks_hang = False
+    lone.disk.hasten(0.0005)
+    lone.run(0.05)
+    assert lone.replica.room().looks > now.looks
+    assert lone.replica.room().free_bytes < LOG_ROOM_BYTES + BALLAST_BYTES
+
+
+def test_the_log_stops_where_it_would_be_full_by_the_last_measurement() -> None:
+    lone = a_replica()
+    leave(lone, LOG_ROOM_BYTES + 3 * MIB)
+    hang(lone)
+    lone.disk.taken_bytes = 0
+    log_on(lone, 2 * MIB)
+    assert not lone.replica.room().full
+    for _ in range(MIB // 32_768):
+        if lone.replica.can_propose():
+            log_on(lone, 32_768)
+    assert lone.replica.room().full and not lone.replica.can_propose()
+
+
+def test_a_disk_with_much_room_is_asked_less_often() -> None:
+    lone = a_replica()
+
+    def looks_of_a_second() -> int:
+        lone.run(0.2)  # measured before
+        looks = lone.replica.room().looks
+        lone.run(1.0)
+        return lone.replica.room().looks - looks
+
+    assert looks_of_a_second() > 50
+    lone.disk.capacity_bytes = None
+    assert 5 < looks_of_a_second() < 15
+
+
 def test_a_snapshot_waits_until_there_is_room_for_it() -> None:
     lone = a_replica(disk_reserve_bytes=0)
     log_on(lone, 400 * 1024)
@@ -133,6 +185,7 @@ def test_a_snapshot_that_meets_a_full_disk_is_given_up_and_made_later() -> None:
     lone.chunk_s = 0.05
     lone.replica.compact()
     lone.run(0.01)
+    lone.clock.run(0.0)  # the measurement in progress
     lone.disk.taken_bytes += lone.disk.free_bytes("")  # too soon for the replica to notice
     lone.run(0.5)
     assert lone.reason is None, "a full disk ended the node"
@@ -149,6 +202,7 @@ def test_a_snapshot_that_meets_a_full_disk_is_given_up_and_made_later() -> None:
 
 def test_the_end_of_a_snapshot_meets_a_full_disk() -> None:
     lone = a_replica()
+    lone.clock.run(0.001)  # the measurement in progress
     lone.replica.compact()
     lone.disk.taken_bytes += lone.disk.free_bytes("")
     lone.run(1.0)

@@ -15,9 +15,11 @@ from beanpole.errors import StorageError
 from beanpole.storage.files import (
     LANE_BULK,
     LANE_LOG,
+    LANE_LOOK,
     REMOVE_STEP_BYTES,
     InlineFiles,
     RealFiles,
+    measure,
 )
 from beanpole.storage.format import Identity
 from beanpole.storage.wal import Wal
@@ -190,6 +192,53 @@ class Loop:
 
     def turn(self) -> None:
         self._calls.get(timeout=WAIT_S)()
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.EIO, "input/output error")])
+def test_the_free_space_is_measured_outside_the_loop(
+    error: OSError | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop()
+    files = RealFiles(loop.post)
+    threads: list[int] = []
+    statvfs = os.statvfs
+
+    def asked(path: str) -> os.statvfs_result:
+        threads.append(threading.get_ident())
+        if error is not None:
+            raise error
+        return statvfs(path)
+
+    monkeypatch.setattr(os, "statvfs", asked)
+    answers: list[tuple[int, OSError | None, int]] = []
+    measure(
+        files,
+        str(tmp_path),
+        LANE_LOOK,
+        lambda found, failed: answers.append((found, failed, threading.get_ident())),
+    )
+    loop.turn()
+    files.close()
+    [(found, failed, thread)] = answers
+    assert (found > 0) is (error is None) and failed is error
+    assert thread == threading.get_ident() not in threads
+
+
+def test_a_stop_does_not_wait_for_a_disk_that_does_not_tell_its_free_space() -> None:
+    loop = Loop()
+    files = RealFiles(loop.post)
+    begun, go_on, written = threading.Event(), threading.Event(), threading.Event()
+
+    def hangs() -> None:
+        begun.set()
+        go_on.wait()
+
+    files.submit(hangs, lambda _: None, LANE_LOOK)
+    files.submit(written.set, lambda _: None, LANE_LOG)
+    begun.wait()
+    files.close()
+    assert written.is_set() and not go_on.is_set()
+    go_on.set()
 
 
 def test_works_run_elsewhere_in_order_and_are_answered_in_the_loop() -> None:

@@ -124,7 +124,7 @@ class PySyncObjReplica:
         if self._alone:
             self._core.campaign()  # no other member to wait for
         self._started = True
-        self._room.look(self._shared.now_s)
+        self._room.begin(self._shared.now_s)
         self._note_changes()
         self._journal.flush(self._shared.now_s)
         callbacks.wake()

@@ -10,11 +10,15 @@ from typing import Final
 
 from beanpole.replication.consensus import ENTRY_MAX_BYTES, MIB, Callbacks, DiskRoom, ReplicaConfig
 from beanpole.storage.ballast import BALLAST_BYTES, Ballast
-from beanpole.storage.files import Files
+from beanpole.storage.files import LANE_LOOK, Files, measure
 from beanpole.storage.wal import Wal
 
-# The period of the queries of free space (2 us each). A client writes a megabyte in this time.
+# The period of the queries of free space. A client writes a megabyte in this time.
 LOOK_PERIOD_S: Final = 0.01
+# The period while there is much more room than is kept in reserve: a query by a thread costs some
+# 100 us, and hardly a disk is filled with FAR_BYTES in this time.
+FAR_PERIOD_S: Final = 0.1
+FAR_BYTES: Final = 1024 * MIB
 # The free space below which the log stops: room for the largest entry, and for small files.
 LOG_ROOM_BYTES: Final = ENTRY_MAX_BYTES + MIB
 # The free space below which the ballast is released.
@@ -38,14 +42,18 @@ class Room:
 
     Attributes:
         low: whether puts must be refused.
-        free_bytes: the free space as last measured, less the bytes that the log has yet to write.
+        free_bytes: the free space as last measured, less the bytes that the log had yet to write.
         reserve_bytes: the free space below which puts are refused.
         growth_bytes: the size of the log at which a snapshot is worthwhile while room is scarce.
+        looking: whether a measurement is in progress.
+        looks: the number of finished measurements, successful or not.
     """
 
     def __init__(self, config: ReplicaConfig, callbacks: Callbacks, wal: Wal, files: Files) -> None:
         self.low = False
         self.free_bytes = 0
+        self.looking = False
+        self.looks = 0
         self.reserve_bytes = config.disk_reserve_bytes
         self.growth_bytes = config.segment_bytes
         self.ballast = Ballast(
@@ -59,27 +67,79 @@ class Room:
         self._log_end_max = 2**64  # the position at which the log must stop
         self._was_full = False
         self._look_s = -1e9
-        self._has_measured = False
         self._unknown_s = -1e9  # when it may be logged again that the free space is unknown
         self._ballast_s = -1e9
 
-    def look(self, now_s: float) -> None:
-        """Measure the free space, if a measurement is due, and act on the result.
+    def begin(self, now_s: float) -> None:
+        """Measure the free space at the start, in the loop.
 
         Raises:
-            OSError: the first measurement failed, at the start.
+            OSError: the disk does not tell it.
         """
-        if now_s < self._look_s:
-            return
         self._look_s = now_s + LOOK_PERIOD_S
-        self._measure(now_s)
+        self._take(self._files.free_bytes(self._config.directory), self._wal.durable)
+        self._act(now_s)
+
+    def look(self, now_s: float) -> None:
+        """Begin a measurement, if one is due.
+
+        It is made outside the loop, because a disk that hangs may not answer, and one at a time:
+        until it is finished, the last one stands.
+        """
+        if now_s >= self._look_s and not self.looking:
+            is_far = self.free_bytes > self.reserve_bytes + FAR_BYTES
+            self._look_s = now_s + (FAR_PERIOD_S if is_far else LOOK_PERIOD_S)
+            self._measure()
+
+    def _measure(self) -> None:
+        self.looking = True
+        # What the log writes during the measurement may be measured or not, so that it counts as
+        # yet to be written.
+        durable = self._wal.durable
+
+        def done(found: int, error: OSError | None) -> None:
+            self.looking = False
+            self.looks += 1
+            now_s = self._callbacks.now_s()
+            if error is None:
+                self._take(found, durable)
+            else:
+                self._tell_unknown(error, now_s)
+            self._act(now_s)
+
+        measure(self._files, self._config.directory, LANE_LOOK, done)
+
+    def _take(self, found: int, durable: int) -> None:
+        """Take over the free space that was found when the log was durable up to a position."""
+        wal, config = self._wal, self._config
+        self.free_bytes = max(0, found - (wal.end - durable))
+        self._log_end_max = durable + found - LOG_ROOM_BYTES
+        self._estimate = self._callbacks.image_bytes()
+        self.growth_bytes = max(config.segment_bytes, self._estimate // GROWTH_DIVISOR)
+
+    def _tell_unknown(self, error: OSError, now_s: float) -> None:
+        """Log that the disk does not tell its free space: the last measurement stands.
+
+        A query may fail in passing (a network's file system, a kernel without memory), and the log
+        stops at the position that was measured before. A disk that fails ends the node by a write.
+        """
+        if now_s >= self._unknown_s:
+            self._unknown_s = now_s + UNKNOWN_PERIOD_S
+            self._callbacks.log(
+                f"the free space of {self._config.directory} is unknown: {error}; "
+                f"{self.free_bytes} bytes were free"
+            )
+
+    def _act(self, now_s: float) -> None:
+        """Release or restore the ballast, and judge the room."""
         if self.free_bytes < BALLAST_ROOM_BYTES and self.ballast.release():
             self._callbacks.log(
                 f"{self.free_bytes} bytes are free: the ballast of {self.ballast.size} is given up"
             )
             self._ballast_s = now_s + BALLAST_PERIOD_S
-            self._measure(now_s)
-        elif (
+            self._measure()  # its result is judged
+            return
+        if (
             not self.low
             and not self.ballast.there
             and now_s >= self._ballast_s
@@ -88,31 +148,6 @@ class Room:
             self._ballast_s = now_s + BALLAST_PERIOD_S
             self.ballast.restore()
         self._judge()
-
-    def _measure(self, now_s: float) -> None:
-        """Measure the free space. If the disk does not tell it, the last measurement stands.
-
-        A query may fail in passing (a network's file system, a kernel without memory), and the log
-        stops at the position that was measured before. A disk that fails ends the node by a write.
-        """
-        wal, config = self._wal, self._config
-        try:
-            free = self._files.free_bytes(config.directory) - (wal.end - wal.durable)
-        except OSError as error:
-            if not self._has_measured:
-                raise
-            if now_s >= self._unknown_s:
-                self._unknown_s = now_s + UNKNOWN_PERIOD_S
-                self._callbacks.log(
-                    f"the free space of {config.directory} is unknown: {error}; "
-                    f"{self.free_bytes} bytes were free"
-                )
-            return
-        self._has_measured = True
-        self.free_bytes = max(0, free)
-        self._log_end_max = wal.end + free - LOG_ROOM_BYTES
-        self._estimate = self._callbacks.image_bytes()
-        self.growth_bytes = max(config.segment_bytes, self._estimate // GROWTH_DIVISOR)
 
     def _judge(self) -> None:
         """Update `low` and `reserve_bytes`, and log each change of `low` and `full`."""
@@ -169,4 +204,5 @@ class Room:
     def figures(self) -> DiskRoom:
         """Return the figures that the node reports."""
         needs = self.snapshot_needs_bytes
-        return DiskRoom(self.free_bytes, self.reserve_bytes, self.low, self.full, needs)
+        room = self.free_bytes, self.reserve_bytes, self.low, self.full, needs
+        return DiskRoom(*room, self.looking, self.looks)
