@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
+from beanpole.storage import remedies
 from beanpole.storage.files import INODES_MIN
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled import descriptors
@@ -85,6 +86,8 @@ def _is_held(directory: str) -> bool:
 
 def _directory(config: NodeConfig) -> Finding:
     place = config.data_dir
+    if why := hidden(place):
+        return Finding(WRONG, f"data_dir {place} cannot be used: {why}")
     if not os.path.exists(place):
         return _parent(place)
     if not os.path.isdir(place):
@@ -98,6 +101,17 @@ def _directory(config: NodeConfig) -> Finding:
         told = f"not readable and writable for user {os.geteuid()}; was it started as another user?"
         return Finding(WRONG, f"{words}{more}: {told}")
     return _identity(config)
+
+
+def hidden(path: str) -> str:
+    """Why the system does not tell whether something has this path; empty if it does."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:  # a folder above it is closed, or the disk fails
+        return remedies.told(error)
+    return ""
 
 
 def _parent(place: str) -> Finding:
@@ -233,6 +247,8 @@ def refusal(address: str) -> Finding | None:
 def _unix(address: str) -> Finding | None:
     path = address.removeprefix(UNIX_PREFIX)
     folder = os.path.dirname(os.path.abspath(path))
+    if why := hidden(folder):
+        return Finding(WRONG, f"{address}: {why}")
     if not os.path.isdir(folder):
         words = f"{address}: {folder} does not exist; systemd makes it for the unit"
         return Finding(WARNING, words)

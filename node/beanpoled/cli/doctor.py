@@ -273,7 +273,7 @@ def _of_directory(path: str) -> Iterator[Finding]:
 
 
 def _of_configuration(path: str) -> Iterator[Finding]:
-    if not os.path.exists(path):
+    if not (os.path.exists(path) or checking.hidden(path)):
         remedy = "name a data directory or a configuration file"
         yield Finding(ERROR, path, "it does not exist", remedy)
         return

@@ -8,7 +8,7 @@ import pytest
 
 from beanpole.storage.files import INODES_MIN
 from beanpoled import checking
-from beanpoled.checking import GOOD, WRONG
+from beanpoled.checking import GOOD, WRONG, Finding
 from tests.unit.node.stage import config
 
 
@@ -37,3 +37,20 @@ def test_a_disk_without_bytes_is_not_said_to_lack_inodes(
     monkeypatch.setattr(os, "statvfs", lambda _path: disk)
     (found,) = checking._disk(config(data_dir=str(tmp_path)))
     assert found.weight == WRONG and found.words.startswith("0 MiB are free")
+
+
+def test_a_path_that_the_system_does_not_show_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    """Such as one in a folder of another user; root, who runs tests, may look into any."""
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    why = f"Too many levels of symbolic links, at {loop}/below"
+    found = checking._directory(config(data_dir=f"{loop}/below"))
+    assert found == Finding(WRONG, f"data_dir {loop}/below cannot be used: {why}")
+    address = f"unix:{loop}/below/socket"
+    assert checking._unix(address) == Finding(WRONG, f"{address}: {why}")
+
+
+def test_a_path_without_anything_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "none", tmp_path / "file" / "below", tmp_path):
+        assert checking.hidden(str(path)) == ""

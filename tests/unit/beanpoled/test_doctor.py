@@ -463,3 +463,12 @@ def test_a_configuration_and_a_directory(
     assert first.startswith(f"error {path}: jobs_max = 0") and "fix it; docs/operating.md" in first
     assert second.startswith(f"error {tmp_path / 'empty'}: ")
     assert third.startswith(f"error {tmp_path / 'none'}: it does not exist; name a data directory")
+
+
+def test_a_configuration_that_the_system_does_not_show(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert main(["doctor", str(loop)]) == 1
+    assert f"cannot read {loop}: Too many levels of symbolic links" in capsys.readouterr().out
