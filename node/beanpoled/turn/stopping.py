@@ -132,6 +132,11 @@ class Stopping:
                 return
             if holders:
                 context.host.log(f"the time to drain is over: {self._words()}", WARNING)
+        elif holders and is_cut_off:
+            self.holders = holders
+            seconds = CONTACT_PATIENCE_US // SECOND_US
+            words = f"no answer of a majority for {seconds} s, so they cannot finish here"
+            context.host.log(f"{words}: {self._words()}", WARNING)
         self._enter(_FINISHING)
 
     def _words(self) -> str:
