@@ -115,7 +115,7 @@ EXISTS: Final = -4  # the external id is taken, or the job already has its resul
 FULL: Final = -5  # the queue, or the user, has the maximum number of jobs
 BUSY: Final = -6  # the queue is watched, or a job of it is reserved; a rule names the user
 DENIED: Final = -7  # the session's user lacks the required right; or an unknown token
-LOCKED_OUT: Final = -8  # after this change no user could manage users any more
+LOCKED_OUT: Final = -8  # after this change perhaps no caller could manage users any more
 
 # Replaces a command that the active version lacks: it is BAD_COMMAND in every version.
 NO_COMMAND: Final = (0,)

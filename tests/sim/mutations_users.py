@@ -20,7 +20,7 @@ from beanpole.core.qless.job import QlessJob, Recurring
 from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
-from beanpole.core.users import ANY, PUT, WORK, User, Users
+from beanpole.core.users import ANY, PUT, WORK, User, Users, locks_out
 from beanpole.protocol.gearman import admin as gearman_admin
 from beanpoled.frontends.client_rates import ClientRates, Meter
 from beanpoled.frontends.clients import Clients
@@ -149,7 +149,12 @@ def narrower_is_wider() -> list[Patch]:
 
 def all_are_locked_out() -> list[Patch]:
     """The last administrator can be removed."""
-    return [(users, "locks_out", lambda rows: False)]
+    return [(users, "locks_out", lambda rows, rules: False)]
+
+
+def rules_lock_nobody_out() -> list[Patch]:
+    """The last administrator can be removed while rules take the right from those without one."""
+    return [(users, "locks_out", lambda rows, rules: locks_out(rows, ()))]
 
 
 def image_forgets_tokens() -> list[Patch]:
@@ -346,7 +351,14 @@ USERS: Final = (
         "users: the last administrator goes",
         r"it is to say -8",
         all_are_locked_out,
-        seed=91,
+        seed=31,
+    ),
+    in_lives(
+        "rules_lock_nobody_out",
+        "users: the last administrator goes while rules shut others out",
+        r"it is to say -8",
+        rules_lock_nobody_out,
+        seed=31,
     ),
     in_lives(
         "image_forgets_tokens",

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from beanpole import commands as c
+from beanpole.events import GRPC
 
 PUT, WORK, ADMIN, EVENTS = 1, 2, 4, 8
 ALL: Final = PUT | WORK | ADMIN | EVENTS
@@ -210,6 +211,8 @@ class Model:
         rules: Rules = msgpack.unpackb(packed, use_list=False)
         if any(rule[3] not in self.table and rule[3] != ANONYMOUS for rule in rules):
             return c.NOT_FOUND
+        if _locks_out(self.table, rules):
+            return c.LOCKED_OUT
         self.rules = rules
         return c.OK
 
@@ -219,18 +222,24 @@ class Model:
             del table[name]
         else:
             table[name] = person
-        # While there is no user `anonymous`, sessions without a token may do everything.
-        if ANONYMOUS in table and not any(_may_change(*item) for item in table.items()):
+        if _locks_out(table, self.rules):
             return c.LOCKED_OUT
         self.table = table
         return c.OK
 
 
-def _may_change(name: bytes, person: Person) -> bool:
-    """Whether a session of this user can exist and change users."""
-    if not person.rights.get(EVERYWHERE, 0) & ADMIN:
+def _locks_out(table: Table, rules: Rules) -> bool:
+    """Whether no administrator has a token, and not all callers of gRPC without one may change."""
+    may = {name for name in table if rights(table, Who(name), EVERYWHERE) & ADMIN}
+    if ANONYMOUS not in table:
+        may.add(ANONYMOUS)  # sessions without a token may do everything
+    if any(table[name].tokens for name in may if name in table):
         return False
-    return name == ANONYMOUS or bool(person.tokens)
+    concerned = [rule for rule in rules if rule[0] in (0, GRPC)]
+    for place, (_, network, certificate, _) in enumerate(concerned):
+        if not network and not certificate:
+            return any(rule[3] not in may for rule in concerned[: place + 1])
+    return ANONYMOUS not in may or any(rule[3] not in may for rule in concerned)
 
 
 def rule_of(rules: Rules, protocol: int, names: tuple[bytes, ...]) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from beanpole.constants import QUEUE_NAME_MAX_BYTES, U32_MAX
 from beanpole.core.jobs.beginnings import NONE, stretches_of
 from beanpole.core.jobs.spaces import PREFIX_END, SPACES, prefix_of
+from beanpole.events import GRPC
 
 # The machine version from which there are users.
 USERS_SINCE: Final = 4
@@ -286,11 +287,25 @@ class Users:
         return b""
 
 
-def locks_out(rows: dict[bytes, User]) -> bool:
-    """Whether these users would leave no client that may change users."""
-    if rows.get(ANONYMOUS, OPEN).everywhere & ADMIN:
+def locks_out(rows: dict[bytes, User], rules: Iterable[Rule]) -> bool:
+    """Whether these users and rules might leave no client that may change users.
+
+    An administrator with a token is enough. Without one, all callers of gRPC, by which users are
+    changed, have to be administrators: no node knows from which networks and with which
+    certificates operators call, so a rule that is limited to some is not relied on, and one that
+    takes the right from some may take it from all.
+    """
+    if any(user.tokens and user.everywhere & ADMIN for user in rows.values()):
         return False
-    return not any(user.tokens and user.everywhere & ADMIN for user in rows.values())
+    for rule in rules:
+        if rule.protocol not in (0, GRPC):
+            continue
+        user = rows.get(rule.user, OPEN if rule.user == ANONYMOUS else NOBODY)
+        if not user.everywhere & ADMIN:
+            return True
+        if not rule.network and not rule.certificate:
+            return False  # it fits all callers, so that later rules, and anonymous, fit none
+    return not rows.get(ANONYMOUS, OPEN).everywhere & ADMIN
 
 
 def contains(network: bytes, address: bytes) -> bool:

@@ -52,8 +52,10 @@ _REFUSALS: Final = {
     ),
     c.LOCKED_OUT: (
         grpc.StatusCode.FAILED_PRECONDITION,
-        "after that nobody could change users any more: give a user a token and the right admin in "
-        "all:* before {!r} is changed so",
+        "after that perhaps nobody could change users any more: first give a user that this change "
+        "does not concern the right admin in all:* and a token (beanpole user set NAME --right "
+        "all='all:*', beanpole user token NAME); as long as there is none, callers without a token "
+        "need that right, and so does each user that a rule for gRPC or for any protocol names",
         "LOCKED_OUT",
     ),
 }

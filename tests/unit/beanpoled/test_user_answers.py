@@ -1,4 +1,4 @@
-"""`beanpole user` against the gRPC service: exit statuses, and what it prints."""
+"""`beanpole user` against the gRPC service: exit statuses, and what it prints; and rules."""
 
 import asyncio
 import io
@@ -16,7 +16,7 @@ from beanpoled.origin.opening import either_case
 from beanpoled.rpc import user_shapes as shapes
 from beanpoled.rpc.caller import read
 from beanpoled.rpc.server import CallRefused
-from tests.unit.beanpoled.test_users_rpc import ROOT, Guarded, digest, run
+from tests.unit.beanpoled.test_users_rpc import ADMIN, PUT, ROOT, Guarded, bearer, digest, may, run
 
 Capture = pytest.CaptureFixture[str]
 
@@ -43,7 +43,7 @@ async def status(it: Guarded, *words: str) -> int:
         ("drop nobody", 1, "there is no user 'nobody'"),
         ("rules --set -", 1, "there is no user 'nobody'"),
         ("drop anonymous", 2, "without it, everybody may do everything"),
-        ("drop root", 3, "after that nobody could change users any more"),
+        ("drop root", 3, "after that perhaps nobody could change users any more: first give"),
     ],
 )
 def test_status_and_words(
@@ -110,6 +110,34 @@ def test_a_pattern_forges_no_line(capsys: Capture) -> None:
 
 
 # --- rules ----------------------------------------------------------------------------------------
+
+
+def test_rules_do_not_lock_out_callers_without_a_token() -> None:
+    """The only protection was of the rights of `anonymous`, whom such a rule replaces."""
+
+    async def test(it: Guarded) -> None:
+        users = it.users
+        await it.ask(it.set_user("lee", "", may("mail", PUT)))
+        for protocol, network in (("grpc", ""), ("", ""), ("", "127.0.0.0/8")):
+            rule = users_pb2.Rule(protocol=protocol, network=network, user="lee")
+            request = users_pb2.SetRulesRequest(rules=[rule])
+            assert await it.reason(users.SetRules(request)) == "FAILED_PRECONDITION LOCKED_OUT"
+        await it.ask(it.set_user("root", "", may("all:*", ADMIN)))
+        await it.ask(users.AddToken(users_pb2.AddTokenRequest(user="root", digest=digest(ROOT))))
+        await it.ask(users.SetRules(request))
+        assert await it.reason(it.set_user("x", "")) == "PERMISSION_DENIED NO_RIGHT"
+        root, token_id = bearer(ROOT), digest(ROOT).hex()[:8]
+        last = users_pb2.DropTokenRequest(user="root", token_id=token_id)
+        for call in (
+            users.Drop(users_pb2.DropUserRequest(name="root"), metadata=root),
+            users.DropToken(last, metadata=root),
+            it.set_user("root", ROOT, may("all:*", PUT)),
+        ):
+            assert await it.reason(call) == "FAILED_PRECONDITION LOCKED_OUT"
+        await it.ask(users.SetRules(users_pb2.SetRulesRequest(), metadata=root))
+        await it.ask(users.DropToken(last, metadata=root))  # now all callers are anonymous
+
+    run(test)
 
 
 def rule(**fields: str) -> Rule:

@@ -1,4 +1,4 @@
-"""Users: the rights that they have where, the users of sessions, and protection from lockout.
+"""Users: the rights that they have where, and the users of sessions.
 
 `test_permission` checks that each operation asks for its right.
 """
@@ -231,26 +231,6 @@ def test_nobody_becomes_anonymous(cluster: Guests) -> None:
 # --- changes --------------------------------------------------------------------------------------
 
 
-def test_a_change_that_locks_out_is_refused(cluster: Guests) -> None:
-    assert set_user(cluster, ANONYMOUS) == c.LOCKED_OUT
-    add_lee(cluster, (b"*", ADMIN))  # every tube, which is less than EVERYWHERE
-    assert set_user(cluster, ANONYMOUS, (b"*", ANY_RIGHT)) == c.LOCKED_OUT
-    assert set_user(cluster, ROOT, (EVERYWHERE, ADMIN)) == c.OK
-    assert set_user(cluster, ANONYMOUS) == c.LOCKED_OUT  # root has no token
-    lock(cluster)
-    for command in (
-        (c.SET_USER, 1, ROOT, msgpack.packb(((EVERYWHERE, PUT),)), 0, 0, 0),
-        (c.SET_TOKEN, 1, ROOT, ROOTS, 0),
-        (c.DROP_USER, 1, ROOT),
-    ):
-        assert cluster.do(*command) == c.LOCKED_OUT
-    assert set_user(cluster, ANONYMOUS, (EVERYWHERE, ADMIN)) == c.OK
-    assert cluster.do(c.SET_TOKEN, 1, ROOT, ROOTS, 0) == c.OK
-    cluster.open(9)
-    assert cluster.do(c.DROP_USER, 9, ROOT) == c.OK
-    assert cluster.do(c.DROP_USER, 9, ANONYMOUS) == c.OK
-
-
 def test_tokens_are_few_and_each_has_one_owner(cluster: Guests) -> None:
     add_lee(cluster)
     set_user(cluster, ROOT)
@@ -295,7 +275,7 @@ def test_memory_counts_users_and_rules(cluster: Guests) -> None:
 
 def test_the_first_rule_that_fits_counts(cluster: Guests) -> None:
     set_user(cluster, LEE)
-    set_user(cluster, ROOT)
+    set_user(cluster, ROOT, (EVERYWHERE, ADMIN))
     assert (
         set_rules(
             cluster,

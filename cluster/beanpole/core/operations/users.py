@@ -13,6 +13,7 @@ from beanpole.core.users import (
     TOKEN_DIGEST_BYTES,
     TOKENS_MAX,
     USERS_MAX,
+    Rule,
     User,
     limits_of,
     locks_out,
@@ -53,8 +54,8 @@ def set_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     Existing jobs count for the user as before: those that were put while the user had a quota.
 
     Returns:
-        OK; OUT_OF_MEMORY if there are too many; LOCKED_OUT if no client could change users any
-        more; BAD_COMMAND if the name, the rights or the limits are invalid.
+        OK; OUT_OF_MEMORY if there are too many; LOCKED_OUT if perhaps no client could change
+        users any more; BAD_COMMAND if the name, the rights or the limits are invalid.
     """
     _, _, name, packed, *numbers = command
     rights = rights_of(c.unpack_tuple(packed))
@@ -68,7 +69,7 @@ def set_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     tokens: tuple[bytes, ...] = () if before is None else before.tokens
     value = packed if limits == NO_LIMITS else b"%b %d %d %d" % (packed, *limits)
     user = User(name, tokens, rights, limits)
-    result = _change(machine, {**rows, name: user}, b"set", name, value)
+    result = _change(machine, {**rows, name: user}, machine.users.rules, b"set", name, value)
     if result == c.OK:
         machine.queue.quotas.limit(name, limits.jobs_max, limits.bytes_max)
     return result
@@ -87,7 +88,7 @@ def drop_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     if any(rule.user == name for rule in users.rules):
         return c.BUSY
     rows = {other: user for other, user in users.rows.items() if other != name}
-    result = _change(machine, rows, b"drop", name, b"")
+    result = _change(machine, rows, users.rules, b"drop", name, b"")
     if result == c.OK:
         machine.queue.quotas.limit(name, 0, 0)
     return result
@@ -120,14 +121,15 @@ def set_token(machine: MachineState, origin: Origin, command: c.Command) -> int:
             return c.NOT_FOUND
         tokens = tuple([one for one in user.tokens if one != token])
     rows = {**users.rows, name: User(name, tokens, user.rights, user.limits)}
-    return _change(machine, rows, b"token %d" % keeps, name, token)
+    return _change(machine, rows, users.rules, b"token %d" % keeps, name, token)
 
 
 def set_rules(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """SET_RULES: replace all rules. Existing sessions keep their users.
 
     Returns:
-        OK; NOT_FOUND if a rule names an unknown user; BAD_COMMAND if a rule is invalid.
+        OK; NOT_FOUND if a rule names an unknown user; LOCKED_OUT as for SET_USER; BAD_COMMAND if a
+        rule is invalid.
     """
     _, _, packed = command
     rules = rules_of(c.unpack_tuple(packed), PROTOCOL_NAMES)
@@ -136,16 +138,24 @@ def set_rules(machine: MachineState, origin: Origin, command: c.Command) -> int:
     users = machine.users
     if not all(rule.user in users.rows or rule.user == ANONYMOUS for rule in rules):
         return c.NOT_FOUND
-    users.set_rules(rules)
-    machine.note_values(SESSION, b"rules", b"", packed)
-    return c.OK
+    return _change(machine, users.rows, rules, b"rules", b"", packed)
 
 
 def _change(
-    machine: MachineState, rows: dict[bytes, User], what: bytes, name: bytes, value: bytes
+    machine: MachineState,
+    rows: dict[bytes, User],
+    rules: tuple[Rule, ...],
+    what: bytes,
+    name: bytes,
+    value: bytes,
 ) -> int:
-    if locks_out(rows):
+    """Make every change of users and rules, unless it locks out all administrators."""
+    users = machine.users
+    if locks_out(rows, rules):
         return c.LOCKED_OUT
-    machine.users.change(rows)
+    if rows is not users.rows:
+        users.change(rows)
+    else:
+        users.set_rules(rules)
     machine.note_values(SESSION, what, name, value)
     return c.OK
