@@ -14,8 +14,17 @@ SHELLS: Final = {
     "zsh": 'eval "$(beanpole completion zsh)" in ~/.zshrc, behind compinit',
     "fish": "beanpole completion fish > ~/.config/fish/completions/beanpole.fish",
 }
-# Metavars of options that take a path, and the kind of path.
-_PATHS: Final = {"DIR": "directory", "FILE": "file"}
+# Metavars of options and arguments that take a path, and the kind of path. Where also a folder is
+# right, the kind is "file": shells complete both then.
+_PATHS: Final = {
+    "COMMAND": "file",
+    "DIR": "directory",
+    "DIR|CONFIG": "file",
+    "FILE": "file",
+    "FILE|-": "file",
+    "KEYFILE": "file",
+    "OUT": "directory",
+}
 
 
 def add_command(commands: Any, root: Callable[[], argparse.ArgumentParser]) -> None:

@@ -42,7 +42,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "redis", metavar="REDIS", help="HOST:PORT, or redis://[USER@]HOST[:PORT][/DATABASE]"
     )
-    parser.add_argument("--password-file", type=Path, help="its first line is the password")
+    parser.add_argument(
+        "--password-file", type=Path, metavar="FILE", help="its first line is the password"
+    )
     where.add_options(parser, where.QLESS, "--to")
     parser.add_argument("--dry-run", action="store_true", help="only count what is there")
     parser.set_defaults(run=run)

@@ -49,6 +49,34 @@ def test_bash_completes_commands_options_choices_and_folders(script: Path) -> No
     assert tab(script, "status", "--dir", "f") == ["folder"]
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("backup verify o", ["old"]),
+        ("backup show o", ["old"]),
+        ("backup --to o", ["old"]),
+        ("backup --identity o", ["old"]),
+        ("restore o", ["old"]),
+        ("restore --identity o", ["old"]),
+        ("import-qless --password-file o", ["old"]),
+        ("recover data --to d", ["data"]),
+        ("inspect d", ["data"]),
+        ("doctor d", ["data"]),
+        ("doctor data o", ["old"]),
+        ("work mail -- ./o", ["./old"]),
+        ("work mail -- ./old d", ["data"]),
+        # No files where none is meant.
+        ("policy drop o", []),
+    ],
+)
+def test_bash_completes_files_wherever_a_command_takes_one(
+    script: Path, words: str, found: list[str]
+) -> None:
+    (script.parent / "data").mkdir()
+    (script.parent / "old").touch()
+    assert tab(script, *words.split()) == found
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_each_shell_gets_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
