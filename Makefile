@@ -108,11 +108,7 @@ wheel: $(READY) ## two wheels, compiled and pure, and their bill of materials, i
 
 # Of the parsers themselves: nothing of them is written by hand.
 man: $(READY) ## the manual pages of both programs, into dist/man
-	mkdir -p dist/man/man1 dist/man/man8
-	$(BIN)/argparse-manpage --module beanpoled.cli --function parser --prog beanpole \
-		--description "a replicated work queue" --project-name beanpole --manual-title Beanpole --output dist/man/man1/beanpole.1
-	$(BIN)/argparse-manpage --module beanpoled.main --function parser --prog beanpoled --manual-section 8 \
-		--description "a node of Beanpole" --project-name beanpole --manual-title Beanpole --output dist/man/man8/beanpoled.8
+	$(BIN)/python -m tests.unit.references.manual
 
 # By itself, because building takes minutes of both cores.
 test-wheel: wheel $(COMPILED_READY) ## both wheels in fresh environments without a compiler
