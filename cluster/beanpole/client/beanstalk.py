@@ -33,7 +33,7 @@ _REASONS: Final = {
     b"DENIED": "the user of this token, or of clients without one, lacks the right",
     b"DRAINING": DrainingError.reason,
     b"INTERNAL_ERROR": "the node cannot do this now: it reaches no majority, or stops",
-    b"JOB_TOO_BIG": "the body is larger than job_bytes_max, a setting of the nodes",
+    b"JOB_TOO_BIG": "the body is larger than max_job_size, a setting of the nodes",
     b"OUT_OF_MEMORY": OutOfMemoryError.reason,
 }
 

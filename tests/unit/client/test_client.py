@@ -155,7 +155,7 @@ def test_a_denied_command_says_what_is_missing(start: Callable[..., Node]) -> No
     [
         ("DRAINING", "no node takes jobs now"),
         ("INTERNAL_ERROR", "it reaches no majority"),
-        ("JOB_TOO_BIG", "job_bytes_max"),
+        ("JOB_TOO_BIG", "larger than max_job_size, a setting"),
         ("OUT_OF_MEMORY", "a limit of the cluster"),
     ],
 )
