@@ -14,7 +14,7 @@ import grpc
 from beanpole.client import where
 from beanpole.client.admin import Admin, AdminRefused
 from beanpole.client.worker import FAILURES_SUFFIX
-from beanpole.constants import SECOND_US
+from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpole.protocol.beanstalk.requests import is_tube_name
@@ -74,7 +74,9 @@ def add_command(commands: Any) -> None:
     _add_change(ways, "kick", _kick, "make buried and delayed jobs ready")
     _add_change(ways, "bury", _bury, "put ready and delayed jobs aside until they are kicked")
     way = _add_change(ways, "change", _change, "give jobs another priority, or another delay")
-    way.add_argument("--priority", type=values.whole, metavar="NUMBER", help="lower is sooner")
+    way.add_argument(
+        "--priority", type=values.number(0, U32_MAX), metavar="NUMBER", help="lower is sooner"
+    )
     way.add_argument(
         "--delay", type=values.duration_s, metavar="TIME", help="from now on; 0 makes them ready"
     )
@@ -119,7 +121,7 @@ def _add_change(
     choosing.add_filter(way, queue)
     way.add_argument(
         "--limit",
-        type=values.not_zero(values.whole),
+        type=values.positive,
         default=0,
         metavar="NUMBER",
         help="the largest number of these, the oldest first (default: all)",
@@ -271,8 +273,6 @@ def _change(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.delay is not None:
         request.action = jobs_pb2.JOB_ACTION_SET_DELAY
         request.delay_s = arguments.delay
-    elif arguments.priority >= 2**32:
-        raise ConfigurationError(f"--priority {arguments.priority}: it is at most {2**32 - 1}")
     else:
         request.priority = arguments.priority
     return choosing.change(admin, arguments, request, "changed")

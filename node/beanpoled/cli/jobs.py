@@ -19,9 +19,9 @@ from beanpole.errors import ConfigurationError
 from beanpole.protocol.beanstalk.requests import (
     TIMEOUT_MAX_S,
     TUBE_NAME_WORDS,
-    U64_MAX,
     is_tube_name,
 )
+from beanpoled.cli import values
 from beanpoled.cli.exits import EXIT_NO
 
 # More than the digits of the protocol's largest number.
@@ -32,6 +32,8 @@ _is_number = re.compile(rf"-?[0-9]{{1,{DIGITS_MAX}}}(\.[0-9]{{1,{DIGITS_MAX}}})?
 TEXTS: Final = frozenset({"name", "tube", "version", "hostname", "os", "platform"})
 TEXTS_OF_SERVER: Final = TEXTS | {"id"}
 
+_u32: Final = values.number(0, U32_MAX)
+_timeout: Final = values.number(0, TIMEOUT_MAX_S)
 Run = Callable[[Client, argparse.Namespace], int]
 _JOB_HELP: Final = "its id"
 _TUBE_HELP: Final = f"name of the tube (default: {DEFAULT_TUBE.decode()})"
@@ -60,21 +62,21 @@ def add_commands(commands: Any) -> None:
     reserve.add_argument("--delete", action="store_true", help="delete the job once it is printed")
 
     delete = _add(commands, "delete", _delete, "delete jobs")
-    delete.add_argument("job", type=_job, nargs="+", help="ids of jobs")
+    delete.add_argument("job", type=values.whole, nargs="+", help="ids of jobs")
 
     release = _add(commands, "release", _release, "make a job ready again, or delayed")
-    release.add_argument("job", type=_job, help=_JOB_HELP)
+    release.add_argument("job", type=values.whole, help=_JOB_HELP)
     release.add_argument("--priority", type=_u32, help="default: as it is")
     _add_delay(release)
 
     bury = _add(commands, "bury", _bury, "put a job aside until it is kicked")
-    bury.add_argument("job", type=_job, help=_JOB_HELP)
+    bury.add_argument("job", type=values.whole, help=_JOB_HELP)
     bury.add_argument("--priority", type=_u32, help="default: as it is")
 
     kick = _add(commands, "kick", _kick, "make buried jobs ready, or else delayed ones")
     kick.add_argument("bound", type=_u32, nargs="?", default=1, help="how many (default 1)")
     kick.add_argument("--tube", type=_tube, default=DEFAULT_TUBE, help=_TUBE_HELP)
-    kick.add_argument("--job", type=_job, help="kick this job instead")
+    kick.add_argument("--job", type=values.whole, help="kick this job instead")
 
     peek = _add(commands, "peek", _peek, "look at a job")
     peek.add_argument("what", help="a job's id, or ready, delayed or buried")
@@ -84,7 +86,7 @@ def add_commands(commands: Any) -> None:
     stats_tube = _add(commands, "stats-tube", _stats_tube, "show the statistics of a tube")
     stats_tube.add_argument("tube", type=_tube, help="its name")
     stats_job = _add(commands, "stats-job", _stats_job, "show the statistics of a job")
-    stats_job.add_argument("job", type=_job, help=_JOB_HELP)
+    stats_job.add_argument("job", type=values.whole, help=_JOB_HELP)
     tubes = _add(commands, "tubes", _tubes, "list the tubes")
     for parser in (stats, stats_tube, stats_job, tubes):
         parser.add_argument("--json", action="store_true", help="print JSON")
@@ -106,25 +108,6 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
     addresses, tls = tls_files.encryption(where.addresses(arguments, where.BEANSTALK))
     with Client(addresses, token=where.token(), tls=tls) as client:
         return run(client, arguments)
-
-
-def _whole(text: str, largest: int) -> int:
-    # The length is checked first: Python refuses to parse thousands of digits.
-    if not text.isdecimal() or len(text) > DIGITS_MAX or int(text) > largest:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {largest}")
-    return int(text)
-
-
-def _u32(text: str) -> int:
-    return _whole(text, U32_MAX)
-
-
-def _timeout(text: str) -> int:
-    return _whole(text, TIMEOUT_MAX_S)
-
-
-def _job(text: str) -> int:
-    return _whole(text, U64_MAX)
 
 
 def _tube(text: str) -> bytes:
@@ -247,7 +230,7 @@ def _peek(client: Client, arguments: argparse.Namespace) -> int:
     what = arguments.what
     by_id = what not in ("ready", "delayed", "buried")
     try:
-        wanted = _job(what) if by_id else what.encode()
+        wanted = values.whole(what) if by_id else what.encode()
     except argparse.ArgumentTypeError:
         raise ConfigurationError(
             f"peek {what!r}: give a job's id, or ready, delayed or buried"

@@ -84,7 +84,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     rules = way.add_argument_group("rules (those with a * are for tubes of beanstalk only)")
     rules.add_argument(
         "--attempts",
-        type=values.not_zero(_number),
+        type=values.number(1, U32_MAX),
         default=0,
         metavar="N",
         help="* a job that was reserved so often, and comes back, is not given out again",
@@ -94,7 +94,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     )
     rules.add_argument(
         "--jobs-max",
-        type=values.not_zero(values.whole),
+        type=values.positive,
         default=0,
         metavar="N",
         help="jobs of all states",
@@ -118,7 +118,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     )
     rules.add_argument(
         "--default-priority",
-        type=values.not_zero(_number),
+        type=values.number(1, U32_MAX),
         default=0,
         metavar="N",
         help="* of jobs that are put without one, by gRPC",
@@ -156,13 +156,6 @@ def _add_times(rules: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="no rule at all, so that no policy of a shorter pattern counts",
     )
-
-
-def _number(text: str) -> int:
-    number = values.whole(text)
-    if number > U32_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is above {U32_MAX}")
-    return number
 
 
 def _window_s(text: str) -> int:

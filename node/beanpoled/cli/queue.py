@@ -61,7 +61,7 @@ def add_command(commands: Any) -> None:
     way = _add_one(_add(ways, "kick", _kick, "make the buried jobs of a queue ready, or some"))
     way.add_argument(
         "count",
-        type=values.not_zero(values.whole),
+        type=values.positive,
         nargs="?",
         default=0,
         metavar="COUNT",

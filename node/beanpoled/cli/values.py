@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from beanpole.constants import U32_MAX
+from beanpole.protocol.beanstalk.requests import U64_MAX
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # Numbers up to this length fit in the 64 bits that calls have for them.
@@ -27,11 +28,27 @@ def duration_s(text: str) -> int:
     return seconds
 
 
-def whole(text: str) -> int:
-    """Parse a whole number of up to DIGITS_MAX digits."""
-    if not text.isdecimal() or len(text) > DIGITS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
+def number(least: int, most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` to `most`.
+
+    Where 0 is below `least`, a node would take it for the option left out.
+    """
+    digits_max = len(str(most))
+
+    def parsed(text: str) -> int:
+        digits = text.lstrip("0")
+        # The length is checked first: Python refuses to parse thousands of digits.
+        if text.isdecimal() and len(digits) <= digits_max and least <= int(digits or 0) <= most:
+            return int(digits or 0)
+        words = f"{text!r} is not a whole number from {least} to {most}"
+        raise argparse.ArgumentTypeError(words)
+
+    return parsed
+
+
+# An id of a job, or a limit: calls have 64 bits for both, and nodes know what they have.
+whole: Final = number(0, U64_MAX)
+positive: Final = number(1, U64_MAX)
 
 
 def not_zero(parse: Callable[[str], int]) -> Callable[[str], int]:

@@ -24,6 +24,7 @@ from beanpole.client.blocking import DeniedError
 from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, TUBE_NAME_WORDS, is_tube_name
+from beanpoled.cli import values
 
 # As in sysexits.h: the job itself is wrong (EX_DATAERR), or a temporary failure (EX_TEMPFAIL).
 EXIT_BURY: Final = 65
@@ -56,44 +57,34 @@ def add_command(commands: Any) -> None:
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="behind --")
     parser.add_argument(
         "--concurrency",
-        type=_number(1, CONCURRENCY_MAX),
+        type=values.number(1, CONCURRENCY_MAX),
         default=1,
         metavar="N",
         help="jobs that run at a time (default 1)",
     )
     parser.add_argument(
         "--tries",
-        type=_number(1, 10**6),
+        type=values.number(1, 10**6),
         default=TRIES_DEFAULT,
         metavar="N",
         help=f"reservations after which a job that fails is buried (default {TRIES_DEFAULT})",
     )
     parser.add_argument(
         "--first-delay",
-        type=_number(0, 86_400),
+        type=values.number(0, 86_400),
         default=FIRST_S,
         metavar="SECONDS",
         help=f"delay after the first try, doubled at each try (default {FIRST_S:g})",
     )
     parser.add_argument(
         "--keep",
-        type=_number(0, KEEP_MAX_S),
+        type=values.number(0, KEEP_MAX_S),
         default=KEEP_DEFAULT_S,
         metavar="SECONDS",
         help="how long jobs in hand wait for this worker when its node is lost (default "
         f"{KEEP_DEFAULT_S})",
     )
     parser.set_defaults(run=_run)
-
-
-def _number(least: int, most: int) -> Any:
-    def read(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            words = f"{text!r} is not a whole number from {least} to {most}"
-            raise argparse.ArgumentTypeError(words)
-        return int(text)
-
-    return read
 
 
 def _run(arguments: argparse.Namespace) -> int:

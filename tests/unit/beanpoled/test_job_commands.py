@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from beanpole.client.admin import Admin
 from beanpole.errors import ConfigurationError
+from beanpole.pb import jobs_pb2
 from beanpoled.cli import main
 from tests.unit.client.scripted import Node, Script
 
@@ -306,6 +308,38 @@ def test_ages_that_exclude_each_other_are_named_as_options(
     assert (
         "older than --older (7200 s) and younger than --younger (600 s)" in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("number", ["18446744073709551616", "-1", "1.5", "9" * 5000])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("job show", "job delete", "job kick", "job list --after", "job list --limit"),
+        *("queue kick mail", "job kick --limit", "delete", "stats-job", "kick --job"),
+    ],
+)
+def test_the_range_of_ids_and_counts_is_named(
+    command: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    least = int(command in ("queue kick mail", "job kick --limit"))  # 0 would mean all
+    with pytest.raises(SystemExit) as caught:
+        main([*command.split(), number])
+    assert caught.value.code == 2
+    words = f"'{number}' is not a whole number from {least} to 18446744073709551615"
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "18446744073709551615", "0" * 50 + "7"])
+def test_ids_of_64_bits_are_asked_for(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def ask(_: Admin, __: str, request: jobs_pb2.GetJobRequest) -> jobs_pb2.AdminJob:
+        asked.append(request.id)
+        return jobs_pb2.AdminJob(state=jobs_pb2.JOB_STATE_READY)
+
+    monkeypatch.setattr(Admin, "ask", ask)
+    assert main(["job", "show", number, "--addr", "127.0.0.1:1"]) == 0
+    assert asked == [int(number)]
 
 
 def test_numbers_of_work_are_whole_and_their_defaults_are_told(

@@ -453,10 +453,14 @@ def test_a_wrong_request_is_refused(fields: dict[str, Any], reason: str) -> None
     run(test)
 
 
-def test_what_is_not_there_is_said() -> None:
+@pytest.mark.parametrize("job_id", [1, 2**53, 2**63, 2**64 - 1])
+def test_what_is_not_there_is_said(job_id: int) -> None:
     async def test(admin: Admin) -> None:
         get = admin.stub.GetJob
-        assert await admin.reason(get(jobs_pb2.GetJobRequest(id=1))) == "NOT_FOUND NO_JOB"
+        assert await admin.reason(get(jobs_pb2.GetJobRequest(id=job_id))) == "NOT_FOUND NO_JOB"
+        assert await admin.jobs(after_id=job_id) == []
+        [told] = await admin.change(action=jobs_pb2.JOB_ACTION_DELETE, job_ids=[job_id])
+        assert [one.outcome for one in told.results] == [jobs_pb2.JOB_OUTCOME_NOT_FOUND]
         reply = await admin.ask(admin.stub.ListQueues(jobs_pb2.ListQueuesRequest(queue="none")))
         assert (list(reply.queues), reply.complete) == ([], True)
 
