@@ -12,7 +12,7 @@ import grpc
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, detail_of, is_refused, told, was_sent, words_of
 from beanpole.errors import ClientError, ConfigurationError
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import say_no
 
 # Above `command_timeout_ms`, after which a node gives up by itself and reports it.
 CALL_TIMEOUT_S: Final = 15.0
@@ -99,7 +99,6 @@ def says_absent(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.
         except AskRefused as error:
             if error.code != grpc.StatusCode.NOT_FOUND:
                 raise
-            print(error)
-            return EXIT_NO
+            return say_no(error, getattr(arguments, "json", False))
 
     return run_or_say

@@ -272,9 +272,8 @@ def confirm(
     counting.CopyFrom(request)
     counting.dry_run = True
     count = admin.change(counting).changed
-    print(
-        f"{words}: {count:,} jobs. They cannot be brought back. Go on? [y/N] ", end="", flush=True
-    )
+    question = f"{words}: {count:,} jobs. They cannot be brought back. Go on? [y/N] "
+    print(question, end="", file=sys.stderr if arguments.json else sys.stdout, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

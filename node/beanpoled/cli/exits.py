@@ -1,10 +1,11 @@
 """The exit statuses of `beanpole`; 0: the command is done."""
 
+import sys
 from typing import Final
 
 from beanpole.client.exiting import EXIT_NO_ANSWER, EXIT_REFUSED
 
-__all__ = ["EXIT_NO", "EXIT_NO_ANSWER", "EXIT_REFUSED", "EXIT_WORDS"]
+__all__ = ["EXIT_NO", "EXIT_NO_ANSWER", "EXIT_REFUSED", "EXIT_WORDS", "say_no"]
 
 # The answer is no: not found, nothing there, a node or a job that is not well.
 EXIT_NO: Final = 1
@@ -13,3 +14,12 @@ EXIT_WORDS: Final = (
     "Exit status: 0 done; 1 the answer is no (not found, nothing there); 2 the command is wrong; "
     "3 no node answers, it refuses, or the outcome is unknown; 130 ended by Ctrl-C."
 )
+
+
+def say_no(words: object, as_json: bool) -> int:
+    """Print why the answer is no, and return its status.
+
+    With --json programs read standard output, and find nothing there: the words are no JSON.
+    """
+    print(words, file=sys.stderr if as_json else sys.stdout)
+    return EXIT_NO

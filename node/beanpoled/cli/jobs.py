@@ -22,7 +22,7 @@ from beanpole.protocol.beanstalk.requests import (
     is_tube_name,
 )
 from beanpoled.cli import values
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO, say_no
 
 # More than the digits of the protocol's largest number.
 DIGITS_MAX: Final = 40
@@ -134,7 +134,7 @@ def _show(job: Job | None, word: str, absent: str) -> int:
 
 def _show_text(text: str | None, as_json: bool, texts: frozenset[str] = TEXTS) -> int:
     if text is None:
-        return _say("NOT_FOUND", False)
+        return say_no("NOT_FOUND", as_json)
     shown = text.removeprefix("---\n")
     if as_json:
         pairs = (line.partition(": ") for line in shown.splitlines())

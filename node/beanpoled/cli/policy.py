@@ -17,7 +17,7 @@ from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
 from beanpoled.cli.columns import visible
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import say_no
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
 _WHEN_FULL: Final = {
@@ -260,15 +260,15 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     found = _found(arguments)
+    if not found:
+        return say_no(f"{arguments.queue} has no policy", arguments.json)
     if arguments.json:
-        print(json.dumps(_as_json(found[0]) if found else None))
-    elif found:
-        print(f"{arguments.queue} has the policy of {visible(found[0].pattern)}:")
-        for rule in rules_of(found[0]):
-            print(f"  {rule}")
-    else:
-        print(f"{arguments.queue} has no policy")
-    return 0 if found else EXIT_NO
+        print(json.dumps(_as_json(found[0])))
+        return 0
+    print(f"{arguments.queue} has the policy of {visible(found[0].pattern)}:")
+    for rule in rules_of(found[0]):
+        print(f"  {rule}")
+    return 0
 
 
 def _found(arguments: argparse.Namespace) -> list[policies_pb2.Policy]:

@@ -20,7 +20,7 @@ from beanpole.pb import users_pb2, users_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
 from beanpoled.cli.columns import visible
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import say_no
 
 TOKEN_BYTES: Final = 32
 _RIGHTS: Final = {
@@ -172,19 +172,19 @@ def _show(arguments: argparse.Namespace) -> int:
     request = users_pb2.ListUsersRequest(name=arguments.user)
     reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
     found = next(iter(reply.users), None) if arguments.user else None
+    if found is None:
+        return say_no(f"there is no user {arguments.user!r}", arguments.json)
     if arguments.json:
-        print(json.dumps(None if found is None else _as_json(found)))
-    elif found is None:
-        print(f"there is no user {arguments.user!r}")
-    else:
-        print(f"{found.name}:")
-        for line in _lines(found.rights):
-            print(f"  {line}")
-        for words in limit_words(found):
-            print(f"  {words}")
-        for token in found.token_ids:
-            print(f"  token {token}")
-    return EXIT_NO if found is None else 0
+        print(json.dumps(_as_json(found)))
+        return 0
+    print(f"{found.name}:")
+    for line in _lines(found.rights):
+        print(f"  {line}")
+    for words in limit_words(found):
+        print(f"  {words}")
+    for token in found.token_ids:
+        print(f"  token {token}")
+    return 0
 
 
 def _set(arguments: argparse.Namespace) -> int:

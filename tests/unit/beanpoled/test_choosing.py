@@ -58,6 +58,26 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         values.duration_s(text)
 
 
+class Keyboard(io.StringIO):
+    """A terminal at which somebody answers."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_question_before_a_deletion_is_not_among_json(
+    as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
+    monkeypatch.setattr(Admin, "change", lambda *_: jobs_pb2.ChangeProgress(changed=7))
+    line = ["job", "delete", "--queue", "mail", "--addr", "127.0.0.1:1"]
+    assert cli.main([*line, *(["--json"] * as_json)]) == exits.EXIT_NO
+    said = capsys.readouterr()
+    assert "job delete: 7 jobs. They cannot be brought back." in (said.err if as_json else said.out)
+    assert not (said.out if as_json else said.err)
+
+
 def test_names_of_clients_stay_on_their_line() -> None:
     assert columns.name_words("a\nb\x1b[2J", 20) == "a.b.[2J"
     assert columns.name_words("x" * 30, 10) == "xxxxxxx..."
@@ -348,7 +368,7 @@ def asked(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether an answer at a terminal confirms the destruction of many jobs."""
     ours, theirs = pty.openpty()
     os.write(ours, answer)
-    arguments = argparse.Namespace(yes=False, dry_run=False)
+    arguments = argparse.Namespace(yes=False, dry_run=False, json=False)
     with os.fdopen(theirs, "r", closefd=True) as terminal:
         monkeypatch.setattr("sys.stdin", terminal)
         admin = FakeAdmin(matched=9, changed=9)
@@ -369,11 +389,13 @@ def test_somebody_is_asked_before_many_are_destroyed(
 
 def test_nobody_can_be_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    arguments = argparse.Namespace(yes=False, dry_run=False)
+    arguments = argparse.Namespace(yes=False, dry_run=False, json=False)
     with pytest.raises(ConfigurationError, match="--yes"):
         choosing.confirm(FakeAdmin(), arguments, jobs_pb2.ChangeRequest(), "queue clear q")
     for name in ("yes", "dry_run"):
-        arguments = argparse.Namespace(**{"yes": False, "dry_run": False} | {name: True})
+        arguments = argparse.Namespace(
+            **{"yes": False, "dry_run": False, "json": False} | {name: True}
+        )
         assert choosing.confirm(FakeAdmin(), arguments, jobs_pb2.ChangeRequest(), "clear")
 
 

@@ -145,6 +145,16 @@ def test_a_command_by_hand(
     assert (done == 3) == captured.err.startswith(b"beanpole: ")
 
 
+@pytest.mark.parametrize("words", ["stats-tube t", "stats-job 7"])
+def test_json_has_nothing_of_what_is_not_there(
+    words: str, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start([(f"{words}\r\n".encode(), b"NOT_FOUND\r\n")])
+    assert main([*words.split(), "--json", "--addr", node.address]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "NOT_FOUND\n")
+
+
 @pytest.mark.parametrize("lost", ["stats-job", "reserve-job", "bury"])
 def test_a_bury_whose_node_dies_never_says_that_the_job_is_missing(
     start: Start, capfdbinary: pytest.CaptureFixture[bytes], lost: str

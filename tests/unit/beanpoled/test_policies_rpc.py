@@ -177,6 +177,19 @@ def test_every_rule_has_words() -> None:
     assert time_words(1) == "1 us"
 
 
+def test_a_queue_without_a_policy(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --json nothing is on standard output, as of all that is not there."""
+    monkeypatch.setattr(cli_policy, "_ask", lambda *_: policies_pb2.ListPoliciesReply())
+    assert main(["policy", "show", "mail"]) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("mail has no policy\n", "")
+    assert main(["policy", "show", "mail", "--json"]) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "mail has no policy\n")
+
+
 @pytest.mark.parametrize("line", [["list"], ["show", "resize"]])
 def test_a_pattern_does_not_move_the_cursor(
     line: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

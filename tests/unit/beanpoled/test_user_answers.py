@@ -61,6 +61,17 @@ def test_status_and_words(
     run(test)
 
 
+@pytest.mark.parametrize("line", ["token nobody", "token nobody --drop zz", "show nobody"])
+def test_json_has_nothing_of_a_user_that_is_not_there(line: str, capsys: Capture) -> None:
+    async def test(it: Guarded) -> None:
+        it.lock()
+        assert await status(it, *line.split(), "--json") == 1
+        told = capsys.readouterr()
+        assert (told.out, told.err) == ("", "there is no user 'nobody'\n")
+
+    run(test)
+
+
 def test_what_several_tokens_begin_with_is_refused(capsys: Capture) -> None:
     async def test(it: Guarded) -> None:
         it.lock()
