@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, words_of
+from beanpole.client.rpc import Nodes, is_refused, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, live_pb2, live_pb2_grpc, node_pb2
 from beanpoled.cli.columns import Column, cut, table, terminal_chars
@@ -175,7 +175,8 @@ def take(nodes: Nodes) -> Look:
     """Try one node after the other; the first that answers is tried first the next time.
 
     Raises:
-        ClientError: no node answered; the message has the reason for each.
+        ClientError: no node answered, and the message has the reason for each; or the caller lacks
+            the right, at every node.
     """
     reasons = []
     for target in list(nodes.addresses):
@@ -188,6 +189,8 @@ def take(nodes: Nodes) -> Look:
                 live_pb2.LiveRequest(), timeout=STATUS_TIMEOUT_S
             )
         except grpc.RpcError as error:
+            if is_refused(error):
+                raise ClientError(error.details() or error.code().name) from None
             is_old = error.code() == grpc.StatusCode.UNIMPLEMENTED
             words = "its release has no `beanpole top`" if is_old else words_of(error)
             reasons.append(f"{target}: {words}")

@@ -13,6 +13,8 @@ from beanpole.pb import (
     admin_pb2,
     admin_pb2_grpc,
     errors_pb2,
+    live_pb2,
+    live_pb2_grpc,
     node_admin_pb2_grpc,
     node_pb2,
     queue_pb2,
@@ -111,6 +113,11 @@ def add_closed(server: grpc.Server) -> None:
 
         Reload = ListSettings = ReadAudit
 
+    class Live(live_pb2_grpc.LiveServicer):
+        def Read(self, request: live_pb2.LiveRequest, context: Any) -> Any:
+            refuse(context, (grpc.StatusCode.PERMISSION_DENIED, "NO_RIGHT"))
+
+    live_pb2_grpc.add_LiveServicer_to_server(Live(), server)
     admin_pb2_grpc.add_AdminServicer_to_server(Admin(), server)
     node_admin_pb2_grpc.add_NodeAdminServicer_to_server(NodeAdmin(), server)
 
@@ -133,3 +140,11 @@ def test_a_caller_without_the_right_is_refused(
         assert main([*command.split(), "--addr", addresses]) == exits.EXIT_NO_ANSWER
     first, _, _ = addresses.partition(",")
     assert capsys.readouterr() == ("", f"beanpole: {first}: {reason} in words\n")
+
+
+@pytest.mark.parametrize("words", ["", "--once", "--json"])
+def test_a_refused_top_says_only_why(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It said that no node answers, though one had."""
+    with serving(add_closed, add_closed) as addresses:
+        assert main(["top", *words.split(), "--addr", addresses]) == exits.EXIT_NO_ANSWER
+    assert capsys.readouterr() == ("", "beanpole: NO_RIGHT in words\n")
