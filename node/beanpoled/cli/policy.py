@@ -111,7 +111,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     )
     rules.add_argument(
         "--default-ttr",
-        type=values.not_zero(values.duration_s),
+        type=values.not_zero(values.duration_s, "there is no default"),
         default=0,
         metavar="TIME",
         help="of jobs that are put without one, such as 5m",
@@ -129,21 +129,21 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
 def _add_times(rules: argparse._ArgumentGroup) -> None:
     rules.add_argument(
         "--retain-buried",
-        type=values.not_zero(values.duration_s),
+        type=values.not_zero(values.duration_s, "they are kept"),
         default=0,
         metavar="TIME",
         help="delete jobs that have been buried for so long: 7d",
     )
     rules.add_argument(
         "--retain-delayed",
-        type=values.not_zero(values.duration_s),
+        type=values.not_zero(values.duration_s, "they are kept"),
         default=0,
         metavar="TIME",
         help="delete jobs that have been delayed for so long",
     )
     rules.add_argument(
         "--unique",
-        type=values.not_zero(_window_s),
+        type=values.not_zero(_window_s, "every put makes a job"),
         default=0,
         metavar="TIME",
         help="* a put of the same body in this time makes no job: 10m",

@@ -51,13 +51,20 @@ whole: Final = number(0, U64_MAX)
 positive: Final = number(1, U64_MAX)
 
 
-def not_zero(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """Return a parser of a limit that refuses 0, which a node takes for no limit at all."""
+def not_zero(
+    parse: Callable[[str], int], absent: str = "there is no limit"
+) -> Callable[[str], int]:
+    """Return a parser that refuses 0, which a node takes for the option left out.
+
+    Args:
+        parse: the parser of all numbers.
+        absent: what is the case without the option, for the refusal.
+    """
 
     def parsed(text: str) -> int:
         value = parse(text)
         if not value:
-            words = f"{text!r} is not above 0; without this option there is no limit"
+            words = f"{text!r} is not above 0; without this option {absent}"
             raise argparse.ArgumentTypeError(words)
         return value
 

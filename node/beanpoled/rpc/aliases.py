@@ -4,6 +4,7 @@ The calls themselves are in `queue`; aliases are in `beanpole.core.jobs.aliases`
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import grpc
 
@@ -11,9 +12,12 @@ from beanpole import commands as c
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.aliases import ALIASES_MAX
 from beanpole.core.machine import Machine
+from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpole.pb import queue_pb2
 from beanpoled.rpc.queue_names import new_queue_name
 from beanpoled.rpc.server import CallRefused
+
+_OF_QLESS: Final = f"{PROTOCOL_NAMES[QLESS]}{shown.SEPARATOR}"
 
 # (status, message for people, reason code for programs)
 Refusal = tuple[grpc.StatusCode, str, str]
@@ -25,12 +29,19 @@ def read(request: queue_pb2.SetAliasRequest) -> tuple[bytes, bytes]:
     Raises:
         CallRefused: they are not names of queues in two different spaces.
     """
-    alias = new_queue_name(request.alias, "alias")
-    queue = new_queue_name(request.queue, "queue") if request.queue else b""
+    alias = _read(request.alias, "alias")
+    queue = _read(request.queue, "queue") if request.queue else b""
     if queue and shown.space_of(queue) == shown.space_of(alias):
         message = f"{request.alias!r} and {request.queue!r} are queues of one protocol"
         raise CallRefused("BAD_NAME", "alias", message)
     return alias, queue
+
+
+def _read(text: str, field: str) -> bytes:
+    if text.startswith(_OF_QLESS):
+        words = f"{text!r} is a queue of qless, which has no aliases"
+        raise CallRefused("QLESS", field, words)
+    return new_queue_name(text, field)
 
 
 def refusal_of(result: int, request: queue_pb2.SetAliasRequest) -> Refusal | None:

@@ -31,7 +31,7 @@ SERVICE: Final = policies_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 _FIRST_BYTE: Final = bytes([PREFIX_END])
 _QLESS: Final = PROTOCOL_NAMES[QLESS]
 _OF_WORKQ: Final = f"{PROTOCOL_NAMES[WORKQ]}{shown.SEPARATOR}"
-# Field, least and largest value; 0 is allowed for each.
+# Field, least and largest value; 0 is the same as a field that is left out.
 _NUMBERS: Final = (
     ("attempts_max", 1, U32_MAX),
     ("jobs_max", 1, U32_MAX),
@@ -150,7 +150,7 @@ def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
     for name, least, most in _NUMBERS:
         number = getattr(policy, name)
         if number and not least <= number <= most:
-            words = f"{name} = {number} is not allowed: 0 for none, or {least} to {most}"
+            words = f"{name} = {number} is not allowed: {least} to {most}, or left out"
             raise CallRefused("OUT_OF_RANGE", f"policy.{name}", words)
     if policy.dead and not policy.attempts_max:
         words = "a dead tube has no effect without attempts_max"

@@ -35,6 +35,7 @@ from beanpole.core.users import (
 from beanpole.events import PROTOCOL_NAMES
 from beanpole.pb import users_pb2
 from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpoled.rpc.queue_names import NO_TUBE
 from beanpoled.rpc.server import CallRefused
 
 EVERYWHERE_TEXT: Final = "all:*"
@@ -109,11 +110,18 @@ def read_pattern(text: str, field: str) -> bytes:
     else:
         pattern = text.encode(errors="replace")
         is_right = text == any_text or is_tube_name(pattern.removesuffix(ANY))
+    if not is_right and not separator:
+        words = (
+            f"{text!r} {NO_TUBE}; perhaps with {any_text} at its end. Other patterns are such as "
+            f"gearman:resize, or {EVERYWHERE_TEXT}"
+        )
+        raise CallRefused("BAD_PATTERN", field, words)
     if not is_right:
         words = (
             f"{text!r} is no pattern: a queue such as mail, gearman:resize, workq:resize or "
-            f"qless:resize, of at most {QUEUE_NAME_MAX_BYTES - 1} bytes, perhaps the beginning of "
-            f"names with {any_text} at its end, or {EVERYWHERE_TEXT}"
+            f"qless:resize, in which at most {QUEUE_NAME_MAX_BYTES - 1} bytes are behind the "
+            f"colon, perhaps the beginning of names with {any_text} at its end, or "
+            f"{EVERYWHERE_TEXT}"
         )
         raise CallRefused("BAD_PATTERN", field, words)
     return pattern

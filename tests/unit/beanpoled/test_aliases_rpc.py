@@ -13,7 +13,8 @@ from beanpole.core.jobs.policies import Policy
 from beanpole.core.operations import queues
 from beanpole.pb import queue_pb2
 from beanpoled.cli import main
-from beanpoled.rpc.aliases import refusal_of
+from beanpoled.rpc.aliases import read, refusal_of
+from beanpoled.rpc.server import CallRefused
 from tests.unit.beanpoled.fakes import ended_by_hand
 from tests.unit.beanpoled.test_queue_rpc import Service, run
 
@@ -74,6 +75,15 @@ def test_names_that_cannot_be_are_refused_at_once(alias: str, queue: str, field:
         assert not service.stage.node.clients.calls
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("alias", "queue", "field"), [("qless:x", "y", "alias"), ("y", "qless:x", "queue")]
+)
+def test_queues_of_qless_have_no_aliases(alias: str, queue: str, field: str) -> None:
+    with pytest.raises(CallRefused, match="'qless:x' is a queue of qless, which has no ali") as no:
+        read(Request(alias=alias, queue=queue))
+    assert (no.value.reason, no.value.field) == ("QLESS", field)
 
 
 def test_the_refusal_of_one_more_alias_names_the_limit() -> None:

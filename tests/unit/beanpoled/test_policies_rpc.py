@@ -177,6 +177,39 @@ def test_every_rule_has_words() -> None:
     assert time_words(1) == "1 us"
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"jobs_max": 2**32}, "jobs_max = 4294967296 is not allowed: 1 to 4294967295, or left out"),
+        ({"rate": 10**6 + 1}, "rate = 1000001 is not allowed: 1 to 1000000, or left out"),
+    ],
+)
+def test_the_refusal_of_a_number_names_what_is_allowed(fields: dict[str, int], words: str) -> None:
+    """It offered 0 for none, which the command line refuses."""
+    with pytest.raises(CallRefused) as refused:
+        read_policy(policies_pb2.Policy(pattern="f", **fields))  # type: ignore[arg-type]
+    assert str(refused.value) == words
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--default-priority", "'0' is not a whole number from 1 to 4294967295"),
+        ("--jobs-max", "'0' is not a whole number from 1 to"),
+        ("--bytes-max", "'0' is not above 0; without this option there is no limit"),
+        ("--default-ttr", "'0' is not above 0; without this option there is no default"),
+        ("--retain-buried", "'0' is not above 0; without this option they are kept"),
+        ("--unique", "'0' is not above 0; without this option every put makes a job"),
+    ],
+)
+def test_the_refusal_of_0_says_what_is_so_without_the_option(
+    option: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["policy", "set", "f", option, "0"])
+    assert words in capsys.readouterr().err
+
+
 def test_a_queue_without_a_policy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,20 @@ def test_a_pattern_forges_no_line(capsys: Capture) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("text", ["q" * 201, "q" * 201 + "*", "a b"])
+def test_the_refusal_of_a_tube_names_the_limit_of_tubes(text: str) -> None:
+    with pytest.raises(CallRefused, match="is no name of a tube: 1 to 200 of A-Z") as refused:
+        shapes.read_pattern(text, "x")
+    assert "512" not in str(refused.value)
+    assert shapes.read_pattern("q" * 200 + "*", "x") == b"q" * 200 + b"*"
+
+
+def test_the_refusal_of_another_queue_names_the_limit_of_its_name() -> None:
+    with pytest.raises(CallRefused, match="at most 512 bytes are behind the colon"):
+        shapes.read_pattern("gearman:" + "q" * 513, "x")
+    assert shapes.read_pattern("gearman:" + "q" * 512, "x")[1:] == b"q" * 512
+
+
 # --- rules ----------------------------------------------------------------------------------------
 
 
