@@ -161,7 +161,7 @@ def test_what_is_wrong_is_said(shared: Cluster) -> None:
         ("policy set a", "give at least one rule, or --none and no rule"),
         (
             "policy set a --jobs-max 4294967296",
-            "--jobs-max = 4294967296 is not allowed: 1 to 4294967295, or left out",
+            "--jobs-max: '4294967296' is not a whole number from 1 to 4294967295",
         ),
         ("policy set gearman:a --attempts 1", "--attempts is for tubes of beanstalk only"),
         ("policy set a --attempts 1 --dead b*", "--dead 'b*' is no name of a tube"),

@@ -84,7 +84,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     rules = way.add_argument_group("rules (those with a * are for tubes of beanstalk only)")
     rules.add_argument(
         "--attempts",
-        type=values.number(1, U32_MAX),
+        type=values.limit,
         default=0,
         metavar="N",
         help="* a job that was reserved so often, and comes back, is not given out again",
@@ -94,7 +94,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     )
     rules.add_argument(
         "--jobs-max",
-        type=values.positive,
+        type=values.limit,
         default=0,
         metavar="N",
         help="jobs of all states",
@@ -118,7 +118,7 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
     )
     rules.add_argument(
         "--default-priority",
-        type=values.number(1, U32_MAX),
+        type=values.number(1, U32_MAX, "there is no default"),
         default=0,
         metavar="N",
         help="* of jobs that are put without one, by gRPC",

@@ -102,7 +102,7 @@ def _add_set(ways: Any) -> None:
     )
     way.add_argument(
         "--jobs-max",
-        type=values.positive,
+        type=values.limit,
         default=0,
         metavar="N",
         help="refuse a put while this many jobs of its puts exist; those from before this quota "
@@ -117,7 +117,7 @@ def _add_set(ways: Any) -> None:
     )
     way.add_argument(
         "--commands-per-second-max",
-        type=values.positive,
+        type=values.limit,
         default=0,
         metavar="N",
         help="its connections are read no faster than that, at each node",

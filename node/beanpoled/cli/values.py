@@ -28,10 +28,11 @@ def duration_s(text: str) -> int:
     return seconds
 
 
-def number(least: int, most: int) -> Callable[[str], int]:
+def number(least: int, most: int, absent: str = "") -> Callable[[str], int]:
     """Return a parser of whole numbers from `least` to `most`.
 
-    Where 0 is below `least`, a node would take it for the option left out.
+    Where 0 is below `least`, a node would take it for the option left out; `absent` is what is the
+    case then, for the refusal of 0.
     """
     digits_max = len(str(most))
 
@@ -41,19 +42,22 @@ def number(least: int, most: int) -> Callable[[str], int]:
         if text.isdecimal() and len(digits) <= digits_max and least <= int(digits or 0) <= most:
             return int(digits or 0)
         words = f"{text!r} is not a whole number from {least} to {most}"
+        if absent and text.isdecimal() and not digits:
+            words = f"{words}; without this option {absent}"
         raise argparse.ArgumentTypeError(words)
 
     return parsed
 
 
-# An id of a job, or a limit: calls have 64 bits for both, and nodes know what they have.
+# An id of a job, or a number of jobs to list or change: calls have 64 bits for both.
 whole: Final = number(0, U64_MAX)
 positive: Final = number(1, U64_MAX)
+NO_LIMIT: Final = "there is no limit"
+# Of jobs, and of commands in a second.
+limit: Final = number(1, U32_MAX, NO_LIMIT)
 
 
-def not_zero(
-    parse: Callable[[str], int], absent: str = "there is no limit"
-) -> Callable[[str], int]:
+def not_zero(parse: Callable[[str], int], absent: str = NO_LIMIT) -> Callable[[str], int]:
     """Return a parser that refuses 0, which a node takes for the option left out.
 
     Args:

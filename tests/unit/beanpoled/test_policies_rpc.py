@@ -191,11 +191,15 @@ def test_the_refusal_of_a_number_names_what_is_allowed(fields: dict[str, int], w
     assert str(refused.value) == words
 
 
+RANGE = "'0' is not a whole number from 1 to 4294967295"
+
+
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--default-priority", "'0' is not a whole number from 1 to 4294967295"),
-        ("--jobs-max", "'0' is not a whole number from 1 to"),
+        ("--default-priority", f"{RANGE}; without this option there is no default"),
+        ("--jobs-max", f"{RANGE}; without this option there is no limit"),
+        ("--attempts", f"{RANGE}; without this option there is no limit"),
         ("--bytes-max", "'0' is not above 0; without this option there is no limit"),
         ("--default-ttr", "'0' is not above 0; without this option there is no default"),
         ("--retain-buried", "'0' is not above 0; without this option they are kept"),
