@@ -442,7 +442,7 @@ USERS: Final = (
         "users: a node takes twice the commands that a user's rate allows",
         r"commands of Meter",
         users_have_twice_their_rate,
-        seed=31,
+        seed=52,
     ),
     in_lives(
         "each_connection_has_the_rate",

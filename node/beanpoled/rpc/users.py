@@ -52,10 +52,10 @@ _REFUSALS: Final = {
     ),
     c.LOCKED_OUT: (
         grpc.StatusCode.FAILED_PRECONDITION,
-        "after that perhaps nobody could change users any more: first give a user that this change "
-        "does not concern the right admin in all:* and a token (beanpole user set NAME --right "
-        "all='all:*', beanpole user token NAME); as long as there is none, callers without a token "
-        "need that right, and so does each user that a rule for gRPC or for any protocol names",
+        "after that perhaps nobody could change users any more: no user with a token would have "
+        "admin in all:*, and a rule or `anonymous` would take it from callers of gRPC without one; "
+        "first give another user both: beanpole user set NAME --right all='all:*', then beanpole "
+        "user token NAME",
         "LOCKED_OUT",
     ),
 }

@@ -43,7 +43,8 @@ async def status(it: Guarded, *words: str) -> int:
         ("drop nobody", 1, "there is no user 'nobody'"),
         ("rules --set -", 1, "there is no user 'nobody'"),
         ("drop anonymous", 2, "without it, everybody may do everything"),
-        ("drop root", 3, "after that perhaps nobody could change users any more: first give"),
+        ("drop root", 3, "nobody could change users any more"),
+        ("drop root", 3, "first give another user both: beanpole user set NAME --right all="),
     ],
 )
 def test_status_and_words(
