@@ -103,9 +103,8 @@ def test_a_leader_whose_disk_does_not_tell_its_free_space_goes_on(
     flag = hanging.space_flag(tmp_path / f"hang{sick}")
     with Raw(node.beanstalk, LONG_S) as client:
         flag.touch()
-        wait_until(
-            lambda: "the disk is behind" in process.log.read_text(), LONG_S, "its disk hangs"
-        )
+        said = "the disk does not tell its free space"
+        wait_until(lambda: said in process.log.read_text(), LONG_S, said)
         ready = http_get(node.http, "/readyz")
         assert ready[0] == 503 and "[-]disk: behind for" in ready[1]
         assert http_get(node.http, "/livez")[0] == 200

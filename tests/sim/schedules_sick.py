@@ -237,6 +237,19 @@ def the_free_space_of_a_leader_is_not_told(_: int, repairs: Repairs) -> None:
         raise Stuck("the disk tells its free space again, and still counts as one that hangs")
 
 
+def the_free_space_is_told_nowhere(_: int, repairs: Repairs) -> None:
+    """Disks that write are good for a leader: shared storage may not answer `statvfs` at all."""
+    world, leader = _hanging(repairs)
+    for disk in world.disks.values():
+        disk.looks_hang = True
+    if not world.clock.run_until(lambda: leader.node.disk_health.hangs, 10.0):
+        raise Stuck(f"{leader.name} does not notice that its free space is not told")
+    world.crash(leader.name)
+    others = list(world.hosts.values())
+    if not world.clock.run_until(lambda: any(host.node.leader.term.number for host in others), 10):
+        raise Violation(f"no node leads, although each disk writes: {world.describe()}")
+
+
 def a_lone_disk_hangs(_: int, repairs: Repairs) -> None:
     """A single node has no one to hand over to: it keeps a bounded buffer, and loses nothing."""
     world, leader = quick_world(repairs, 1)

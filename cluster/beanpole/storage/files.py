@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from beanpole.storage._syncer import Syncer
 
 # Writes of the log must not wait for the megabytes of a snapshot, nor a measurement of the free
-# space for either, so there are three queues of work with one thread each.
+# space for either, nor one of them for the events' disk, so each has a queue of work with a thread.
 LANE_LOG: Final = 0
 LANE_BULK: Final = 1
-LANE_LOOK: Final = 2  # its work changes nothing
-LANES: Final = 3
+LANE_LOOK: Final = 2
+LANE_LOOK_EVENTS: Final = 3
+LANES: Final = 4
+# Their work changes nothing, and nothing waits for it.
+_LOOKS: Final = (LANE_LOOK, LANE_LOOK_EVENTS)
 
 # Freeing 300 MiB at once delayed every sync of the machine by 25 to 55 ms (ext4). In steps of this
 # size the delay was 3 to 5 ms, and the removal took 200 ms instead of 80.
@@ -334,7 +337,7 @@ class RealFiles(InlineFiles):
         for lane, thread in enumerate(self._threads):
             if thread is not None:
                 self._queues[lane].put(None)
-                if lane != LANE_LOOK:
+                if lane not in _LOOKS:
                     thread.join()
 
     def drop(self, lane: int) -> None:
@@ -381,7 +384,7 @@ class RealFiles(InlineFiles):
         done(None)
 
     def _start(self, lane: int) -> None:
-        name = ("beanpole-log", "beanpole-bulk", "beanpole-look")[lane]
+        name = ("beanpole-log", "beanpole-bulk", "beanpole-look", "beanpole-look-2")[lane]
         thread = threading.Thread(target=self._serve, args=(lane,), name=name, daemon=True)
         self._threads[lane] = thread
         thread.start()

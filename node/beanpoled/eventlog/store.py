@@ -20,7 +20,7 @@ from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.machine import Machine
 from beanpole.core.qless import emitting
 from beanpole.errors import BeanpoleError, WrongIdentity
-from beanpole.storage.files import LANE_BULK, measure
+from beanpole.storage.files import LANE_BULK, LANE_LOOK_EVENTS, measure
 from beanpole.storage.format import Identity
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
@@ -344,7 +344,7 @@ class EventLog:
                 missing = EVENT_RESERVES * self.reserve_bytes - free
                 self._retain(missing if error is None else 0)
 
-        measure(self._host.files, self.directory, LANE_BULK, done)
+        measure(self._host.files, self.directory, LANE_LOOK_EVENTS, done)
 
     def _retain(self, missing: int) -> None:
         """Remove the oldest segments above the limits of size or age, and `missing` bytes."""

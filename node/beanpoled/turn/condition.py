@@ -82,7 +82,7 @@ class Condition:
                 return f"waiting for the leader {leader}, which is silent"
             # Linked members cannot help each other while each waits for a third.
             return "waiting for a leader" + (f": {self._told(absent)}" if absent else "")
-        if self._disk_health.hangs:
+        if self._disk_health.writes_hang:
             return f"waiting for the disk, behind for {self._disk_health.lag_us / 1e6:.0f} s"
         if context.replica.room().full:  # caught up or not: it takes no further command
             return "waiting for room on the full disk"

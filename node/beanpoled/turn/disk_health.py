@@ -29,7 +29,10 @@ class DiskHealth:
     Attributes:
         lag_us: a lower bound of the time for which the oldest pending write, or measurement of the
             free space, has waited.
-        hangs: whether that is longer than `raft_max`, or too many bytes are pending.
+        writes_hang: whether a write has waited for longer than `raft_max`, or too many bytes are
+            pending: the disk is good for no leader.
+        is_silent: whether a measurement of the free space has waited for that long. The node works
+            on, and its log uses up the space that was found before.
     """
 
     def __init__(self, context: Context, peers: Peers, term: Term, saved_clock: SavedClock) -> None:
@@ -38,16 +41,17 @@ class DiskHealth:
         self._term = term
         self._saved_clock = saved_clock
         self.lag_us = 0
-        self.hangs = False
+        self.writes_hang = False
+        self.is_silent = False
         # Everything up to this position of the log, and one more save of the clock, was handed to
         # the disk at this time or earlier.
         self._log_end = 0
         self._log_us = 0
         self._saves = 0
         self._clock_us = 0
-        # The same for measurements of the free space, which change nothing.
-        self._looks = 0
-        self._looks_us = 0
+        # The measurement of the free space that was in progress, or began, at this time or earlier.
+        self._look = -1
+        self._look_us = 0
         self._writes_lag_us = 0
         self._next_transfer_us = 0
 
@@ -63,23 +67,36 @@ class DiskHealth:
             # In an idle cluster these saves are the only writes to the disk.
             self._saves, self._clock_us = saved.saves, now_us
         room = context.replica.room()
-        if not room.looking or room.looks != self._looks:
-            self._looks, self._looks_us = room.looks, now_us
+        look = room.looks if room.looking else -1
+        if look < 0 or look != self._look:
+            self._look, self._look_us = look, now_us
         self._writes_lag_us = now_us - min(self._log_us, self._clock_us)
-        self.lag_us = max(self._writes_lag_us, now_us - self._looks_us)
-        behind_bytes = log.end - log.written
-        hangs = self.lag_us > context.config.raft_max_ms * 1000 or behind_bytes > BEHIND_BYTES_MAX
-        if hangs != self.hangs:
-            self.hangs = hangs
-            context.replica.note_disk(hangs)
-            if hangs:
-                lag_s = self.lag_us / 1e6
+        self.lag_us = max(self._writes_lag_us, now_us - self._look_us)
+        self._judge(log.end - log.written)
+        if self.writes_hang and self._term.number:
+            self._hand_over(log.last)
+
+    def _judge(self, behind_bytes: int) -> None:
+        """Update whether the disk hangs, and log each change."""
+        context = self._context
+        lag_max_us = context.config.raft_max_ms * 1000
+        writes_hang = self._writes_lag_us > lag_max_us or behind_bytes > BEHIND_BYTES_MAX
+        if writes_hang != self.writes_hang:
+            self.writes_hang = writes_hang
+            context.replica.note_disk(writes_hang)
+            if writes_hang:
+                lag_s = self._writes_lag_us / 1e6
                 words = f"the disk is behind: {behind_bytes} bytes, {lag_s:.1f} s"
                 context.host.log(words, WARNING)
             else:
                 context.host.log("the disk goes on")
-        if hangs and self._term.number:
-            self._hand_over(log.last)
+        is_silent = context.loop_us - self._look_us > lag_max_us
+        if is_silent != self.is_silent:
+            self.is_silent = is_silent
+            if is_silent:
+                context.host.log("the disk does not tell its free space", WARNING)
+            else:
+                context.host.log("the disk tells its free space again")
 
     def _hand_over(self, last: int) -> None:
         """Transfer leadership to a member that has on disk what this disk lacks, if one exists."""
@@ -97,6 +114,11 @@ class DiskHealth:
             self._next_transfer_us = context.loop_us + pause_ms * 1000
             words = f"this disk is too slow to lead: handing over to {successor}"
             context.host.log(words, WARNING)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the disk does not answer, so that an operator has to look at it."""
+        return self.writes_hang or self.is_silent
 
     def is_left_behind(self, after_us: int) -> bool:
         """Whether a majority has committed entries that this disk lacked for `after_us`."""

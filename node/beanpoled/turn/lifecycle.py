@@ -156,7 +156,7 @@ class Lifecycle:
 
     def _begin_next_incarnation(self) -> None:
         """Begin the incarnation after one that was declared down, once the disk does not hang."""
-        if self._next_is_due and not self._disk_health.hangs:
+        if self._next_is_due and not self._disk_health.writes_hang:
             self._next_is_due = False
             self._begin_incarnation()
 

@@ -134,8 +134,7 @@ class Stopping:
                 context.host.log(f"the time to drain is over: {self._words()}", WARNING)
         elif holders and is_cut_off:
             self.holders = holders
-            seconds = CONTACT_PATIENCE_US // SECOND_US
-            words = f"no answer of a majority for {seconds} s, so they cannot finish here"
+            words = f"no answer of a majority for {CONTACT_PATIENCE_US // SECOND_US} s"
             context.host.log(f"{words}: {self._words()}", WARNING)
         self._enter(_FINISHING)
 
@@ -145,7 +144,7 @@ class Stopping:
     def _close(self) -> None:
         context = self._context
         context.stopped = True
-        if self._disk_health.hangs:
+        if self._disk_health.writes_hang:
             # The last sync would never return. Other disks have what this disk lacks.
             context.host.log("stopped without a last sync, because the disk hangs")
         else:

@@ -124,15 +124,25 @@ def test_a_disk_that_does_not_tell_its_free_space_hangs(leader: Stage) -> None:
         pass_alive(leader, 100_000)
     assert not leader.node.disk_health.hangs
     pass_alive(leader, 2 * SECOND)
-    assert leader.node.disk_health.hangs and leader.replica.disk_hangs
-    assert leader.node.disk_health.lag_us >= 1_900_000
+    assert leader.node.disk_health.hangs and not leader.replica.disk_hangs
+    assert 1_900_000 <= leader.node.disk_health.lag_us <= 2_000_000
     pass_alive(leader, 2 * leader.node.context.config.fence_timeout_ms * 1000)
     leader.replica.commit_index = 10  # its own disk is the slowest one, by a moment
     pass_alive(leader, 100_000)
     assert not port.closed and leader.node.serving
+    assert leader.replica.transfers == []
     leader.replica.space = DiskRoom(looking=False, looks=20)
     pass_alive(leader, 100_000)
     assert not leader.node.disk_health.hangs
+    assert lines(leader, "does not tell its free space") == 1
+
+
+def test_a_disk_that_only_does_not_tell_its_free_space_is_closed(leader: Stage) -> None:
+    leader.replica.space = DiskRoom(looking=True, looks=5)
+    pass_alive(leader, 2 * SECOND)
+    leader.node.stopping.stop()
+    pass_alive(leader, 20 * SECOND)
+    assert leader.host.lines[-2:] == ["stopped", "exit"]
 
 
 def test_a_pause_of_the_process_is_none_of_the_disk(leader: Stage) -> None:

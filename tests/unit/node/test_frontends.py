@@ -57,7 +57,7 @@ def test_a_node_that_accepts_no_clients_opens_nothing_for_a_version() -> None:
 def test_a_node_between_two_incarnations_opens_nothing_for_a_version() -> None:
     """The node waits for its disk, and a client would belong to no incarnation."""
     stage = stage_of_two()
-    stage.node.disk_health.hangs = True
+    stage.node.disk_health.writes_hang = True
     stage.node.lifecycle.went_down(1)
     assert not stage.host.clients_open
     stage.node.context.machine.version = NEW

@@ -128,11 +128,11 @@ def test_a_client_between_two_incarnations_is_closed() -> None:
     stage = born()
     stage.apply_sections((0, 1, 1, ()))
     assert stage.host.clients_open
-    stage.node.disk_health.hangs = True
+    stage.node.disk_health.writes_hang = True
     stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
     assert not (stage.node.origin.up or stage.host.clients_open)
     connection, port = stage.client(b"watch a\r\n")  # sent before the port was closed
-    stage.node.disk_health.hangs = False
+    stage.node.disk_health.writes_hang = False
     stage.pass_us(200_000)
     assert stage.node.origin.incarnation == 2
     assert connection.closed and port.closed

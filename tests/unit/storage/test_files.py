@@ -16,6 +16,7 @@ from beanpole.storage.files import (
     LANE_BULK,
     LANE_LOG,
     LANE_LOOK,
+    LANE_LOOK_EVENTS,
     REMOVE_STEP_BYTES,
     InlineFiles,
     RealFiles,
@@ -224,7 +225,11 @@ def test_the_free_space_is_measured_outside_the_loop(
     assert thread == threading.get_ident() not in threads
 
 
-def test_a_stop_does_not_wait_for_a_disk_that_does_not_tell_its_free_space() -> None:
+@pytest.mark.parametrize("lane", [LANE_LOOK, LANE_LOOK_EVENTS])
+@pytest.mark.parametrize("other", [LANE_LOG, LANE_BULK])
+def test_a_stop_does_not_wait_for_a_disk_that_does_not_tell_its_free_space(
+    lane: int, other: int
+) -> None:
     loop = Loop()
     files = RealFiles(loop.post)
     begun, go_on, written = threading.Event(), threading.Event(), threading.Event()
@@ -233,8 +238,8 @@ def test_a_stop_does_not_wait_for_a_disk_that_does_not_tell_its_free_space() -> 
         begun.set()
         go_on.wait()
 
-    files.submit(hangs, lambda _: None, LANE_LOOK)
-    files.submit(written.set, lambda _: None, LANE_LOG)
+    files.submit(hangs, lambda _: None, lane)
+    files.submit(written.set, lambda _: None, other)
     begun.wait()
     files.close()
     assert written.is_set() and not go_on.is_set()

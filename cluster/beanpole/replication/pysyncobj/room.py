@@ -42,7 +42,7 @@ class Room:
 
     Attributes:
         low: whether puts must be refused.
-        free_bytes: the free space as last measured, less the bytes that the log had yet to write.
+        free_bytes: the free space as last measured, less what the log has got since.
         reserve_bytes: the free space below which puts are refused.
         growth_bytes: the size of the log at which a snapshot is worthwhile while room is scarce.
         looking: whether a measurement is in progress.
@@ -84,11 +84,16 @@ class Room:
         """Begin a measurement, if one is due.
 
         It is made outside the loop, because a disk that hangs may not answer, and one at a time:
-        until it is finished, the last one stands.
+        until it is finished, the log uses up what the last one found.
         """
-        if now_s >= self._look_s and not self.looking:
-            is_far = self.free_bytes > self.reserve_bytes + FAR_BYTES
-            self._look_s = now_s + (FAR_PERIOD_S if is_far else LOOK_PERIOD_S)
+        if now_s < self._look_s:
+            return
+        is_far = self.free_bytes > self.reserve_bytes + FAR_BYTES
+        self._look_s = now_s + (FAR_PERIOD_S if is_far else LOOK_PERIOD_S)
+        if self.looking:
+            self._count()
+            self._judge()
+        else:
             self._measure()
 
     def _measure(self) -> None:
@@ -105,20 +110,24 @@ class Room:
                 self._take(found, durable)
             else:
                 self._tell_unknown(error, now_s)
+                self._count()
             self._act(now_s)
 
         measure(self._files, self._config.directory, LANE_LOOK, done)
 
     def _take(self, found: int, durable: int) -> None:
         """Take over the free space that was found when the log was durable up to a position."""
-        wal, config = self._wal, self._config
-        self.free_bytes = max(0, found - (wal.end - durable))
         self._log_end_max = durable + found - LOG_ROOM_BYTES
+        self._count()
+
+    def _count(self) -> None:
+        """Update what depends on the log and on the content of the machine."""
+        self.free_bytes = max(0, self._log_end_max + LOG_ROOM_BYTES - self._wal.end)
         self._estimate = self._callbacks.image_bytes()
-        self.growth_bytes = max(config.segment_bytes, self._estimate // GROWTH_DIVISOR)
+        self.growth_bytes = max(self._config.segment_bytes, self._estimate // GROWTH_DIVISOR)
 
     def _tell_unknown(self, error: OSError, now_s: float) -> None:
-        """Log that the disk does not tell its free space: the last measurement stands.
+        """Log that the disk does not tell its free space: the last measurement counts on.
 
         A query may fail in passing (a network's file system, a kernel without memory), and the log
         stops at the position that was measured before. A disk that fails ends the node by a write.
