@@ -35,6 +35,10 @@ class Callers:
     async def check_serving(self, context: Context) -> None:
         """Refuse a call that cannot be executed now: none of it takes effect."""
         await self._check_reaching(context)
+        await self._check_room(context)
+
+    async def _check_room(self, context: Context) -> None:
+        """Refuse a call if as many as may wait for the cluster do so already."""
         if self._waiting >= CALLS_MAX:
             message = f"{CALLS_MAX} calls are under way at {self._node.context.name}"
             message += "; ask another node, or later"
@@ -54,14 +58,19 @@ class Callers:
     async def check_known(self, operation: int, what: str, context: Context) -> None:
         """Also refuse an operation that the cluster supports only after its upgrade.
 
+        A call in a new cluster waits until that is raised: before, this node does not serve.
+
         Args:
             operation: of the commands to be submitted.
             what: the feature, in words: "aliases".
             context: of the call.
         """
-        await self.check_serving(context)
-        if self._node.origin.knows(operation):
-            return
+        if self._is_opening():
+            await self._check_room(context)
+        else:
+            await self.check_serving(context)
+            if self._node.origin.knows(operation):
+                return
         self._waiting += 1
         try:
             is_known = await self._knows_soon(operation)
@@ -73,13 +82,19 @@ class Callers:
             message += "; `beanpole cluster finalize` ends an upgrade"
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "MACHINE_VERSION")
 
+    def _is_opening(self) -> bool:
+        """Whether this node waits only for the cluster to be raised before it serves."""
+        lifecycle = self._node.lifecycle
+        return lifecycle.is_opening and not (lifecycle.fenced or self._node.context.stopping)
+
     async def _knows_soon(self, operation: int) -> bool:
         """Wait for the cluster to raise its version; return whether it supports an operation."""
-        node = self._node
+        node, is_opening = self._node, self._is_opening
         time_s = asyncio.get_running_loop().time
         until_s = time_s() + RAISE_PATIENCE_S
-        while not node.origin.knows(operation):
-            if time_s() >= until_s or node.leader.versions.coming() < since(operation):
+        while is_opening() or not node.origin.knows(operation):
+            is_rising = is_opening() or node.leader.versions.coming() >= since(operation)
+            if time_s() >= until_s or not is_rising:
                 return False
             await asyncio.sleep(RAISE_POLL_S)
         return True
