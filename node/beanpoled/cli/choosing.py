@@ -20,7 +20,7 @@ from beanpole.constants import SECOND_US
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled.cli import values
-from beanpoled.cli.exits import EXIT_NO, EXIT_NO_ANSWER
+from beanpoled.cli.exits import EXIT_NO, EXIT_NO_ANSWER, say_no
 from beanpoled.cli.progress import Progress
 
 STATES: Final[Mapping[str, jobs_pb2.JobState]] = {
@@ -121,8 +121,7 @@ def run(act: Callable[[Admin, argparse.Namespace], int]) -> Callable[[argparse.N
                 return act(Admin(nodes), arguments)
         except AdminRefused as error:
             if error.code == grpc.StatusCode.NOT_FOUND:
-                print(error, file=sys.stderr)
-                return EXIT_NO
+                return say_no(error, arguments.json)
             if error.code == grpc.StatusCode.INVALID_ARGUMENT:
                 raise ConfigurationError(str(error)) from None
             raise

@@ -5,7 +5,6 @@ The report of changed jobs is in `choosing`; commands for single jobs are in `jo
 
 import argparse
 import json
-import sys
 from typing import Any, Final
 
 from beanpole.client import where
@@ -16,7 +15,7 @@ from beanpole.pb import jobs_pb2
 from beanpoled.cli import choosing, values
 from beanpoled.cli.choosing import STATES
 from beanpoled.cli.columns import Column, name_words, table, terminal_chars, visible
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO, say_no
 from beanpoled.cli.top import words as duration_words
 
 _COLUMNS: Final = (
@@ -120,7 +119,7 @@ def _list(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _show(admin: Admin, arguments: argparse.Namespace) -> int:
-    one = _found(admin, arguments.queue)
+    one = _found(admin, arguments)
     if one is None:
         return EXIT_NO
     plain = _plain(one)
@@ -133,10 +132,11 @@ def _show(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _found(admin: Admin, name: str) -> jobs_pb2.AdminQueue | None:
+def _found(admin: Admin, arguments: argparse.Namespace) -> jobs_pb2.AdminQueue | None:
+    name = arguments.queue
     reply = admin.ask("ListQueues", jobs_pb2.ListQueuesRequest(queue=name, oldest=True))
     if not reply.queues:
-        print(f"no queue {name!r}; `beanpole queue list` lists all", file=sys.stderr)
+        say_no(f"no queue {name!r}; `beanpole queue list` lists all", arguments.json)
         return None
     one: jobs_pb2.AdminQueue = reply.queues[0]
     return one
@@ -195,7 +195,7 @@ def _clear(admin: Admin, arguments: argparse.Namespace) -> int:
         ),
         reserved="reserved" in states,
     )
-    if _found(admin, arguments.queue) is None:
+    if _found(admin, arguments) is None:
         return EXIT_NO
     if not choosing.confirm(admin, arguments, request, f"queue clear {arguments.queue}"):
         return EXIT_NO
@@ -208,7 +208,7 @@ def _kick(admin: Admin, arguments: argparse.Namespace) -> int:
         filter=jobs_pb2.JobFilter(queue=arguments.queue, states=[STATES[arguments.state]]),
         count_max=arguments.count,
     )
-    if _found(admin, arguments.queue) is None:
+    if _found(admin, arguments) is None:
         return EXIT_NO
     return choosing.change(admin, arguments, request, "kicked")
 

@@ -40,6 +40,19 @@ class FakeAdmin(Admin):
         return self.told
 
 
+class Absent(grpc.RpcError):
+    """What was named does not exist."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.NOT_FOUND
+
+    def details(self) -> str:
+        return "there is no such thing"
+
+    def trailing_metadata(self) -> tuple[()]:
+        return ()
+
+
 def result(number: int, outcome: int) -> jobs_pb2.JobResult:
     return jobs_pb2.JobResult(id=number, outcome=jobs_pb2.JobOutcome.Name(outcome))
 
@@ -75,6 +88,35 @@ def test_the_question_before_a_deletion_is_not_among_json(
     assert cli.main([*line, *(["--json"] * as_json)]) == exits.EXIT_NO
     said = capsys.readouterr()
     assert "job delete: 7 jobs. They cannot be brought back." in (said.err if as_json else said.out)
+    assert not (said.out if as_json else said.err)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        *((f"queue {way} q", "no queue 'q'; `beanpole") for way in ("show", "clear", "kick")),
+        ("queue pause q", "there is no such thing"),
+        ("job show 1", "there is no such thing"),
+    ],
+)
+def test_what_does_not_exist_is_told_where_other_commands_tell_it(
+    line: str,
+    words: str,
+    as_json: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def ask(_: Admin, method: str, __: object) -> jobs_pb2.ListQueuesReply:
+        if method == "ListQueues":
+            return jobs_pb2.ListQueuesReply(complete=True)
+        raise AdminRefused(Absent())
+
+    monkeypatch.setattr(Admin, "ask", ask)
+    given = [*line.split(), "--addr", "127.0.0.1:1", *(["--json"] * as_json)]
+    assert cli.main(given) == exits.EXIT_NO
+    said = capsys.readouterr()
+    assert words in (said.err if as_json else said.out)
     assert not (said.out if as_json else said.err)
 
 
