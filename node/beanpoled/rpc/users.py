@@ -52,10 +52,9 @@ _REFUSALS: Final = {
     ),
     c.LOCKED_OUT: (
         grpc.StatusCode.FAILED_PRECONDITION,
-        "after that perhaps nobody could change users any more: no user with a token would have "
-        "admin in all:*, and a rule or `anonymous` would take it from callers of gRPC without one; "
-        "first give another user both: beanpole user set NAME --right all='all:*', then beanpole "
-        "user token NAME",
+        "after that perhaps nobody could change users any more: no user would have admin in all:* "
+        "and a token; first give another user both: beanpole user set NAME --right all='all:*', "
+        "then beanpole user token NAME",
         "LOCKED_OUT",
     ),
 }

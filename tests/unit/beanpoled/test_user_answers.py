@@ -44,6 +44,7 @@ async def status(it: Guarded, *words: str) -> int:
         ("rules --set -", 1, "there is no user 'nobody'"),
         ("drop anonymous", 2, "without it, everybody may do everything"),
         ("drop root", 3, "nobody could change users any more"),
+        ("drop root", 3, "any more: no user would have admin in all:* and a token; first give"),
         ("drop root", 3, "first give another user both: beanpole user set NAME --right all="),
     ],
 )
