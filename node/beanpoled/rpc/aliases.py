@@ -77,9 +77,14 @@ def refusal_as_dead(
     patterns = sorted(pattern for pattern, row in rows.items() if row.dead == alias)
     if not patterns:
         return None
+    first, others = repr(shown.queue(patterns[0])), len(patterns) - 1
+    whose, which = f"the policy of {first} moves", "that policy"
+    if others:
+        others_words = f"{others} other pattern{'s' * (others > 1)}"
+        whose, which = f"the policies of {first} and {others_words} move", "each of them"
     words = (
-        f"{request.alias!r} is in use: the policy of {shown.queue(patterns[0])!r} moves jobs "
-        f"there, and could not to {request.queue!r}; set that policy with another dead tube first"
+        f"{request.alias!r} is in use: {whose} jobs there, and could not to {request.queue!r}; "
+        f"set {which} with another dead tube first"
     )
     return grpc.StatusCode.FAILED_PRECONDITION, words, "ALIAS_IN_USE"
 

@@ -10,10 +10,11 @@ import pytest
 from beanpole import commands as c
 from beanpole.client.rpc import detail_of
 from beanpole.core.jobs.policies import Policy
+from beanpole.core.machine import Machine
 from beanpole.core.operations import queues
 from beanpole.pb import queue_pb2
 from beanpoled.cli import main
-from beanpoled.rpc.aliases import read, refusal_of
+from beanpoled.rpc.aliases import read, refusal_as_dead, refusal_of
 from beanpoled.rpc.server import CallRefused
 from tests.unit.beanpoled.fakes import ended_by_hand
 from tests.unit.beanpoled.test_queue_rpc import Service, run
@@ -141,6 +142,21 @@ def test_the_dead_tube_of_a_policy_becomes_no_alias() -> None:
         await applied(service, stub.SetAlias(Request(alias="dead")))
 
     run(test)
+
+
+@pytest.mark.parametrize(("others", "words"), [(1, "1 other pattern"), (2, "2 other patterns")])
+def test_the_refusal_of_a_dead_tube_counts_its_other_policies(others: int, words: str) -> None:
+    """It named the first alone, and after that was set, the next one."""
+    machine = Machine()
+    policy = Policy(attempts_max=3, dead=b"dead")
+    for name in (b"c", b"b", b"a")[2 - others :]:
+        machine.queue.policies.rows[name] = policy
+    refusal = refusal_as_dead(machine, b"dead", Request(alias="dead", queue="gearman:d"))
+    assert refusal is not None
+    assert refusal[1] == (
+        f"'dead' is in use: the policies of 'a' and {words} move jobs there, and could not to "
+        "'gearman:d'; set each of them with another dead tube first"
+    )
 
 
 def test_the_command_sets_lists_and_removes(capsys: pytest.CaptureFixture[str]) -> None:
