@@ -100,11 +100,11 @@ def dead_comes_back() -> list[Patch]:
     """A job that should be buried becomes ready, but is reported as buried."""
     make_buried = vars(States)["make_buried"]
 
-    def wrong(self: Any, job: Any) -> None:
+    def wrong(self: Any, job: Any, result: bytes = b"") -> None:
         if self.policies.notes.get(job.id, (0, b"", -1))[2] == job.reserves:
             self.make_ready(job)
         else:
-            make_buried(self, job)
+            make_buried(self, job, result)
 
     return [(States, "make_buried", wrong)]
 

@@ -106,8 +106,8 @@ def short_retention() -> list[Patch]:
     """A buried job is deleted after half its time."""
     make_buried = vars(States)["make_buried"]
 
-    def wrong(self: Any, job: Any) -> None:
-        make_buried(self, job)
+    def wrong(self: Any, job: Any, result: bytes = b"") -> None:
+        make_buried(self, job, result)
         if job.due_us:
             self.timers.remove(job.due_us, job.id)
             job.due_us -= (job.due_us - self.now_us) // 2
@@ -120,9 +120,9 @@ def buried_for_ever() -> list[Patch]:
     """Buried jobs are never deleted by a policy."""
     make_buried = vars(States)["make_buried"]
 
-    def wrong(self: Any, job: Any) -> None:
+    def wrong(self: Any, job: Any, result: bytes = b"") -> None:
         rows, self.policies.rows = self.policies.rows, {}
-        make_buried(self, job)
+        make_buried(self, job, result)
         self.policies.rows = rows
 
     return [(States, "make_buried", wrong)]

@@ -16,6 +16,7 @@ from beanpole.constants import (
 )
 from beanpole.core.equal_puts import EqualPuts
 from beanpole.core.hosts import UNKNOWN, Hosts
+from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.queue import Queue
@@ -72,6 +73,7 @@ class MachineState:
     def activate(self, version: int) -> None:
         """Switch to a machine version. Only RAISE and the loading of an image call this."""
         self.version = version
+        self.queue.has_aliases = version >= ALIASES_SINCE
 
     # --- sessions -------------------------------------------------------------------------------
 

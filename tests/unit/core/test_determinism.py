@@ -10,9 +10,9 @@ from beanpole import commands as c
 from beanpole.core.image import image as image_module
 from beanpole.core.image.image import Image
 from beanpole.core.image.restore import load
+from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.jobs.job import PAUSED, RATE_SPENT, RESERVED
 from beanpole.core.machine import Machine
-from beanpole.core.operations.checks import ALIASES_SINCE
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
 from tests.unit.core.foreign import add_spaces
 from tests.unit.core.logs import BUDGETS, LOGS, log_of, replay, tighten

@@ -4,8 +4,13 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.constants import NOTIFY_MAX_BYTES
+from beanpole.core.jobs import effects
 from beanpole.core.jobs.effects import DELETED, NOTIFIED_MAX, NOTIFIED_MIN
+from beanpole.core.jobs.job import BURIED, FAILED
+from beanpole.core.jobs.policies import Policy
 from beanpole.core.machine import Machine
+from beanpole.core.operations import administering as a
+from beanpole.events import GEARMAN
 from tests.unit.core.cluster import Cluster, copy_of, events_of, image_of
 
 NOTE = NOTIFIED_MIN
@@ -79,6 +84,41 @@ def test_other_transitions_say_nothing(cluster: Cluster) -> None:
     assert applied.results[0][2] == [c.OK, (1, b"body"), c.OK, c.OK, (1, b"body"), c.OK, c.OK]
     assert applied.effects == []
     assert cluster.pass_s(99).effects == []
+
+
+ANY_STATE = 0xFF
+BURIALS = {
+    "by its worker": ((c.BURY, 1, 1, 0),),
+    "with a result": ((c.FINISH, 2, 1, FAILED, b"no"),),
+    "by an administrator": (
+        (c.RELEASE, 1, 1, 0, 0),
+        (c.CHANGE_JOB, 1, 1, a.BURY, ANY_STATE, b"", b"", 0),
+    ),
+    "by a policy": (
+        (c.SET_POLICY, 1, b"default", *Policy(attempts_max=1)),
+        (c.RELEASE, 1, 1, 0, 0),
+    ),
+    "by a move": (
+        (c.RELEASE, 1, 1, 0, 0),
+        (c.CHANGE_JOB, 1, 1, a.MOVE, ANY_STATE, b"", b"other", BURIED),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", BURIALS)
+def test_every_burial_is_a_failure_where_there_are_aliases(cluster: Cluster, way: str) -> None:
+    """Once: clients of Workq wait for a job of beanstalk by an alias."""
+    cluster.lead((c.RAISE, 4))
+    assert cluster.batch(
+        (c.SET_PROTOCOL, 2, GEARMAN), (c.SET_ALIAS, 1, b"\x02default", b"default")
+    ) == [c.OK, c.OK]
+    if way == "with a result":
+        assert cluster.batch((c.RELEASE, 1, 1, 0, 0), (c.WATCH, 2, b"\x02default")) == [c.OK] * 2
+        assert cluster.do(c.TAKE, 2)[0] == 1
+    applied = cluster.apply([cluster.section(*BURIALS[way])])
+    assert set(applied.results[0][2]) == {c.OK}
+    assert cluster.state(1) == b"buried"
+    assert applied.effects == [(1, effects.FAILED, b"no" if way == "with a result" else b"")]
 
 
 def test_who_listens_changes_nothing_of_the_state(cluster: Cluster) -> None:

@@ -16,9 +16,8 @@ from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.image import policies, qless_loading, users
 from beanpole.core.image.qless import QlessCopy
 from beanpole.core.image.records import EXTENDED_SINCE
-from beanpole.core.jobs.aliases import ALIASES_MAX
+from beanpole.core.jobs.aliases import ALIASES_MAX, ALIASES_SINCE
 from beanpole.core.jobs.spaces import SPACES_SINCE
-from beanpole.core.operations.checks import ALIASES_SINCE
 from beanpole.core.operations.policies import POLICIES_SINCE
 from beanpole.core.state import MachineState
 from beanpole.core.users import USERS_SINCE

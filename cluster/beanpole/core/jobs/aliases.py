@@ -6,6 +6,8 @@ This module holds the table in both directions. Permission to set an alias is de
 
 from typing import Final
 
+# The machine version from which two names may denote one queue.
+ALIASES_SINCE: Final = 4
 # Every listing of queues iterates over the aliases, and every image holds them.
 ALIASES_MAX: Final = 1024
 

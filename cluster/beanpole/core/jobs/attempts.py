@@ -47,7 +47,6 @@ class Attempts(States):
         if not dead or dead == tube.name or dead in self.aliases.queues:
             buries = job.buries
             self.make_buried(job)
-            self.tell_burial(job)
             job.buries = buries  # this counts only burials by workers
             self.emit(e.BURIED, RESERVED, job, holder, used_up)
             return True

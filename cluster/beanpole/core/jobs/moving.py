@@ -43,7 +43,6 @@ def move(
         queue.make_delayed(job, due_us - queue.now_us)
     elif state == BURIED:
         queue.make_buried(job)
-        queue.tell_burial(job)
         job.buries = buries
     else:
         queue.make_ready(job)

@@ -158,14 +158,21 @@ class Queue(Attempts):
         self.make_ready(job)
         self.emit(e.RETURNED, RESERVED, job, session, reason)
 
-    def bury(self, job: Job, rank: int, session: Holder) -> None:
-        """Bury a job; an abandoned job is deleted instead."""
+    def bury(self, job: Job, rank: int, session: Holder, result: bytes = b"") -> None:
+        """Bury a job; an abandoned job is deleted instead.
+
+        Args:
+            job: in any state.
+            rank: the rank that it has from now on.
+            session: the session that buries it.
+            result: of the failure that clients see, as in `make_buried`.
+        """
         before = self.take(job)
         if job.ext is not None and job.ext.is_abandoned:
             self._drop(job, before, session, e.ABANDONED)
             return
         job.rank = rank
-        self.make_buried(job)
+        self.make_buried(job, result)
         self.emit(e.BURIED, before, job, session)
 
     def kick(self, job: Job, session: Holder) -> None:

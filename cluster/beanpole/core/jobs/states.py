@@ -44,6 +44,7 @@ class States(Tubes):
         moved: the ids of jobs whose sequence is not their id, by their sequences.
         policies: the policies of queues, and notes on the jobs that they took out of them.
         quotas: the quotas of users, and the jobs that count for them.
+        has_aliases: whether the machine's version has aliases; no part of the state of its own.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class States(Tubes):
         self.effects = effects.Effects()
         self.policies = Policies()
         self.quotas = Quotas()
+        self.has_aliases = False
 
     def count_delivery(self, tube: Tube) -> None:
         """Count a job given out to a client that asked for any job, if the tube has a rate."""
@@ -201,8 +203,13 @@ class States(Tubes):
                 job.due_us = end_us
         return job.due_us
 
-    def make_buried(self, job: Job) -> None:
-        """Append a job that is in no order to the buried jobs."""
+    def make_buried(self, job: Job, result: bytes = b"") -> None:
+        """Append a job that is in no order to the buried jobs.
+
+        Clients that wait for a job of beanstalk see a failure with this result. Only protocols that
+        know no burial have such clients, by an alias. To jobs of these protocols a burial is a
+        pause: only administrators bury them.
+        """
         job.state = BURIED
         job.due_us = 0
         job.order = self.next_order
@@ -217,14 +224,9 @@ class States(Tubes):
                 job.due_us = self.now_us + policy.retain_buried_us
                 self.timers.add(job.due_us, job.id)
         self.transitions.append(job.id << TRANSITION_BITS | BURY)
-
-    def tell_burial(self, job: Job, result: bytes = b"") -> None:
-        """Record the effect of a burial: clients that wait for a job of beanstalk see a failure.
-
-        Only protocols that know no burial have such clients, by an alias. To jobs of these
-        protocols a burial is a pause: only administrators bury them.
-        """
-        if job.ext is None:
+        # In a version without aliases no client waits for a job of beanstalk, and a burial has no
+        # effect.
+        if job.ext is None and self.has_aliases:
             self.effects.record(job.id, effects.FAILED, result)
 
     def make_reserved(self, job: Job, session: Holder) -> None:

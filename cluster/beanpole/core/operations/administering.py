@@ -69,7 +69,6 @@ def change_job(machine: MachineState, origin: Origin, command: c.Command) -> int
         queue.kick(job, session)
     elif action == BURY:
         queue.bury(job, job.rank, session)
-        queue.tell_burial(job)
     elif action == SET_RANK:
         moving.set_rank(queue, job, value, session, e.ADMIN)
     elif action == SET_DELAY:

@@ -27,7 +27,6 @@ from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, RESERVED
 from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, SPACES_SINCE
 from beanpole.core.operations import ruled
 from beanpole.core.operations.checks import (
-    ALIASES_SINCE,
     find_held,
     find_job,
     find_tube,
@@ -221,8 +220,6 @@ def bury(machine: MachineState, origin: Origin, command: c.Command) -> int:
         machine.queue.finish(job, FAILED, b"", session)
     else:
         machine.queue.bury(job, command[3], session)
-        if machine.version >= ALIASES_SINCE:
-            machine.queue.tell_burial(job)
     return c.OK
 
 

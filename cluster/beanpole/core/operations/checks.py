@@ -4,8 +4,6 @@ A session sees the queues and jobs of its own space, and those of other spaces w
 Names in commands include the prefix of their space. Up to machine version 2 there is one space.
 """
 
-from typing import Final
-
 from beanpole import commands as c
 from beanpole.core.accounts import JOB_BYTES, jobs_bytes, jobs_count
 from beanpole.core.jobs import shown
@@ -14,9 +12,6 @@ from beanpole.core.jobs.spaces import SPACES_SINCE, Space
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
 from beanpole.events import WORKQ
-
-# The machine version from which two names may denote one queue.
-ALIASES_SINCE: Final = 4
 
 
 def find_tube(machine: MachineState, session: Session, name: bytes) -> Tube | None:

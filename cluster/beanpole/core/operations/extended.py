@@ -19,12 +19,12 @@ from beanpole.constants import (
     TTL_MAX_US,
     U32_MAX,
 )
+from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
 from beanpole.core.jobs.job import BURIED, DONE, FAILED, Job
 from beanpole.core.jobs.spaces import ATTACH, NO_EXTERNAL_IDS, REFUSE, REPLACE
 from beanpole.core.operations import ruled
 from beanpole.core.operations.checks import (
-    ALIASES_SINCE,
     find_held,
     find_job,
     find_named,
@@ -222,8 +222,7 @@ def _finish(machine: MachineState, session: Session, job: Job | None, command: c
         return why
     assert job is not None, "it is found"
     if _is_buried_by(machine, job, state):
-        machine.queue.bury(job, job.rank, session)
-        machine.queue.tell_burial(job, result)
+        machine.queue.bury(job, job.rank, session, result)
     else:
         machine.queue.finish(job, state, result, session)
     return c.OK

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.core.hosts import HOSTS_SINCE
+from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.operations import (
     administering,
     changes,
@@ -19,7 +20,6 @@ from beanpole.core.operations import (
     reads,
     users,
 )
-from beanpole.core.operations.checks import ALIASES_SINCE
 from beanpole.core.operations.operation import (
     ACTION,
     ALIAS,
