@@ -156,6 +156,7 @@ def test_the_patience_ends() -> None:
     assert stage.host.lines.count(SERVES) == 1
 
 
+@pytest.mark.constants
 def test_a_fence_outlasts_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = born()
     up(stage)
