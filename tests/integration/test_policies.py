@@ -70,6 +70,8 @@ def test_it_holds_while_the_leader_dies_and_after_a_restart(quick: Cluster) -> N
     run("policy set mail* --attempts 9 --dead dead")
     assert run("policy drop mail*") == "mail* has no policy any more\n"
     run("policy drop mail*", status=1)
+    assert run.json("policy set bulk* --jobs-max 9")["jobs_max"] == 9
+    assert run.json("policy drop bulk*") == {"dropped": "bulk*"}
     with greenstalk.Client(split_address(nodes[other].beanstalk), use="q") as client:
         client.watch("q")
         lost = client.put("x", ttr=60)

@@ -13,7 +13,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
 from beanpoled.cli.columns import visible
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import say_done, say_no
 
 _NAMES: Final = (
     "A tube of beanstalk is its name; a queue of another protocol has that before it: "
@@ -33,10 +33,12 @@ def add_command(commands: Any) -> None:
     way = ways.add_parser("set", help="let ALIAS mean QUEUE, of another protocol")
     way.add_argument("alias", metavar="ALIAS", help="a name that no queue in use has")
     way.add_argument("queue", metavar="QUEUE", help="the queue; its jobs are in events under it")
+    way.add_argument("--json", action="store_true", help="print JSON")
     way.set_defaults(run=_set)
     where.add_options(way, where.GRPC)
     way = ways.add_parser("remove", help="let ALIAS mean nothing; clients that watch it go on")
     way.add_argument("alias", metavar="ALIAS", help="its name")
+    way.add_argument("--json", action="store_true", help="print JSON")
     way.set_defaults(run=_remove)
     where.add_options(way, where.GRPC)
     way = ways.add_parser("list", help="print all aliases")
@@ -63,10 +65,8 @@ def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, w
     except AskRefused as error:
         if error.reason not in _NO:
             raise
-        print(error)
-        return EXIT_NO
-    print(words)
-    return 0
+        return say_no(error, arguments.json)
+    return say_done(words, {"alias": request.alias, "queue": request.queue or None}, arguments.json)
 
 
 def _list(arguments: argparse.Namespace) -> int:

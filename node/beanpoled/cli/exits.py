@@ -1,11 +1,12 @@
 """The exit statuses of `beanpole`; 0: the command is done."""
 
+import json
 import sys
-from typing import Final
+from typing import Any, Final
 
 from beanpole.client.exiting import EXIT_NO_ANSWER, EXIT_REFUSED
 
-__all__ = ["EXIT_NO", "EXIT_NO_ANSWER", "EXIT_REFUSED", "EXIT_WORDS", "say_no"]
+__all__ = ["EXIT_NO", "EXIT_NO_ANSWER", "EXIT_REFUSED", "EXIT_WORDS", "say_done", "say_no"]
 
 # The answer is no: not found, nothing there, a node or a job that is not well.
 EXIT_NO: Final = 1
@@ -14,6 +15,12 @@ EXIT_WORDS: Final = (
     "Exit status: 0 done; 1 the answer is no (not found, nothing there); 2 the command is wrong; "
     "3 no node answers, it refuses, or the outcome is unknown; 130 ended by Ctrl-C."
 )
+
+
+def say_done(words: str, plain: dict[str, Any], as_json: bool) -> int:
+    """Print the result of a change, in words or as JSON, and return its status."""
+    print(json.dumps(plain) if as_json else words)
+    return 0
 
 
 def say_no(words: object, as_json: bool) -> int:

@@ -16,7 +16,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.cli import audit, settings, values
 from beanpoled.cli.columns import Column, name_words, table, terminal_chars
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO, say_done, say_no
 from beanpoled.cli.members import CALL_TIMEOUT_S, Gone, ask_each, first_answer, members
 from beanpoled.cli.top import words as duration_words
 
@@ -53,6 +53,7 @@ def add_command(commands: Any) -> None:
         "unless its session is kept. Exit status 1 if it is gone.",
     )
     way.add_argument("connection", metavar="NODE/ID", help="as `beanpole node connections` shows")
+    way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=run_disconnect)
     audit.add_way(ways)
@@ -132,7 +133,6 @@ def run_disconnect(arguments: argparse.Namespace) -> int:
             stub = admin_pb2_grpc.AdminStub
             first_answer(nodes, stub, "CloseConnection", request, CALL_TIMEOUT_S)
         except Gone as error:
-            print(error)
-            return EXIT_NO
-    print(f"closed {arguments.connection}")
-    return 0
+            return say_no(error, arguments.json)
+    words = f"closed {arguments.connection}"
+    return say_done(words, {"closed": arguments.connection}, arguments.json)

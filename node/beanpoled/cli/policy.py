@@ -17,7 +17,7 @@ from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
 from beanpoled.cli.columns import visible
-from beanpoled.cli.exits import say_no
+from beanpoled.cli.exits import say_done, say_no
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
 _WHEN_FULL: Final = {
@@ -60,10 +60,12 @@ def add_command(commands: Any) -> None:
     )
     way.add_argument("pattern", metavar="PATTERN", help=_PATTERN)
     _add_rules(way)
+    way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=_set)
     way = ways.add_parser("drop", help="remove a policy; its jobs stay where they are")
     way.add_argument("pattern", metavar="PATTERN", help=_PATTERN)
+    way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=_drop)
     way = ways.add_parser("list", help="print all policies, or the one that counts for a queue")
@@ -210,8 +212,8 @@ def _set(arguments: argparse.Namespace) -> int:
         _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
     except ConfigurationError as error:
         raise ConfigurationError(_by_options(str(error))) from None
-    print(f"{policy.pattern}: {'; '.join(rules_of(policy))}")
-    return 0
+    words = f"{policy.pattern}: {'; '.join(rules_of(policy))}"
+    return say_done(words, _as_json(policy), arguments.json)
 
 
 def _policy(arguments: argparse.Namespace) -> policies_pb2.Policy:
@@ -243,8 +245,8 @@ def _by_options(words: str) -> str:
 def _drop(arguments: argparse.Namespace) -> int:
     request = policies_pb2.DropPolicyRequest(pattern=arguments.pattern)
     _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
-    print(f"{arguments.pattern} has no policy any more")
-    return 0
+    words = f"{arguments.pattern} has no policy any more"
+    return say_done(words, {"dropped": arguments.pattern}, arguments.json)
 
 
 def _list(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """`beanpole snapshot`: make nodes write a snapshot now, before a backup or a restart."""
 
 import argparse
+import json
 from typing import Any, Final
 
 import grpc
@@ -24,12 +25,14 @@ def add_command(commands: Any) -> None:
         description="Asks the node at --addr, or without it every node of the local cluster. "
         "Exit status 3 if one of them has written none.",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(parser, where.GRPC)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask each of the nodes; name those that have written no snapshot."""
+    indexes: dict[str, int] = {}
     failures: dict[str, str] = {}
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         for target in nodes.addresses:
@@ -39,8 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
             except grpc.RpcError as error:
                 failures[target] = words_of(error)
                 continue
-            # A closed pipe (`| head`) does not keep the other nodes from being asked.
-            print_lines([f"{target}: snapshot at index {reply.index}"])
+            indexes[target] = reply.index
+            if not arguments.json:
+                # A closed pipe (`| head`) does not keep the other nodes from being asked.
+                print_lines([f"{target}: snapshot at index {reply.index}"])
+    if arguments.json:
+        print_lines([json.dumps(indexes)])
     if failures:
         raise ClientError(f"no snapshot: {told(failures)}")
     return 0

@@ -20,7 +20,7 @@ from beanpole.pb import users_pb2, users_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
 from beanpoled.cli.columns import visible
-from beanpoled.cli.exits import say_no
+from beanpoled.cli.exits import say_done, say_no
 
 TOKEN_BYTES: Final = 32
 _RIGHTS: Final = {
@@ -47,8 +47,8 @@ def add_command(commands: Any) -> None:
     """Add `user` to the parser."""
     parser = commands.add_parser("user", help="users: rights, tokens, rules")
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add(ways, "list", _list, "print all users and their rights", reads=True)
-    way = _add(ways, "show", _show, "print one user", reads=True)
+    _add(ways, "list", _list, "print all users and their rights")
+    way = _add(ways, "show", _show, "print one user")
     way.add_argument("user", metavar="USER", help=_USER_HELP)
     _add_set(ways)
     way = _add(ways, "drop", _drop, "remove a user; its connections may do nothing from then on")
@@ -70,8 +70,7 @@ def add_command(commands: Any) -> None:
         help="take a token away instead, by what `user show` says of it; its connections may do "
         "nothing from then on",
     )
-    way.add_argument("--json", action="store_true", help="print JSON")
-    way = _add(ways, "rules", _rules, "print by which rules clients are users", reads=True)
+    way = _add(ways, "rules", _rules, "print by which rules clients are users")
     way.add_argument(
         "--set",
         dest="file",
@@ -79,7 +78,7 @@ def add_command(commands: Any) -> None:
         help=f"replace them by the lines of this file, or - for the input: {_RULE_WORDS}, with "
         f"{_ANY} for any; the first that fits a client counts",
     )
-    _add(ways, "whoami", _whoami, "print the user of this command, and its rights", reads=True)
+    _add(ways, "whoami", _whoami, "print the user of this command, and its rights")
 
 
 def _add_set(ways: Any) -> None:
@@ -125,11 +124,10 @@ def _add_set(ways: Any) -> None:
 
 
 def _add(
-    ways: Any, name: str, run: Callable[[argparse.Namespace], int], words: str, reads: bool = False
+    ways: Any, name: str, run: Callable[[argparse.Namespace], int], words: str
 ) -> argparse.ArgumentParser:
     way: argparse.ArgumentParser = ways.add_parser(name, help=words)
-    if reads:
-        way.add_argument("--json", action="store_true", help="print JSON")
+    way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=says_absent(run))
     return way
@@ -196,8 +194,12 @@ def _set(arguments: argparse.Namespace) -> int:
     request = users_pb2.SetUserRequest(name=arguments.user, rights=arguments.rights, limits=limits)
     _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
     words = [_words(arguments.rights), *limit_words(users_pb2.User(limits=limits), with_use=False)]
-    print(f"{arguments.user}: {'; '.join(words)}")
-    return 0
+    plain = {
+        "name": arguments.user,
+        "rights": _rights_json(arguments.rights),
+        "limits": _limits_json(limits),
+    }
+    return say_done(f"{arguments.user}: {'; '.join(words)}", plain, arguments.json)
 
 
 def _drop(arguments: argparse.Namespace) -> int:
@@ -209,10 +211,10 @@ def _drop(arguments: argparse.Namespace) -> int:
         )
     request = users_pb2.DropUserRequest(name=arguments.user)
     _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
-    print(f"there is no user {arguments.user} any more")
+    words = f"there is no user {arguments.user} any more"
     if is_anonymous:
-        print("from now on everybody may do everything, without a token")
-    return 0
+        words += "\nfrom now on everybody may do everything, without a token"
+    return say_done(words, {"dropped": arguments.user}, arguments.json)
 
 
 def _token(arguments: argparse.Namespace) -> int:
@@ -223,11 +225,9 @@ def _token(arguments: argparse.Namespace) -> int:
             )
         drop = users_pb2.DropTokenRequest(user=arguments.user, token_id=arguments.drop)
         _ask(arguments, lambda stub: stub.DropToken(drop, timeout=CALL_TIMEOUT_S))
-        if arguments.json:
-            print(json.dumps({"user": arguments.user, "dropped": arguments.drop}))
-        else:
-            print(f"{arguments.user} has the token {arguments.drop} no more")
-        return 0
+        words = f"{arguments.user} has the token {arguments.drop} no more"
+        plain = {"user": arguments.user, "dropped": arguments.drop}
+        return say_done(words, plain, arguments.json)
     token = token_urlsafe(TOKEN_BYTES)
     digest = sha256(token.encode()).digest()
     request = users_pb2.AddTokenRequest(user=arguments.user, digest=digest)
@@ -361,12 +361,16 @@ def _rights_json(rights: Iterable[users_pb2.Rights]) -> list[dict[str, Any]]:
     ]
 
 
+def _limits_json(limits: users_pb2.Limits) -> dict[str, int]:
+    return {field.name: getattr(limits, field.name) for field in _LIMIT_FIELDS}
+
+
 def _as_json(user: users_pb2.User) -> dict[str, Any]:
     return {
         "name": user.name,
         "rights": _rights_json(user.rights),
         "token_ids": list(user.token_ids),
-        "limits": {field.name: getattr(user.limits, field.name) for field in _LIMIT_FIELDS},
+        "limits": _limits_json(user.limits),
         "jobs": user.jobs,
         "bytes": user.bytes,
     }

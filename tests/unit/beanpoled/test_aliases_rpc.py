@@ -178,6 +178,8 @@ def test_the_command_sets_lists_and_removes(capsys: pytest.CaptureFixture[str]) 
         said = (0, "gearman:resize is resize")
         assert await command("set", "gearman:resize", "resize") == said
         assert await command("set", "w", "workq:w") == (0, "w is workq:w")
+        _, told = await command("set", "w", "workq:w", "--json")
+        assert json.loads(told) == {"alias": "w", "queue": "workq:w"}
         assert await command("list") == (
             0,
             "gearman:resize  resize\nw               workq:w",
@@ -192,6 +194,8 @@ def test_the_command_sets_lists_and_removes(capsys: pytest.CaptureFixture[str]) 
         assert (await command("set", "gearman:a", "", applies=False))[0] == 2
         assert await command("remove", "w") == (0, "w is no alias any more")
         assert await command("remove", "w") == (1, "'w' is no alias")
+        _, told = await command("remove", "gearman:resize", "--json")
+        assert json.loads(told) == {"alias": "gearman:resize", "queue": None}
 
     run(test)
 

@@ -252,9 +252,14 @@ def test_connections_come_in_pages(
     assert command(view, "node", "disconnect", "n0/3") == 0
     assert command(view, "node", "disconnect", "n0/3") == 1
     assert capsys.readouterr().out == "closed n0/3\nn0 has no connection 3\n"
+    assert command(view, "node", "disconnect", "n0/5", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"closed": "n0/5"}
+    assert command(view, "node", "disconnect", "n0/5", "--json") == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "n0 has no connection 5\n")
     assert command(view, "node", "connections", "--json", "--node", "n0") == 0
     found = json.loads(capsys.readouterr().out)
-    assert [one["connection"] for one in found] == ["n0/1", "n0/2", "n0/5"]
+    assert [one["connection"] for one in found] == ["n0/1", "n0/2"]
     assert (found[0]["jobs_held"], found[0]["queues_watched_total"]) == ([5, 6], 9)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -186,9 +187,13 @@ def test_snapshots_of_the_others_when_a_node_is_down(capsys: pytest.CaptureFixtu
     with served(Node()) as port:
         others = f"127.0.0.1:1,127.0.0.1:{port},127.0.0.1:2"
         assert main(["snapshot", "--addr", others]) == 3
-    said = capsys.readouterr()
+        said = capsys.readouterr()
+        assert main(["snapshot", "--json", "--addr", others]) == 3
+        plain = capsys.readouterr()
     assert said.out == f"127.0.0.1:{port}: snapshot at index 7\n"
-    assert "beanpole: no snapshot: 127.0.0.1:1" in said.err and "127.0.0.1:2" in said.err
+    assert json.loads(plain.out) == {f"127.0.0.1:{port}": 7}
+    for err in (said.err, plain.err):
+        assert "beanpole: no snapshot: 127.0.0.1:1" in err and "127.0.0.1:2" in err
 
 
 class Dropping(users_pb2_grpc.UsersServicer):

@@ -74,6 +74,22 @@ def test_json_has_nothing_of_a_user_that_is_not_there(line: str, capsys: Capture
     run(test)
 
 
+def test_changes_print_json(capsys: Capture) -> None:
+    async def test(it: Guarded) -> None:
+        it.lock()
+        line = "set lee --right put,work=mail* --jobs-max 9 --json"
+        assert await status(it, *line.split()) == 0
+        assert json.loads(capsys.readouterr().out) == {
+            "name": "lee",
+            "rights": [{"pattern": "mail*", "rights": ["put", "work"]}],
+            "limits": {"jobs_max": 9, "bytes_max": 0, "commands_per_second_max": 0},
+        }
+        assert await status(it, "drop", "lee", "--json") == 0
+        assert json.loads(capsys.readouterr().out) == {"dropped": "lee"}
+
+    run(test)
+
+
 def test_what_several_tokens_begin_with_is_refused(capsys: Capture) -> None:
     async def test(it: Guarded) -> None:
         it.lock()
