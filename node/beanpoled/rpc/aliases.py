@@ -4,7 +4,6 @@ The calls themselves are in `queue`; aliases are in `beanpole.core.jobs.aliases`
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 import grpc
 
@@ -12,12 +11,10 @@ from beanpole import commands as c
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.aliases import ALIASES_MAX
 from beanpole.core.machine import Machine
-from beanpole.events import PROTOCOL_NAMES, QLESS
+from beanpole.events import QLESS
 from beanpole.pb import queue_pb2
-from beanpoled.rpc.queue_names import new_queue_name
+from beanpoled.rpc.queue_names import is_of, new_queue_name
 from beanpoled.rpc.server import CallRefused
-
-_OF_QLESS: Final = f"{PROTOCOL_NAMES[QLESS]}{shown.SEPARATOR}"
 
 # (status, message for people, reason code for programs)
 Refusal = tuple[grpc.StatusCode, str, str]
@@ -38,7 +35,7 @@ def read(request: queue_pb2.SetAliasRequest) -> tuple[bytes, bytes]:
 
 
 def _read(text: str, field: str) -> bytes:
-    if text.startswith(_OF_QLESS):
+    if is_of(text, QLESS):
         words = f"{text!r} is a queue of qless, which has no aliases"
         raise CallRefused("QLESS", field, words)
     return new_queue_name(text, field)

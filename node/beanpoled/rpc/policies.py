@@ -22,15 +22,13 @@ from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpole.protocol.workq.requests import is_name
 from beanpoled.rpc.callers import Callers
-from beanpoled.rpc.queue_names import NO_TUBE, queue_name
+from beanpoled.rpc.queue_names import NO_TUBE, is_of, queue_name
 from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
 SERVICE: Final = policies_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 # In the machine, names of other protocols' queues begin with a byte below this one.
 _FIRST_BYTE: Final = bytes([PREFIX_END])
-_QLESS: Final = PROTOCOL_NAMES[QLESS]
-_OF_WORKQ: Final = f"{PROTOCOL_NAMES[WORKQ]}{shown.SEPARATOR}"
 # Field, least and largest value; 0 is the same as a field that is left out.
 _NUMBERS: Final = (
     ("attempts_max", 1, U32_MAX),
@@ -144,7 +142,7 @@ def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
             if getattr(policy, name):
                 words = f"{name} is for tubes of beanstalk only, and {policy.pattern!r} is none"
                 raise CallRefused("OTHER_PROTOCOL", f"policy.{name}", words)
-    if policy.ttr_s and policy.pattern.startswith(_OF_WORKQ):
+    if policy.ttr_s and is_of(policy.pattern, WORKQ):
         words = "ttr_s has no effect on queues of workq, whose clients always give a TTR"
         raise CallRefused("OTHER_PROTOCOL", "policy.ttr_s", words)
     for name, least, most in _NUMBERS:
@@ -210,7 +208,7 @@ def _check_matches(text: str, pattern: bytes) -> None:
 
 
 def _check_not_of_qless(text: str, reason: str, field: str) -> None:
-    if text.startswith(f"{_QLESS}{shown.SEPARATOR}"):
+    if is_of(text, QLESS):
         words = f"{text!r} is a queue of qless, which has no policies but throttles of its own"
         raise CallRefused(reason, field, words)
 

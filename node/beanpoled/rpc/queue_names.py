@@ -18,13 +18,18 @@ NO_TUBE: Final = "is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( 
 NO_QLESS: Final = "jobs of qless are listed and changed in their own protocol"
 
 
+def is_of(text: str, protocol: int) -> bool:
+    """Whether a name or pattern, right or wrong, is in the space of a protocol with a prefix."""
+    return text.startswith(PROTOCOL_NAMES[protocol] + shown.SEPARATOR)
+
+
 def queue_name(text: str, field: str) -> bytes:
     """Return the name of a queue with the prefix of its space.
 
     Raises:
         CallRefused: no queue has such a name, or it is one of qless.
     """
-    if text.startswith(PROTOCOL_NAMES[QLESS] + shown.SEPARATOR):
+    if is_of(text, QLESS):
         raise CallRefused("QLESS", field, f"{text!r}: {NO_QLESS}")
     try:
         return shown.parsed(text)
