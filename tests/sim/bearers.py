@@ -123,6 +123,7 @@ class Bearer(Guest):
         self._puts = 0.0  # probability of a put when it could put
         self._secret = b""  # secret of its session, if the session is kept
         self._token = b""  # its newest token
+        self._accepted = b""  # the last one that a node accepted
         self._parser = ReplyParser()
         self._first: list[tuple[Any, ...]] = []  # requests at the beginning of a connection
 
@@ -133,9 +134,9 @@ class Bearer(Guest):
 
     @property
     def waits_with(self) -> bytes:
-        """Its token, if it waits for a job; empty otherwise."""
+        """The token of its session, if it waits for a job that never comes; empty otherwise."""
         is_waiting = bool(self.waiting) and self.waiting[-1].kind == "reserve-with-timeout"
-        return self._token if is_waiting else b""
+        return self._accepted if is_waiting and EMPTY in self.watched else b""
 
     def began(self) -> None:
         """See `Guest`."""
@@ -154,7 +155,7 @@ class Bearer(Guest):
             self._secret = dice.randbytes(16).hex().encode()
             self._first.append(("keep", self._secret, KEEP_MAX_S))
         self._first.append(("use", dice.choice(TUBES)))
-        watched = dict.fromkeys(dice.choices(TUBES, k=3) if dice.random() < 0.75 else (EMPTY,))
+        watched = dict.fromkeys(dice.choices(TUBES, k=3) if dice.random() < 0.6 else (EMPTY,))
         self._first += [("watch", tube) for tube in watched]
         self._first.append(("ignore", DEFAULT_TUBE))
 
@@ -209,7 +210,9 @@ class Bearer(Guest):
             kind, job = dice.choice(ABOUT_JOBS), dice.choice(self.known[-RECENT:])
             return (kind, job, *_beside(kind))
         if luck < 0.85 and len(self.held) < HELD_MAX and DEFAULT_TUBE not in self.watched:
-            return ("reserve-with-timeout", dice.choice((0, 1, 3, 6)))
+            # In the empty tube its right may end during a wait, which ends before the life does.
+            is_empty = EMPTY in self.watched
+            return ("reserve-with-timeout", 3 if is_empty else dice.choice((0, 1, 3, 6)))
         if luck < 0.93 and self.used != DEFAULT_TUBE:
             return dice.choice((("kick", 2), ("pause-tube", self.used, dice.choice((0, 1)))))
         if luck < 0.96:
@@ -274,7 +277,9 @@ class Bearer(Guest):
             raise Violation(f"a wrong reply: {reply!r} to {ask!r}")
         ask.word, ask.done_s = word, self.world.clock.now_s
         self.world.counts[f"bearer {ask.kind} {word.decode()}"] += 1
-        if word == b"INSERTED":
+        if word == b"ACCEPTED":
+            self._accepted = ask.args[0]
+        elif word == b"INSERTED":
             ask.job = numbers[0]
             self.known.append(ask.job)
         elif word == b"RESERVED":

@@ -20,7 +20,7 @@ from tests.sim.verdicts import PROBE
 from tests.sim.world import World
 
 # The share of the lives with an administrator of users and clients for it.
-SHARE: Final = 0.2
+SHARE: Final = 0.3
 BEARERS: Final = 6
 # Calls per second.
 PACE: Final = 4.0
@@ -190,12 +190,15 @@ class Steward(AdminCalls):
         luck = dice.random()
         name = dice.choice(NAMES)
         if luck < 0.42:
-            waiting = [self.keyring.drawn[one.waits_with] for one in self.guests if one.waits_with]
+            drawn = self.keyring.drawn
+            waiting = [drawn[one.waits_with] for one in self.guests if one.waits_with in drawn]
             if waiting and dice.random() < 0.5:
                 # A waiting worker has to be told that its right has ended.
                 narrow = [_rights("safe", RIGHTS[:1])]
                 return self._set(dice.choice(waiting), narrow)
-            return self._set(name, self._some_rights())
+            # Others, so that a right that has ended stays so until the wait would be over.
+            others = [one for one in NAMES if one not in waiting]
+            return self._set(dice.choice(others or NAMES), self._some_rights())
         if luck < 0.57:
             return self._add_token(name)
         if luck < 0.68:
