@@ -14,7 +14,7 @@ from typing import Final, cast
 from beanpole.addresses import split_address
 from beanpole.errors import ProtocolError
 from beanpoled.config.node import NodeConfig
-from beanpoled.host.dials import Dialer, DialPauses, why
+from beanpoled.host.dials import SILENT, Dialer, DialPauses, why
 from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.host.sockets import Failed, bind
 from beanpoled.host.tasks import watched
@@ -77,7 +77,7 @@ class PeerProtocol:
         if self._answers:
             self._links.add_stranger(self)
         self._write(self._handshake.start())
-        self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self.close)
+        self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self._time_out)
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -99,11 +99,11 @@ class PeerProtocol:
                 else:
                     self._introduce(frame)
         except link.LinkRefused as refused:  # one name for both would have one type when compiled
+            self._count_refusal()
             self._links.refused(refused.node, refused.cause, str(refused))
             self.close(refused.cause, str(refused))
         except ProtocolError as error:
-            if self._handshake.refusal_name:
-                self._links.trust.refused(self._handshake.refusal_name)
+            self._count_refusal()
             self.failure = f"answers, but {error}"
             self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
             self.close()
@@ -117,6 +117,16 @@ class PeerProtocol:
             self.received_at_s = self._links.loop.time()
             if is_framed:
                 self.framed_at_s = self.received_at_s
+
+    def _count_refusal(self) -> None:
+        if self._handshake.refusal_name:
+            self._links.trust.refused(self._handshake.refusal_name)
+
+    def _time_out(self) -> None:
+        """End a link that is not introduced yet."""
+        if self._handshake.done is None:
+            self.failure = SILENT
+        self.close()
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
@@ -435,4 +445,5 @@ class PeerLinks:
                 self.log(f"no whole frame from {protocol.peer} for {frame_max_s:.0f} s", WARNING)
             else:
                 continue
+            protocol.failure = SILENT
             protocol.close()

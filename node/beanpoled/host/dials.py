@@ -19,6 +19,8 @@ from beanpoled.trust.trust import Trust
 # A peer that does not answer or refuses is retried soon at first, then less often.
 DIAL_PAUSE_S: Final = 0.05
 DIAL_PAUSE_MAX_S: Final = 0.5
+# Why a member that does not answer cannot be reached.
+SILENT: Final = "timed out"
 
 
 class DialPauses:
@@ -132,7 +134,7 @@ def why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"refuses TLS: {WORDS[reason_of(error)]}"
     if isinstance(error, TimeoutError):
-        return "timed out"
+        return SILENT
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, socket.gaierror):

@@ -155,7 +155,7 @@ class FrameReader:
 
 
 class LinkRefused(ProtocolError):
-    """An authenticated member that does not match: another member list, disk or cluster."""
+    """An authentic peer that does not match: another program, member list, disk or cluster."""
 
     def __init__(self, cause: int, reason: str, node: str) -> None:
         super().__init__(reason)
@@ -249,9 +249,13 @@ class Handshake:
             )
         if version < DIRECTED_SINCE and self._secret and not self._takes_old():
             self.refusal_name = "old_proof"
-            raise ProtocolError(
-                f"{_name_in(values)} proves its peer_secret as releases up to 0.3.0 do, which this "
-                "node does not take (peer_old_proofs): install the newer program there"
+            node = _name_in(values)
+            # The older program logs the reason only if it is sent to it.
+            raise LinkRefused(
+                VERSIONS,
+                f"{node} proves its peer_secret as releases up to 0.3.0 do, which {self.own.node} "
+                "does not take (peer_old_proofs): install the newer program there",
+                node,
             )
 
     def refusal(self, frame: Frame) -> tuple[int, str]:

@@ -10,11 +10,21 @@ from typing import Any, cast
 import pytest
 import uvloop
 
+from beanpoled.host import aio_peers
 from beanpoled.host.aio_peers import STRANGERS_MAX, PeerLinks, PeerProtocol
 from beanpoled.host.sockets import Failed
-from beanpoled.links.link import FrameReader, encode_frame
+from beanpoled.links.link import (
+    DIRECTED_SINCE,
+    REFUSE,
+    VERSIONS,
+    Frame,
+    FrameReader,
+    Handshake,
+    encode_frame,
+)
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import config
+from tests.unit.node.test_link import SECRET, hello
 
 
 class Loop:
@@ -49,6 +59,12 @@ class Transport:
     def is_closing(self) -> bool:
         return False
 
+    def close(self) -> None:
+        """Stay open."""
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Accept any limit."""
+
     def get_write_buffer_size(self) -> int:
         return 0
 
@@ -76,16 +92,14 @@ class Links(PeerLinks):
     def frames(self) -> list[list[bytes]]:
         """Return and clear the payloads of each write."""
         writes, self.transport.writes = self.transport.writes, []
-        return [_payloads(data) for data in writes]
+        return [[payload for _, payload in frames_of(data)] for data in writes]
 
 
-def _payloads(data: bytes) -> list[bytes]:
+def frames_of(data: bytes) -> list[Frame]:
+    """Return the frames that the bytes hold."""
     reader = FrameReader()
     reader.feed(data)
-    payloads = []
-    while (frame := reader.next()) is not None:
-        payloads.append(frame[1])
-    return payloads
+    return list(iter(reader.next, None))
 
 
 @pytest.fixture
@@ -164,6 +178,7 @@ def test_a_link_is_idle_after_some_heartbeats(
         monkeypatch.setattr(links.steps, "time", lambda now_s=now_s: now_s)
         links.close_silent(0.0)
         assert closed == expected
+    assert links._links["n1"].failure == "timed out"
 
 
 class Stranger:
@@ -193,7 +208,58 @@ class Answering(PeerLinks):
         super().__init__(config(), loop, lambda line, level=0: None, trust_of())
 
     def handshake(self, expected: str | None) -> Any:
-        return SimpleNamespace(start=lambda: b"hello")
+        return SimpleNamespace(start=lambda: b"hello", done=None)
+
+
+@pytest.mark.constants
+def test_a_member_that_never_says_its_hello_has_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen member's kernel takes the connection: it was said to have closed the link."""
+    monkeypatch.setattr(aio_peers, "HELLO_TIMEOUT_S", 0.01)
+
+    async def main() -> str:
+        silent = Stranger(Answering())
+        await asyncio.wait_for(silent.protocol.closed, 60)
+        return silent.protocol.failure
+
+    assert asyncio.run(main()) == "timed out"
+
+
+class Upgraded(PeerLinks):
+    """Links of n0, which takes old proofs no longer, and its answers to one connection."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(config(), loop, lambda line, level=0: None, trust_of())
+        self.told: list[tuple[str, int]] = []
+        self.protocol = PeerProtocol(self, None)
+        self.transport = Transport()
+        self.protocol.connection_made(cast(Any, self.transport))
+
+    def handshake(self, expected: str | None) -> Handshake:
+        return Handshake(hello("n0"), SECRET, expected, lambda: False)
+
+    def refused(self, peer: str, cause: int, reason: str) -> None:
+        self.told.append((peer, cause))
+
+
+def test_an_older_program_is_told_why_its_proof_is_refused() -> None:
+    """It waited for ever after an upgrade had ended, and logged nothing."""
+
+    async def main() -> None:
+        links = Upgraded()
+        old = Handshake(hello("n1", version_max=DIRECTED_SINCE - 1), SECRET, "n0")
+        proof = old.receive(frames_of(links.transport.writes.pop())[0])
+        links.protocol.data_received(old.start() + proof)
+        answer, refusal = frames_of(b"".join(links.transport.writes))
+        assert old.receive(answer) == b""
+        assert refusal[0] == REFUSE
+        cause, words = old.refusal(refusal)
+        assert cause == VERSIONS
+        assert words.startswith("n1 proves its peer_secret as releases up to 0.3.0 do")
+        assert links.told == [("n1", VERSIONS)]
+        assert links.trust.refusals["old_proof"] == 1
+
+    asyncio.run(main())
 
 
 def test_strangers_take_a_bounded_number_of_connections() -> None:

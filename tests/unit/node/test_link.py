@@ -233,8 +233,9 @@ def test_the_proof_of_an_older_release_is_taken_only_as_long_as_it_is_wanted() -
     dialer = Handshake(old, SECRET, "n0")
     proof = _one(dialer.receive(_one(strict.start())))
     strict.receive(_one(dialer.start()))
-    with pytest.raises(ProtocolError, match=r"as releases up to 0\.3\.0 do"):
+    with pytest.raises(LinkRefused, match=r"as releases up to 0\.3\.0 do") as refused:
         strict.receive(proof)
+    assert (refused.value.cause, refused.value.node) == (VERSIONS, "n1")
     assert (strict.done, strict.refusal_name) == (None, "old_proof")
 
 
