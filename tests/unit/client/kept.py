@@ -1,9 +1,11 @@
 """A cluster in memory that keeps sessions, and a client that has its session kept."""
 
 from beanpole.client.sansio.commands import Commands
+from beanpole.client.sansio.steps import Endpoint
 from beanpole.protocol.beanstalk import replies, stats
 from tests.unit.client.pretended import World
 
+A, B = Endpoint("a", 1), Endpoint("b", 1)
 WORDS = replies.ok(stats.format_list([b"put-unique", b"keep", b"resume"]))
 
 
@@ -12,6 +14,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.sessions: dict[bytes, list[int]] = {}
+        self.loose: list[int] = []  # the jobs of the connection while its session is not kept
         self.keys: dict[bytes, int] = {}
         self.token = b""  # of the current connection
         self.next = 1
@@ -32,12 +35,12 @@ class Cluster:
         return b"".join(answers)
 
     def answer(self, word: bytes, *arguments: bytes) -> bytes:
-        held = self.sessions.get(self.token, [])
+        held = self.sessions.get(self.token, self.loose)
         if word == b"extensions":
             return WORDS
         if word == b"keep":
             self.token = arguments[0]
-            self.sessions[self.token] = []
+            self.sessions[self.token], self.loose = self.loose, []
             return b"KEPT\r\n"
         if word == b"resume":
             if arguments[0] not in self.sessions:

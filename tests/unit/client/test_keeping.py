@@ -10,29 +10,9 @@ from beanpole.client.patience import CONNECT_TIMEOUT_S, REPLY_TIMEOUT_S
 from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.session import TRIES_MAX
-from beanpole.client.sansio.steps import Close, Endpoint, Send, Steps
-from beanpole.protocol.beanstalk import replies, stats
-from tests.unit.client.kept import Cluster, keeping
+from beanpole.client.sansio.steps import Close, Send, Steps
+from tests.unit.client.kept import A, B, Cluster, keeping
 from tests.unit.client.pretended import World, server
-
-A, B = Endpoint("a", 1), Endpoint("b", 1)
-
-
-@pytest.fixture
-def told() -> list[int]:
-    return []
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
-
-
-@pytest.fixture
-def world(cluster: Cluster) -> World:
-    found = World()
-    found.nodes = {A: cluster, B: cluster}
-    return found
 
 
 def test_a_reservation_outlives_its_node(world: World, cluster: Cluster, told: list[int]) -> None:
@@ -336,49 +316,6 @@ def test_nothing_is_kept_where_nobody_can(told: list[int]) -> None:
     with pytest.raises(faults.NotFoundError):
         here.run(client.touch(job))
     assert told == [7]
-
-
-class Behind:
-    """A node that has not yet applied the version with `resume`, for the first connections."""
-
-    def __init__(self, cluster: Cluster, connections: int) -> None:
-        self.cluster = cluster
-        self.left = connections
-
-    def __call__(self, data: bytes) -> bytes | None:
-        if data == b"extensions\r\n" and self.left:
-            self.left -= 1
-            return replies.ok(stats.format_list([b"put-unique"]))
-        return self.cluster(data)
-
-
-def test_a_node_that_is_behind_resumes_later(
-    world: World, cluster: Cluster, told: list[int]
-) -> None:
-    client = keeping(world, told)
-    job = world.run(client.reserve(0))
-    del world.nodes[A]
-    world.nodes[B] = Behind(cluster, 2)
-    world.run(client.touch(job))
-    assert client.session.at == B
-    assert told == []
-    assert list(client.session.held) == [job.id]
-
-
-def test_one_that_stays_behind_takes_no_reservation(
-    world: World, cluster: Cluster, told: list[int]
-) -> None:
-    client = keeping(world, told)
-    job = world.run(client.reserve(0))
-    behind = Behind(cluster, 1_000)
-    world.nodes = {B: behind}
-    with pytest.raises(faults.NoNodeError, match="b:1: it does not know 'resume' yet"):
-        world.run(client.touch(job))
-    assert told == []
-    world.nodes[A] = cluster
-    world.run(client.touch(job))
-    assert client.session.at == A
-    assert told == []
 
 
 def test_what_cannot_be_kept_any_more_is_given_up(

@@ -48,6 +48,9 @@ TRIES_MAX: Final = 6
 
 # The random bytes of a session's token, which must not be guessed; it has 32 characters.
 TOKEN_BYTES: Final = 24
+# While its session is not kept, a client asks its node at most this often whether it can be: the
+# connection may be older than the end of an upgrade, and last for weeks.
+KEEP_RETRY_S: Final = 60.0
 RESUME: Final = b"resume"
 AUTH: Final = b"auth"
 _is_token: Final = re.compile(USER_TOKEN_PATTERN).fullmatch
@@ -109,6 +112,7 @@ class Session:
         self._user_token = token
         self._token = b""  # of the kept session, if there is one
         self._kept_at = 0.0  # when the kept session had a connection last
+        self._keep_at = 0.0  # when to ask again whether the session can be kept
         self._words: frozenset[bytes] | None = None  # the extensions of the connected node
 
     # --- requests -------------------------------------------------------------------------------
@@ -329,7 +333,7 @@ class Session:
         if self._is_closed:
             raise ClosedError("the client is closed")
         if self.at is not None:
-            if not (yield IsGone()):
+            if not (yield IsGone()) and (yield from self._keep_late()):
                 yield from self._go_home(until)
                 return
             yield from self.drop()
@@ -410,6 +414,7 @@ class Session:
                 # The cluster supports `resume`, so this node is behind. Another node may resume.
                 raise ProtocolError(f"it does not know {RESUME.decode()!r} yet")
             self._token = b""
+            self._keep_at = self._clock() + KEEP_RETRY_S
             self._lose(())
             return
         if self._token:
@@ -422,12 +427,28 @@ class Session:
                 raise ProtocolError(f"the session is not resumed: {reply[0].decode()}")
         self._token = b""
         self._lose(())
+        word = yield from self._keep()
+        if not self.is_kept:
+            raise ProtocolError(f"the session is not kept: {word.decode()}")
+
+    def _keep(self) -> Steps[bytes]:
+        """Let the cluster keep the session; return the word of the reply."""
         token = token_urlsafe(TOKEN_BYTES).encode()
         reply = yield from self.exchange(encode(b"keep", token, self._keep_s))
-        if reply[0] != b"KEPT":
-            raise ProtocolError(f"the session is not kept: {reply[0].decode()}")
-        self._token = token
-        self._kept_at = self._clock()
+        if reply[0] == b"KEPT":
+            self._token = token
+            self._kept_at = self._clock()
+        return reply[0]
+
+    def _keep_late(self) -> Steps[bool]:
+        """Keep the session, with its jobs, if its node can by now; False if the node is lost."""
+        if self._keep_s and not self.is_kept and self._clock() >= self._keep_at:
+            self._keep_at = self._clock() + KEEP_RETRY_S
+            self._words = None
+            with suppress(OSError, ProtocolError):
+                if RESUME in (yield from self.extensions()):
+                    yield from self._keep()
+        return self.at is not None
 
     def _go_home(self, until: float) -> Steps[None]:
         """Return to the first node, if it answers again and no reservation would be lost.
