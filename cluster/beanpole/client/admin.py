@@ -9,7 +9,16 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from beanpole.client.rpc import Nodes, detail_of, is_refused, pauses, told, was_sent, words_of
+from beanpole.client.rpc import (
+    TOO_OLD,
+    Nodes,
+    detail_of,
+    is_refused,
+    pauses,
+    told,
+    was_sent,
+    words_of,
+)
 from beanpole.errors import ClientError
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 
@@ -202,7 +211,7 @@ class Admin:
                         unknown.add(address)
                     self._nodes.defer(address)
             if unknown.issuperset(self._nodes.addresses):
-                raise ClientError(f"the nodes run a release without this call: {told(failures)}")
+                raise ClientError(f"{TOO_OLD}: {told(failures)}")
         raise ClientError(f"no node answers: {told(failures)}")
 
 

@@ -63,6 +63,9 @@ _REFUSED: Final = (
     grpc.StatusCode.PERMISSION_DENIED,
 )
 
+# Every node answers that it does not have a call.
+TOO_OLD: Final = "the nodes run a release without this call"
+
 T = TypeVar("T")
 
 
@@ -73,8 +76,9 @@ def detail_of(error: grpc.RpcError) -> errors_pb2.ErrorDetail:
 
 
 def was_sent(error: grpc.RpcError) -> bool:
-    """Whether a call that failed may have reached a node."""
-    return not (error.details() or "").startswith(_NOT_SENT)
+    """Whether a call that failed may have reached a node that has it."""
+    is_known = error.code() != grpc.StatusCode.UNIMPLEMENTED
+    return is_known and not (error.details() or "").startswith(_NOT_SENT)
 
 
 def is_hung(error: grpc.RpcError) -> bool:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, detail_of, is_refused, told, was_sent, words_of
+from beanpole.client.rpc import TOO_OLD, Nodes, detail_of, is_refused, told, was_sent, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli.exits import say_no
 
@@ -66,6 +66,7 @@ def ask(
     """
     failures: dict[str, str] = {}
     lost: dict[str, str] = {}  # those that may have done it
+    are_old = True
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         for target in nodes.in_turn():
             try:
@@ -79,8 +80,11 @@ def ask(
                 if _is_final(error):
                     raise AskRefused(error) from None
                 failures[target] = words_of(error)
+                are_old = are_old and error.code() == grpc.StatusCode.UNIMPLEMENTED
                 if was_sent(error) and not detail_of(error).reason:
                     lost[target] = failures[target]
+    if are_old:
+        raise ClientError(f"{TOO_OLD}: {told(failures)}")
     raise ClientError(f"no answer, look at `{look}`: {told(failures)}")
 
 

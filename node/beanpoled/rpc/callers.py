@@ -78,8 +78,9 @@ class Callers:
             self._waiting -= 1
         await self.check_serving(context)
         if not is_known:
-            message = f"the cluster works at a machine version without {what}"
-            message += "; `beanpole cluster finalize` ends an upgrade"
+            version = self._node.context.machine.version
+            message = f"the cluster works at a machine version without {what} (it is {version}, "
+            message += f"{since(operation)} has them); `beanpole cluster finalize` ends an upgrade"
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "MACHINE_VERSION")
 
     def _is_opening(self) -> bool:

@@ -196,6 +196,16 @@ def test_snapshots_of_the_others_when_a_node_is_down(capsys: pytest.CaptureFixtu
         assert "beanpole: no snapshot: 127.0.0.1:1" in err and "127.0.0.1:2" in err
 
 
+@contextmanager
+def without_calls() -> Iterator[str]:
+    """Run a node of a release that has none of the calls; yield its address."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None)
+
+
 class Dropping(users_pb2_grpc.UsersServicer):
     """Has no user; or is lost at once, having dropped one or not."""
 
@@ -228,5 +238,11 @@ def test_what_a_lost_node_may_have_removed_is_not_told_as_missing(
     said = capsys.readouterr()
     assert "there is no user 'lee'; a node that was lost may have done it" in said.err
     assert f"{lost}: UNAVAILABLE: Socket closed" in said.err and not said.out
+    with without_calls() as older:
+        assert main(["user", "drop", "lee", "--addr", f"{older},{other}"]) == 1
+        assert capsys.readouterr().out == "there is no user 'lee'\n", "it did nothing"
+        assert main(["user", "drop", "lee", "--addr", older]) == 3
+        words = f"beanpole: the nodes run a release without this call: {older}: UNIMPLEMENTED: "
+        assert capsys.readouterr().err.startswith(words)
     for server in servers:
         server.stop(None)

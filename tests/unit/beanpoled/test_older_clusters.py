@@ -31,7 +31,7 @@ def test_an_older_cluster_tells_how_its_upgrade_ends(
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await it.ask(it.set_user("eve", ""))
         assert caught.value.details() == (
-            "the cluster works at a machine version without users; "
+            "the cluster works at a machine version without users (it is 3, 4 has them); "
             "`beanpole cluster finalize` ends an upgrade"
         )
 

@@ -174,6 +174,7 @@ CODE = grpc.StatusCode
         (CODE.PERMISSION_DENIED, "RIGHT_ENDED", True),
         (CODE.UNAUTHENTICATED, "TOKEN_ENDED", True),
         (CODE.DEADLINE_EXCEEDED, "", True),
+        (CODE.UNIMPLEMENTED, "", False),
     ],
 )
 def test_only_what_a_node_may_have_begun_is_unsure(
