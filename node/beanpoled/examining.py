@@ -20,6 +20,8 @@ OK: Final = "ok"
 WARNING: Final = "warning"
 ERROR: Final = "error"
 
+# A change waits for the loops of two nodes, several times.
+LATE_MEAN_MAX_S: Final = 0.1
 # Every change waits for a sync on a majority.
 SYNC_MEAN_MAX_S: Final = 0.05
 # Six times the age of the alert BeanpoleOldReadyJob: the workers are gone, and not only slow.
@@ -73,11 +75,21 @@ def examine(
     if view.durability != "sync":
         words = "durability is memory: a loss of power of all nodes loses jobs"
         yield Finding(WARNING, "durability", words, "set durability = sync on all nodes")
+    yield _loop(now)
     yield from _disk(view, now, config)
     yield from _jobs(view, now)
     yield from _clients(now, config)
     yield from _certificates(config, now_s, refused)
     yield from _ports(config, anonymous)
+
+
+def _loop(now: Metrics) -> Finding:
+    words = f"late by {now.loop_lag_seconds_mean:.3f} s on average, in the last ten seconds"
+    if now.loop_lag_seconds_mean <= LATE_MEAN_MAX_S:
+        return Finding(OK, "loop", words)
+    remedy = "give the node more time of the processors; while it leads, every change waits for it"
+    remedy += ": `beanpole cluster leader --transfer`"
+    return Finding(WARNING, "loop", words, remedy)
 
 
 def _disk(view: NodeView, now: Metrics, config: NodeConfig) -> Iterator[Finding]:

@@ -151,7 +151,7 @@ class LocalNodeView:
 
     @property
     def loop_lag_s(self) -> float:
-        return self._node.lag_us / 1e6
+        return self._node.lateness.last_us / 1e6
 
     @property
     def disk_lag_s(self) -> float:
@@ -208,8 +208,9 @@ class LocalNodeView:
             disk_free_bytes=room.free_bytes,
             disk_reserve_bytes=room.reserve_bytes,
             outbox_bytes=node.origin.bytes,
-            loop_lag_seconds_last=node.lag_us / 1e6,
-            loop_lag_seconds_max=node.lag_max_us / 1e6,
+            loop_lag_seconds_last=node.lateness.last_us / 1e6,
+            loop_lag_seconds_max=node.lateness.max_us / 1e6,
+            loop_lag_seconds_mean=node.lateness.mean_us / 1e6,
             leader_changes_total=node.roles.leader_changes,
             clients=node.frontends.figures(),
             spaces={

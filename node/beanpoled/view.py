@@ -205,6 +205,7 @@ class Metrics:
     outbox_bytes: int = 0
     loop_lag_seconds_last: float = 0.0
     loop_lag_seconds_max: float = 0.0
+    loop_lag_seconds_mean: float = 0.0  # of the last ten seconds
     leader_changes_total: int = 0
     tubes: int = 0
     sessions: int = 0

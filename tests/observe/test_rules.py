@@ -210,8 +210,8 @@ CASES: Final = {
     ),
     "BeanpoleLoopLate": Case(
         "10m",
-        one("beanpole_loop_lag_seconds", A, "0.3x20"),
-        one("beanpole_loop_lag_seconds", A, "0.01x20"),
+        one("beanpole_loop_lag_mean_seconds", A, "0.3x20"),
+        one("beanpole_loop_lag_mean_seconds", A, "0.01x20"),
         HOST,
     ),
     "BeanpoleSnapshotStale": Case(

@@ -128,6 +128,7 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
         _gauge("disk_reserve_bytes", "Free disk below which puts end.", now.disk_reserve_bytes),
         _gauge("outbox_bytes", "Commands of own clients not applied yet.", now.outbox_bytes),
         _gauge("loop_lag_seconds", "Last lateness of the event loop.", now.loop_lag_seconds_last),
+        _gauge("loop_lag_mean_seconds", "Mean lateness of 10 s.", now.loop_lag_seconds_mean),
         _gauge("loop_lag_max_seconds", "Worst lateness of the loop.", now.loop_lag_seconds_max),
         _gauge("events_bytes", "Bytes of events in files.", now.events_bytes),
         _counter("events_lost", "Events that this node could not keep.", now.events_lost_total),

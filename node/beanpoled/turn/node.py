@@ -20,7 +20,7 @@ from beanpoled.origin.outbox import Origin
 from beanpoled.peers.agreement import Agreement
 from beanpoled.peers.digest import Digest
 from beanpoled.peers.peers import Peers
-from beanpoled.shared.clock import LoopTime
+from beanpoled.shared.clock import Lateness, LoopTime
 from beanpoled.shared.context import Context
 from beanpoled.turn.callbacks import ReplicaCallbacks
 from beanpoled.turn.condition import Condition
@@ -98,7 +98,8 @@ class Node:
             clients.listeners,
             clients.publications,
         )
-        self.lag_us = self.lag_max_us = 0
+        self.lateness = Lateness()
+        self._timed_us = 0  # when the timer of turns was set
         self._loop_time = LoopTime(context.now_us)
         self._unseen_us = 0  # time that passed since silence was last looked at
         self._majority_answers = False
@@ -128,11 +129,13 @@ class Node:
         """Schedule turns at a minimum rate."""
         context = self.context
         if not context.stopped:
-            due_us = context.now_us + TURN_PERIOD_US
+            now_us = context.host.now_us()
+            if self._timed_us:
+                passed_us = now_us - self._timed_us
+                self.lateness.note(passed_us - TURN_PERIOD_US, passed_us)
+            self._timed_us = now_us
             context.wake()
             context.host.call_later(TURN_PERIOD_US, self._keep_turning)
-            self.lag_us = max(0, context.host.now_us() - due_us)
-            self.lag_max_us = max(self.lag_max_us, self.lag_us)
 
     def _turn(self) -> None:
         """Act on the input that was read: send, propose, apply, answer."""

@@ -97,6 +97,7 @@ def changed(**attributes: Any) -> FakeView:
         ({"disk_hangs": True}, "disk", ERROR),
         ({"disk_full": True}, "disk room", ERROR),
         ({"fsync_seconds_total": 5.1}, "disk sync", WARNING),
+        ({"loop_lag_seconds_mean": 0.101}, "loop", WARNING),
         ({"snapshot_behind_bytes": GIB}, "snapshot", WARNING),
         ({"events_lost_total": 3}, "events", WARNING),
         ({"queues": [QueueFigures("workq", "slow", 1, ready_s=3601.0)]}, "ready jobs", WARNING),

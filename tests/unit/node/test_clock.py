@@ -4,9 +4,11 @@ import pytest
 
 from beanpoled.shared.clock import (
     DOWNTIME_MAX_US,
+    LATENESS_MEAN_US,
     TURN_MAX_US,
     WALL_SKEW_MAX_US,
     ClusterClock,
+    Lateness,
     LoopTime,
     downtime_us,
 )
@@ -20,6 +22,27 @@ def test_a_pause_counts_as_one_long_turn() -> None:
     assert time.turn(1010) == 10
     assert time.turn(1010 + 3600 * SECOND) == TURN_MAX_US
     assert time.turn(5) == 0  # a clock that goes back is ignored
+
+
+def test_a_loop_that_is_stopped_again_and_again_is_late_on_average() -> None:
+    """Most timers of a process that runs for 50 ms of every 500 are in time."""
+    lateness = Lateness()
+    for _ in range(60):
+        for late_us in (450_000, 0, 0, 0, 0):
+            lateness.note(late_us, 10_000 + late_us)
+    assert (lateness.last_us, lateness.max_us) == (0, 450_000)
+    assert 350_000 < lateness.mean_us < 420_000
+    for _ in range(10_000):
+        lateness.note(-1, 10_000)
+    assert lateness.mean_us == 0
+
+
+def test_one_long_stop_is_no_mean_beyond_it() -> None:
+    lateness = Lateness()
+    lateness.note(3600 * SECOND, 3600 * SECOND)
+    assert lateness.mean_us == lateness.max_us == 3600 * SECOND
+    lateness.note(0, LATENESS_MEAN_US)
+    assert lateness.mean_us == 0
 
 
 def test_a_follower_goes_on_from_the_last_heartbeat() -> None:
