@@ -9,8 +9,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.integration.support.authority import Authority
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
+from tests.integration.support.safe import SafeCluster
 from tests.integration.support.waiting import wait_until
 from tests.observe.test_rules import RULES
 
@@ -20,8 +22,11 @@ TIMEOUT_S: Final = 5.0
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The metrics pages of three nodes that have had a job."""
-    with Cluster(tmp_path_factory.mktemp("live")).running() as cluster:
+    """The metrics pages of three nodes with certificates that have had a job."""
+    place = tmp_path_factory.mktemp("live")
+    authority = Authority(place / "ca")
+    authority.make("revoked")
+    with SafeCluster(place / "nodes", authority, authority.revoke("revoked")).running() as cluster:
         with Raw(cluster.nodes[0].beanstalk) as client:
             client.put(b"seen")
 
@@ -48,7 +53,8 @@ def test_every_name_of_the_rules_is_exported(pages: list[str]) -> None:
     asked = set(NAME.findall(RULES.read_text()))
     assert len(asked) > 20
     for page in pages:
-        assert not asked - names(page)
+        missing = asked - names(page)
+        assert not missing
 
 
 def test_promtool_finds_nothing_to_complain_about(pages: list[str]) -> None:
