@@ -4,27 +4,39 @@ The permitted outcomes and their times are checked with virtual time in tests/si
 """
 
 import os
+import re
 import shlex
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.integration.support import hanging
-from tests.integration.support.nodes import Cluster, http_get
+from tests.integration.support.nodes import STEADY, Cluster, http_get
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 # Longer than every time-out of a node, on a loaded machine.
 LONG_S = 30.0
+# Far above the time that a stop takes, so that none of it knows that the disk hangs.
+RAFT_MAX_MS = 5000
+# By then an idle node has begun to save its clock, too, which it does each second.
+SAVE_PERIODS_S = 1.5
+LAG = r"^beanpole_disk_lag_seconds\S* (\S+)$"
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes; the disk of node 0, 1, 2 hangs while the file `hang0`, ... exists."""
-    made = Cluster(tmp_path / "cluster")
+    with _able_to_hang(Cluster(tmp_path / "cluster"), tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def _able_to_hang(made: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     try:
         for number, node in enumerate(made.nodes):
             script = [sys.executable, hanging.__file__, str(tmp_path / f"hang{number}")]
@@ -128,3 +140,34 @@ def test_a_node_whose_disk_hangs_can_be_stopped(cluster: Cluster, tmp_path: Path
         assert process.wait(LONG_S) == 0
         assert "stopped without a last sync" in process.log.read_text()
         client.put(b"x")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["busy follower", "idle follower", "leader"])
+def test_a_stop_within_the_first_moments_of_a_hang_ends(tmp_path: Path, victim: str) -> None:
+    """The node does not know yet that its disk hangs.
+
+    A busy log is synced by the stop. In an idle cluster the clock is saved each second, by a thread
+    that the stop waits for. A leader that hands over syncs its vote.
+    """
+    made = Cluster(tmp_path / "cluster", settings={**STEADY, "raft_max_ms": RAFT_MAX_MS})
+    with _able_to_hang(made, tmp_path) as cluster:
+        leader, (other, last) = cluster.roles()
+        sick, well = (leader, last) if victim == "leader" else (other, leader)
+        process = cluster.process(sick)
+        (tmp_path / f"hang{sick}").touch()
+        with Raw(cluster.nodes[well].beanstalk, LONG_S) as client:
+            if victim == "busy follower":
+                client.put(b"x")
+            wait_until(lambda: _lag_s(cluster, sick) > SAVE_PERIODS_S, LONG_S, "its disk works")
+            process.signal(signal.SIGTERM)
+            assert process.wait(LONG_S) == 0
+            story = process.log.read_text()
+            assert "the disk is behind" not in story
+            assert story.endswith("stopped without a last sync, because the disk hangs\n")
+            client.put(b"x")
+
+
+def _lag_s(cluster: Cluster, number: int) -> float:
+    found = re.search(LAG, http_get(cluster.nodes[number].http, "/metrics")[1], re.MULTILINE)
+    return float(found[1]) if found else 0.0

@@ -14,7 +14,7 @@ from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_LOG, Done, Handle, Work
 from beanpoled.config.protocols import FIRST
 from beanpoled.eventlog.events import EventBatch, Events
-from beanpoled.host.seam import ProcessStats
+from beanpoled.host.seam import UNSYNCED, ProcessStats
 from beanpoled.links.frames import RAFT
 from beanpoled.turn.node import Node
 from tests.sim.cluster import Violation
@@ -336,8 +336,16 @@ class SimHost:
         """Return the figures of a process that does not exist."""
         return ProcessStats(1, 0.0, 0.0, b"sim", b"sim", b"sim")
 
-    def exit(self) -> None:
+    def exit(self, close: Callable[[], None] | None = None, words: str = "stopped") -> None:
         """End in order, after the current callback."""
+        if close is not None:
+            close()
+        self.log(words)
+        self._exiting = True
+
+    def abandon(self) -> None:
+        """End after the current callback, without a last sync."""
+        self.log(UNSYNCED)
         self._exiting = True
 
     def fatal(self, reason: str) -> None:

@@ -11,7 +11,6 @@ import random
 import resource
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -24,7 +23,8 @@ from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.host.aio_clients import ClientServer
 from beanpoled.host.aio_peers import PeerLinks
 from beanpoled.host.log import LogLines
-from beanpoled.host.seam import ERROR, INFO, ProcessStats, Timer
+from beanpoled.host.seam import ERROR, INFO, UNSYNCED, ProcessStats, Timer
+from beanpoled.host.watch import Watch
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.trust.trust import trust_of
 
@@ -34,17 +34,32 @@ WARM_UP_AFTER_S: Final = 5.0
 # A stop waits this long for files that are written beside the log; a segment of events takes half a
 # second. Files that are abandoned are made again after the next start.
 BULK_AT_STOP_MAX_S: Final = 3.0
+# A stop waits this long for the disk each time: for a vote or the last sync, which block the loop,
+# and until the files are closed.
+# Several times the default of `raft_max_ms`, behind which a disk hangs, so that a slow disk has the
+# time for its last syncs; and little of the 20 s that a supervisor waits beside `drain_timeout_ms`.
+DISK_AT_STOP_MAX_S: Final = 5.0
+# Often enough that a loop that turns is never taken for one that the disk blocks.
+BEAT_PERIOD_S: Final = 0.5
 # The signals that a running node handles and that do not stop it.
 RUNNING_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
 class AioHost:
-    """Runs one node in one loop."""
+    """Runs one node in one loop.
+
+    Attributes:
+        disk_within_s: how long a stop waits for the disk, for a test that does not.
+    """
 
     def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.lines = LogLines(config)
         self._loop = loop
         self._exiting = asyncio.Event()
+        self._is_told_to_stop = False
+        self._last_words: str | None = None
+        self.disk_within_s = DISK_AT_STOP_MAX_S
+        self._watch: Watch | None = None  # over the disk, during a stop
         self._tasks: set[asyncio.Task[None]] = set()
         self._random = random.Random()
         self.files = RealFiles(loop.call_soon_threadsafe)
@@ -57,11 +72,12 @@ class AioHost:
         self.peer_client = PeerClient(addresses, self.trust)
 
     def close_files(self, within_s: float = BULK_AT_STOP_MAX_S) -> None:
-        """Finish pending writes, and end the process that converts events.
+        """Finish pending writes, end the process that converts events, and log the last words.
 
         Work beside the log that takes longer than `within_s` is abandoned together with all work
         behind it, as if the node had died then. A snapshot never gets its name before the events
-        that it covers are in files, so the next start emits them again from the log.
+        that it covers are in files, so the next start emits them again from the log. A disk that
+        does not finish within `disk_within_s` what it has begun ends the process.
         """
 
         def give_up() -> None:
@@ -69,16 +85,20 @@ class AioHost:
             self.converter.close()
 
         self.converter.hurry()
-        deadline = threading.Timer(within_s, give_up)
-        deadline.daemon = True
-        deadline.start()
+        disk = self._watch_disk()
+        bulk = Watch(within_s, give_up)
         self.files.close()
-        deadline.cancel()
+        bulk.end()
         self.converter.close()
+        disk.end()
+        if self._last_words is not None:
+            self.log(self._last_words)
 
     async def wait_for_exit(self) -> None:
         """Wait until the node has stopped; its signals mean nothing from then on."""
         await self._exiting.wait()
+        if self._last_words == UNSYNCED:
+            self._end_unsynced()
         # One that comes while files and threads end, or behind that, would end the process as if
         # the stop had failed.
         for one in RUNNING_SIGNALS:
@@ -185,9 +205,44 @@ class AioHost:
         """See `Host`."""
         self.lines.write(line, level)
 
-    def exit(self) -> None:
+    def exit(self, close: Callable[[], None] | None = None, words: str = "stopped") -> None:
         """See `Host`."""
+        self._begin_stop()
+        self._last_words = words
+        if close is not None:
+            close()
         self._exiting.set()
+
+    def abandon(self) -> None:
+        """See `Host`."""
+        self._begin_stop()
+        self._last_words = UNSYNCED
+        self._exiting.set()
+
+    def _begin_stop(self) -> None:
+        """Note that the node was told to stop.
+
+        The disk can block the loop before it closes the log: a leader that hands over syncs its
+        vote for the next one.
+        """
+        self._is_told_to_stop = True
+        self._watch_disk()
+
+    def _watch_disk(self) -> Watch:
+        """From now on, let a disk that blocks the loop end the process."""
+        if self._watch is None:
+            self._watch = Watch(self.disk_within_s, self._end_unsynced)
+            self._beat(self._watch)
+        return self._watch
+
+    def _beat(self, watch: Watch) -> None:
+        watch.beat()
+        self._loop.call_later(BEAT_PERIOD_S, self._beat, watch)
+
+    def _end_unsynced(self) -> None:
+        """End the process without waiting for the disk, perhaps for ever."""
+        self.log(UNSYNCED)
+        os._exit(0 if self._is_told_to_stop else 1)  # or a start has failed
 
     def fatal(self, reason: str) -> None:
         """See `Host`."""
@@ -203,9 +258,14 @@ class AioHost:
         reload: Callable[[], object],
     ) -> None:
         """SIGTERM and SIGINT stop gracefully, SIGUSR1 drains, SIGUSR2 ends that, SIGHUP reloads."""
+
+        def begin_stop() -> None:
+            self._begin_stop()
+            stop()
+
         add = self._loop.add_signal_handler
-        add(signal.SIGTERM, stop)
-        add(signal.SIGINT, stop)
+        add(signal.SIGTERM, begin_stop)
+        add(signal.SIGINT, begin_stop)
         add(signal.SIGUSR1, drain, True)
         add(signal.SIGUSR2, drain, False)
         add(signal.SIGHUP, reload)

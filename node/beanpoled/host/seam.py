@@ -19,6 +19,10 @@ INFO: Final = 20
 WARNING: Final = 30
 ERROR: Final = 40
 
+# The last line of a node that does not wait for its disk. Whatever it acknowledged was synced
+# before by a majority, so that it ends as by a loss of power: it loses nothing that it promised.
+UNSYNCED: Final = "stopped without a last sync, because the disk hangs"
+
 
 class Log(Protocol):
     """Writes one line for the operator."""
@@ -136,8 +140,18 @@ class Host(Protocol):
     def process(self) -> ProcessStats:
         """Return facts about this process."""
 
-    def exit(self) -> None:
-        """End the process with status 0, after everything is written and closed."""
+    def exit(self, close: Callable[[], None] | None = None, words: str = "stopped") -> None:
+        """Close everything and end the process with status 0.
+
+        If the disk does not finish within some seconds, the process ends as by `abandon`.
+
+        Args:
+            close: closes what writes to the disk, and may wait for it; called before this returns.
+            words: the last line of the log, when everything is written and closed.
+        """
+
+    def abandon(self) -> None:
+        """Log UNSYNCED and end the process with status 0, without waiting for the disk."""
 
     def fatal(self, reason: str) -> None:
         """Log the reason in one line and end the process with a non-zero status."""

@@ -63,8 +63,7 @@ class Stopping:
         context = self._context
         if not context.started:
             context.stopped = True
-            context.host.log("stopped before there was a cluster")
-            context.host.exit()
+            context.host.exit(words="stopped before there was a cluster")
         elif self._step == _RUNNING:
             context.host.log("stopping")
             context.stopping = True
@@ -146,8 +145,7 @@ class Stopping:
         context.stopped = True
         if self._disk_health.writes_hang:
             # The last sync would never return. Other disks have what this disk lacks.
-            context.host.log("stopped without a last sync, because the disk hangs")
+            context.host.abandon()
         else:
-            context.replica.close()
-            context.host.log("stopped")
-        context.host.exit()
+            # The hang of a disk may have begun too late to be known here: the host limits the wait.
+            context.host.exit(context.replica.close)

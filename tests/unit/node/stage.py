@@ -19,12 +19,13 @@ from beanpoled.disk.identity import VOTER, DiskIdentity
 from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.frontends.table import FRONTENDS, Table
-from beanpoled.host.seam import ProcessStats
+from beanpoled.host.seam import UNSYNCED, ProcessStats
 from beanpoled.links import frames
 from beanpoled.turn.node import Node
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk
 from tests.sim.event_log import encode
+from tests.unit.node.timer import Timer
 
 MEMBERS = ("n0", "n1", "n2")
 DEFAULT = b"default"
@@ -54,19 +55,6 @@ def config(**overrides: Any) -> NodeConfig:
 
 class Stopped(BaseException):
     """The node called `fatal`, which never returns; no handler of the node may catch this."""
-
-
-class Timer:
-    """A call that is due later."""
-
-    def __init__(self, due_us: int, callback: Callable[[], None]) -> None:
-        self.due_us = due_us
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        """Cancel the call."""
-        self.cancelled = True
 
 
 class StageHost:
@@ -141,8 +129,13 @@ class StageHost:
     def process(self) -> ProcessStats:
         return ProcessStats(1, 0.0, 0.0, b"", b"", b"")
 
-    def exit(self) -> None:
-        self.lines.append("exit")
+    def exit(self, close: Callable[[], None] | None = None, words: str = "stopped") -> None:
+        if close is not None:
+            close()
+        self.lines += [words, "exit"]
+
+    def abandon(self) -> None:
+        self.lines += [UNSYNCED, "exit"]
 
     def fatal(self, reason: str) -> None:
         self.lines.append(reason)
