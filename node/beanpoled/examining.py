@@ -101,7 +101,7 @@ def _disk(view: NodeView, now: Metrics, config: NodeConfig) -> Iterator[Finding]
     level = ERROR if view.disk_full or free < reserve else WARNING if free < 2 * reserve else OK
     yield Finding(level, "disk room", words, remedy if level != OK else "")
     if view.disk_hangs:
-        yield Finding(ERROR, "disk", "the disk finishes nothing", "look at the disk; see its log")
+        yield Finding(ERROR, "disk", "the disk does not keep up", "look at the disk; see its log")
     mean_s = now.fsync_seconds_total / now.fsyncs_total if now.fsyncs_total else 0.0
     words = f"{mean_s * 1000:.1f} ms on average, the last took {now.fsync_seconds_last:.3f} s"
     slow = mean_s > SYNC_MEAN_MAX_S

@@ -21,6 +21,9 @@ BEHIND_BYTES_MAX: Final = UNWRITTEN_BYTES_MAX // 2
 # A hand-over blocks proposals for at most raft_max; after one that failed, the next is tried after
 # this multiple of raft_max.
 TRANSFER_PAUSE_RAFT_MAX: Final = 10
+# A disk that hangs twice within this multiple of raft_max is slow: it goes on when it has kept up
+# for that long. Otherwise a disk with syncs of 1.5 s hangs and goes on in each of them.
+STEADY_RAFT_MAX: Final = 10
 
 
 class DiskHealth:
@@ -30,7 +33,10 @@ class DiskHealth:
         lag_us: a lower bound of the time for which the oldest pending write, or measurement of the
             free space, has waited.
         writes_hang: whether a write has waited for longer than `raft_max`, or too many bytes are
-            pending: the disk is good for no leader.
+            pending: the disk is good for no leader. It changes at once in both directions: if all
+            disks of a cluster are slow, one that has caught up for a moment must be able to lead.
+        is_behind: what the operator is told about the writes: `writes_hang`, and for a disk that
+            hangs again and again also the time between.
         is_silent: whether a measurement of the free space has waited for that long. The node works
             on, and its log uses up the space that was found before.
     """
@@ -42,7 +48,10 @@ class DiskHealth:
         self._saved_clock = saved_clock
         self.lag_us = 0
         self.writes_hang = False
+        self.is_behind = False
         self.is_silent = False
+        self._hung_us: int | None = None  # loop time at which writes last hung
+        self._is_slow = False  # the disk hung again soon after it had gone on
         # Everything up to this position of the log, and one more save of the clock, was handed to
         # the disk at this time or earlier.
         self._log_end = 0
@@ -77,19 +86,14 @@ class DiskHealth:
             self._hand_over(log.last)
 
     def _judge(self, behind_bytes: int) -> None:
-        """Update whether the disk hangs, and log each change."""
+        """Update whether the disk hangs, and tell it."""
         context = self._context
         lag_max_us = context.config.raft_max_ms * 1000
         writes_hang = self._writes_lag_us > lag_max_us or behind_bytes > BEHIND_BYTES_MAX
         if writes_hang != self.writes_hang:
             self.writes_hang = writes_hang
             context.replica.note_disk(writes_hang)
-            if writes_hang:
-                lag_s = self._writes_lag_us / 1e6
-                words = f"the disk is behind: {behind_bytes} bytes, {lag_s:.1f} s"
-                context.host.log(words, WARNING)
-            else:
-                context.host.log("the disk goes on")
+        self._tell_writes(behind_bytes)
         is_silent = context.loop_us - self._look_us > lag_max_us
         if is_silent != self.is_silent:
             self.is_silent = is_silent
@@ -97,6 +101,25 @@ class DiskHealth:
                 context.host.log("the disk does not tell its free space", WARNING)
             else:
                 context.host.log("the disk tells its free space again")
+
+    def _tell_writes(self, behind_bytes: int) -> None:
+        """Update and log what the operator is told about the writes."""
+        context = self._context
+        now_us, hung_us = context.loop_us, self._hung_us
+        steady_us = STEADY_RAFT_MAX * context.config.raft_max_ms * 1000
+        hung_lately = hung_us is not None and now_us - hung_us <= steady_us
+        if self.writes_hang:
+            self._hung_us = now_us
+            if not self.is_behind:
+                self.is_behind, self._is_slow = True, hung_lately
+                lag_s = self._writes_lag_us / 1e6
+                words = f"the disk is behind: {behind_bytes} bytes, {lag_s:.1f} s"
+                if hung_lately:
+                    words += f"; again, so it must keep up for {steady_us / 1e6:g} s to go on"
+                context.host.log(words, WARNING)
+        elif self.is_behind and not (self._is_slow and hung_lately):
+            self.is_behind = False
+            context.host.log("the disk goes on")
 
     def _hand_over(self, last: int) -> None:
         """Transfer leadership to a member that has on disk what this disk lacks, if one exists."""
@@ -117,8 +140,8 @@ class DiskHealth:
 
     @property
     def hangs(self) -> bool:
-        """Whether the disk does not answer, so that an operator has to look at it."""
-        return self.writes_hang or self.is_silent
+        """Whether the disk does not answer, or is too slow: an operator has to look at it."""
+        return self.is_behind or self.is_silent
 
     def is_left_behind(self, after_us: int) -> bool:
         """Whether a majority has committed entries that this disk lacked for `after_us`."""

@@ -105,6 +105,57 @@ def test_a_slow_disk_that_goes_on_does_not_hang(leader: Stage) -> None:
     assert not leader.node.disk_health.hangs
 
 
+def test_a_disk_that_hangs_in_each_sync_does_not_go_on_between_them(leader: Stage) -> None:
+    """Each sync takes 1.5 s: a pair of lines came for each, and it was ready in turns."""
+    health = leader.node.disk_health
+    told: list[bool] = []
+    acted: list[bool] = []
+    for step in range(1, 28):
+        leader.replica.on_disk = LogOnDisk(2000 * step, 2000 * step - 1000, 7)
+        for _ in range(15):
+            pass_alive(leader, 100_000)
+            told.append(health.hangs)
+            acted.append(leader.replica.disk_hangs)
+    assert lines(leader, "the disk is behind") == 2 and lines(leader, "the disk goes on") == 1
+    assert lines(leader, "again, so it must keep up for 10 s to go on") == 1
+    assert all(told[60:])
+    # What it may do follows the disk: after each sync it could lead again.
+    assert not all(acted[60:]) and any(acted[60:])
+
+
+def test_a_slow_disk_goes_on_when_it_has_kept_up_for_a_while(leader: Stage) -> None:
+    health = leader.node.disk_health
+    for end in (2000, 3000):
+        leader.replica.on_disk = LogOnDisk(end, 1000, 7)
+        pass_alive(leader, 1_500_000)
+        assert health.hangs
+        leader.replica.on_disk = LogOnDisk(end, end, 9)
+        pass_alive(leader, 200_000)
+    assert health.hangs and not health.writes_hang
+    pass_alive(leader, 9_500_000)
+    assert health.hangs
+    pass_alive(leader, 600_000)
+    assert not health.hangs and lines(leader, "the disk goes on") == 2
+    # Another hang, long after it, is one by itself.
+    pass_alive(leader, 10 * SECOND)
+    leader.replica.on_disk = LogOnDisk(4000, 3000, 9)
+    pass_alive(leader, 1_500_000)
+    assert health.hangs
+    leader.replica.on_disk = LogOnDisk(4000, 4000, 9)
+    pass_alive(leader, 200_000)
+    assert not health.hangs and lines(leader, "the disk goes on") == 3
+
+
+def test_a_leader_with_a_slow_disk_hands_over_at_once(leader: Stage) -> None:
+    for end in (2000, 3000):
+        leader.replica.transfers.clear()
+        leader.replica.on_disk = LogOnDisk(end, 1000, 7)
+        pass_alive(leader, 1_200_000)
+        assert set(leader.replica.transfers) == {"n1"}
+        leader.replica.on_disk = LogOnDisk(end, end, 9)
+        pass_alive(leader, 200_000)
+
+
 def test_an_idle_log_hides_no_disk_that_hangs(leader: Stage) -> None:
     leader.host.files.latency_s = 1e6
     pass_alive(leader, 4 * SECOND)
