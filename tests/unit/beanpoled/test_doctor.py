@@ -98,6 +98,7 @@ def changed(**attributes: Any) -> FakeView:
         ({"disk_full": True}, "disk room", ERROR),
         ({"fsync_seconds_total": 5.1}, "disk sync", WARNING),
         ({"loop_lag_seconds_mean": 0.101}, "loop", WARNING),
+        ({"fsync_seconds_last": 0.21}, "disk sync", WARNING),
         ({"snapshot_behind_bytes": GIB}, "snapshot", WARNING),
         ({"events_lost_total": 3}, "events", WARNING),
         ({"queues": [QueueFigures("workq", "slow", 1, ready_s=3601.0)]}, "ready jobs", WARNING),
@@ -106,6 +107,17 @@ def changed(**attributes: Any) -> FakeView:
 )
 def test_what_a_node_finds(attributes: dict[str, Any], name: str, level: str) -> None:
     assert wrong(changed(**attributes)) == {name: level}
+
+
+def test_a_disk_that_has_become_slow_is_not_hidden_by_its_past() -> None:
+    """The mean is that since the start."""
+    past = {"fsyncs_total": 1_000_000, "fsync_seconds_total": 1600.0}
+    slow = found(changed(**past, fsync_seconds_last=0.482))["disk sync"]
+    assert slow.level == WARNING and slow.remedy
+    assert slow.words == "1.6 ms on average, but the last took 0.482 s"
+    # A good disk may have to write out what others left in its cache.
+    good = found(changed(**past, fsync_seconds_last=0.2))["disk sync"]
+    assert good.level == OK and good.words == "1.6 ms on average, the last took 0.200 s"
 
 
 def test_buried_jobs() -> None:
