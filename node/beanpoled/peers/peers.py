@@ -119,6 +119,15 @@ class Peers:
         ]
         return min(known, default=None)
 
+    def applied_index(self) -> int:
+        """The last index that a member has applied, as those that are heard tell; 0 for none."""
+        known = [
+            peer.heartbeat.applied_index
+            for peer in self.peers.values()
+            if peer.heartbeat is not None and peer.linked and not peer.silent
+        ]
+        return max(known, default=0)
+
     def disk_is_low(self) -> bool:
         """Whether puts must be refused: this disk, or a majority, is below its reserve."""
         low = int(self.disk_low)

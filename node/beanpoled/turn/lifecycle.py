@@ -21,6 +21,7 @@ from beanpoled.leading.versions import RAISE_PATIENCE_S
 from beanpoled.origin.outbox import Origin
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
+from beanpoled.turn.answer_watch import AnswerWatch
 from beanpoled.turn.disk_health import DiskHealth
 
 # Incarnations on a lost disk that the cluster may not have seen when another disk replaces it:
@@ -54,6 +55,7 @@ class Lifecycle:
         self._saved_clock = leader.saved_clock
         self._versions = leader.versions
         self._disk_health = disk_health
+        self.answer_watch = AnswerWatch(context, peers, origin)
         self.fenced = False
         self.is_opening = False  # the ports are to open as soon as nothing is against it
         self._up_us = 0  # the loop time at which the last NODE_UP was applied
@@ -205,6 +207,7 @@ class Lifecycle:
     def run_periodic(self) -> None:
         """Advance the life cycle; called every 100 ms of the loop's time."""
         self._disk_health.run_periodic()
+        self.answer_watch.run_periodic()
         if not self._origin.incarnation or self._awaits_room:
             self._with_room_us = self._context.loop_us  # there are no clients to close
             if self.caught_up():
@@ -229,6 +232,8 @@ class Lifecycle:
             why = "the majority goes on and this node's disk does not"
         elif context.loop_us - self._with_room_us > fence_us:
             why = "the others go on and this node's disk is full"
+        elif self.answer_watch.is_left_behind:
+            why = "the majority goes on and this node's commands are not answered"
         if why and not self.fenced:
             self.fenced = True
             context.host.log(f"{why}: closing all clients", WARNING)
