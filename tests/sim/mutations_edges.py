@@ -8,10 +8,16 @@ from typing import Any, Final
 from beanpole.replication.pysyncobj.appends import Appends
 from beanpoled.links import link
 from beanpoled.peers.peers import Peer, Peers
+from beanpoled.turn.answer_watch import AnswerWatch
 from tests.sim import schedules as s
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing
-from tests.sim.schedules_links import a_bit_of_a_body_flips_on_its_way, large_packets_are_lost
+from tests.sim.schedules_links import (
+    a_bit_of_a_body_flips_on_its_way,
+    large_packets_are_lost,
+    late_frames_arrive_and_none_leave,
+    the_leader_s_frames_arrive_late,
+)
 
 
 def tail_left() -> list[Patch]:
@@ -46,6 +52,24 @@ def new_links_believed() -> list[Patch]:
     return [(Peers, "is_steady", wrong)]
 
 
+def late_frames_believed() -> list[Patch]:
+    """A node that hears anything keeps its clients, although its commands are not answered."""
+
+    def wrong(self: AnswerWatch) -> bool:
+        return False
+
+    return [(AnswerWatch, "_misses_an_answer", wrong)]
+
+
+def back_at_once() -> list[Patch]:
+    """A late answer is enough for a node to accept clients again."""
+
+    def wrong(self: AnswerWatch) -> bool:
+        return True
+
+    return [(AnswerWatch, "_is_answered_in_time", wrong)]
+
+
 EDGES: Final = (
     Mutant(
         "tail_left",
@@ -67,5 +91,26 @@ EDGES: Final = (
         large_packets_are_lost,
         r"nothing large keeps its worker",
         new_links_believed,
+    ),
+    Mutant(
+        "late_frames_believed",
+        "links: whatever arrives shows that the path works, late or not",
+        the_leader_s_frames_arrive_late,
+        r"commands are not answered keeps its worker",
+        late_frames_believed,
+    ),
+    Mutant(
+        "late_frames_believed",
+        "links: a node that nobody hears counts from the end of its link",
+        late_frames_arrive_and_none_leave,
+        r"while its worker was connected",
+        late_frames_believed,
+    ),
+    Mutant(
+        "back_at_once",
+        "links: a node accepts clients again before an answer comes in time",
+        the_leader_s_frames_arrive_late,
+        r"accepts clients while its commands",
+        back_at_once,
     ),
 )

@@ -53,6 +53,8 @@ class Network:
         self.untraced: Callable[[bytes], bool] | None = None  # left out of the trace
         self.detect_s = 0.02  # until both ends notice that a link broke
         self.slow: dict[tuple[str, str], float] = {}
+        # Bytes per second of one direction, behind a queue without an end that outlives the link.
+        self.rates: dict[tuple[str, str], float] = {}
         self.filter: Filter | None = None
         # Changes a message on its way.
         self.spoil: Callable[[str, str, bytes], bytes] | None = None
@@ -65,6 +67,7 @@ class Network:
         self._generation = 0
         self._in_flight: dict[tuple[str, str], int] = {}
         self._arrives_s: dict[tuple[str, str], float] = {}
+        self._leaves_s: dict[tuple[str, str], float] = {}  # when the queue of `rates` is empty
         self._held_up: dict[tuple[str, str], list[tuple[int, bytes]]] = {}
 
     # --- nodes and links -------------------------------------------------------------------------
@@ -184,14 +187,24 @@ class Network:
             message = self.spoil(sender, receiver, message)
         self.sent += 1
         self.sent_bytes += len(message)
+        leaves_s = self._pass_queue(way, len(message))
         for delay_s in self._delays(sender, receiver, message):
-            arrives_s = self.clock.now_s + delay_s
+            arrives_s = leaves_s + delay_s
             if not self.datagrams:
                 arrives_s = max(arrives_s, self._arrives_s.get(way, 0.0))
                 self._arrives_s[way] = arrives_s
             self._in_flight[way] += len(message)
             self.clock.at(arrives_s, lambda: self._arrive(sender, receiver, generation, message))
         return True
+
+    def _pass_queue(self, way: tuple[str, str], size: int) -> float:
+        """Return the time at which a message leaves the queue of its direction."""
+        rate = self.rates.get(way)
+        if rate is None:
+            return self.clock.now_s
+        leaves_s = max(self.clock.now_s, self._leaves_s.get(way, 0.0)) + size / rate
+        self._leaves_s[way] = leaves_s
+        return leaves_s
 
     def _delays(self, sender: str, receiver: str, message: bytes) -> Iterable[float]:
         if self.filter is not None:

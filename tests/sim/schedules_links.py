@@ -10,9 +10,12 @@ from typing import Final
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpoled.links import frames
 from tests.sim.cluster import Violation
+from tests.sim.host import SimHost
 from tests.sim.links import KIND_AT
 from tests.sim.schedules_node import Hand, follower, job_of, quick_world
 from tests.sim.storm import Stuck
+from tests.sim.wire import Wire
+from tests.sim.world import World
 
 BODY = b"what was put, and nothing else"
 # A path that loses packets above the size that a tunnel leaves.
@@ -26,6 +29,15 @@ PATIENT: Final = {
 }
 # Two links that stall, then a silence of node_timeout_ms.
 LOST_S: Final = 20.0
+# A path that drains more slowly than the leader fills it: an entry of others each 25 ms.
+SLOW_BYTES_S: Final = 8000
+LOAD_PERIOD_S: Final = 0.05
+LOAD: Final = b"L" * 200
+# The path's queue holds seconds by then.
+FILLED_S: Final = 6.0
+FENCED_S: Final = 6.5
+# The period of the look, a turn, and the end of a connection.
+LOOK_S: Final = 0.3
 
 
 def a_bit_of_a_body_flips_on_its_way(_: int, repairs: Repairs) -> None:
@@ -108,3 +120,102 @@ def _lose_large(sends: bool, repairs: Repairs) -> None:
         raise Stuck(f"the nodes do not agree after the path is mended: {world.describe()}")
     if (ups := victim.node.context.machine.origins[victim.node.context.index].incarnation) > 4:
         raise Stuck(f"the node began {ups} incarnations: it is declared down again and again")
+
+
+class Asker(Hand):
+    """A client whose next put follows each answer."""
+
+    def __init__(self, world: World, host: SimHost) -> None:
+        super().__init__(world, host)
+        self.send(b"use load")
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Put again."""
+        super().received(wire, data)
+        self.put(LOAD)
+
+
+class Trickle:
+    """A node that the leader's frames reach late: a worker holds a job there, another one waits."""
+
+    def __init__(self, repairs: Repairs) -> None:
+        self.world, self.leader = quick_world(repairs, **PATIENT)
+        self.victim = follower(self.world, self.leader)
+        hosts = self.world.serving()
+        third = next(host for host in hosts if host not in (self.leader, self.victim))
+        self.worker = Hand(self.world, self.victim)
+        self.worker.hold(ttr_s=600)
+        self.other = Hand(self.world, third)
+        self.other.send(b"reserve")
+        self._loads = [Hand(self.world, host) for host in (self.leader, third)]
+        for hand in self._loads:
+            hand.send(b"use load")
+        self._is_loaded = True
+        self._load()
+        self.asker = Asker(self.world, self.victim)
+        self.world.clock.run(1.0)
+        self.world.network.rates[self.leader.name, self.victim.name] = SLOW_BYTES_S
+
+    def _load(self) -> None:
+        for hand in self._loads:
+            hand.put(LOAD)
+        if self._is_loaded:
+            self.world.clock.after(LOAD_PERIOD_S, self._load)
+
+    def mend(self) -> None:
+        """End the load, let the queue drain, and see that all nodes serve."""
+        self._is_loaded = False
+        world = self.world
+        world.network.filter = None
+        world.network.rates.clear()
+        if not world.clock.run_until(
+            lambda: world.is_equal() and len(world.serving()) == 3, 2 * LOST_S
+        ):
+            raise Stuck(f"the nodes do not agree after the path is mended: {world.describe()}")
+
+
+def the_leader_s_frames_arrive_late(_: int, repairs: Repairs) -> None:
+    """A node whose commands are not answered, because frames trickle in, sends its clients away."""
+    scene = Trickle(repairs)
+    world, worker, other = scene.world, scene.worker, scene.other
+    if not world.clock.run_until(lambda: scene.asker.gone, 2 * LOST_S):
+        raise Stuck(f"the path is not slow: {world.describe()}")
+    Asker(world, scene.victim)  # it connects again; its answer would take longer still
+    if not world.clock.run_until(lambda: worker.gone, FENCED_S + LOOK_S):
+        raise Stuck(f"a node whose commands are not answered keeps its worker: {world.describe()}")
+    if other.replies:
+        raise Violation("a job went to another client while its worker was connected")
+    late = Hand(world, scene.victim)
+    other.wait(1, LOST_S)
+    for _ in range(20):
+        world.clock.run(1.0)
+        if scene.victim in world.serving():
+            raise Violation("a node accepts clients while its commands are not answered")
+    if not late.gone:
+        raise Violation("a node that is cut off took a client")
+    scene.mend()
+
+
+def late_frames_arrive_and_none_leave(_: int, repairs: Repairs) -> None:
+    """So it is where acknowledgements are late, too: the worker goes before the node is given up.
+
+    The leader ends a link on which it hears nothing after three seconds, and declares the node down
+    after `node_timeout_ms`: a fence that counts from the end of the link is too late.
+    """
+    scene = Trickle(repairs)
+    world, victim, worker = scene.world, scene.victim, scene.worker
+    world.clock.run(FILLED_S)
+    stays = (scene.victim.name, scene.leader.name)
+
+    def hold_back(sender: str, receiver: str, message: bytes) -> Iterable[float]:
+        return () if (sender, receiver) == stays else (world.network.delay_s,)
+
+    world.network.filter = hold_back
+    if not world.clock.run_until(lambda: worker.gone or bool(scene.other.replies), LOST_S):
+        raise Stuck(f"a node that the leader does not hear is not given up: {world.describe()}")
+    if not worker.gone:
+        raise Violation("a job went to another client while its worker was connected")
+    scene.other.wait(1, LOST_S)
+    if victim in world.serving():
+        raise Violation("a node accepts clients while its commands are not answered")
+    scene.mend()
