@@ -22,8 +22,10 @@ class Follower(Stage):
     def __init__(self) -> None:
         super().__init__(c.BASE_VERSION)  # nothing will raise the cluster
         self.come_up_behind()
+        machine = self.node.context.machine
+        self._begun = (machine.index, machine.state_hash)
         # What the others have applied: never what this node has, so that no hashes are compared.
-        self.others = self.node.context.machine.index + 1000
+        self.others = machine.index + 1000
         self.sent(frames.BATCH)
 
     def live(self, us: int, growth: int = 1, told_by: tuple[str, ...] = ("n2",)) -> None:
@@ -31,8 +33,10 @@ class Follower(Stage):
         for _ in range(us // STEP_US):
             self.others += growth
             for peer in MEMBERS[1:]:
-                index = self.others if peer in told_by else self.node.context.machine.index
-                heartbeat(self, peer, applied_index=index)
+                index, state_hash = self._begun
+                if peer in told_by:
+                    index = self.others
+                heartbeat(self, peer, applied_index=index, state_hash=state_hash)
             self.pass_us(STEP_US)
 
     def answer(self) -> int:
@@ -150,11 +154,10 @@ def _leaders_change(follower: Follower) -> None:
         follower.become("follower", "n1", term)
 
 
-def _the_log_must_not_grow(follower: Follower) -> None:
-    """That has a case of its own."""
-    follower.replica.space = DiskRoom(full=True)
-    follower.live(FENCE_US + SECOND, growth=0)
-    follower.replica.space = DiskRoom()
+def _it_leads(follower: Follower) -> None:
+    """There is nobody whose answers are late."""
+    follower.become("leader", "n0", 2)
+    follower.live(3 * FENCE_US)
 
 
 def _all_stood_still(follower: Follower) -> None:
@@ -186,7 +189,7 @@ def _megabytes_are_in_flight(follower: Follower) -> None:
         _nothing_is_asked,
         _one_after_the_other_is_answered,
         _leaders_change,
-        _the_log_must_not_grow,
+        _it_leads,
         _all_stood_still,
         _megabytes_are_in_flight,
     ],
@@ -199,6 +202,17 @@ def test_what_has_another_cause_closes_no_clients(
     healthy(follower)
     assert follower.is_open and not waiting.closed
     assert WHY not in follower.host.lines
+
+
+def test_a_log_that_must_not_grow_has_a_case_of_its_own(follower: Follower) -> None:
+    follower.client(PUT)
+    follower.live(3 * SECOND, told_by=("n1", "n2"))
+    follower.replica.space = DiskRoom(full=True)
+    follower.live(FENCE_US - 200_000, told_by=("n1", "n2"))
+    assert follower.is_open
+    follower.live(400_000, told_by=("n1", "n2"))
+    lines = [line for line in follower.host.lines if "closing all clients" in line]
+    assert lines == ["the others go on and this node's disk is full: closing all clients"]
 
 
 def test_entries_that_trickle_in_show_that_others_go_on() -> None:
