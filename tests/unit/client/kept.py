@@ -1,7 +1,9 @@
 """A cluster in memory that keeps sessions, and a client that has its session kept."""
 
+from typing import Any
+
 from beanpole.client.sansio.commands import Commands
-from beanpole.client.sansio.steps import Endpoint
+from beanpole.client.sansio.steps import Close, Endpoint, Send, Steps
 from beanpole.protocol.beanstalk import replies, stats
 from tests.unit.client.pretended import World
 
@@ -76,3 +78,16 @@ def keeping(world: World, told: list[int]) -> Commands[str]:
     commands = world.client("a:1,b:1", keep_s=60)
     commands.session.lost = told.extend
     return commands
+
+
+def interrupt(world: World, steps: Steps[Any], requests: int) -> None:
+    """Let a node execute this many requests of a command, and end the command then."""
+    step = next(steps)
+    while True:
+        answer = world.do(step)
+        requests -= isinstance(step, Send)
+        if not requests:
+            break
+        step = steps.send(answer)
+    world.do(Close())
+    steps.close()

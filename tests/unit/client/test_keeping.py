@@ -1,7 +1,6 @@
 """Sessions that a client keeps across connections, and puts with a key; without sockets."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -10,8 +9,8 @@ from beanpole.client.patience import CONNECT_TIMEOUT_S, REPLY_TIMEOUT_S
 from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.session import TRIES_MAX
-from beanpole.client.sansio.steps import Close, Send, Steps
-from tests.unit.client.kept import A, B, Cluster, keeping
+from beanpole.client.sansio.steps import Close, Send
+from tests.unit.client.kept import A, B, Cluster, interrupt, keeping
 from tests.unit.client.pretended import World, server
 
 
@@ -176,19 +175,6 @@ def test_a_batch_forgets_only_the_jobs_that_are_gone(
     assert isinstance(open_, faults.MayBeDoneError)
     assert list(client.session.held) == [2, 4]
     assert not client.session.ending
-
-
-def interrupt(world: World, steps: Steps[Any], requests: int) -> None:
-    """Let a node execute this many requests of a command, and end the command then."""
-    step = next(steps)
-    while True:
-        answer = world.do(step)
-        requests -= isinstance(step, Send)
-        if not requests:
-            break
-        step = steps.send(answer)
-    world.do(Close())
-    steps.close()
 
 
 def test_an_interrupted_delete_leaves_no_job_to_report_as_lost(

@@ -5,7 +5,7 @@ import pytest
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.session import KEEP_RETRY_S
 from beanpole.protocol.beanstalk import replies, stats
-from tests.unit.client.kept import A, B, Cluster, keeping
+from tests.unit.client.kept import A, B, Cluster, interrupt, keeping
 from tests.unit.client.pretended import World
 
 
@@ -91,6 +91,29 @@ def test_a_session_that_is_not_kept_later_either_goes_on(
     assert asked.count(word) == 1
     assert not client.session.is_kept
     assert (client.session.at, told) == (A, [])
+
+
+def test_the_reply_to_a_late_keep_is_lost(world: World, cluster: Cluster, told: list[int]) -> None:
+    """The session was kept, and the client began another one without its jobs."""
+    world.nodes[A] = Behind(cluster, 1)
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    cluster.silent = {b"keep"}
+    world.now += KEEP_RETRY_S
+    world.run(client.touch(job))
+    assert (client.session.at, told, list(client.session.held)) == (B, [], [job.id])
+
+
+def test_a_late_keep_that_is_interrupted_ends_with_the_client(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    world.nodes[A] = Behind(cluster, 1)
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    world.now += KEEP_RETRY_S
+    interrupt(world, client.touch(job), 2)
+    world.run(client.session.quit())
+    assert world.said[-1] == (A, b"quit\r\n")
 
 
 def test_a_node_that_is_lost_when_it_is_asked_again_loses_what_it_held(

@@ -432,12 +432,14 @@ class Session:
             raise ProtocolError(f"the session is not kept: {word.decode()}")
 
     def _keep(self) -> Steps[bytes]:
-        """Let the cluster keep the session; return the word of the reply."""
-        token = token_urlsafe(TOKEN_BYTES).encode()
-        reply = yield from self.exchange(encode(b"keep", token, self._keep_s))
-        if reply[0] == b"KEPT":
-            self._token = token
-            self._kept_at = self._clock()
+        """Let the cluster keep the session; return the word of the reply.
+
+        Without the reply it may be kept: the next connection resumes it, and `quit` ends it.
+        """
+        self._token, self._kept_at = token_urlsafe(TOKEN_BYTES).encode(), self._clock()
+        reply = yield from self.exchange(encode(b"keep", self._token, self._keep_s))
+        if reply[0] != b"KEPT":
+            self._token = b""
         return reply[0]
 
     def _keep_late(self) -> Steps[bool]:
