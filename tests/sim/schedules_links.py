@@ -168,6 +168,8 @@ class Trickle:
         world = self.world
         world.network.filter = None
         world.network.rates.clear()
+        # Of an introduction that the filter has cut in two, the second half would be refused.
+        world.network.reset(self.leader.name, self.victim.name)
         if not world.clock.run_until(
             lambda: world.is_equal() and len(world.serving()) == 3, 2 * LOST_S
         ):

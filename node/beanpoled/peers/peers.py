@@ -106,6 +106,11 @@ class Peers:
         peer = self.peers.get(replica.leader or "")
         return peer is not None and peer.linked and not peer.silent
 
+    def resent_us(self) -> int:
+        """When the leader got all batches again, on a new link; 0 if that link may stall, too."""
+        peer = self.peers.get(self._context.replica.leader or "")
+        return peer.up_us if peer is not None and peer.linked and not peer.stalls else 0
+
     def cluster_us(self) -> int | None:
         """Cluster time as the members that were up know it; None if there is none.
 

@@ -4,8 +4,12 @@ Frames that arrive do not show that the path works: over one whose queue drains 
 seconds old, and the node's own batches wait behind the acknowledgements of what was sent before.
 Only the return of a batch of this node shows both directions. A leader that has heard nothing of
 this node for `node_timeout_ms` declares it down; whatever this node sent in that time has not come
-back, so a node that closes its clients after `fence_timeout_ms` without an answer is earlier.
+back, so a node that closes its clients after `fence_timeout_ms` without an answer is earlier, if it
+sent a command when the leader last heard it. A node whose clients are silent, because they work on
+their jobs, has only the frames that arrive to go by.
 """
+
+from typing import Final
 
 from beanpole import commands as c
 from beanpole.replication.consensus import LEADER
@@ -13,6 +17,9 @@ from beanpoled.origin.batches import KIND_QUIET
 from beanpoled.origin.outbox import Origin
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
+
+# The time for a look, and for the ends of clients' connections.
+CLOSING_US: Final = 500_000
 
 
 class AnswerWatch:
@@ -60,18 +67,24 @@ class AnswerWatch:
 
         A new leader gets all batches again. The cluster goes on if entries were committed until
         `command_timeout_ms` after this one was sent: it did not stop meanwhile, and has not just
-        begun again, when a batch takes a moment to be among the first. With many bytes in flight an
-        answer may take longer: at a megabyte per second it is slow, but comes.
+        begun again, when a batch takes a moment to be among the first. A new link, which gets all
+        batches again, too, has as long to catch up. With many bytes in flight an answer may take
+        longer, if it still comes before the node is declared down: at a megabyte per second it is
+        slow, but comes.
         """
         context, replica, batch = self._context, self._context.replica, self._origin.oldest()
         if batch is None or not self._origin.up or replica.role == LEADER or replica.room().full:
             return False
+        config = context.config
         since_us = max(batch.numbered_us, self._term_us)
-        patience_us = context.config.fence_timeout_ms * 1000 + self._origin.bytes_in_flight
-        if context.loop_us - since_us <= patience_us:
+        fence_us = config.fence_timeout_ms * 1000
+        spare_us = max(0, config.node_timeout_ms * 1000 - CLOSING_US - fence_us)
+        if context.loop_us - since_us <= fence_us + min(self._origin.bytes_in_flight, spare_us):
+            return False
+        if context.loop_us - self._peers.resent_us() <= config.command_timeout_ms * 1000:
             return False
         gone_on_us = self._grew_us - max(since_us, self._grows_since_us)
-        return gone_on_us >= context.config.command_timeout_ms * 1000
+        return gone_on_us >= config.command_timeout_ms * 1000
 
     def _is_answered_in_time(self) -> bool:
         """Whether commands come back within `raft_max` again; there are no clients to send any."""

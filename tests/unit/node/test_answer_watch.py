@@ -28,11 +28,17 @@ class Follower(Stage):
         self.others = machine.index + 1000
         self.sent(frames.BATCH)
 
-    def live(self, us: int, growth: int = 1, told_by: tuple[str, ...] = ("n2",)) -> None:
+    def live(
+        self,
+        us: int,
+        growth: int = 1,
+        told_by: tuple[str, ...] = ("n2",),
+        heard: tuple[str, ...] = MEMBERS[1:],
+    ) -> None:
         """Let time pass with heartbeats of all, of which some tell of new entries."""
         for _ in range(us // STEP_US):
             self.others += growth
-            for peer in MEMBERS[1:]:
+            for peer in heard:
                 index, state_hash = self._begun
                 if peer in told_by:
                     index = self.others
@@ -147,6 +153,17 @@ def _one_after_the_other_is_answered(follower: Follower) -> None:
         follower.client(PUT)
 
 
+def _a_link_is_new(follower: Follower) -> None:
+    """The batches were sent again on it, and the node has to catch up before they are applied."""
+    follower.live(SECOND)
+    follower.node.router.link_down("n1")
+    follower.live(FENCE_US - SECOND, told_by=("n2",), heard=("n2",))
+    follower.node.router.link_up("n1")
+    follower.live(4 * SECOND)
+    assert follower.answer()
+    follower.live(FENCE_US)
+
+
 def _leaders_change(follower: Follower) -> None:
     """Each new leader gets the batches again."""
     for term in range(2, 6):
@@ -188,6 +205,7 @@ def _megabytes_are_in_flight(follower: Follower) -> None:
         _others_are_unheard,
         _nothing_is_asked,
         _one_after_the_other_is_answered,
+        _a_link_is_new,
         _leaders_change,
         _it_leads,
         _all_stood_still,
