@@ -140,6 +140,13 @@ def main() -> None:
         sys.exit(_exit_status(error))
 
 
+def _note_failure(host: AioHost, _kind: object, error: BaseException | None, _: object) -> bool:
+    """Tell the host why a start failed, before it waits for the disk."""
+    if isinstance(error, BeanpoleError | OSError):
+        host.failed(starting.words(error), _exit_status(error))
+    return False
+
+
 def _stop_early(lines: LogLines, _number: int, _frame: object) -> NoReturn:
     """End a node that still reads its disk: it has no clients, and nothing to hand over.
 
@@ -283,6 +290,7 @@ async def run(
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)
         stack.callback(host.close_files)
+        stack.push(partial(_note_failure, host))
         stack.callback(audit.close)
         stack.push_async_callback(host.peer_client.close)
         if disks.own.runs:

@@ -343,6 +343,9 @@ class SimHost:
         self.log(words)
         self._exiting = True
 
+    def watch_disk(self, is_on: bool) -> None:
+        """Do nothing: no process ends here."""
+
     def abandon(self) -> None:
         """End after the current callback, without a last sync."""
         self.log(UNSYNCED)

@@ -297,6 +297,7 @@ class RealFiles(InlineFiles):
         self._syncing: tuple[SyncedWrite, Done] | None = None
         self._event = -1
         self.closed = False
+        self.only_bulk_is_left = False  # of a `close`, in whatever thread asks
 
     def watch(self, add_reader: Callable[[int, Callable[[], None]], object]) -> bool:
         """Use the thread of syncer.c, if it was compiled; return whether it was.
@@ -334,11 +335,12 @@ class RealFiles(InlineFiles):
         self.closed = True
         if self._syncer is not None:
             self._syncer.end()
-        for lane, thread in enumerate(self._threads):
-            if thread is not None:
-                self._queues[lane].put(None)
-                if lane not in _LOOKS:
-                    thread.join()
+        for queue in self._queues:
+            queue.put(None)
+        for lane in (LANE_LOG, LANE_BULK):
+            self.only_bulk_is_left = lane == LANE_BULK
+            if (thread := self._threads[lane]) is not None:
+                thread.join()
 
     def drop(self, lane: int) -> None:
         """Discard the work that waits in a lane, and end the lane: for a `close` that hangs.

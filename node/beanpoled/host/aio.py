@@ -56,7 +56,8 @@ class AioHost:
         self.lines = LogLines(config)
         self._loop = loop
         self._exiting = asyncio.Event()
-        self._is_told_to_stop = False
+        self._is_stopping = False
+        self._failure: tuple[str, int] | None = None  # of a start: the reason and the exit status
         self._last_words: str | None = None
         self.disk_within_s = DISK_AT_STOP_MAX_S
         self._watch: Watch | None = None  # over the disk, during a stop
@@ -85,7 +86,7 @@ class AioHost:
             self.converter.close()
 
         self.converter.hurry()
-        disk = self._watch_disk()
+        disk = self._begin_watch()
         bulk = Watch(within_s, give_up)
         self.files.close()
         bulk.end()
@@ -98,7 +99,7 @@ class AioHost:
         """Wait until the node has stopped; its signals mean nothing from then on."""
         await self._exiting.wait()
         if self._last_words == UNSYNCED:
-            self._end_unsynced()
+            self._give_up_disk()
         # One that comes while files and threads end, or behind that, would end the process as if
         # the stop had failed.
         for one in RUNNING_SIGNALS:
@@ -207,7 +208,7 @@ class AioHost:
 
     def exit(self, close: Callable[[], None] | None = None, words: str = "stopped") -> None:
         """See `Host`."""
-        self._begin_stop()
+        self.watch_disk(True)
         self._last_words = words
         if close is not None:
             close()
@@ -215,34 +216,48 @@ class AioHost:
 
     def abandon(self) -> None:
         """See `Host`."""
-        self._begin_stop()
+        self._is_stopping = True
         self._last_words = UNSYNCED
         self._exiting.set()
 
-    def _begin_stop(self) -> None:
-        """Note that the node was told to stop.
+    def watch_disk(self, is_on: bool) -> None:
+        """See `Host`."""
+        self._is_stopping = True
+        if is_on:
+            self._begin_watch()
+        elif self._watch is not None:
+            self._watch.end()
+            self._watch = None
 
-        The disk can block the loop before it closes the log: a leader that hands over syncs its
-        vote for the next one.
-        """
-        self._is_told_to_stop = True
-        self._watch_disk()
-
-    def _watch_disk(self) -> Watch:
-        """From now on, let a disk that blocks the loop end the process."""
+    def _begin_watch(self) -> Watch:
         if self._watch is None:
-            self._watch = Watch(self.disk_within_s, self._end_unsynced)
+            self._watch = Watch(self.disk_within_s, self._give_up_disk)
             self._beat(self._watch)
         return self._watch
 
     def _beat(self, watch: Watch) -> None:
-        watch.beat()
-        self._loop.call_later(BEAT_PERIOD_S, self._beat, watch)
+        if watch is self._watch:
+            watch.beat()
+            self._loop.call_later(BEAT_PERIOD_S, self._beat, watch)
 
-    def _end_unsynced(self) -> None:
+    def failed(self, words: str, status: int) -> None:
+        """Note why the start failed: a disk that hangs may end the process before that is logged.
+
+        Args:
+            words: the reason, for the log.
+            status: the exit status.
+        """
+        self._failure = (words, status)
+
+    def _give_up_disk(self) -> None:
         """End the process without waiting for the disk, perhaps for ever."""
-        self.log(UNSYNCED)
-        os._exit(0 if self._is_told_to_stop else 1)  # or a start has failed
+        words, status = UNSYNCED, 0 if self._is_stopping else 1
+        if self._failure is not None:
+            words, status = self._failure
+        elif self.files.only_bulk_is_left and self._last_words is not None:
+            words = self._last_words  # what is left is made, or removed, again after the next start
+        self.log(words, ERROR if status else INFO)
+        os._exit(status)
 
     def fatal(self, reason: str) -> None:
         """See `Host`."""
@@ -258,14 +273,9 @@ class AioHost:
         reload: Callable[[], object],
     ) -> None:
         """SIGTERM and SIGINT stop gracefully, SIGUSR1 drains, SIGUSR2 ends that, SIGHUP reloads."""
-
-        def begin_stop() -> None:
-            self._begin_stop()
-            stop()
-
         add = self._loop.add_signal_handler
-        add(signal.SIGTERM, begin_stop)
-        add(signal.SIGINT, begin_stop)
+        add(signal.SIGTERM, stop)
+        add(signal.SIGINT, stop)
         add(signal.SIGUSR1, drain, True)
         add(signal.SIGUSR2, drain, False)
         add(signal.SIGHUP, reload)

@@ -150,6 +150,13 @@ class Host(Protocol):
             words: the last line of the log, when everything is written and closed.
         """
 
+    def watch_disk(self, is_on: bool) -> None:
+        """From now on, end the process as by `abandon` if the disk blocks the loop for seconds.
+
+        For the parts of a stop in which the loop itself waits for the disk, and does nothing else
+        that takes as long.
+        """
+
     def abandon(self) -> None:
         """Log UNSYNCED and end the process with status 0, without waiting for the disk."""
 

@@ -109,8 +109,11 @@ class Stopping:
         context = self._context
         successor = self._peers.successor()
         if context.replica.role != "leader" or successor is None or out_of_patience:
+            context.host.watch_disk(False)
             self._enter(_DRAINING)
         else:
+            # The vote for the successor is synced in the loop.
+            context.host.watch_disk(True)
             context.replica.transfer(successor)
 
     def _drain(self, holders: int, waited_us: int) -> None:

@@ -134,6 +134,9 @@ class StageHost:
             close()
         self.lines += [words, "exit"]
 
+    def watch_disk(self, is_on: bool) -> None:
+        """Do nothing: no process ends here."""
+
     def abandon(self) -> None:
         self.lines += [UNSYNCED, "exit"]
 

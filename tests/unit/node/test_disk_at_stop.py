@@ -48,19 +48,23 @@ def disk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return made
 
 
-@pytest.mark.parametrize("lane", [LANE_LOG, LANE_BULK])
-def test_a_stop_does_not_wait_for_files_on_a_disk_that_hangs(lane: int, disk: Disk) -> None:
+@pytest.mark.parametrize(("lane", "words"), [(LANE_LOG, UNSYNCED), (LANE_BULK, "stopped")])
+def test_a_stop_does_not_wait_for_files_on_a_disk_that_hangs(
+    lane: int, words: str, disk: Disk
+) -> None:
+    """Beside the log, what hangs may be the removal of a large file: all was synced."""
+
     async def stop() -> None:
         host = AioHost(config(), asyncio.get_running_loop())
         host.files.submit(disk.hang, lambda _: None, lane)
         disk.begun.wait(TIMEOUT_S)
+        host.disk_within_s = 2 * SOON_S
         host.exit(lambda: None)
         await host.wait_for_exit()
-        host.disk_within_s = 2 * SOON_S
         host.close_files(SOON_S)
 
     asyncio.run(stop())
-    assert disk.ends == [(0, [UNSYNCED])]
+    assert disk.ends == [(0, [words])]
 
 
 def test_a_stop_does_not_wait_for_the_last_sync_of_a_disk_that_hangs(disk: Disk) -> None:
@@ -74,15 +78,26 @@ def test_a_stop_does_not_wait_for_the_last_sync_of_a_disk_that_hangs(disk: Disk)
     assert disk.ends == [(0, [UNSYNCED])]
 
 
-def test_a_start_that_failed_stays_one_on_a_disk_that_hangs(disk: Disk) -> None:
+@pytest.mark.parametrize(
+    ("failure", "end"),
+    [
+        (("no such member", 78), (78, ["fatal: no such member"])),
+        (None, (1, [f"fatal: {UNSYNCED}"])),
+    ],
+)
+def test_a_start_that_failed_stays_one_on_a_disk_that_hangs(
+    failure: tuple[str, int] | None, end: tuple[int, list[str]], disk: Disk
+) -> None:
     async def fail() -> None:
         host = AioHost(config(), asyncio.get_running_loop())
         host.files.submit(disk.hang, lambda _: None)
         host.disk_within_s = SOON_S
+        if failure is not None:
+            host.failed(*failure)
         host.close_files()
 
     asyncio.run(fail())
-    assert disk.ends == [(1, [UNSYNCED])]
+    assert disk.ends == [end]
 
 
 def test_the_last_words_follow_the_last_write(
@@ -112,6 +127,7 @@ def test_a_stop_does_not_wait_for_a_vote_on_a_disk_that_hangs(disk: Disk) -> Non
         waited = asyncio.Event()
 
         def vote() -> None:
+            host.watch_disk(True)
             disk.hang()
             waited.set()
 
@@ -133,12 +149,8 @@ def test_a_stop_may_take_longer_while_its_loop_turns(
         host = AioHost(config(), loop)
         host.disk_within_s = 4 * aio.BEAT_PERIOD_S
         drained, told = asyncio.Event(), list[object]()
-        host.handle_signals(
-            lambda: told.append(loop.call_later(6 * aio.BEAT_PERIOD_S, drained.set)),
-            lambda _: None,
-            lambda: None,
-        )
-        os.kill(os.getpid(), signal.SIGTERM)
+        host.watch_disk(True)
+        told.append(loop.call_later(6 * aio.BEAT_PERIOD_S, drained.set))
         await drained.wait()
         host.exit()
         host.close_files()
