@@ -87,7 +87,7 @@ def examine(
 
 
 def _loop(now: Metrics) -> Finding:
-    words = f"late by {now.loop_lag_seconds_mean:.3f} s on average, in the last ten seconds"
+    words = f"late by {now.loop_lag_seconds_mean:.3f} s on average, in some ten seconds"
     if now.loop_lag_seconds_mean <= LATE_MEAN_MAX_S:
         return Finding(OK, "loop", words)
     remedy = "give the node more time of the processors; while it leads, every change waits for it"
@@ -103,7 +103,7 @@ def _disk(view: NodeView, now: Metrics, config: NodeConfig) -> Iterator[Finding]
     remedy = "make room on the disk of data_dir, or lower event_retain_bytes"
     level = ERROR if view.disk_full or free < reserve else WARNING if free < 2 * reserve else OK
     yield Finding(level, "disk room", words, remedy if level != OK else "")
-    if view.disk_hangs:
+    if view.disk_hangs or view.disk_is_behind:
         yield Finding(ERROR, "disk", "the disk does not keep up", "look at the disk; see its log")
     mean_s = now.fsync_seconds_total / now.fsyncs_total if now.fsyncs_total else 0.0
     last_s = now.fsync_seconds_last

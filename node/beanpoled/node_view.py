@@ -162,6 +162,10 @@ class LocalNodeView:
         return self._node.disk_health.hangs
 
     @property
+    def disk_is_behind(self) -> bool:
+        return self._node.disk_health.is_behind
+
+    @property
     def disk_full(self) -> bool:
         return self._context.replica.room().full
 

@@ -205,7 +205,7 @@ class Metrics:
     outbox_bytes: int = 0
     loop_lag_seconds_last: float = 0.0
     loop_lag_seconds_max: float = 0.0
-    loop_lag_seconds_mean: float = 0.0  # of the last ten seconds
+    loop_lag_seconds_mean: float = 0.0  # of some ten seconds
     leader_changes_total: int = 0
     tubes: int = 0
     sessions: int = 0
@@ -336,6 +336,10 @@ class NodeView(Protocol):
     @property
     def disk_hangs(self) -> bool:
         """Whether that is too long: the node leads no more and stands for no election."""
+
+    @property
+    def disk_is_behind(self) -> bool:
+        """Whether it hangs, or has hung twice lately and not kept up for long enough since."""
 
     @property
     def disk_full(self) -> bool:

@@ -211,10 +211,13 @@ def _drop(arguments: argparse.Namespace) -> int:
         )
     request = users_pb2.DropUserRequest(name=arguments.user)
     _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
-    words = f"there is no user {arguments.user} any more"
+    status = say_done(
+        f"there is no user {arguments.user} any more", {"dropped": arguments.user}, arguments.json
+    )
     if is_anonymous:
-        words += "\nfrom now on everybody may do everything, without a token"
-    return say_done(words, {"dropped": arguments.user}, arguments.json)
+        words = "from now on everybody may do everything, without a token"
+        print(words, file=sys.stderr if arguments.json else sys.stdout)
+    return status
 
 
 def _token(arguments: argparse.Namespace) -> int:

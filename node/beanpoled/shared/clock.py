@@ -43,19 +43,21 @@ class Lateness:
     Attributes:
         last_us: the lateness of the last timer.
         max_us: the worst one.
-        mean_us: the lateness at a moment of the last LATENESS_MEAN_US, on average: a process that
-            is stopped for 450 ms of every 500 has many timers that are in time.
+        mean_us: the lateness at a moment, on average; the weight of a moment decreases by half in
+            seven tenths of LATENESS_MEAN_US. A process that is stopped for 450 ms of every 500 has
+            many timers that are in time.
     """
 
     def __init__(self) -> None:
-        self.last_us = self.max_us = self.mean_us = 0
+        self.last_us = self.max_us = 0
+        self.mean_us = 0.0
 
     def note(self, late_us: int, passed_us: int) -> None:
         """Note the lateness of a timer, and the time since the one before."""
         self.last_us = max(0, late_us)
         self.max_us = max(self.max_us, self.last_us)
         weight_us = min(passed_us, LATENESS_MEAN_US)
-        self.mean_us += (self.last_us - self.mean_us) * weight_us // LATENESS_MEAN_US
+        self.mean_us += (self.last_us - self.mean_us) * weight_us / LATENESS_MEAN_US
 
 
 class ClusterClock:

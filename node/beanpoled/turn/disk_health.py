@@ -140,8 +140,8 @@ class DiskHealth:
 
     @property
     def hangs(self) -> bool:
-        """Whether the disk does not answer, or is too slow: an operator has to look at it."""
-        return self.is_behind or self.is_silent
+        """Whether the disk does not answer now: clients should go to another node."""
+        return self.writes_hang or self.is_silent
 
     def is_left_behind(self, after_us: int) -> bool:
         """Whether a majority has committed entries that this disk lacked for `after_us`."""

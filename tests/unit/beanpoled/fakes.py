@@ -61,6 +61,7 @@ class FakeView:
         self.loop_lag_s = 0.001
         self.disk_lag_s = 0.0
         self.disk_hangs = False
+        self.disk_is_behind = False
         self.disk_full = False
         self.live_links: tuple[str, ...] = ("n1",)
         self.job_counts = JobCounts(1, 2, 3, 4)

@@ -95,6 +95,7 @@ def changed(**attributes: Any) -> FakeView:
         ({"disk_free_bytes": GIB - 1}, "disk room", ERROR),
         ({"disk_free_bytes": 2 * GIB - 1}, "disk room", WARNING),
         ({"disk_hangs": True}, "disk", ERROR),
+        ({"disk_is_behind": True}, "disk", ERROR),
         ({"disk_full": True}, "disk room", ERROR),
         ({"fsync_seconds_total": 5.1}, "disk sync", WARNING),
         ({"loop_lag_seconds_mean": 0.101}, "loop", WARNING),

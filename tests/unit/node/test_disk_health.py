@@ -114,7 +114,7 @@ def test_a_disk_that_hangs_in_each_sync_does_not_go_on_between_them(leader: Stag
         leader.replica.on_disk = LogOnDisk(2000 * step, 2000 * step - 1000, 7)
         for _ in range(15):
             pass_alive(leader, 100_000)
-            told.append(health.hangs)
+            told.append(health.is_behind)
             acted.append(leader.replica.disk_hangs)
     assert lines(leader, "the disk is behind") == 2 and lines(leader, "the disk goes on") == 1
     assert lines(leader, "again, so it must keep up for 10 s to go on") == 1
@@ -128,22 +128,22 @@ def test_a_slow_disk_goes_on_when_it_has_kept_up_for_a_while(leader: Stage) -> N
     for end in (2000, 3000):
         leader.replica.on_disk = LogOnDisk(end, 1000, 7)
         pass_alive(leader, 1_500_000)
-        assert health.hangs
+        assert health.is_behind
         leader.replica.on_disk = LogOnDisk(end, end, 9)
         pass_alive(leader, 200_000)
-    assert health.hangs and not health.writes_hang
+    assert health.is_behind and not health.writes_hang
     pass_alive(leader, 9_500_000)
-    assert health.hangs
+    assert health.is_behind
     pass_alive(leader, 600_000)
-    assert not health.hangs and lines(leader, "the disk goes on") == 2
+    assert not health.is_behind and lines(leader, "the disk goes on") == 2
     # Another hang, long after it, is one by itself.
     pass_alive(leader, 10 * SECOND)
     leader.replica.on_disk = LogOnDisk(4000, 3000, 9)
     pass_alive(leader, 1_500_000)
-    assert health.hangs
+    assert health.is_behind
     leader.replica.on_disk = LogOnDisk(4000, 4000, 9)
     pass_alive(leader, 200_000)
-    assert not health.hangs and lines(leader, "the disk goes on") == 3
+    assert not health.is_behind and lines(leader, "the disk goes on") == 3
 
 
 def test_a_leader_with_a_slow_disk_hands_over_at_once(leader: Stage) -> None:
