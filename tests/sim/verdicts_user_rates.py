@@ -2,7 +2,8 @@
 
 A rate is judged by its definition, over every stretch of time between two requests, and not by what
 the product's meters have saved. Only requests that were answered are counted, and only of clients
-whose user is certain: the count is never too high.
+whose user is certain: the count is never too high. A refusal may be that of an earlier request,
+answered before its entry, which then ends the connection (life 107756).
 """
 
 from collections import defaultdict
@@ -58,7 +59,7 @@ class UserRateJudge:
             if ask.kind == "auth":
                 if ask.word != DENIED:
                     known_s = ask.done_s if ask.word == ACCEPTED else None
-            elif known_s is not None and ask.at_s >= known_s and ask.word:
+            elif known_s is not None and ask.at_s >= known_s and ask.word not in (b"", DENIED):
                 states = self._log.states[ask.session]
                 since = Span(known_s, ask.done_s)
                 names = {one.who.name for one in within([(it.at_s, it) for it in states], since)}
