@@ -101,7 +101,7 @@ EDGES: Final = (
     ),
     Mutant(
         "late_frames_believed",
-        "links: a node that nobody hears counts from the end of its link",
+        "links: a node that the leader does not hear counts its silence from the end of the link",
         late_frames_arrive_and_none_leave,
         r"while its worker was connected",
         late_frames_believed,

@@ -27,8 +27,6 @@ LANE_BULK: Final = 1
 LANE_LOOK: Final = 2
 LANE_LOOK_EVENTS: Final = 3
 LANES: Final = 4
-# Their work changes nothing, and nothing waits for it.
-_LOOKS: Final = (LANE_LOOK, LANE_LOOK_EVENTS)
 
 # Freeing 300 MiB at once delayed every sync of the machine by 25 to 55 ms (ext4). In steps of this
 # size the delay was 3 to 5 ms, and the removal took 200 ms instead of 80.

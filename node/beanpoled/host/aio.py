@@ -255,7 +255,8 @@ class AioHost:
         if self._failure is not None:
             words, status = self._failure
         elif self.files.only_bulk_is_left and self._last_words is not None:
-            words = self._last_words  # what is left is made, or removed, again after the next start
+            # The log is synced. The next start finishes the other files, or removes them.
+            words = self._last_words
         self.log(words, ERROR if status else INFO)
         os._exit(status)
 

@@ -3,7 +3,9 @@
 import pytest
 
 from beanpole.client.sansio import faults
+from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.session import KEEP_RETRY_S
+from beanpole.client.sansio.shapes import Job
 from beanpole.protocol.beanstalk import replies, stats
 from tests.unit.client.kept import A, B, Cluster, interrupt, keeping
 from tests.unit.client.pretended import World
@@ -21,6 +23,13 @@ class Behind:
             self.left -= 1
             return replies.ok(stats.format_list([b"put-unique"]))
         return self.cluster(data)
+
+
+def unkept(world: World, cluster: Cluster, told: list[int]) -> tuple[Commands[str], Job[str]]:
+    """Return a client with a job whose node could not keep sessions when it connected."""
+    world.nodes[A] = Behind(cluster, 1)
+    client = keeping(world, told)
+    return client, world.run(client.reserve(0))
 
 
 def test_a_node_that_is_behind_resumes_later(
@@ -56,9 +65,7 @@ def test_a_session_is_kept_once_its_node_can(
     world: World, cluster: Cluster, told: list[int]
 ) -> None:
     """It was kept only from the next connection on, which came weeks after an upgrade."""
-    world.nodes[A] = Behind(cluster, 1)
-    client = keeping(world, told)
-    job = world.run(client.reserve(0))
+    client, job = unkept(world, cluster, told)
     world.now += KEEP_RETRY_S - 1
     world.run(client.touch(job))
     assert not client.session.is_kept
@@ -75,14 +82,12 @@ def test_a_session_is_kept_once_its_node_can(
 def test_a_session_that_is_not_kept_later_either_goes_on(
     world: World, cluster: Cluster, told: list[int], word: bytes, answer: bytes
 ) -> None:
-    world.nodes[A] = behind = Behind(cluster, 1)
-    client = keeping(world, told)
-    job = world.run(client.reserve(0))
+    client, job = unkept(world, cluster, told)
     asked: list[bytes] = []
 
     def node(data: bytes) -> bytes | None:
         asked.append(data.split()[0])
-        return answer if data.startswith(word) else behind(data)
+        return answer if data.startswith(word) else cluster(data)
 
     world.nodes[A] = node
     for _ in range(3):
@@ -95,9 +100,7 @@ def test_a_session_that_is_not_kept_later_either_goes_on(
 
 def test_the_reply_to_a_late_keep_is_lost(world: World, cluster: Cluster, told: list[int]) -> None:
     """The session was kept, and the client began another one without its jobs."""
-    world.nodes[A] = Behind(cluster, 1)
-    client = keeping(world, told)
-    job = world.run(client.reserve(0))
+    client, job = unkept(world, cluster, told)
     cluster.silent = {b"keep"}
     world.now += KEEP_RETRY_S
     world.run(client.touch(job))
@@ -107,9 +110,7 @@ def test_the_reply_to_a_late_keep_is_lost(world: World, cluster: Cluster, told: 
 def test_a_late_keep_that_is_interrupted_ends_with_the_client(
     world: World, cluster: Cluster, told: list[int]
 ) -> None:
-    world.nodes[A] = Behind(cluster, 1)
-    client = keeping(world, told)
-    job = world.run(client.reserve(0))
+    client, job = unkept(world, cluster, told)
     world.now += KEEP_RETRY_S
     interrupt(world, client.touch(job), 2)
     world.run(client.session.quit())
@@ -119,9 +120,7 @@ def test_a_late_keep_that_is_interrupted_ends_with_the_client(
 def test_a_node_that_is_lost_when_it_is_asked_again_loses_what_it_held(
     world: World, cluster: Cluster, told: list[int]
 ) -> None:
-    world.nodes[A] = Behind(cluster, 1)
-    client = keeping(world, told)
-    job = world.run(client.reserve(0))
+    client, job = unkept(world, cluster, told)
 
     def ends(_: bytes) -> bytes:
         cluster.loose.clear()

@@ -172,7 +172,7 @@ def _leaders_change(follower: Follower) -> None:
 
 
 def _it_leads(follower: Follower) -> None:
-    """There is nobody whose answers are late."""
+    """A leader waits for the answers of no other node."""
     follower.become("leader", "n0", 2)
     follower.live(3 * FENCE_US)
 

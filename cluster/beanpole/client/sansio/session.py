@@ -112,7 +112,7 @@ class Session:
         self._user_token = token
         self._token = b""  # of the kept session, if there is one
         self._kept_at = 0.0  # when the kept session had a connection last
-        self._keep_at = 0.0  # when to ask again whether the session can be kept
+        self._ask_keep_at = 0.0  # when to ask again whether the session can be kept
         self._words: frozenset[bytes] | None = None  # the extensions of the connected node
 
     # --- requests -------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ class Session:
                 # The cluster supports `resume`, so this node is behind. Another node may resume.
                 raise ProtocolError(f"it does not know {RESUME.decode()!r} yet")
             self._token = b""
-            self._keep_at = self._clock() + KEEP_RETRY_S
+            self._ask_keep_at = self._clock() + KEEP_RETRY_S
             self._lose(())
             return
         if self._token:
@@ -444,8 +444,8 @@ class Session:
 
     def _keep_late(self) -> Steps[bool]:
         """Keep the session, with its jobs, if its node can by now; False if the node is lost."""
-        if self._keep_s and not self.is_kept and self._clock() >= self._keep_at:
-            self._keep_at = self._clock() + KEEP_RETRY_S
+        if self._keep_s and not self.is_kept and self._clock() >= self._ask_keep_at:
+            self._ask_keep_at = self._clock() + KEEP_RETRY_S
             self._words = None
             with suppress(OSError, ProtocolError):
                 if RESUME in (yield from self.extensions()):
