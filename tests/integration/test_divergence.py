@@ -20,29 +20,31 @@ from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
-# The period of the comparison of images in this test; the default is a minute.
-DIGEST_PERIOD_S = 2.0
-# On a loaded machine heartbeats, digests and the end of a process take longer.
-SLACK_S = 60.0
+# The period of the comparison of images; the default is a minute. Heartbeats contain the running
+# digest: no image is compared where that has to decide, or a loaded machine would do so first.
+DIGEST_PERIOD_S = {"transitions": 3600.0, "image": 2.0}
+# A comparison of images is due within 2 s and a heartbeat within less. On a loaded machine they take
+# longer, and so does the end of a process.
+DIFFERS_MAX_S = 62.0
 REJOIN_TIMEOUT_S = 60.0
 ATTEMPTS = 5
 
 
-def tell_how(cluster: Cluster, number: int, how: str) -> None:
+def tell_how(cluster: Cluster, number: int, how: str, period_s: float) -> None:
     """Make the next start of a node run through `differing`."""
     node = cluster.nodes[number]
     options = ["--config", str(node.directory / "node.toml")]
-    script = [sys.executable, differing.__file__, how, str(DIGEST_PERIOD_S)]
+    script = [sys.executable, differing.__file__, how, str(period_s)]
     (node.directory / "cmdline").write_text(shlex.join([*script, *options]) + "\n")
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Cluster]:
-    """Three correct nodes that compare their images often."""
+def watched(tmp_path: Path, how: str) -> Iterator[Cluster]:
+    """Three correct nodes that compare what shows this way to differ."""
     cluster = Cluster(tmp_path / "cluster")
     try:
         for number in range(len(cluster.nodes)):
-            tell_how(cluster, number, "honest")
+            tell_how(cluster, number, "honest", DIGEST_PERIOD_S[how])
         cluster.start_all()
         yield cluster
     finally:
@@ -52,7 +54,7 @@ def watched(tmp_path: Path) -> Iterator[Cluster]:
 def make_differ(cluster: Cluster, number: int, how: str) -> None:
     """Restart a node as one that will diverge."""
     cluster.terminate(number)
-    tell_how(cluster, number, how)
+    tell_how(cluster, number, how, DIGEST_PERIOD_S[how])
     cluster.start(number)
     cluster.wait_until_serving(number)
 
@@ -68,7 +70,7 @@ def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: 
         began = time.monotonic()
         while process.status() is None:
             jobs.append(client.put(b"meanwhile"))
-            assert time.monotonic() - began < DIGEST_PERIOD_S + SLACK_S, process.story()
+            assert time.monotonic() - began < DIFFERS_MAX_S, process.story()
         # A non-zero exit status, and one line that names the difference and the remedy.
         assert process.wait() == 1
         reason = process.log.read_text().splitlines()[-1]
@@ -83,7 +85,7 @@ def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: 
         # As the message and docs/operating.md say: move the data away and start with an empty disk.
         data = watched.nodes[victim].directory / "data"
         shutil.move(data, data.with_name("inspect"))
-        tell_how(watched, victim, "honest")
+        tell_how(watched, victim, "honest", DIGEST_PERIOD_S[how])
         watched.start(victim, ["--rejoin"])
         watched.wait_until_serving(victim)
         wait_until(lambda: standing(data) == VOTER, REJOIN_TIMEOUT_S, "it votes again")
@@ -106,14 +108,15 @@ def lead(cluster: Cluster, number: int) -> None:
     assert cluster.leader() == number
 
 
-def test_a_leader_that_differs_stops_and_another_one_leads(watched: Cluster) -> None:
+@pytest.mark.parametrize("how", ["image"])
+def test_a_leader_that_differs_stops_and_another_one_leads(watched: Cluster, how: str) -> None:
     victim = len(watched.nodes) - 1
-    make_differ(watched, victim, "image")
+    make_differ(watched, victim, how)
     lead(watched, victim)
     process = watched.process(victim)
     with Raw(watched.nodes[0].beanstalk, timeout_s=30) as client:
         marked = client.put(MARK)
-        assert process.wait(DIGEST_PERIOD_S + SLACK_S) == 1
+        assert process.wait(DIFFERS_MAX_S) == 1
         reason = process.log.read_text().splitlines()[-1]
         assert "this replica differs from 2 of 3 members at index" in reason
         # A put that is sent on before the link's end is read has an unknown outcome.
