@@ -83,7 +83,6 @@ MODULES: Final = (
     "beanpoled/shared/clock.py",
     "beanpoled/shared/context.py",
     "beanpoled/peers/digest.py",
-    "beanpoled/turn/answer_watch.py",
     "beanpoled/turn/disk_health.py",
     "beanpoled/eventlog/latencies.py",
     "beanpoled/eventlog/sketch.py",

@@ -23,8 +23,8 @@ from tests.integration.support.waiting import wait_until
 # The period of the comparison of images; the default is a minute. Heartbeats contain the running
 # digest: no image is compared where that has to decide, or a loaded machine would do so first.
 DIGEST_PERIOD_S = {"transitions": 3600.0, "image": 2.0}
-# A comparison of images is due within 2 s and a heartbeat within less. On a loaded machine they take
-# longer, and so does the end of a process.
+# A comparison of images is due within 2 s and a heartbeat within less. On a loaded machine they
+# take longer, and so does the end of a process.
 DIFFERS_MAX_S = 62.0
 REJOIN_TIMEOUT_S = 60.0
 ATTEMPTS = 5

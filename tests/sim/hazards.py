@@ -33,6 +33,7 @@ SHARES: Final = {
     "paths": 0.1,  # one kind of files finds no room
     "small": 0.05,  # disks have a capacity
     "hung": 0.05,  # disks hang until they are reset
+    "trickles": 0.15,  # a direction between two nodes drains slowly
     "two": 0.3,  # of five nodes, two may have lost their disks at once
     "sizes": 0.03,  # limits are the real ones, and some bodies as large as they allow
 }
@@ -44,6 +45,7 @@ RATES: Final = {
     "parts": 0.1,
     "paths": 0.2,
     "hung": 0.15,
+    "trickles": 0.4,
 }
 # About the number of changing calls of `Files` in a start; a busy second has some more.
 CALLS_MAX: Final = 40
@@ -62,6 +64,9 @@ PATH_FULL_S: Final = 3.0
 # The log refuses appends when less than an entry of the largest size is free. A life writes
 # between some hundred kilobytes and a little more than a megabyte above that.
 SMALL_BYTES: Final = (7_300_000, 7_600_000, 8_000_000, 9_000_000)
+# From hardly anything to less than a busy leader sends. A node is declared down within the time.
+TRICKLES_BYTES_S: Final = (1, 1, 8_000)
+TRICKLE_MAX_S: Final = 12.0
 HANGS_S: Final = 1e6
 HUNG_MAX_S: Final = 8.0
 # A data directory is invalid without any of these.
@@ -147,6 +152,8 @@ class Hazards:
         raised = self.world.witness.machine.version > BASE_VERSION
         self.world.counts["raised versions"] += raised
         self.world.network.spoil = None
+        for way in list(self.world.network.rates):
+            self.world.network.mend(*way)
         self.world.stream_dice = None
 
     def _calls(self) -> None:
@@ -208,6 +215,23 @@ class Hazards:
 
         self.world.clock.after(HUNG_MAX_S * self.dice.random(), end)
         self.world.counts["hung disks"] += 1
+
+    def _trickles(self) -> None:
+        """Let one direction between the leader and another node drain slowly for a while."""
+        network, leader = self.world.network, self.world.leader()
+        if leader is None or network.rates:
+            return
+        other = self.dice.choice([name for name in self.world.names if name != leader.name])
+        ends = (leader.name, other)
+        way = ends if self.dice.random() < 0.5 else ends[::-1]
+        network.rates[way] = self.dice.choice(TRICKLES_BYTES_S)
+
+        def end() -> None:
+            if way in network.rates:
+                network.mend(*way)
+
+        self.world.clock.after(TRICKLE_MAX_S * self.dice.random(), end)
+        self.world.counts["trickles"] += 1
 
     def _versions(self) -> None:
         """Install another program; a running node uses it from its next start."""

@@ -348,7 +348,7 @@ RULES: Final = (
         "no_fence",
         "lives: a node that is cut off keeps its clients",
         n.a_node_is_cut_off_with_its_clients,
-        r"still has its client",
+        r"is declared down and has not closed its clients",
         m.no_fence,
     ),
     Mutant(

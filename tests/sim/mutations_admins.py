@@ -253,6 +253,6 @@ ADMINS: Final = (
         "reads: `status` tells what its node knows",
         r"is not listed|is listed|never had so many jobs",
         lists_of_this_node,
-        seed=25,
+        seed=3,
     ),
 )

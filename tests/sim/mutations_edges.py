@@ -7,15 +7,17 @@ from typing import Any, Final
 
 from beanpole.replication.pysyncobj.appends import Appends
 from beanpoled.links import link
+from beanpoled.links.frames import Heartbeat
 from beanpoled.peers.peers import Peer, Peers
-from beanpoled.turn.answer_watch import AnswerWatch
+from beanpoled.turn.heartbeats import Heartbeats
+from beanpoled.turn.lifecycle import Lifecycle
 from tests.sim import schedules as s
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing
 from tests.sim.schedules_links import (
     a_bit_of_a_body_flips_on_its_way,
+    frames_arrive_and_none_leave,
     large_packets_are_lost,
-    late_frames_arrive_and_none_leave,
     the_leader_s_frames_arrive_late,
 )
 
@@ -53,21 +55,30 @@ def new_links_believed() -> list[Patch]:
 
 
 def late_frames_believed() -> list[Patch]:
-    """A node that hears anything keeps its clients, although its commands are not answered."""
-
-    def wrong(self: AnswerWatch) -> bool:
-        return False
-
-    return [(AnswerWatch, "_misses_an_answer", wrong)]
+    """A node that hears its leader keeps its clients, whether or not it is heard itself."""
+    return [(Peers, "is_contact_sure", Peers.has_contact)]
 
 
 def back_at_once() -> list[Patch]:
-    """A late answer is enough for a node to accept clients again."""
+    """Any echo within the time of the fence is enough for a node to accept clients again."""
 
-    def wrong(self: AnswerWatch) -> bool:
-        return True
+    def wrong(self: Lifecycle) -> bool:
+        return False
 
-    return [(AnswerWatch, "_is_answered_in_time", wrong)]
+    return [(Lifecycle, "is_path_slow", wrong)]
+
+
+def stalls_are_echoed() -> list[Patch]:
+    """A heartbeat comes back whatever its link is, also while it does not end the silence."""
+    receive = Heartbeats.receive
+
+    def wrong(self: Heartbeats, name: str, heartbeat: Heartbeat) -> None:
+        receive(self, name, heartbeat)
+        if self._peers.peers[name].stalls:
+            self._peers.peers[name].echo_us = heartbeat.sent_us
+            self.greet(name)
+
+    return [(Heartbeats, "receive", wrong)]
 
 
 EDGES: Final = (
@@ -93,24 +104,31 @@ EDGES: Final = (
         new_links_believed,
     ),
     Mutant(
+        "stalls_are_echoed",
+        "links: a node is told that it was heard on a link that stalls",
+        large_packets_are_lost,
+        r"is declared down and has not closed its clients",
+        stalls_are_echoed,
+    ),
+    Mutant(
         "late_frames_believed",
         "links: whatever arrives shows that the path works, late or not",
         the_leader_s_frames_arrive_late,
-        r"commands are not answered keeps its worker",
+        r"not heard in time keeps its worker",
         late_frames_believed,
     ),
     Mutant(
         "late_frames_believed",
         "links: a node that the leader does not hear counts its silence from the end of the link",
-        late_frames_arrive_and_none_leave,
-        r"while its worker was connected",
+        frames_arrive_and_none_leave,
+        r"is declared down and has not closed its clients",
         late_frames_believed,
     ),
     Mutant(
         "back_at_once",
-        "links: a node accepts clients again before an answer comes in time",
+        "links: a node accepts clients again before it is heard in time",
         the_leader_s_frames_arrive_late,
-        r"accepts clients while its commands",
+        r"accepts clients while it is not heard",
         back_at_once,
     ),
 )

@@ -143,7 +143,8 @@ class Storm:
         timeout_s = config.command_timeout_ms / 1000
         # Time without a leader counts for delays, as far as wall clocks show it.
         estimated = world.walls_move or world.counts["cold starts"] > 0
-        judge = Judge(self.history, world.witness, timeout_s, estimated, world.drains, world.fences)
+        fences = world.leases.fences
+        judge = Judge(self.history, world.witness, timeout_s, estimated, world.drains, fences)
         judge.leaves = world.stops.since
         judge.all()
         world.stops.judge(

@@ -37,6 +37,7 @@ from tests.sim.cluster import Violation
 from tests.sim.costs import METER, CostlyImage
 from tests.sim.disk import Disk
 from tests.sim.host import SimHost
+from tests.sim.leases import Leases
 from tests.sim.links import SimLinks, is_introduction
 from tests.sim.network import Network
 from tests.sim.next_release import note_program
@@ -171,10 +172,10 @@ class World:
         self.walls_move = False  # an operator sets wall clocks
         self.free_bytes = dict.fromkeys(self.names, 2**40)
         self.drains: dict[str, list[list[float]]] = {name: [] for name in self.names}
-        self.fences: dict[str, list[float]] = {name: [] for name in self.names}
         self.asleep_until_s = 0.0  # no client connects before this time
         self.witness = Witness(lambda: self.clock.now_s)
         self.oracle = Oracle(self)
+        self.leases = Leases(self)
         self.stops = Stops(self)
         self.leaders: dict[int, str] = {}
         self.counts: Counter[str] = Counter()
@@ -405,14 +406,13 @@ class World:
             if self.walls_move:
                 self.witness.misled.append(self.clock.now_s)
         name, _, words = line.partition(" ")
-        if words.endswith("closing all clients"):
-            self.fences[name].append(self.clock.now_s)
         if words.startswith("no link to ") and not self.expects_refusals:
             raise Violation(f"{name} says: {words}")
         if words.startswith("loaded a snapshot"):
             self.loads[name].append(self.clock.now_s)
         if words.startswith("events "):
             self._about_events(name, words)
+        self.leases.said(name, words)
         self.stops.said(name, words)
         self.lines.append(f"{self.clock.now_s:.4f} {line}")
         self.trace.update(self.lines[-1].encode())

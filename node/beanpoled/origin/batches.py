@@ -69,7 +69,6 @@ class Batch:
         "is_large",
         "latest",
         "number",
-        "numbered_us",
         "owners",
         "packed_hint",
         "payload",
@@ -85,7 +84,6 @@ class Batch:
         # Positions of commands that a later one of their kind replaces; see `Origin.submit_latest`.
         self.latest: dict[tuple[int, int, int], int] = {}
         self.number = 0  # 0: still open
-        self.numbered_us = 0  # loop time at which it got its number, to be sent at once
         self.is_large = False  # queued with the large commands, after the batch in `behind`
         self.behind: Batch | None = None
         self.payload = b""

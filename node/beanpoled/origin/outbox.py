@@ -110,15 +110,6 @@ class Origin:
             unsent -= batch.bytes
         return unsent
 
-    @property
-    def bytes_in_flight(self) -> int:
-        """The bytes of the commands in numbered batches."""
-        return self._bytes_numbered
-
-    def oldest(self) -> Batch | None:
-        """The batch that was numbered first of those that are not applied yet."""
-        return next(iter(self._numbered.values()), None)
-
     def is_idle(self) -> bool:
         """Whether nothing is in flight."""
         return not (self._numbered or self._full or self._large or self._open.commands)
@@ -325,7 +316,6 @@ class Origin:
 
     def _number(self, batch: Batch) -> None:
         batch.number = self._next_number
-        batch.numbered_us = self._context.loop_us
         self._next_number += 1
         batch.payload = c.pack_commands(batch.commands)
         batch.packed_hint = frames.pack(batch.hint) if batch.hint else b""

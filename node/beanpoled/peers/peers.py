@@ -7,6 +7,7 @@ heartbeats, and decides when a member is silent and what follows.
 from typing import Final
 
 from beanpole.constants import SECOND_US
+from beanpole.replication.consensus import LEADER
 from beanpoled.links.frames import Heartbeat
 from beanpoled.shared.context import Context
 
@@ -22,6 +23,7 @@ class Peer:
     """One other member."""
 
     __slots__ = (
+        "echo_us",
         "generation",
         "heartbeat",
         "knows",
@@ -43,6 +45,8 @@ class Peer:
         self.stalls = False
         self.generation = 0  # of the link: grows with each new one
         self.silence_us = 0
+        # Its loop time at the last heartbeat on this link that ended its silence; 0 for none.
+        self.echo_us = 0
         self.silent = False
         self.heartbeat: Heartbeat | None = None
         # How far its wall clock was ahead of ours when that heartbeat arrived. Silence is counted
@@ -58,7 +62,8 @@ class Peers:
 
     Attributes:
         peers: by name.
-        contact_us: loop time since this node last had a leader with a majority.
+        contact_us: the age of this node's contact with a majority: loop time since it sent the
+            last heartbeat that its leader is known to have heard, or led with a majority.
         disk_low: whether this node's own disk is below its reserve.
     """
 
@@ -75,6 +80,7 @@ class Peers:
         peer.up_us = self._context.loop_us
         peer.generation += 1
         peer.knows = 0
+        peer.echo_us = 0  # the process at the other end may be another one
 
     def down(self, name: str) -> None:
         """Note the end of a link."""
@@ -101,15 +107,18 @@ class Peers:
     def has_contact(self) -> bool:
         """Whether this node is connected to a leader that a majority answers, as far as known."""
         replica = self._context.replica
-        if replica.role == "leader":
+        if replica.role == LEADER:
             return replica.majority_answers
         peer = self.peers.get(replica.leader or "")
         return peer is not None and peer.linked and not peer.silent
 
-    def resent_us(self) -> int:
-        """When the leader got all batches again, on a new link; 0 if that link may stall, too."""
+    def is_contact_sure(self) -> bool:
+        """Whether contact needs no echo: this node leads, or its leader's release sends none."""
+        if self._context.replica.role == LEADER:
+            return self._context.replica.majority_answers
         peer = self.peers.get(self._context.replica.leader or "")
-        return peer.up_us if peer is not None and peer.linked and not peer.stalls else 0
+        is_older = peer is not None and peer.heartbeat is not None and not peer.heartbeat.sent_us
+        return is_older and self.has_contact()
 
     def cluster_us(self) -> int | None:
         """Cluster time as the members that were up know it; None if there is none.
@@ -123,15 +132,6 @@ class Peers:
             if peer.heartbeat.cluster_us
         ]
         return min(known, default=None)
-
-    def applied_index(self) -> int:
-        """The last index that a member has applied, as those that are heard tell; 0 for none."""
-        known = [
-            peer.heartbeat.applied_index
-            for peer in self.peers.values()
-            if peer.heartbeat is not None and peer.linked and not peer.silent
-        ]
-        return max(known, default=0)
 
     def disk_is_low(self) -> bool:
         """Whether puts must be refused: this disk, or a majority, is below its reserve."""

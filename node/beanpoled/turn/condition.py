@@ -86,8 +86,8 @@ class Condition:
             return f"waiting for the disk, behind for {self._disk_health.lag_us / 1e6:.0f} s"
         if context.replica.room().full:  # caught up or not: it takes no further command
             return "waiting for room on the full disk"
-        if self._lifecycle.answer_watch.is_left_behind:
-            return f"waiting for answers of {context.replica.leader} in time"
+        if self._lifecycle.fenced and self._lifecycle.is_path_slow():
+            return f"waiting to be heard by {context.replica.leader} in time"
         if self._origin.up and not context.replica.rejoining:
             return "" if self._serves() else "waiting for the cluster to be raised"
         missing = max(0, context.replica.commit_index - context.replica.applied_index)

@@ -5,6 +5,7 @@ time, so that a pause of this process is never mistaken for the silence of the o
 `peers` holds the facts about each member.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from beanpoled.frontends.clients import Clients
@@ -77,7 +78,7 @@ class Heartbeats:
                 peer.silent = True
                 self._dispatcher.park(self._context.index_of(name))
         peers.contact_us += step_us
-        if peers.has_contact():
+        if peers.is_contact_sure():
             peers.contact_us = 0
         if self._term.serving:
             self._declare_down()
@@ -108,6 +109,13 @@ class Heartbeats:
 
     def send(self) -> None:
         """Send the state of this node to the other members."""
+        self._send_to(name for name, peer in self._peers.peers.items() if peer.linked)
+
+    def greet(self, name: str) -> None:
+        """Send the state of this node on a new link, or in return, so that echoes come at once."""
+        self._send_to((name,))
+
+    def _send_to(self, names: Iterable[str]) -> None:
         context = self._context
         clock, machine = context.clock, context.machine
         leading = self._term.serving
@@ -129,11 +137,12 @@ class Heartbeats:
             active_version=machine.version,
             kept_index=self._introductions.kept_index(),
             patient=self._clients.are_patient,
+            sent_us=context.loop_us,
         )
-        frame = frames.encode_heartbeat(heartbeat)
-        for name, peer in self._peers.peers.items():
-            if peer.linked:
-                context.host.send_peer(name, frames.HEARTBEAT, frame)
+        for name in names:
+            echo_us = self._peers.peers[name].echo_us
+            frame = frames.encode_heartbeat(heartbeat._replace(echo_us=echo_us))
+            context.host.send_peer(name, frames.HEARTBEAT, frame)
 
     def receive(self, name: str, heartbeat: Heartbeat) -> None:
         """Process a heartbeat of a peer."""
@@ -143,6 +152,11 @@ class Heartbeats:
         peer.skew_us = heartbeat.wall_us - context.host.wall_us()
         peer.knows = heartbeat.machine_version if peer.linked else 0
         self._introductions.accepted(name, heartbeat.kept_index)
+        if not peer.stalls:
+            is_first = not peer.echo_us
+            peer.echo_us = heartbeat.sent_us
+            if is_first and heartbeat.sent_us:
+                self.greet(name)
         if (
             heartbeat.leading
             and heartbeat.term == context.replica.term
@@ -150,6 +164,9 @@ class Heartbeats:
         ):
             context.read_clock()  # after a pause of this process the last turn is long ago
             context.clock.receive(heartbeat.term, heartbeat.cluster_us, context.now_us)
+            if heartbeat.echo_us and not peer.stalls:
+                age_us = context.loop_us - heartbeat.echo_us
+                self._peers.contact_us = min(self._peers.contact_us, age_us)
         self._compare(name, heartbeat)
 
     # --- do the replicas agree? -----------------------------------------------------------------

@@ -21,7 +21,6 @@ from beanpoled.leading.versions import RAISE_PATIENCE_S
 from beanpoled.origin.outbox import Origin
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
-from beanpoled.turn.answer_watch import AnswerWatch
 from beanpoled.turn.disk_health import DiskHealth
 
 # Incarnations on a lost disk that the cluster may not have seen when another disk replaces it:
@@ -55,7 +54,6 @@ class Lifecycle:
         self._saved_clock = leader.saved_clock
         self._versions = leader.versions
         self._disk_health = disk_health
-        self.answer_watch = AnswerWatch(context, peers, origin)
         self.fenced = False
         self.is_opening = False  # the ports are to open as soon as nothing is against it
         self._up_us = 0  # the loop time at which the last NODE_UP was applied
@@ -207,7 +205,6 @@ class Lifecycle:
     def run_periodic(self) -> None:
         """Advance the life cycle; called every 100 ms of the loop's time."""
         self._disk_health.run_periodic()
-        self.answer_watch.run_periodic()
         if not self._origin.incarnation or self._awaits_room:
             self._with_room_us = self._context.loop_us  # there are no clients to close
             if self.caught_up():
@@ -220,20 +217,25 @@ class Lifecycle:
         self._look_at_memory()
 
     def _watch_fence(self) -> None:
-        """Close the clients of a node that the majority has left behind: they go elsewhere."""
+        """Close the clients of a node that the majority has left behind: they go elsewhere.
+
+        The leader declares a node down that it has not heard for `node_timeout_ms`. A node counts
+        from when it sent what the leader last heard, so it is earlier by the difference, however
+        slow the path is in either direction. It comes back when the path is fast again.
+        """
         context = self._context
         fence_us = context.config.fence_timeout_ms * 1000
         if not self.lacks_room():
             self._with_room_us = context.loop_us
         why = ""
-        if self._peers.contact_us > fence_us:
+        if self._peers.contact_us > fence_us or (self.fenced and self.is_path_slow()):
             why = "cut off from the majority"
+            if self._peers.has_contact():
+                why = f"{context.replica.leader} does not hear this node in time, as far as known"
         elif self._disk_health.is_left_behind(fence_us):
             why = "the majority goes on and this node's disk does not"
         elif context.loop_us - self._with_room_us > fence_us:
             why = "the others go on and this node's disk is full"
-        elif self.answer_watch.is_left_behind:
-            why = "the majority goes on and this node's commands are not answered"
         if why and not self.fenced:
             self.fenced = True
             context.host.log(f"{why}: closing all clients", WARNING)
@@ -244,6 +246,10 @@ class Lifecycle:
             self.fenced = False
             context.host.log("going on with the majority again")
             self.is_opening = True
+
+    def is_path_slow(self) -> bool:
+        """Whether a heartbeat and its echo take longer than an election would, or do not come."""
+        return self._peers.contact_us > self._context.config.raft_max_ms * 1000
 
     def _look_at_memory(self) -> None:
         """Warn if the leader's memory limit exceeds the memory of this machine."""

@@ -99,6 +99,7 @@ class Router:
         self._heartbeats.received_from(peer)
         self._leader.forget_link(context.index_of(peer))
         context.replica.connected(peer)
+        self._heartbeats.greet(peer)
         context.wake()
 
     def link_down(self, peer: str) -> None:

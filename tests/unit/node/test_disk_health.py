@@ -6,6 +6,7 @@ from beanpole.replication.consensus import DiskRoom, LogOnDisk
 from beanpoled.links import frames
 from beanpoled.turn.disk_health import BEHIND_BYTES_MAX
 from tests.unit.node.stage import MEMBERS, SECOND, Port, Stage, put
+from tests.unit.node.test_peers import heartbeat
 
 HUNG = LogOnDisk(end=5000, written=1000, last=7)
 
@@ -30,7 +31,7 @@ def pass_alive(stage: Stage, us: int) -> None:
     for _ in range(us // 100_000):
         stage.pass_us(100_000)
         for peer in MEMBERS[1:]:
-            stage.node.heartbeats.received_from(peer)
+            heartbeat(stage, peer)
 
 
 def reserving(stage: Stage) -> Port:

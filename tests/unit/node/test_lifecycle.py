@@ -8,6 +8,7 @@ from beanpoled.disk import identity
 from beanpoled.leading.saved_clock import CLOCK_FILE
 from beanpoled.links import frames
 from tests.unit.node.stage import Stage, Stopped
+from tests.unit.node.test_peers import heartbeat
 
 
 def born() -> Stage:
@@ -282,6 +283,6 @@ def test_a_node_cut_off_closes_its_clients_and_opens_again() -> None:
     assert (connection.closed, stage.host.clients_open) == (True, False)
     stage.become("follower", "n1", 2)
     for _ in range(3):
-        stage.node.heartbeats.received_from("n1")
+        heartbeat(stage, "n1")
         stage.pass_us(90_000)
     assert stage.host.clients_open

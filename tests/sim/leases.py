@@ -1,0 +1,53 @@
+"""Leases: a node has closed its clients before the cluster declares it down and returns their jobs.
+
+Belongs here: fences and the ends of incarnations, as the log lines of nodes tell them. Whether the
+machine itself gives a job out twice is judged by the witness.
+"""
+
+from typing import TYPE_CHECKING
+
+from tests.sim.cluster import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class Leases:
+    """The fences of all nodes.
+
+    Attributes:
+        fences: by node: when it closed its clients.
+    """
+
+    def __init__(self, world: "World") -> None:
+        self.fences: dict[str, list[float]] = {name: [] for name in world.names}
+        self._world = world
+        self._ended: set[tuple[str, int]] = set()  # incarnations that were looked at
+
+    def said(self, name: str, words: str) -> None:
+        """Note a log line of a node."""
+        if words.endswith("closing all clients"):
+            self.fences[name].append(self._world.clock.now_s)
+        elif words.endswith(" was declared down"):
+            self._look(name, words.partition(" ")[0])
+
+    def _look(self, teller: str, name: str) -> None:
+        """Raise Violation if a node that another one knows to be declared down still has clients.
+
+        The clock of a process that is paused or slow stands still, and so does all that it does.
+        """
+        world, host = self._world, self._world.hosts.get(name)
+        if host is None or not host.alive or world.slowness:
+            return
+        node = host.node
+        timeout_s = node.context.config.node_timeout_ms / 1000
+        life = (name, node.origin.incarnation)
+        known = world.hosts[teller].node.context.machine.origins[node.context.index]
+        is_over = known.incarnation == node.origin.incarnation and not known.alive
+        stood_still = world.clock.now_s - host.paused_until_s < timeout_s
+        if not is_over or stood_still or life in self._ended:
+            return
+        self._ended.add(life)
+        if node.serving:
+            raise Violation(f"{name} is declared down and has not closed its clients")
+        world.counts["nodes down that had no clients"] += 1
