@@ -94,3 +94,12 @@ def test_each_rule_is_for_one_direction(tmp_path: Path) -> None:
         "refuse: connect refused",
         "open: there arrives, back arrives, connect taken",
     ]
+
+
+@pytest.mark.parametrize("fault", ["deafen_leader", "trickle"])
+def test_a_worker_is_told_before_its_job_goes_to_another(fault: str, tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "tests.namespaces.leases", fault, str(tmp_path)]
+    command = ["unshare", "--net", *program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "worker b'', other b'RESERVED 1 3\\r\\njob\\r\\n'\n"

@@ -34,7 +34,9 @@ class Leases:
     def _look(self, teller: str, name: str) -> None:
         """Raise Violation if a node that another one knows to be declared down still has clients.
 
-        The clock of a process that is paused or slow stands still, and so does all that it does.
+        It may have closed them and accept others again: the leader has heard it meanwhile, and the
+        entry was on its way (life 108485). The clock of a process that is paused or slow stands
+        still, and so does all that it does.
         """
         world, host = self._world, self._world.hosts.get(name)
         if host is None or not host.alive or world.slowness:
@@ -48,6 +50,7 @@ class Leases:
         if not is_over or stood_still or life in self._ended:
             return
         self._ended.add(life)
-        if node.serving:
+        closed_s = max(self.fences[name], default=0.0)
+        if node.serving and world.clock.now_s - closed_s > timeout_s:
             raise Violation(f"{name} is declared down and has not closed its clients")
         world.counts["nodes down that had no clients"] += 1
