@@ -16,6 +16,7 @@ from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing
 from tests.sim.schedules_links import (
     a_bit_of_a_body_flips_on_its_way,
+    a_leader_is_left_with_one_of_five,
     frames_arrive_and_none_leave,
     large_packets_are_lost,
     the_leader_s_frames_arrive_late,
@@ -81,6 +82,15 @@ def stalls_are_echoed() -> list[Patch]:
     return [(Heartbeats, "receive", wrong)]
 
 
+def minorities_echo() -> list[Patch]:
+    """A leader that no majority answers tells others that it hears them."""
+
+    def wrong(self: Heartbeats) -> bool:
+        return True
+
+    return [(Heartbeats, "_echoes", wrong)]
+
+
 EDGES: Final = (
     Mutant(
         "tail_left",
@@ -109,6 +119,13 @@ EDGES: Final = (
         large_packets_are_lost,
         r"is declared down and has not closed its clients",
         stalls_are_echoed,
+    ),
+    Mutant(
+        "minorities_echo",
+        "links: a leader without a majority keeps the clients of others",
+        a_leader_is_left_with_one_of_five,
+        r"is declared down and has not closed its clients",
+        minorities_echo,
     ),
     Mutant(
         "late_frames_believed",

@@ -246,3 +246,21 @@ def _let_none_leave(bytes_s: int | None, repairs: Repairs) -> None:
     if victim in world.serving():
         raise Violation("a node accepts clients while it is not heard")
     scene.mend()
+
+
+def a_leader_is_left_with_one_of_five(_: int, repairs: Repairs) -> None:
+    """A node that hears only a leader without a majority closes its clients in time, too.
+
+    That leader claims to lead until it steps down, when another one has led for a while already.
+    """
+    times_ms = {"fence_timeout_ms": 1700, "node_timeout_ms": 1750}
+    world, leader = quick_world(repairs, size=5, **times_ms)
+    victim = follower(world, leader)
+    rest = next(host for host in world.serving() if host not in (leader, victim))
+    worker, other = Hand(world, victim), Hand(world, rest)
+    worker.hold(ttr_s=600)
+    other.send(b"reserve")
+    world.network.isolate(leader.name, victim.name)
+    world.clock.run_until(lambda: worker.gone and bool(other.replies), LOST_S)
+    if not (worker.gone and other.replies):
+        raise Stuck(f"a node without a majority keeps its worker: {world.describe()}")

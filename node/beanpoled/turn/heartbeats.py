@@ -8,6 +8,7 @@ time, so that a pause of this process is never mistaken for the silence of the o
 from collections.abc import Iterable
 from typing import Final
 
+from beanpole.replication.consensus import LEADER
 from beanpoled.frontends.clients import Clients
 from beanpoled.host.seam import WARNING
 from beanpoled.leading.dispatching import Dispatcher
@@ -139,10 +140,19 @@ class Heartbeats:
             patient=self._clients.are_patient,
             sent_us=context.loop_us,
         )
+        echoes = self._echoes()
         for name in names:
-            echo_us = self._peers.peers[name].echo_us
+            echo_us = self._peers.peers[name].echo_us if echoes else 0
             frame = frames.encode_heartbeat(heartbeat._replace(echo_us=echo_us))
             context.host.send_peer(name, frames.HEARTBEAT, frame)
+
+    def _echoes(self) -> bool:
+        """Whether heartbeats contain echoes: while no majority answers this node, others may lead.
+
+        A member that hears only a leader without a majority is cut off, as that leader is.
+        """
+        replica = self._context.replica
+        return replica.role != LEADER or replica.majority_answers
 
     def receive(self, name: str, heartbeat: Heartbeat) -> None:
         """Process a heartbeat of a peer."""

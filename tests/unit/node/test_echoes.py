@@ -155,6 +155,14 @@ def test_each_member_gets_back_what_it_sent(follower: Follower) -> None:
     assert 0 <= follower.node.context.loop_us - sent_us < 2 * STEP_US
 
 
+def test_a_leader_echoes_while_a_majority_answers_it(follower: Follower) -> None:
+    follower.become("leader", "n0", 2)
+    heartbeat(follower, "n1", sent_us=71)
+    assert beat(follower, "n1").echo_us == 71
+    follower.replica.majority_answers = False
+    assert beat(follower, "n1").echo_us == 0
+
+
 def test_nothing_is_echoed_of_another_link(follower: Follower) -> None:
     """The process at the other end may be a new one, whose loop begins at 0 again."""
     heartbeat(follower, "n1", sent_us=71)
