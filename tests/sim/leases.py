@@ -46,10 +46,11 @@ class Leases:
         life = (name, node.origin.incarnation)
         known = world.hosts[teller].node.context.machine.origins[node.context.index]
         is_over = known.incarnation == node.origin.incarnation and not known.alive
-        stood_still = world.clock.now_s - host.paused_until_s < timeout_s
-        if not is_over or stood_still or life in self._ended:
+        if not is_over or life in self._ended:
             return
-        self._ended.add(life)
+        self._ended.add(life)  # once: it may accept others before it learns that it is over
+        if world.clock.now_s - host.paused_until_s < timeout_s:
+            return
         closed_s = max(self.fences[name], default=0.0)
         if node.serving and world.clock.now_s - closed_s > timeout_s:
             raise Violation(f"{name} is declared down and has not closed its clients")

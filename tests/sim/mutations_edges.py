@@ -5,6 +5,7 @@ The patches and their table; see `mutations` and `mutant_table`.
 
 from typing import Any, Final
 
+from beanpole.replication.pysyncobj.acks import LeaderAcks
 from beanpole.replication.pysyncobj.appends import Appends
 from beanpoled.links import link
 from beanpoled.links.frames import Heartbeat
@@ -17,8 +18,10 @@ from tests.sim.mutations import Patch, nothing
 from tests.sim.schedules_links import (
     a_bit_of_a_body_flips_on_its_way,
     a_leader_is_left_with_one_of_five,
+    a_paused_node_is_cut_off,
     frames_arrive_and_none_leave,
     large_packets_are_lost,
+    late_answers_reach_a_leader,
     the_leader_s_frames_arrive_late,
 )
 
@@ -57,7 +60,31 @@ def new_links_believed() -> list[Patch]:
 
 def late_frames_believed() -> list[Patch]:
     """A node that hears its leader keeps its clients, whether or not it is heard itself."""
-    return [(Peers, "is_contact_sure", Peers.has_contact)]
+
+    def wrong(self: Peers) -> int:
+        return self._context.now_us if self.has_contact() else 0
+
+    return [(Peers, "heard_without_echo_us", wrong)]
+
+
+def late_answers_believed() -> list[Patch]:
+    """An answer shows a leader that it was heard when it arrives, however old it is."""
+
+    def wrong(self: LeaderAcks) -> float:
+        return self._shared.callbacks.now_s() if self.majority_answers() else 0.0
+
+    return [(LeaderAcks, "majority_heard_s", wrong)]
+
+
+def pauses_do_not_count() -> list[Patch]:
+    """The time of a pause is none in which the leader heard nothing."""
+    paused = Lifecycle.paused
+
+    def wrong(self: Lifecycle, pause_us: int) -> None:
+        paused(self, pause_us)
+        self._peers.heard_us += pause_us
+
+    return [(Lifecycle, "paused", wrong)]
 
 
 def back_at_once() -> list[Patch]:
@@ -140,6 +167,20 @@ EDGES: Final = (
         frames_arrive_and_none_leave,
         r"is declared down and has not closed its clients",
         late_frames_believed,
+    ),
+    Mutant(
+        "late_answers_believed",
+        "links: a leader counts from when answers arrive",
+        late_answers_reach_a_leader,
+        r"is declared down and has not closed its clients",
+        late_answers_believed,
+    ),
+    Mutant(
+        "pauses_do_not_count",
+        "links: a node that was paused, and then cut off, counts from the end of the pause",
+        a_paused_node_is_cut_off,
+        r"while its worker was connected",
+        pauses_do_not_count,
     ),
     Mutant(
         "back_at_once",

@@ -35,6 +35,10 @@ LOAD_PERIOD_S: Final = 0.05
 LOAD: Final = b"L" * 200
 # The path's queue holds seconds by then.
 FILLED_S: Final = 6.0
+# Less than the answers to a leader need; their queue holds seconds after FILLED_S.
+LATE_BYTES_S: Final = 1000
+# Less than fence_timeout_ms by more than raft_max_ms.
+PAUSED_S: Final = 6.0
 # A node is heard in time within raft_max_ms, of which its command needs the half, and a commit.
 FAST_S: Final = 1.2
 
@@ -123,6 +127,16 @@ def _lose_large(sends: bool, repairs: Repairs) -> None:
         raise Stuck(f"the node began {ups} incarnations: it is declared down again and again")
 
 
+def _expect_order(world: World, worker: Hand, other: Hand, within_s: float) -> None:
+    """See a worker go, and only then its job."""
+    world.clock.run_until(lambda: worker.gone or bool(other.replies), within_s)
+    if other.replies:
+        raise Violation("a job went to another client while its worker was connected")
+    if not worker.gone:
+        raise Stuck(f"a node that is not heard in time keeps its worker: {world.describe()}")
+    other.wait(1, LOST_S)
+
+
 class Asker(Hand):
     """A client whose next put follows each answer."""
 
@@ -165,13 +179,7 @@ class Trickle:
 
     def expect_fence(self, within_s: float) -> None:
         """See the worker go, and only then its job."""
-        world = self.world
-        world.clock.run_until(lambda: self.worker.gone or bool(self.other.replies), within_s)
-        if self.other.replies:
-            raise Violation("a job went to another client while its worker was connected")
-        if not self.worker.gone:
-            raise Stuck(f"a node that is not heard in time keeps its worker: {world.describe()}")
-        self.other.wait(1, LOST_S)
+        _expect_order(self.world, self.worker, self.other, within_s)
 
     def unload(self) -> None:
         """Put no more, so that the queue drains."""
@@ -264,3 +272,39 @@ def a_leader_is_left_with_one_of_five(_: int, repairs: Repairs) -> None:
     world.clock.run_until(lambda: worker.gone and bool(other.replies), LOST_S)
     if not (worker.gone and other.replies):
         raise Stuck(f"a node without a majority keeps its worker: {world.describe()}")
+
+
+def late_answers_reach_a_leader(_: int, repairs: Repairs) -> None:
+    """A leader that gets old answers, and whose messages are lost, closes its own clients in time.
+
+    What is queued on the way to it goes on to arrive after another leader was elected.
+    """
+    world, leader = quick_world(repairs, **PATIENT)
+    others = [host for host in world.serving() if host is not leader]
+    worker, other = Hand(world, leader), Hand(world, others[0])
+    worker.hold(ttr_s=600)
+    other.send(b"reserve")
+    for host in others:
+        world.network.rates[host.name, leader.name] = LATE_BYTES_S
+    world.clock.run(FILLED_S)
+    assert world.leader() is leader, world.describe()
+
+    def hold_back(sender: str, receiver: str, message: bytes) -> Iterable[float]:
+        return () if sender == leader.name else (world.network.delay_s,)
+
+    world.network.filter = hold_back
+    _expect_order(world, worker, other, LOST_S)
+
+
+def a_paused_node_is_cut_off(_: int, repairs: Repairs) -> None:
+    """A pause counts as time in which the leader did not hear the node."""
+    world, leader = quick_world(repairs, **PATIENT)
+    victim = follower(world, leader)
+    third = next(host for host in world.serving() if host not in (leader, victim))
+    worker, other = Hand(world, victim), Hand(world, third)
+    worker.hold(ttr_s=600)
+    other.send(b"reserve")
+    victim.pause(PAUSED_S)
+    world.clock.run(PAUSED_S - 0.1)
+    world.network.isolate(victim.name)
+    _expect_order(world, worker, other, LOST_S)

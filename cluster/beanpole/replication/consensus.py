@@ -291,6 +291,11 @@ class Replica(Protocol):
         ...
 
     @property
+    def majority_heard_us(self) -> int:
+        """Return when this leader sent what a majority has answered, by `now_s`; 0 if never."""
+        ...
+
+    @property
     def rejoining(self) -> bool:
         """Return whether this member has lost its disk and does not count yet."""
         ...

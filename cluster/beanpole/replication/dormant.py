@@ -33,6 +33,7 @@ class DormantReplica:
         self.snapshot_bytes = 0
         self.snapshot_behind_bytes = 0
         self.majority_answers = False
+        self.majority_heard_us = 0
         self.rejoining = rejoining
         self.imaging = False
         self.entries_in_flight = 0

@@ -72,7 +72,7 @@ class Heartbeat(NamedTuple):
     kept_index: int  # committed and on this disk, so it never decreases; 0 if not synced
     # No client of the node hears of other clients' commands, so it may learn of commits later.
     patient: bool = False
-    # The sender's loop time at this heartbeat; 0 from a release that does not tell it.
+    # The sender's monotonic time at this heartbeat; 0 from a release that does not tell it.
     sent_us: int = 0
     # The last `sent_us` of the receiver on this link, which it ages by itself; 0 for none. A node
     # that hears its own `sent_us` again knows how long ago the sender heard it, at most.

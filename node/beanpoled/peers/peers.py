@@ -45,7 +45,7 @@ class Peer:
         self.stalls = False
         self.generation = 0  # of the link: grows with each new one
         self.silence_us = 0
-        # Its loop time at the last heartbeat on this link that ended its silence; 0 for none.
+        # Its time at the last heartbeat on this link that ended its silence; 0 for none.
         self.echo_us = 0
         self.silent = False
         self.heartbeat: Heartbeat | None = None
@@ -62,15 +62,16 @@ class Peers:
 
     Attributes:
         peers: by name.
-        contact_us: the age of this node's contact with a majority: loop time since it sent the
-            last heartbeat that its leader is known to have heard, or led with a majority.
+        heard_us: when this node last sent a heartbeat that its leader is known to have heard or, as
+            the leader, a message that a majority has answered; in monotonic time, so that a pause
+            of this process counts in full.
         disk_low: whether this node's own disk is below its reserve.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.peers = {name: Peer() for name in context.members if name != context.name}
-        self.contact_us = 0
+        self.heard_us = context.now_us
         self.disk_low = False
 
     def up(self, name: str) -> None:
@@ -112,13 +113,22 @@ class Peers:
         peer = self.peers.get(replica.leader or "")
         return peer is not None and peer.linked and not peer.silent
 
-    def is_contact_sure(self) -> bool:
-        """Whether contact needs no echo: this node leads, or its leader's release sends none."""
-        if self._context.replica.role == LEADER:
-            return self._context.replica.majority_answers
-        peer = self.peers.get(self._context.replica.leader or "")
+    @property
+    def contact_us(self) -> int:
+        """The age of the contact with a majority: the time since this node was heard, at most."""
+        return self._context.now_us - self.heard_us
+
+    def heard_without_echo_us(self) -> int:
+        """When a majority, or a leader of a release that sends no echo, heard this node; 0: never.
+
+        Such a leader is in contact while it is heard, as it was in that release.
+        """
+        context = self._context
+        if context.replica.role == LEADER:
+            return context.replica.majority_heard_us
+        peer = self.peers.get(context.replica.leader or "")
         is_older = peer is not None and peer.heartbeat is not None and not peer.heartbeat.sent_us
-        return is_older and self.has_contact()
+        return context.now_us if is_older and self.has_contact() else 0
 
     def cluster_us(self) -> int | None:
         """Cluster time as the members that were up know it; None if there is none.

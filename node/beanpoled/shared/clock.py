@@ -28,12 +28,14 @@ class LoopTime:
     def __init__(self, now_us: int) -> None:
         self.last_us = now_us
         self.step_us = 0
+        self.paused_us = 0  # of the last turn's time, what does not count
 
     def turn(self, now_us: int) -> int:
         """Begin a new turn, and return how much of the time since the last one counts."""
         elapsed_us = now_us - self.last_us
         self.last_us = now_us
         self.step_us = max(0, min(elapsed_us, TURN_MAX_US))
+        self.paused_us = max(0, elapsed_us - TURN_MAX_US)
         return self.step_us
 
 

@@ -78,9 +78,7 @@ class Heartbeats:
             if peer.silence_us > silent_us and not peer.silent:
                 peer.silent = True
                 self._dispatcher.park(self._context.index_of(name))
-        peers.contact_us += step_us
-        if peers.is_contact_sure():
-            peers.contact_us = 0
+        peers.heard_us = max(peers.heard_us, peers.heard_without_echo_us())
         if self._term.serving:
             self._declare_down()
         if self._agreement.disputed:
@@ -138,7 +136,7 @@ class Heartbeats:
             active_version=machine.version,
             kept_index=self._introductions.kept_index(),
             patient=self._clients.are_patient,
-            sent_us=context.loop_us,
+            sent_us=context.now_us,
         )
         echoes = self._echoes()
         for name in names:
@@ -147,12 +145,16 @@ class Heartbeats:
             context.host.send_peer(name, frames.HEARTBEAT, frame)
 
     def _echoes(self) -> bool:
-        """Whether heartbeats contain echoes: while no majority answers this node, others may lead.
+        """Whether heartbeats contain echoes: not those of a leader that no majority answers.
 
-        A member that hears only a leader without a majority is cut off, as that leader is.
+        Another one may lead already, and a member that hears only this one is cut off, as it is
+        itself. An election begins `raft_min_ms` after a leader's last message at the earliest.
         """
-        replica = self._context.replica
-        return replica.role != LEADER or replica.majority_answers
+        context = self._context
+        if context.replica.role != LEADER:
+            return True
+        age_us = context.now_us - context.replica.majority_heard_us
+        return age_us <= context.config.raft_min_ms * 1000
 
     def receive(self, name: str, heartbeat: Heartbeat) -> None:
         """Process a heartbeat of a peer."""
@@ -175,8 +177,7 @@ class Heartbeats:
             context.read_clock()  # after a pause of this process the last turn is long ago
             context.clock.receive(heartbeat.term, heartbeat.cluster_us, context.now_us)
             if heartbeat.echo_us and not peer.stalls:
-                age_us = context.loop_us - heartbeat.echo_us
-                self._peers.contact_us = min(self._peers.contact_us, age_us)
+                self._peers.heard_us = max(self._peers.heard_us, heartbeat.echo_us)
         self._compare(name, heartbeat)
 
     # --- do the replicas agree? -----------------------------------------------------------------

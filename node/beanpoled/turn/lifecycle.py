@@ -61,6 +61,7 @@ class Lifecycle:
         self._next_is_due = False  # declared down: the next incarnation has yet to begin
         self._awaits_room = False  # the disk is full: the new incarnation is put off
         self._with_room_us = 0  # when a full disk last did not hold this node back
+        self._patient_until_us = 0  # loop time: the process was paused a moment ago
 
     # --- incarnations ---------------------------------------------------------------------------
 
@@ -222,13 +223,17 @@ class Lifecycle:
         The leader declares a node down that it has not heard for `node_timeout_ms`. A node counts
         from when it sent what the leader last heard, so it is earlier by the difference, however
         slow the path is in either direction. It comes back when the path is fast again.
+
+        The leader's time passes while this process is paused, so a pause counts. After a long one
+        an echo may be on its way.
         """
         context = self._context
         fence_us = context.config.fence_timeout_ms * 1000
         if not self.lacks_room():
             self._with_room_us = context.loop_us
         why = ""
-        if self._peers.contact_us > fence_us or (self.fenced and self.is_path_slow()):
+        is_late = self._peers.contact_us > fence_us and context.loop_us >= self._patient_until_us
+        if is_late or (self.fenced and self.is_path_slow()):
             why = "cut off from the majority"
             if self._peers.has_contact():
                 why = f"{context.replica.leader} does not hear this node in time, as far as known"
@@ -246,6 +251,12 @@ class Lifecycle:
             self.fenced = False
             context.host.log("going on with the majority again")
             self.is_opening = True
+
+    def paused(self, pause_us: int) -> None:
+        """Note that the process did not run for a while, before its input is judged."""
+        raft_max_us = self._context.config.raft_max_ms * 1000
+        if pause_us > raft_max_us:
+            self._patient_until_us = self._context.loop_us + raft_max_us
 
     def is_path_slow(self) -> bool:
         """Whether a heartbeat and its echo take longer than an election would, or do not come."""

@@ -165,6 +165,8 @@ class Node:
         """Advance the time, and check for silence at most once a millisecond."""
         context = self.context
         context.loop_us += step_us
+        if self._loop_time.paused_us:
+            self.lifecycle.paused(self._loop_time.paused_us)
         self._unseen_us += step_us
         if self._unseen_us >= SILENCE_STEP_US:
             self.lifecycle.act_on_disk_room()

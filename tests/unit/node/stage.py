@@ -165,6 +165,7 @@ class ScriptedReplica:
         self.term = 0
         self.commit_index = self.applied_index = self.last_index = self.durable_index = 1
         self.majority_answers = False
+        self.majority_heard_us = 0
         self.proposed: list[bytes] = []
         self.confirmations: list[Callable[[], None]] = []
         self.received: list[tuple[str, bytes]] = []
@@ -317,6 +318,8 @@ class Stage:
         end_us = self.host.us + us
         while self.host.us < end_us:
             self.host.us = min(end_us, self.host.us + step_us)
+            if self.replica.majority_answers:
+                self.replica.majority_heard_us = self.host.us
             self.host.walls_us += step_us
             self.host.clock.run(step_us / 1e6)
             due = [timer for timer in self.host.timers if timer.due_us <= self.host.us]

@@ -30,7 +30,7 @@ class Follower(Stage):
         `told` replaces fields of the leader's heartbeats.
         """
         for _ in range(us // STEP_US):
-            echo_us = max(0, self.node.context.loop_us - late_us)
+            echo_us = self.host.us - late_us
             heartbeat(self, "n1", **{"echo_us": echo_us, **(told or {})})
             heartbeat(self, "n2")
             self.pass_us(STEP_US)
@@ -63,7 +63,7 @@ def holder(follower: Follower) -> Port:
 
 def test_a_node_that_its_leader_does_not_hear_closes_its_clients(follower: Follower) -> None:
     port = holder(follower)
-    heard_us = follower.node.context.loop_us
+    heard_us = follower.host.us
     follower.live(FENCE_US - 100_000, told={"echo_us": heard_us})
     assert follower.is_open and not port.closed
     follower.live(200_000, told={"echo_us": heard_us})
@@ -100,6 +100,28 @@ def test_a_node_that_hears_nobody_says_so(follower: Follower) -> None:
     port = holder(follower)
     follower.pass_us(FENCE_US + 100_000)
     assert port.closed and follower.ends() == [CUT_OFF]
+
+
+def test_a_pause_counts_and_leaves_a_moment_for_an_echo(follower: Follower) -> None:
+    port = holder(follower)
+    follower.pass_us(FENCE_US, step_us=FENCE_US)  # paused: as good as cut off, or about to be heard
+    follower.pass_us(SECOND - 100_000)
+    assert not port.closed
+    follower.live(300_000)
+    assert not port.closed
+    follower.pass_us(FENCE_US - SECOND, step_us=FENCE_US - SECOND)
+    follower.pass_us(SECOND - 100_000)
+    assert not port.closed
+    follower.pass_us(300_000)
+    assert port.closed and follower.ends() == [CUT_OFF]
+
+
+def test_a_node_that_is_paused_again_and_again_counts_its_pauses(follower: Follower) -> None:
+    port = holder(follower)
+    follower.pass_us(FENCE_US - 100_000, step_us=800_000)
+    assert not port.closed
+    follower.pass_us(200_000)
+    assert port.closed
 
 
 def test_a_node_that_leads_needs_no_echo(follower: Follower) -> None:
@@ -152,7 +174,7 @@ def test_each_member_gets_back_what_it_sent(follower: Follower) -> None:
     heartbeat(follower, "n2", sent_us=72)
     assert [beat(follower, peer).echo_us for peer in MEMBERS[1:]] == [71, 72]
     sent_us = beat(follower, "n1").sent_us
-    assert 0 <= follower.node.context.loop_us - sent_us < 2 * STEP_US
+    assert 0 <= follower.host.us - sent_us < 2 * STEP_US
 
 
 def test_a_leader_echoes_while_a_majority_answers_it(follower: Follower) -> None:
@@ -160,6 +182,8 @@ def test_a_leader_echoes_while_a_majority_answers_it(follower: Follower) -> None
     heartbeat(follower, "n1", sent_us=71)
     assert beat(follower, "n1").echo_us == 71
     follower.replica.majority_answers = False
+    assert beat(follower, "n1").echo_us == 71  # it did a moment ago
+    follower.pass_us(SECOND)
     assert beat(follower, "n1").echo_us == 0
 
 

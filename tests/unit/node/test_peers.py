@@ -28,7 +28,7 @@ def heartbeat(stage: Stage, peer: str, **changes: object) -> None:
         active_version=node.context.machine.version,
         kept_index=0,
         sent_us=stage.host.now_us(),
-        echo_us=node.context.loop_us,  # it heard the last heartbeat of this node at once
+        echo_us=stage.host.us,  # it heard the last heartbeat of this node at once
     )
     frame = frames.encode_heartbeat(values._replace(**changes))  # type: ignore[arg-type]
     node.router.receive(peer, frames.HEARTBEAT, frame)

@@ -294,6 +294,42 @@ def test_a_majority_answers_for_a_while_only() -> None:
     assert not lone.replica.majority_answers
 
 
+def answered(lone: Lone, peer: str, round_: int | None = None) -> int:
+    """Let a peer answer, and return when a majority was heard, in microseconds."""
+    lone.acknowledge(peer, lone.replica.last_index, round_)
+    lone.replica.turn()
+    return lone.replica.majority_heard_us
+
+
+def test_a_late_answer_shows_only_when_the_message_was_sent() -> None:
+    lone = Lone()
+    assert not lone.replica.majority_heard_us
+    lone.elect()
+    lone.run(0.1)
+    old = lone.round
+    begun_us = answered(lone, "n1")
+    for _ in range(3):
+        lone.run(0.3)
+        assert answered(lone, "n2", old) == begun_us
+    assert lone.replica.majority_answers, "the last one arrived now"
+    assert 800_000 <= answered(lone, "n2") - begun_us <= 900_000
+    lone.receive("n1", messages.HIGHER_TERM, 9)
+    lone.replica.turn()
+    assert not lone.replica.majority_heard_us
+
+
+def test_a_leader_forgets_when_it_sent_old_messages() -> None:
+    lone = Lone()
+    lone.elect()
+    lone.run(0.1)
+    old = lone.round
+    for _ in range(40):
+        lone.run(0.3)
+        heard_us = answered(lone, "n1")
+    assert answered(lone, "n2", old) == heard_us
+    assert answered(lone, "n1", old) == heard_us, "an answer that was overtaken"
+
+
 @both
 def test_alone_an_entry_waits_for_the_disk(repaired: bool) -> None:
     """D2: with one member there is no acknowledgement to delay."""

@@ -100,6 +100,7 @@ class LeaderAcks:
         self._term = -1
         self._answered: dict[str, int] = {}  # the newest round that a counting peer answered
         self._answered_s: dict[str, float] = {}
+        self._heard_s: dict[str, float] = {}  # when that round was sent
         self._rewound: dict[str, int] = {}  # the round of the last rewind that was honoured
         self._confirmations: list[tuple[int, Callable[[], None]]] = []
         self._rejoining: dict[str, int] = {}  # peer -> nonce of its current life
@@ -115,6 +116,7 @@ class LeaderAcks:
         self._transport.sent_after.clear()
         self._answered.clear()
         self._answered_s.clear()
+        self._heard_s.clear()
         self._rewound.clear()
         self._confirmations.clear()
         self._rejoining.clear()
@@ -136,6 +138,7 @@ class LeaderAcks:
         if peer not in self._rejoining:
             self._answered[peer] = max(self._answered.get(peer, 0), round_)
             self._answered_s[peer] = shared.now_s
+            self._heard_s[peer] = self._transport.sent_s(self._answered[peer])
         if self._confirmations:
             shared.due = True
         if kind == messages.REWIND:
@@ -246,6 +249,16 @@ class LeaderAcks:
         since_s = shared.callbacks.now_s() - shared.config.raft_min_s
         answers = 1 + sum(at_s >= since_s for at_s in self._answered_s.values())
         return answers >= shared.majority
+
+    def majority_heard_s(self) -> float:
+        """Return when the last message was sent that a majority has answered; 0 for none."""
+        shared = self._shared
+        if not shared.core.leads or shared.core.term != self._term:
+            return 0.0
+        if shared.majority == 1:
+            return shared.callbacks.now_s()
+        heard_s = sorted((self._heard_s.get(peer, 0.0) for peer in shared.peers), reverse=True)
+        return heard_s[shared.majority - 2]
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Call `done` once a majority has answered messages sent after this call (E1)."""

@@ -61,18 +61,12 @@ class PySyncObjReplica:
         """Store the arguments; `start` opens the files. `repairs` is for simulators only."""
         self.node_id = config.node_id
         self.members = tuple(sorted(config.members))
-        self._config = config
-        self._callbacks = callbacks
-        self._files = files
+        self._config, self._callbacks, self._files = config, callbacks, files
         self._repairs = repairs
         self._alone = len(self.members) == 1
         self.in_flight_max = ENTRIES_IN_FLIGHT_ALONE_MAX if self._alone else ENTRIES_IN_FLIGHT_MAX
-        self._started = False
-        self._closed = False
-        self._inside = False
-        self._durable_grew = False
-        self._applying_until_s = 0.0
-        self._look_s = 0.0
+        self._started = self._closed = self._inside = self._durable_grew = False
+        self._applying_until_s = self._look_s = 0.0
         self._standing: Standing = (0, None, 0, 0, 0)
 
     # --- the start and the end -------------------------------------------------------------------
@@ -410,6 +404,11 @@ class PySyncObjReplica:
     def majority_answers(self) -> bool:
         """Whether this member leads and a majority answered recently."""
         return self._leader_acks.majority_answers()
+
+    @property
+    def majority_heard_us(self) -> int:
+        """When this leader sent the last message that a majority has answered."""
+        return int(self._leader_acks.majority_heard_s() * 1e6)
 
     @property
     def rejoining(self) -> bool:

@@ -6,6 +6,7 @@ sending (B7). The answers are decided in `appends.py`, `acks.py` and `elections.
 layer receives them as functions (`wire`).
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 # B7: unacknowledged bytes of the log in flight to one peer. This bounds the bytes that the peer has
 # received but not made durable: sixteen slices of the log, more than a fast disk needs in a round.
 WINDOW_BYTES: Final = 16 * MIB
+
+# The leader knows when it sent the messages of the last seconds. A fence is due within the time.
+ROUND_STEP_S: Final = 0.02
+ROUNDS_KEPT_MAX: Final = 512
 
 
 class Link:
@@ -46,6 +51,8 @@ class LibraryTransport(TransportBase):
         super().__init__()
         self.round = 0  # incremented in every turn; appends and their answers carry it
         self.asked_round = 0  # the last round in which every peer was asked for an answer
+        # Some rounds and when they began, the oldest first.
+        self._begun: deque[tuple[int, float]] = deque(maxlen=ROUNDS_KEPT_MAX)
         self._asking = False
         self.links: dict[str, Link] = {}
         self.known: dict[str, int] = {}  # durable at the peer, whether it counts or not
@@ -116,10 +123,20 @@ class LibraryTransport(TransportBase):
     def begin_round(self) -> None:
         """Begin a round, one per turn, so that its messages differ from those sent before."""
         self.round += 1
+        now_s = self._shared.now_s
+        if not self._begun or now_s - self._begun[-1][1] >= ROUND_STEP_S:
+            self._begun.append((self.round, now_s))
         self._asking = self._wants_answers()
         if self._asking:
             self.asked_round = self.round
             self._shared.core.send_now()
+
+    def sent_s(self, round_: int) -> float:
+        """Return when a round was sent, up to ROUND_STEP_S too early; 0 if it is too long ago."""
+        for first, begun_s in reversed(self._begun):
+            if first <= round_:
+                return begun_s
+        return 0.0
 
     # --- out -------------------------------------------------------------------------------------
 
