@@ -211,6 +211,39 @@ def test_what_is_in_flight_is_bounded(repaired: bool, monkeypatch: pytest.Monkey
     assert sent >= 100
 
 
+def test_the_window_fits_the_path() -> None:
+    """What was in flight on a slow path took seconds, and heartbeats waited behind it."""
+    lone = Lone()
+    lone.elect()
+    lines = lone.replica._transport
+    link, first = lines.links["n1"], lines.links["n1"].window_bytes
+
+    def answer(late_s: float, in_a_full_window: bool = False) -> int:
+        lone.take()
+        lone.run(0.06)
+        round_ = lone.round
+        for _ in range(int(late_s / 0.3)):
+            lone.run(0.3)
+            lone.acknowledge("n2", 1)
+        link.paused = in_a_full_window
+        lone.acknowledge("n1", 1, round_)
+        link.paused = in_a_full_window
+        lone.acknowledge("n1", 1, round_)  # of the same round: nothing was sent since
+        return link.window_bytes
+
+    assert answer(0) == first
+    assert answer(1) == first // 2
+    assert answer(1) == first // 4 == transport.WINDOW_BYTES_MIN
+    assert answer(1) == transport.WINDOW_BYTES_MIN
+    assert answer(0.3, in_a_full_window=True) == first // 2
+    for _ in range(10):
+        largest = answer(0, in_a_full_window=True)
+    assert largest == transport.WINDOW_BYTES
+    lone.disconnect("n1")
+    lone.replica.connected("n1")
+    assert link.window_bytes == first
+
+
 @pytest.mark.constants
 def test_what_a_peer_gets_before_it_acknowledges_is_bounded(
     monkeypatch: pytest.MonkeyPatch,

@@ -139,6 +139,7 @@ class LeaderAcks:
             self._answered[peer] = max(self._answered.get(peer, 0), round_)
             self._answered_s[peer] = shared.now_s
             self._heard_s[peer] = self._transport.sent_s(self._answered[peer])
+        self._transport.answered(peer, round_)
         if self._confirmations:
             shared.due = True
         if kind == messages.REWIND:

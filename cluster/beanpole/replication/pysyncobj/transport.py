@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 # B7: unacknowledged bytes of the log in flight to one peer. This bounds the bytes that the peer has
 # received but not made durable: sixteen slices of the log, more than a fast disk needs in a round.
 WINDOW_BYTES: Final = 16 * MIB
+# The window of a new link. It grows while it is used up and answers come within `raft_min_s`, and
+# shrinks while they do not: heartbeats wait behind what is in flight, and a node on a slow path
+# would hear its leader too late.
+WINDOW_BYTES_FIRST: Final = MIB
+WINDOW_BYTES_MIN: Final = MIB // 4
 
 # The leader knows when it sent the messages of the last seconds. A fence is due within the time.
 ROUND_STEP_S: Final = 0.02
@@ -33,7 +38,16 @@ ROUNDS_KEPT_MAX: Final = 512
 class Link:
     """The leader's state of the link to one peer."""
 
-    __slots__ = ("asked_s", "full", "heartbeat_due_s", "linked", "offered_s", "paused")
+    __slots__ = (
+        "asked_s",
+        "fitted_round",
+        "full",
+        "heartbeat_due_s",
+        "linked",
+        "offered_s",
+        "paused",
+        "window_bytes",
+    )
 
     def __init__(self) -> None:
         self.linked = False  # whether the node has a link
@@ -42,6 +56,8 @@ class Link:
         self.heartbeat_due_s = 0.0  # when a paused peer is due for a heartbeat
         self.asked_s = -1e9  # when an answer was last asked for
         self.offered_s = -1e9  # when a snapshot was last offered
+        self.window_bytes = min(WINDOW_BYTES_FIRST, WINDOW_BYTES)
+        self.fitted_round = 0  # when the window last changed: only later rounds were sent with it
 
 
 class LibraryTransport(TransportBase):
@@ -103,6 +119,7 @@ class LibraryTransport(TransportBase):
         """Begin to use a new link, and resend the entries that were not acknowledged before it."""
         link = self.links[peer]
         link.linked, link.full = True, False
+        link.window_bytes = min(WINDOW_BYTES_FIRST, WINDOW_BYTES)
         core = self._shared.core
         known = self.forget(peer)
         if core.leads and known:
@@ -188,7 +205,7 @@ class LibraryTransport(TransportBase):
         elif entries:
             # Only the first time in a term, on a link, and after the peer has asked for a rewind.
             self.sent_after.setdefault(peer, previous)
-            if self._in_flight_bytes(peer, entries[-1][1]) > WINDOW_BYTES:
+            if self._in_flight_bytes(peer, entries[-1][1]) > link.window_bytes:
                 self._pause(peer, entries[-1][1] + 1)
         return taken
 
@@ -252,13 +269,27 @@ class LibraryTransport(TransportBase):
         if link.linked:
             self.link_began(self._shared.members[peer])
 
+    def answered(self, peer: str, round_: int) -> None:
+        """Fit the window of a peer to the time after which it answers a round."""
+        link, shared = self.links[peer], self._shared
+        if round_ <= link.fitted_round:
+            return
+        if shared.now_s - self.sent_s(round_) > shared.config.raft_min_s:
+            least = min(WINDOW_BYTES_MIN, WINDOW_BYTES)
+            link.window_bytes = max(link.window_bytes // 2, least)
+        elif link.paused and not link.full:
+            link.window_bytes = min(2 * link.window_bytes, WINDOW_BYTES)
+        else:
+            return
+        link.fitted_round = self.round
+
     def acknowledged(self, peer: str) -> None:
         """Resume sending to a peer whose window has room again."""
         link = self.links[peer]
         if not link.paused or link.full:
             return
         next_index = self._shared.core.next_index[self._shared.members[peer]]
-        if self._in_flight_bytes(peer, next_index - 1) <= WINDOW_BYTES // 2:
+        if self._in_flight_bytes(peer, next_index - 1) <= link.window_bytes // 2:
             self._resume(peer)
             self._shared.core.send_now()
             self._shared.due = True
