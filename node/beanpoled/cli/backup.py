@@ -22,7 +22,7 @@ from beanpole.client.exiting import os_error_words
 from beanpole.client.printing import drop_output
 from beanpole.client.rpc import Nodes, pauses
 from beanpole.core.image.contents import Contents
-from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged
+from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged, StorageError
 from beanpole.exporting.steps import sync_folder
 from beanpole.storage.backups import Reader, Sink, Writer
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
@@ -210,13 +210,36 @@ def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, An
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             _read_again(stream, path, written, keys)
             _check_place(path, replace)  # by now another program may have
-            os.rename(partial, path)
+            _rename(stream, partial, path)
         except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(partial)
+            if _is_at(stream, partial):  # not a file of another backup
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(partial)
             raise
     _make_durable(path)
     return written.end
+
+
+def _rename(stream: BinaryIO, partial: str, path: str) -> None:
+    """Give the verified file its name, and no other file that has taken the place of it.
+
+    The system renames names, not open files, so another program can still come in between the
+    first check and the rename; the second check makes that an error.
+
+    Raises:
+        StorageError: the file that was written is not there any more.
+    """
+    if not _is_at(stream, partial):
+        raise StorageError(
+            f"{partial}: another program has removed or replaced it while it was written; {path} "
+            "is not written. Run the backup again"
+        )
+    os.rename(partial, path)
+    if not _is_at(stream, path):
+        raise StorageError(
+            f"{path} is not the backup that was written: another program has replaced it, or "
+            f"{partial}, at the last moment. Run the backup again"
+        )
 
 
 def _make_durable(path: str) -> None:

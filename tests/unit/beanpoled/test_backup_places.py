@@ -302,3 +302,69 @@ def test_a_file_that_appears_meanwhile_is_replaced_only_on_request(
     assert backup(to, *["--replace"] * replaces) == (0 if replaces else exits.EXIT_REFUSED)
     assert to.read_bytes().startswith(b"Bean") == replaces
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("words", [(), ("--replace",)])
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_file_that_loses_its_name_meanwhile_becomes_no_backup(
+    takes: bool,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The empty file of a second backup replaced the last good one, with status 0."""
+    to, partial, read_again = tmp_path / "file", tmp_path / "file.partial", command._read_again
+    if words:
+        to.write_text("the last good one")
+
+    def beside(*given: object) -> None:
+        read_again(*given)  # type: ignore[arg-type]
+        partial.unlink()
+        if takes:
+            partial.write_text("of a second backup")
+
+    monkeypatch.setattr(command, "_read_again", beside)
+    assert backup(to, *words) == exits.EXIT_NO_ANSWER
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        f"beanpole: {partial}: another program has removed or replaced it while it was written; "
+        f"{to} is not written. Run the backup again\n"
+    )
+    assert to.exists() == bool(words)
+    assert not words or to.read_text() == "the last good one"
+    assert partial.exists() == takes
+    assert not takes or partial.read_text() == "of a second backup"
+
+
+def test_a_file_that_loses_its_name_at_the_last_moment_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    to, rename = tmp_path / "file", os.rename
+
+    def late(source: str, target: str) -> None:
+        os.unlink(source)
+        Path(source).write_text("of a second backup")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    assert backup(to) == exits.EXIT_NO_ANSWER
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"beanpole: {to} is not the backup that was written: another ")
+
+
+def test_a_backup_that_fails_leaves_the_file_of_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = tmp_path / "file.partial"
+
+    def fail(*_: object) -> None:
+        partial.unlink()
+        partial.write_text("of a second backup")
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(command, "_read_again", fail)
+    assert backup(tmp_path / "file") == exits.EXIT_NO_ANSWER
+    assert partial.read_text() == "of a second backup"
