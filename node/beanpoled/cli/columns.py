@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 
 # The visible part of the last column, which has text of any length: "serving".
 LAST_CHARS: Final = 7
+# Kept by `visible` in a body that is printed whole. Programs, by --json or a pipe, get all of it
+# unchanged.
+LINES: Final = "\n\t"
 
 
 class Column(NamedTuple):

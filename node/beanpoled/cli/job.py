@@ -19,15 +19,13 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.cli import choosing, values
-from beanpoled.cli.columns import Column, name_words, table, terminal_chars, visible
+from beanpoled.cli.columns import LINES, Column, name_words, table, terminal_chars, visible
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.top import words as duration_words
 
 LIMIT_DEFAULT: Final = 100
 # A line of a table shows the beginning of a body.
 BODY_CHARS: Final = 40
-# Kept in a body that is printed whole. With --json, programs get all of it unchanged.
-LINES: Final = "\n\t"
 BODY_BYTES_JSON: Final = 65_536
 PAGE_JOBS: Final = 1000
 _COLUMNS: Final = (

@@ -22,6 +22,7 @@ from beanpole.protocol.beanstalk.requests import (
     is_tube_name,
 )
 from beanpoled.cli import values
+from beanpoled.cli.columns import LINES, visible
 from beanpoled.cli.exits import EXIT_NO, say_no
 
 # More than the digits of the protocol's largest number.
@@ -36,6 +37,10 @@ _u32: Final = values.number(0, U32_MAX)
 _timeout: Final = values.number(0, TIMEOUT_MAX_S)
 Run = Callable[[Client, argparse.Namespace], int]
 _JOB_HELP: Final = "its id"
+_BODY: Final = (
+    "Prints the body as it is to a pipe or a file. On a terminal, control characters are escaped, "
+    "as \\x1b."
+)
 _TUBE_HELP: Final = f"name of the tube (default: {DEFAULT_TUBE.decode()})"
 
 
@@ -54,7 +59,7 @@ def add_commands(commands: Any) -> None:
         help="how long a worker may have the job (default %(default)s)",
     )
 
-    reserve = _add(commands, "reserve", _reserve, "take a job and print it")
+    reserve = _add(commands, "reserve", _reserve, "take a job and print it", _BODY)
     reserve.add_argument("--tube", type=_tube, action="append", help="may be given several times")
     reserve.add_argument(
         "--timeout", type=_timeout, metavar="SECONDS", help="default: wait for ever"
@@ -78,7 +83,7 @@ def add_commands(commands: Any) -> None:
     kick.add_argument("--tube", type=_tube, default=DEFAULT_TUBE, help=_TUBE_HELP)
     kick.add_argument("--job", type=values.whole, help="kick this job instead")
 
-    peek = _add(commands, "peek", _peek, "look at a job")
+    peek = _add(commands, "peek", _peek, "look at a job", _BODY)
     peek.add_argument("what", help="a job's id, or ready, delayed or buried")
     peek.add_argument("--tube", type=_tube, default=DEFAULT_TUBE, help=_TUBE_HELP)
 
@@ -92,8 +97,10 @@ def add_commands(commands: Any) -> None:
         parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _add(commands: Any, name: str, run: Run, words: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=words)
+def _add(
+    commands: Any, name: str, run: Run, words: str, description: str | None = None
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=description)
     where.add_options(parser, where.BEANSTALK)
     parser.set_defaults(run=lambda arguments: _connected(run, arguments))
     return parser
@@ -123,10 +130,14 @@ def _say(words: str, done: bool = True) -> int:
 
 
 def _show(job: Job | None, word: str, absent: str) -> int:
-    """Print a job: a line with id and size, then the body as it is."""
+    """Print a job: a line with id and size, then the body; only a program gets it as it is."""
     if job is None:
         return _say(absent, False)
     print(f"{word} {job.id} {len(job.body)}", flush=True)
+    if sys.stdout.isatty():
+        # A client chose it, and its escapes would steer the terminal of the operator.
+        print(visible(job.body.decode(errors="backslashreplace"), kept=LINES), flush=True)
+        return 0
     sys.stdout.buffer.write(job.body + b"\n")
     sys.stdout.buffer.flush()
     return 0
