@@ -44,6 +44,7 @@ MODE: Final = 0o600
 # The number of queues on the page of `show`; --json has all of them.
 QUEUES_SHOWN: Final = 20
 READ_BYTES: Final = 1024 * 1024
+TWICE: Final = "verify --load reads the backup twice"
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ def add_command(commands: Any) -> None:
         "--load",
         action="store_true",
         default=False,
-        help="also make the queue of it in memory, as the start of a node does (not from -)",
+        help="also make the queue of it in memory, as the start of a node does (not from a pipe)",
     )
     way.add_argument("--json", action="store_true", help="print JSON")
     add_identities(way, dest="more_identities")
@@ -402,8 +403,10 @@ def _verify(arguments: argparse.Namespace) -> int:
     _check_reads_only(arguments)
     name = arguments.file
     if arguments.load and name == PIPE:
-        raise ConfigurationError("verify --load reads the backup twice: name a file")
+        raise ConfigurationError(f"{TWICE}: name a file")
     with opened(name, identities(arguments)) as source:
+        if arguments.load:
+            source.check_repeats(TWICE)
         progress = Progress("verify", source.total)
         try:
             with source.reading() as stream:

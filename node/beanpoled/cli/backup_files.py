@@ -99,6 +99,18 @@ class Opened:
         if self.encrypted and not keys:
             raise ConfigurationError(f"{name} is encrypted: --identity KEYFILE names the key")
 
+    def check_repeats(self, words: str) -> None:
+        """Refuse a pipe by any name, such as /dev/stdin or one of `mkfifo`.
+
+        Args:
+            words: what reads the backup how often.
+
+        Raises:
+            ConfigurationError: it can be read only once.
+        """
+        if not self._stream.seekable():
+            raise ConfigurationError(f"{words}, and {self.name} is a pipe: name a file")
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[Source]:
         """Yield the decrypted bytes of the backup from the beginning; of a pipe only once."""

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.storage.files import InlineFiles
@@ -22,6 +22,9 @@ from beanpoled.config.settings import MEMBERS_MAX, Name, alike
 from beanpoled.disk import backups
 from beanpoled.disk.backups import Backup
 from beanpoled.disk.identity import DISK_ID_BYTES, DiskIdentity, found_offline
+
+# It is read to verify it, and once for each folder.
+TIMES: Final = "restore reads the backup several times"
 
 
 def add_command(commands: Any) -> None:
@@ -55,9 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Verify the whole backup, then write one directory after the other."""
     name, directories = arguments.file, [os.path.abspath(path) for path in arguments.to]
     if name == PIPE:
-        raise ConfigurationError("restore reads the backup several times: name a file")
+        raise ConfigurationError(f"{TIMES}: name a file")
     _check_free(arguments.to)
     with opened(name, identities(arguments)) as source:
+        source.check_repeats(TIMES)
         progress = Progress("verify", source.total)
         try:
             with source.reading() as stream:

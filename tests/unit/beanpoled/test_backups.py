@@ -1,9 +1,12 @@
 """`beanpole backup verify`, `show` and `restore` on files, without any node."""
 
+import contextlib
 import io
 import json
 import os
 import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +256,48 @@ def test_standard_input_is_read_once(capsys: pytest.CaptureFixture[str]) -> None
     assert restore(Path("-"), Path("nowhere")) == 2
     assert cli.main(["backup", "verify", "--load", "-"]) == 2
     assert "twice" in capsys.readouterr().err
+
+
+@contextlib.contextmanager
+def piped(fifo: Path | None) -> Iterator[str]:
+    """Yield the name of a pipe that has a backup in it: a named pipe, or one as /dev/stdin is."""
+    data = FIXTURE.read_bytes()
+    if fifo is not None:
+        os.mkfifo(fifo)
+        with ThreadPoolExecutor(1) as threads:
+            written = threads.submit(fifo.write_bytes, data)  # waits for the reader
+            yield str(fifo)
+            assert written.result() == len(data)
+        fifo.unlink()
+        return
+    reader, writer = os.pipe()
+    try:
+        assert os.write(writer, data) == len(data)
+        os.close(writer)
+        yield f"/dev/fd/{reader}"
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_pipe_with_a_name_is_read_once(
+    named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line was `File or stream is not seekable.`"""
+    fifo = tmp_path / "fifo" if named else None
+    with piped(fifo) as name:
+        assert restore(Path(name), tmp_path / "a", members="n0") == 2
+    assert capsys.readouterr().err == (
+        f"beanpole: restore reads the backup several times, and {name} is a pipe: name a file\n"
+    )
+    with piped(fifo) as name:
+        assert cli.main(["backup", "verify", "--load", name]) == 2
+    assert capsys.readouterr().err == (
+        f"beanpole: verify --load reads the backup twice, and {name} is a pipe: name a file\n"
+    )
+    with piped(fifo) as name:
+        assert cli.main(["backup", "verify", name]) == 0
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_standard_input_that_is_closed(
