@@ -62,10 +62,22 @@ def identities(
         if arguments.passphrase_file:
             raise ConfigurationError("--passphrase-file has no effect without --identity KEYFILE")
         return []
-    passphrase = environment.get(where.BACKUP_PASSPHRASE, "")
     if arguments.passphrase_file:
         passphrase = read_secret("--passphrase-file", arguments.passphrase_file)
+    else:
+        passphrase = _given(environment)
     return age_keys.identities(files, passphrase)
+
+
+def _given(environment: Mapping[str, str]) -> str:
+    """Return the passphrase of the environment: its bytes, whatever encoding the locale has."""
+    try:
+        return os.fsencode(environment.get(where.BACKUP_PASSPHRASE, "")).decode()
+    except UnicodeError:
+        # The error itself has a part of the secret.
+        raise ConfigurationError(
+            f"{where.BACKUP_PASSPHRASE} is not allowed: it is no text in UTF-8"
+        ) from None
 
 
 class Opened:

@@ -4,6 +4,7 @@ The node is a double that sends the image of the recorded backup. The `age` prog
 tests/fixtures/backup-1.age: reading that file shows that the formats are the same.
 """
 
+import argparse
 import io
 import json
 import os
@@ -21,6 +22,8 @@ import pytest
 from beanpole.errors import Damaged
 from beanpoled import cli
 from beanpoled.cli import backup as command
+from beanpoled.cli import backup_files
+from beanpoled.disk import age_keys
 from beanpoled.disk.age_streams import Decrypting, Encrypting
 from beanpoled.disk.backups import read_whole
 from tests.unit.beanpoled.backup_scene import Image
@@ -142,6 +145,34 @@ def test_a_key_with_a_passphrase(
     monkeypatch.setenv("BEANPOLE_BACKUP_PASSPHRASE", "wrong")
     assert verify(path, *words) == 2
     assert "the passphrase does not open it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("secret", ["pfx\udcff\udcfe", "pfx\udcc3"])
+def test_a_passphrase_that_is_no_text_is_named_and_not_shown(
+    secret: str,
+    tmp_path: Path,
+    key: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The line had the part that is no text, and not the name of the variable."""
+    locked = encrypted(b"a key", key, tmp_path / "locked")
+    monkeypatch.setenv("BEANPOLE_BACKUP_PASSPHRASE", secret)
+    assert verify(BY_AGE, "--identity", str(locked)) == 2
+    assert capsys.readouterr().err == (
+        "beanpole: BEANPOLE_BACKUP_PASSPHRASE is not allowed: it is no text in UTF-8\n"
+    )
+
+
+def test_the_bytes_of_a_passphrase_count_in_every_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the encoding is ASCII, as with LC_ALL=POSIX, Python reads other bytes as surrogates."""
+    found: list[str] = []
+    monkeypatch.setattr(age_keys, "identities", lambda _, passphrase: found.append(passphrase))
+    arguments = argparse.Namespace(identity=["key"], passphrase_file=None)
+    for given in ("caf\udcc3\udca9", "caf\u00e9", ""):
+        backup_files.identities(arguments, {"BEANPOLE_BACKUP_PASSPHRASE": given})
+    backup_files.identities(arguments, {})
+    assert found == ["caf\u00e9", "caf\u00e9", "", ""]
 
 
 def ssh_rsa(path: Path) -> str:
