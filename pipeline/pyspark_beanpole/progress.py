@@ -5,6 +5,8 @@ For batch queries, Spark itself shows progress in a terminal (see `session`).
 
 from typing import Final, NamedTuple, TextIO
 
+from beanpole.client.terminals import moves_cursor
+
 BAR_WIDTH: Final = 24
 
 
@@ -21,11 +23,14 @@ class Progress(NamedTuple):
 
 
 class StreamLine:
-    """Writes a line that is replaced on a terminal; elsewhere, one line for each batch."""
+    """Writes a line that is replaced on a terminal; elsewhere, one line for each batch.
+
+    A terminal that cannot move its cursor counts as elsewhere.
+    """
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
-        self._terminal = output.isatty()
+        self._terminal = moves_cursor(output)
         self._batches = -1
 
     def show(self, progress: Progress) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from beanpole.client.terminals import moves_cursor
 from beanpole.errors import ClientError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _local(quick: bool) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        "spark.ui.showConsoleProgress": str(moves_cursor(sys.stderr)).lower(),
         "spark.sql.shuffle.partitions": str(PARTITIONS_PER_CORE * (os.cpu_count() or 1)),
         # Otherwise Spark creates one in the working directory.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "spark-warehouse").absolute()),

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
+from beanpole.client.terminals import moves_cursor
+
 # The prefix of lines from our own processes beside Spark (see `logs`).
 OURS: Final = "beanpole: "
 # The prefix of Spark's progress bars; each replaces the one before.
@@ -113,11 +115,11 @@ class SparkLog:
                 if line.startswith(OURS):
                     _show(f"{line}\n")
                 elif line.startswith(BAR):
-                    if sys.stderr.isatty():
+                    if moves_cursor(sys.stderr):
                         _show(f"\r\x1b[2K{line}\r")
                 elif line.strip():
                     self.write(line)
-                elif line and sys.stderr.isatty():
+                elif line and moves_cursor(sys.stderr):
                     # Spark overwrites its bar with blanks to remove it.
                     _show("\r\x1b[2K")
 

@@ -213,7 +213,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_in_a_terminal_the_line_is_replaced() -> None:
+def test_in_a_terminal_the_line_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     line = StreamLine(output := Terminal())
     line.show(Progress(0, 0, 0))
     line.show(Progress(0, 0, 7))

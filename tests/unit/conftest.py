@@ -39,11 +39,12 @@ LIMITS: Final = (
 
 @pytest.fixture(autouse=True, scope="session")
 def no_settings() -> Iterator[None]:
-    """Hide the cluster and the token of the user that runs the tests."""
+    """Hide the cluster, the token and the terminal of the user that runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith("BEANPOLE_") and name != SETTING:
                 patch.delenv(name)
+        patch.setenv("TERM", "xterm")
         yield
 
 

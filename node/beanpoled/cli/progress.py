@@ -1,4 +1,7 @@
-"""A progress line on a terminal for long commands; nothing is written elsewhere."""
+"""A progress line on a terminal for long commands; nothing is written elsewhere.
+
+A terminal that cannot move its cursor counts as elsewhere.
+"""
 
 import os
 import sys
@@ -6,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
+from beanpole.client.terminals import moves_cursor
 from beanpoled.cli.columns import cut
 
 # As fast as people read; a terminal on a slow line is not flooded.
@@ -37,7 +41,7 @@ class Progress:
         self._form = form or size
         self.total = total_bytes
         self._output = output or sys.stderr
-        self._shows = self._output is not None and self._output.isatty()
+        self._shows = moves_cursor(self._output)
         self._begun_s = time.monotonic()
         self._shown_s = self._begun_s
 

@@ -5,17 +5,19 @@ import sys
 from collections.abc import Sequence
 from typing import Final, TextIO
 
+from beanpole.client.terminals import moves_cursor
+
 _CLEAR_LINE: Final = "\x1b[2K"
 _UP: Final = "\x1b[{}A"
 
 
 class Screen:
-    """Writes to a terminal or to a file; only a terminal gets live lines."""
+    """Writes to a terminal or to a file; only a terminal that moves its cursor gets live lines."""
 
     def __init__(self, output: TextIO | None = None) -> None:
         self._output = output or sys.stdout
         self._live: list[str] = []
-        self.terminal = self._output.isatty()
+        self.terminal = moves_cursor(self._output)
 
     def say(self, line: str) -> None:
         """Print a line that stays, above the live lines."""

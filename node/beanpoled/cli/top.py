@@ -18,6 +18,7 @@ import grpc
 
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, is_refused, words_of
+from beanpole.client.terminals import moves_cursor
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, live_pb2, live_pb2_grpc, node_pb2
 from beanpoled.cli.columns import Column, cut, table, terminal_chars
@@ -134,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         look = take(nodes)
         if arguments.json:
             print(json.dumps(as_json(look, arguments.sort, count)))
-        elif arguments.once or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        elif arguments.once or not moves_cursor(sys.stdout):
             print("\n".join(picture(look, None, arguments.sort, count, terminal_chars())))
         else:
             _watch(nodes, look, arguments.interval, arguments.sort, count)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from beanpole.client.terminals import moves_cursor
 from pyspark_beanpole.cli import common
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark_beanpole.report.run import run_report
     from pyspark_beanpole.statistics.keys import Limits
 
-    terminal = sys.stderr.isatty()
+    terminal = moves_cursor(sys.stderr)
 
     def show(doing: str) -> None:
         if terminal:

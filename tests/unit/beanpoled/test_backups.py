@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import pty
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled import cli
 from beanpoled.cli import backup as command
+from beanpoled.cli import progress
 from beanpoled.cli.progress import Progress, words
 from beanpoled.disk import identity as identities
 from beanpoled.disk.backups import load, read_whole, summary
@@ -328,3 +330,25 @@ def test_progress_is_shown_on_a_terminal_only() -> None:
     progress.at(5)
     progress.end()
     assert output.getvalue() == ""
+
+
+@pytest.mark.constants
+@pytest.mark.parametrize(("name", "count"), [("dumb", 0), ("xterm", 2)])
+def test_progress_is_not_shown_where_no_cursor_moves(
+    name: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PERIOD_S", 0.0)
+    monkeypatch.setenv("TERM", name)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        line = Progress("moved", 1000, terminal)
+        line.at(250)
+        line.end()
+        terminal.write("end")
+        terminal.flush()
+        shown = ""
+        while not shown.endswith("end"):  # a terminal may give it in parts
+            shown += os.read(ours, 1000).decode()
+    os.close(ours)
+    assert shown.count("\r\x1b[2K") == count
+    assert (shown == "end") == (not count)

@@ -370,6 +370,18 @@ def test_live_lines_are_redrawn_and_other_lines_stay_above() -> None:
     assert terminal.getvalue().endswith("n0 up\nn1 up\nstopped\n")
 
 
+def test_a_terminal_that_moves_no_cursor_gets_no_live_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    screen = Screen(terminal := Terminal())
+    screen.show(["n0 up"])
+    screen.say("ready")
+    screen.show(["n0 down"])
+    screen.say("stopped")
+    assert terminal.getvalue() == "ready\nstopped\n"
+
+
 def test_a_file_gets_no_live_lines() -> None:
     file = io.StringIO()
     screen = Screen(file)

@@ -9,6 +9,7 @@ import pytest
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
 from pyspark_beanpole import sparklog
 from pyspark_beanpole.cli import failures
+from pyspark_beanpole.progress import Progress, StreamLine, words
 from pyspark_beanpole.sparklog import SparkLog
 
 TASK = """An error occurred while calling o55.collectToPython.
@@ -159,6 +160,22 @@ def test_bars_are_shown_in_a_terminal(
     assert log.last() == []
     log.close(is_wanted=False)
     assert "[Stage 0:>  (0 + 2) / 2]" in capsys.readouterr().err
+
+
+def test_a_terminal_that_moves_no_cursor_gets_no_bars(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SparkLog(tmp_path / "log")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    line = StreamLine(sys.stderr)
+    line.show(Progress(0, 0, 0))
+    line.say("a word")
+    line.end()
+    with os.fdopen(log.pipe(), "wb") as java:
+        java.write(b"\r[Stage 0:>  (0 + 2) / 2]\r   \r")
+    log.close(is_wanted=False)
+    assert capsys.readouterr().err == f"{words(Progress(0, 0, 0))}\na word\n"
 
 
 def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
