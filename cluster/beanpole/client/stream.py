@@ -27,6 +27,13 @@ _RECEIVE_BYTES: Final = 65536
 _Reply = TypeVar("_Reply")
 
 
+def _why(error: OSError | ProtocolError) -> str:
+    """Return the reason of an error, without the number that Python puts before."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+        return error.strerror or str(error)
+    return str(error)
+
+
 class StreamClient:
     """A client connected to one of several nodes. Each subclass speaks one protocol."""
 
@@ -137,13 +144,13 @@ class StreamClient:
                 # What the node was allowed to wait is no time in which no node answered.
                 until += min(time.monotonic() - sent_s, left_s)
                 losses += 1
-                address = self.address
+                lost = f"{self.address}: {_why(error)}"
                 self._leave()
                 if not repeat:
-                    raise OutcomeUnknown(f"it may have been done: {address}: {error}") from error
+                    raise OutcomeUnknown(f"it may have been done: {lost}") from error
                 # One silent node may take all of the patience, and the others still answer.
                 if losses >= len(self._addresses) and time.monotonic() > until:
-                    raise ClientError(f"{address}: {error}") from error
+                    raise ClientError(lost) from error
                 time.sleep(jitter(pause_s))
                 if losses >= len(self._addresses):  # each was asked: a full server goes on to close
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
@@ -183,7 +190,7 @@ class StreamClient:
                     self._open()
                     return
                 except (OSError, ProtocolError) as error:
-                    reasons[self.address] = str(error)
+                    reasons[self.address] = _why(error)
                     self._leave()
             if time.monotonic() > until:
                 words = "; ".join(f"{address}: {why}" for address, why in reasons.items())

@@ -174,6 +174,18 @@ def test_no_node_at_all_is_said_after_the_patience_with_all_reasons() -> None:
     assert "/nowhere/at/all" in str(caught.value)
 
 
+def test_the_reasons_of_a_client_have_no_numbers_of_the_system() -> None:
+    with (
+        Client([DEAD, "unix:/nowhere/at/all"], patience_s=0.0) as client,
+        pytest.raises(ClientError) as caught,
+    ):
+        client.delete(1)
+    assert str(caught.value) == (
+        f"no node answers: {DEAD}: Connection refused; "
+        "unix:/nowhere/at/all: No such file or directory"
+    )
+
+
 class Clock:
     """The time of a client: a node takes `waits_s` for the next exchange of each."""
 
