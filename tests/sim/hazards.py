@@ -152,8 +152,7 @@ class Hazards:
         raised = self.world.witness.machine.version > BASE_VERSION
         self.world.counts["raised versions"] += raised
         self.world.network.spoil = None
-        for way in list(self.world.network.rates):
-            self.world.network.mend(*way)
+        self.world.network.mend()
         self.world.stream_dice = None
 
     def _calls(self) -> None:
@@ -225,12 +224,7 @@ class Hazards:
         ends = (leader.name, other)
         way = ends if self.dice.random() < 0.5 else ends[::-1]
         network.rates[way] = self.dice.choice(TRICKLES_BYTES_S)
-
-        def end() -> None:
-            if way in network.rates:
-                network.mend(*way)
-
-        self.world.clock.after(TRICKLE_MAX_S * self.dice.random(), end)
+        self.world.clock.after(TRICKLE_MAX_S * self.dice.random(), network.mend)
         self.world.counts["trickles"] += 1
 
     def _versions(self) -> None:

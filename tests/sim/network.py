@@ -110,12 +110,13 @@ class Network:
         if _pair(a, b) in self._links:
             self._break(_pair(a, b))
 
-    def mend(self, sender: str, receiver: str) -> None:
-        """End a queue of `rates`; its link breaks, because what the queue holds is gone."""
-        del self.rates[sender, receiver]
-        for times_s in (self._leaves_s, self._arrives_s):
-            times_s.pop((sender, receiver), None)
-        self.reset(sender, receiver)
+    def mend(self) -> None:
+        """End the queues of `rates`; their links break, because what the queues hold is gone."""
+        for way in self.rates:
+            for times_s in (self._leaves_s, self._arrives_s):
+                times_s.pop(way, None)
+            self.reset(*way)
+        self.rates.clear()
 
     def is_linked(self, a: str, b: str) -> bool:
         """Return whether two nodes have a link."""

@@ -20,6 +20,7 @@ from beanpole.client.patience import (
     REPLY_TIMEOUT_S,
     jitter,
 )
+from beanpole.client.tls_files import why
 from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
 
 _RECEIVE_BYTES: Final = 65536
@@ -28,10 +29,8 @@ _Reply = TypeVar("_Reply")
 
 
 def _why(error: OSError | ProtocolError) -> str:
-    """Return the reason of an error, without the number that Python puts before."""
-    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
-        return error.strerror or str(error)
-    return str(error)
+    """Return the reason of an error, without the system's number; one of TLS stays whole."""
+    return str(error) if isinstance(error, ssl.SSLError) else why(error)
 
 
 class StreamClient:

@@ -119,7 +119,7 @@ class Peers:
         return self._context.now_us - self.heard_us
 
     def heard_without_echo_us(self) -> int:
-        """When a majority, or a leader of a release that sends no echo, heard this node; 0: never.
+        """When a majority, or a leader of a release that sends no echo, heard this node; or 0.
 
         Such a leader is in contact while it is heard, as it was in that release.
         """

@@ -78,7 +78,6 @@ class Heartbeats:
             if peer.silence_us > silent_us and not peer.silent:
                 peer.silent = True
                 self._dispatcher.park(self._context.index_of(name))
-        peers.heard_us = max(peers.heard_us, peers.heard_without_echo_us())
         if self._term.serving:
             self._declare_down()
         if self._agreement.disputed:
@@ -86,6 +85,7 @@ class Heartbeats:
         self._since_sent_us += step_us
         if self._since_sent_us >= self._period_us:
             self._since_sent_us = 0
+            peers.heard_us = max(peers.heard_us, peers.heard_without_echo_us())
             self.send()
 
     def _declare_down(self) -> None:

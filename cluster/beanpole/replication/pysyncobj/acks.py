@@ -100,7 +100,6 @@ class LeaderAcks:
         self._term = -1
         self._answered: dict[str, int] = {}  # the newest round that a counting peer answered
         self._answered_s: dict[str, float] = {}
-        self._heard_s: dict[str, float] = {}  # when that round was sent
         self._rewound: dict[str, int] = {}  # the round of the last rewind that was honoured
         self._confirmations: list[tuple[int, Callable[[], None]]] = []
         self._rejoining: dict[str, int] = {}  # peer -> nonce of its current life
@@ -116,7 +115,6 @@ class LeaderAcks:
         self._transport.sent_after.clear()
         self._answered.clear()
         self._answered_s.clear()
-        self._heard_s.clear()
         self._rewound.clear()
         self._confirmations.clear()
         self._rejoining.clear()
@@ -138,7 +136,6 @@ class LeaderAcks:
         if peer not in self._rejoining:
             self._answered[peer] = max(self._answered.get(peer, 0), round_)
             self._answered_s[peer] = shared.now_s
-            self._heard_s[peer] = self._transport.sent_s(self._answered[peer])
         self._transport.answered(peer, round_)
         if self._confirmations:
             shared.due = True
@@ -252,14 +249,11 @@ class LeaderAcks:
         return answers >= shared.majority
 
     def majority_heard_s(self) -> float:
-        """Return when the last message was sent that a majority has answered; 0 for none."""
+        """Return when the last message was sent that a majority has answered; 0 if long ago."""
         shared = self._shared
         if not shared.core.leads or shared.core.term != self._term:
             return 0.0
-        if shared.majority == 1:
-            return shared.callbacks.now_s()
-        heard_s = sorted((self._heard_s.get(peer, 0.0) for peer in shared.peers), reverse=True)
-        return heard_s[shared.majority - 2]
+        return self._transport.sent_s(self._proved_round())
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Call `done` once a majority has answered messages sent after this call (E1)."""
