@@ -6,6 +6,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -17,6 +18,10 @@ from beanpoled.trust.certificates import SESSIONS_S, Certificates, Pem
 from beanpoled.trust.handshakes import OF_ANOTHER, WORDS
 from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView
+
+# gRPC would share one connection among all channels to an address: a new channel would get the one
+# that a broken path has silenced, as long as a call still waits for it.
+_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 
 
 def of_server(
@@ -37,10 +42,10 @@ def channel(trust: Trust, member: str, address: str) -> grpc.aio.Channel:
     """Return a channel to a member, whose certificate must contain its id as a name."""
     certificates = trust.of_peers
     if certificates is None:
-        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.aio.insecure_channel(address, options=_OPTIONS)
     pem = certificates.pem
     shown = grpc.ssl_channel_credentials(pem.ca, pem.key, pem.certificate)
-    options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", member))
+    options = (*_OPTIONS, ("grpc.ssl_target_name_override", member))
     return grpc.aio.secure_channel(address, shown, options=options)
 
 

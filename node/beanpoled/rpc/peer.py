@@ -189,8 +189,10 @@ class PeerClient:
     async def _channel(self, peer: str) -> AsyncIterator[grpc.aio.Channel]:
         """Lend the channel to a member for a call.
 
-        After a change of certificates new calls use new channels, which show the new certificate.
-        Calls in flight go on, and the last one closes its channel.
+        After a change of certificates new calls use new channels, which show the new certificate,
+        and so does the next call after one that was not answered in time: TCP resends ever more
+        rarely what was lost on a broken path, and may stay silent for two minutes after it is whole
+        again. Calls in flight go on, and the last one closes its channel.
         """
         certificates = self._trust.of_peers
         unused: list[_Lent] = []
@@ -208,11 +210,22 @@ class PeerClient:
             for one in unused:
                 await one.channel.close()
             yield lent.channel
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+            if self._channels.get(peer) is lent and _is_unanswered(error):
+                self._replaced.add(self._channels.pop(peer))
+            raise
         finally:
             lent.calls -= 1
             if lent in self._replaced and not lent.calls:
                 self._replaced.discard(lent)
                 await lent.channel.close()
+
+
+def _is_unanswered(error: grpc.aio.AioRpcError | asyncio.CancelledError) -> bool:
+    """Whether a call ended because its time was over, or its caller's was, which cancels it."""
+    if isinstance(error, asyncio.CancelledError):
+        return True
+    return error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 class _Lent:
