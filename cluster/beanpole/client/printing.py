@@ -1,6 +1,8 @@
 """Standard output that cannot be written: its reader has gone (`| head`), or its disk is full."""
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -26,16 +28,20 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse a command line, and write what --help and --version print, which argparse leaves.
+    """Parse a command line, and print the text of --help and --version.
+
+    argparse itself ignores that it cannot be written, and a full disk looks like success.
 
     Raises:
         OSError: it cannot be written.
     """
+    printed = io.StringIO()
     try:
-        return parser.parse_args(argv)
+        with contextlib.redirect_stdout(printed):
+            return parser.parse_args(argv)
     except SystemExit:
         if sys.stdout is not None:
-            print_lines(())
+            print_lines(printed.getvalue().splitlines())
         raise
 
 

@@ -25,9 +25,11 @@ grpc = "127.0.0.1:2"
 """
 
 
-def ended(program: str, words: list[str], output: int, directory: Path) -> tuple[int, str]:
+def ended(
+    program: str, words: list[str], output: int, directory: Path, unbuffered: str = ""
+) -> tuple[int, str]:
     """Run a program with this standard output, buffered as usual; return its status and errors."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(
         [sys.executable, "-c", program, *words],
         stdout=output,
@@ -73,7 +75,8 @@ def test_a_reader_that_has_gone_is_no_error_and_a_full_disk_is_one(
         assert ended(program, words, writer, tmp_path) == (0, "")
     finally:
         os.close(writer)
-    with open("/dev/full", "w") as full:
-        status, errors = ended(program, words, full.fileno(), tmp_path)
-    assert status == status_full
-    assert errors.startswith("beanpole") and errors.count("\n") == 1
+    for unbuffered in ("", "1"):
+        with open("/dev/full", "w") as full:
+            status, errors = ended(program, words, full.fileno(), tmp_path, unbuffered)
+        assert status == status_full
+        assert errors.startswith("beanpole") and errors.count("\n") == 1
