@@ -50,9 +50,6 @@ class Soak:
         self._history.mkdir()
         self._ground = Ground(directory, seed, kind)
         self._began_s = time.monotonic()
-        self._memory = memory.Watch(
-            lambda: time.monotonic() - self._began_s, lambda: self._ground.living()
-        )
         self._load: Process | None = None
         self._total_jobs: int | None = None  # None until the queue is empty
         self._writes: list[str] = []
@@ -61,6 +58,7 @@ class Soak:
     def run(self) -> bool:
         """Run the soak; return whether there are no findings."""
         ground = self._ground
+        watch = memory.Watch(lambda: time.monotonic() - self._began_s, self.measured)
         try:
             for number in range(COUNT):
                 ground.start(number)
@@ -77,13 +75,17 @@ class Soak:
             if self._load:
                 self._load.kill()
             seconds = time.monotonic() - self._began_s
-            self._memory.end(self.directory / "memory.jsonl")
+            watch.end(self.directory / "memory.jsonl")
             self._count_writes()
             ground.close()
         self.findings += ground.findings
         self.findings += ground.read_logs(lambda line: any(word in line for word in TROUBLE))
-        self._judge(seconds)
+        self._judge(seconds, watch.samples)
         return not self.findings
+
+    def measured(self) -> list[tuple[int, float, int]]:
+        """Return number, age in seconds and process id of the nodes whose memory is compared."""
+        return self._ground.living()
 
     def _break(self) -> None:
         """Apply all faults while the clients work."""
@@ -143,11 +145,11 @@ class Soak:
         if ground.kind.compiled and not all(disk.counts()["direct"] for disk in ground.disks):
             self.findings.append("a compiled node wrote nothing with O_DIRECT")
 
-    def _judge(self, seconds: float) -> None:
+    def _judge(self, seconds: float, samples: Sequence[memory.Sample]) -> None:
         clients = list(record.read(self._history))
         found = checks.judge(clients)
         rates = self._ground.kind.rates
-        flatness, growing = memory.verdict(self._memory.samples, seconds, COUNT)
+        flatness, growing = memory.verdict(samples, seconds, COUNT)
         if self._ground.findings or self._total_jobs is None:
             # The queue was not emptied, so missing jobs may still be in it.
             found.verdict.lost.clear()

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from beanpole import VERSION
 from beanpole.commands import MACHINE_VERSION
-from chaos import compiled_tree, members, plan, record, soak
+from chaos import compiled_tree, members, memory, plan, record, soak
 from chaos.ground import COUNT, Kind
 from chaos.members import Says
 from chaos.record import Op
@@ -107,6 +107,11 @@ class Upgrade(soak.Soak):
     def kills(self) -> bool:
         """Whether nodes are also killed."""
         return self.minutes > 0
+
+    def measured(self) -> list[tuple[int, float, int]]:
+        """Return only nodes with the new program: the two need different sizes for one queue."""
+        living = self._ground.living()
+        return [node for node in living if self._runs[node[0]] is self.new]
 
     # --- the way ----------------------------------------------------------------------------------
 
@@ -301,8 +306,8 @@ class Upgrade(soak.Soak):
         assert members.exported(nodes, self.directory / "exported") == self.events
         self._counts["digests in files of events compared"] = members.digests_in_events(nodes)
 
-    def _judge(self, seconds: float) -> None:
-        super()._judge(seconds)
+    def _judge(self, seconds: float, samples: Sequence[memory.Sample]) -> None:
+        super()._judge(seconds, samples)
         clients = list(record.read(self._history))
         self.findings += errors_elsewhere(clients, self._away)
         if self.events is not None:

@@ -1,10 +1,13 @@
 """The checks of an upgrade: errors at running nodes, files that an older program changed."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from chaos import record
 from chaos.record import Op
-from chaos.upgrade import Away, _is_same, errors_elsewhere
+from chaos.upgrade import Away, Upgrade, _is_same, errors_elsewhere
 
 AWAY = [Away(1, 10.0, 12.0)]
 
@@ -45,3 +48,13 @@ def test_room_for_the_next_records_is_no_change_of_a_log() -> None:
         assert not _is_same("log/1.wal", before, after)
     assert not _is_same("clock", before, {"clock": b"12" + bytes(9)})
     assert not _is_same("log/2.wal", before, {"log/2.wal": b""})
+
+
+def test_only_the_new_program_s_memory_is_compared() -> None:
+    """Their sizes differ by 13 MiB, and a quarter of a run may have more of one program."""
+    run: Any = Upgrade.__new__(Upgrade)  # without nodes
+    run.old, run.new = "0.3.0", "0.4.0"
+    run._runs = {0: run.old, 1: run.new, 2: run.old}
+    nodes = [(0, 5.0, 100), (1, 5.0, 101)]  # the third is down
+    run._ground = SimpleNamespace(living=lambda: nodes)
+    assert run.measured() == nodes[1:]
