@@ -8,7 +8,12 @@ import pytest
 from hypothesis import strategies as st
 
 from beanpole import commands as c
-from beanpole.constants import EXTERNAL_ID_MAX_BYTES, EXTRA_MAX_BYTES, HOST_NAME_MAX_BYTES
+from beanpole.constants import (
+    EXTERNAL_ID_MAX_BYTES,
+    EXTRA_MAX_BYTES,
+    HOST_NAME_MAX_BYTES,
+    NOTIFY_MAX_BYTES,
+)
 from beanpole.core import hosts, keys
 from beanpole.core import machine as machine_module
 from beanpole.core.jobs import tubes
@@ -31,6 +36,7 @@ SECONDS = st.sampled_from([0, 0, 1, 2, 3, 70])
 TTR = st.sampled_from([1, 1, 2, 90])
 SECRET = st.sampled_from([b"first secret....", b"second secret..."])
 BODY = st.sampled_from([b"", b"body"])
+NOTICE = st.sampled_from([b"", b"body", b"x" * (NOTIFY_MAX_BYTES + 1)])
 ORIGIN = st.integers(0, 1)
 HOSTS = [b"10.0.0.1", b"::1", b"unix"]
 HOST = st.sampled_from([*HOSTS, *HOSTS, b"", b"x" * (HOST_NAME_MAX_BYTES + 1)])
@@ -77,7 +83,7 @@ COMMANDS = st.one_of(
     ),
     command(c.RESERVE_JOB, SESSION, JOB),
     command(c.TAKE, SESSION),
-    command(c.NOTIFY, SESSION, JOB, st.sampled_from([16, 255]), BODY),
+    command(c.NOTIFY, SESSION, JOB, st.sampled_from([16, 255]), NOTICE),
     st.one_of(
         command(c.PEEK, SESSION, JOB),
         command(c.PEEK_READY, SESSION, TUBE),

@@ -151,6 +151,8 @@ def test_no_queue_is_made_beyond_the_limit(cluster: Guests) -> None:
     cluster.machine.tubes_max = len(cluster.machine.queue.tubes)
     assert change(cluster, job, a.MOVE, to=DEAD) == c.OUT_OF_MEMORY
     assert cluster.state(job) == b"ready"
+    assert cluster.do(c.SET_ALIAS, 1, b"\x02dead", DEAD) == c.OK
+    assert change(cluster, job, a.MOVE, to=b"\x02dead") == c.OUT_OF_MEMORY
 
 
 def test_a_waiting_worker_gets_a_moved_job(cluster: Guests) -> None:

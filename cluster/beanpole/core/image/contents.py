@@ -2,10 +2,9 @@
 
 This module converts an image of a running cluster to one for a new cluster, chunk by chunk and
 without a machine, and computes the digest and the counts of the result. Sessions and origins are
-dropped. Reserved jobs become ready at their old place, as if the reservation had never begun. Jobs
-that live only as long as a client are dropped with the clients. Cluster time continues from the
-image's, so that every delay keeps its remaining time. Images are written in `core.image.image` and
-loaded in `core.image.restore`.
+dropped. Reserved jobs become ready at their old place. Jobs that live only as long as a client are
+dropped with the clients. Cluster time continues from the image's, so that every delay keeps its
+remaining time. Images are written in `core.image.image` and loaded in `core.image.restore`.
 
 The digest covers the state that clients can see: queues, jobs in their order, aliases, keys,
 counters. It excludes index, term, time, sessions, names of hosts, limits from the configuration and
@@ -275,10 +274,11 @@ class Contents:
 
 
 def _settle(record: list[Any], ext: list[Any] | None, to_end: bool) -> None:
-    """Make a reserved job ready at its old place, as if it had not been reserved.
+    """Make a reserved job ready at its old place.
 
-    Where attempts are bounded, the present reservation does not count as one. Where a job that
-    comes back begins anew, its progress is cleared.
+    Where the job itself bounds its attempts (Workq), the present reservation does not count. Under
+    the policy of a tube it counts, as when a connection ends. Where a job that comes back begins
+    anew, its progress is cleared.
     """
     record[_STATE] = READY
     record[_DUE] = 0

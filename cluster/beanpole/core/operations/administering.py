@@ -91,14 +91,15 @@ def _move(machine: MachineState, origin: Origin, job: Job, command: c.Command) -
     _, number, _, _, _, _, name, value = command
     queue = machine.queue
     space = job.tube.space
-    if queue.space_of(queue.aliases.queue_of(name)) is not space:
+    name = queue.aliases.queue_of(name)
+    if queue.space_of(name) is not space:
         return c.BAD_COMMAND
-    tube = queue.find(name)
+    tube = queue.tubes.get(name)
     if tube is job.tube:
         return c.EXISTS
     state = state_after(job.state, value)
     if tube is None:
-        tube = make_tube(machine, space, queue.aliases.queue_of(name))
+        tube = make_tube(machine, space, name)
         if tube is None:
             return why_no_tube(machine, space, name)
     elif state != BURIED and tube.is_full(job.rank):
