@@ -17,6 +17,7 @@ from beanpole.errors import ConfigurationError, StorageError
 from beanpole.replication.pysyncobj.offline import StoppedReplica
 from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
 from beanpole.storage.files import InlineFiles
+from beanpole.storage.locks import LOCK
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpoled.cli.inspect import as_json, as_text, record_of
@@ -50,8 +51,10 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan, and carry it out if --yes is given."""
     directory, out = arguments.directory, arguments.to
+    if not out:
+        raise ConfigurationError("--to is empty: name a new folder")
     if os.path.lexists(out):
-        raise ConfigurationError(f"--to = {out!r} is not allowed: it exists; name a new folder")
+        raise _exists(out)
     if is_within(out, directory):
         raise ConfigurationError(f"--to = {out!r} is not allowed: it is in {directory!r}")
     record = record_of(ReadOnlyFiles(), directory)
@@ -71,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise StorageError(f"{directory} holds no entry: there is nothing to recover")
         print(_plan(record, replica, found.committed, members, out))
         if arguments.yes:
-            with _whole(out):
+            with _whole(out, members):
                 _write(record, replica, machine, members, directory, out)
             print(_what_next(members, out))
         else:
@@ -79,9 +82,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _exists(out: str) -> ConfigurationError:
+    return ConfigurationError(f"--to = {out!r} is not allowed: it exists; name a new folder")
+
+
 @contextlib.contextmanager
 def _held(directory: str) -> Iterator[None]:
-    """Keep a node from starting meanwhile: it would append to the log that is being read."""
+    """Keep a node from starting meanwhile: it would append to the log that is being read.
+
+    A directory that had no lock has none afterwards: a node could not open root's.
+    """
+    had_lock = os.path.lexists(os.path.join(directory, LOCK))
     try:
         lock = InlineFiles().hold(directory)
     except OSError as error:
@@ -92,7 +103,10 @@ def _held(directory: str) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.release()
+        if had_lock:
+            lock.release()
+        else:
+            lock.remove()
 
 
 def _members(text: str) -> tuple[str, ...]:
@@ -139,13 +153,28 @@ It writes a data directory for each member below {out}."""
 
 
 @contextlib.contextmanager
-def _whole(out: str) -> Iterator[None]:
-    """Leave OUT whole or not at all: directories of some members would look like a cluster."""
+def _whole(out: str, members: tuple[str, ...]) -> Iterator[None]:
+    """Make OUT, and leave it whole or not at all: some of the members would look like a cluster.
+
+    Raises:
+        ConfigurationError: another program, perhaps a second `recover`, has made it meanwhile.
+    """
+    files = InlineFiles()
+    parent = os.path.dirname(os.path.abspath(out))
     with removing(), naming(out):
+        files.make_directory(parent)
         try:
+            os.mkdir(out, 0o700)
+        except FileExistsError:
+            raise _exists(out) from None
+        try:
+            files.sync_directory(parent)
             yield
         except BaseException:
-            shutil.rmtree(out, ignore_errors=True)
+            for name in members:
+                shutil.rmtree(os.path.join(out, name), ignore_errors=True)
+            with contextlib.suppress(OSError):  # files of others stay, and OUT with them
+                os.rmdir(out)
             raise
 
 

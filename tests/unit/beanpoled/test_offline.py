@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,10 @@ from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.snapshots import SnapshotStore
 from beanpoled import cli
 from beanpoled import main as daemon
-from beanpoled.cli import main
+from beanpoled.cli import main, recover
 from beanpoled.cli.inspect import _of_qless
 from beanpoled.disk import identity
-from beanpoled.disk.offline import begin_anew, look
+from beanpoled.disk.offline import look
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import EventBatch
 from beanpoled.view import JobCounts
@@ -83,7 +84,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
-        if path.is_file() and path.name != "lock"
+        if path.is_file()
     }
 
 
@@ -236,6 +237,7 @@ def test_recover_changes_the_members(disk: Path, tmp_path: Path) -> None:
     ("arguments", "reason"),
     [
         (["--to", "."], "it exists; name a new folder"),
+        (["--to", ""], "--to is empty: name a new folder"),
         (["--to", "out", "--members", "a,a"], "each once"),
         (["--to", "out", "--members", "a,b c"], "each id must be"),
         (["--to", "out", "--members", "plumless,buckeroo"], "have the same CRC-32"),
@@ -274,6 +276,40 @@ def test_recover_that_fails_leaves_nothing(
     assert f"{out}: File too large" in capfd.readouterr().err
     assert not out.exists()
     assert cli.main(["recover", str(disk), "--to", str(out), "--yes"]) == 0
+
+
+def test_recover_writes_no_folder_that_another_program_makes_meanwhile(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two recovers into one OUT: the second, when it was ended, removed what the first had made."""
+    out = tmp_path / "out"
+
+    def look_slowly(*of: Any) -> object:
+        found = look(*of)
+        monkeypatch.undo()
+        assert cli.main(["recover", str(other), "--to", str(out), "--yes"]) == 0
+        return found
+
+    other = tmp_path / "other"
+    shutil.copytree(disk, other)
+    monkeypatch.setattr(recover, "look", look_slowly)
+    assert cli.main(["recover", str(disk), "--to", str(out), "--yes"]) == 2
+    assert f"--to = '{out}' is not allowed: it exists" in capsys.readouterr().err
+    assert [recovered(out / name, name)[0].node for name in MEMBERS] == list(MEMBERS)
+
+
+def test_recover_that_fails_leaves_files_of_others(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def fail(*_: object) -> None:
+        (out / "precious").touch()
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(identity, "write", fail)
+    assert cli.main(["recover", str(disk), "--to", str(out), "--yes"]) == 3
+    assert os.listdir(out) == ["precious"]
 
 
 def test_jobs_of_qless_are_counted_too() -> None:
@@ -448,24 +484,3 @@ def test_the_doctor_of_a_directory_with_a_damaged_identity_names_the_remedy(
     assert main(["doctor", str(disk)]) == 1
     line = capsys.readouterr().out
     assert line.startswith(f"error {disk} damage: {record}: ") and "--rejoin" in line
-
-
-def test_kept_sessions_end_too_and_give_their_jobs_back() -> None:
-    """Both kept ones hold a job: one is attached, the connection of the other was lost."""
-    machine = Machine()
-    machine.activate(c.MACHINE_VERSION)
-    hour_us = 3600 * 10**6
-    machine.apply(1, 0, 1, 1, [(c.LEADER, 0, 0, ((c.EPOCH, 1, 3, 10, 10, 10, 2**20),))])
-    machine.apply(2, 0, 2, 2, [(ORIGIN, INCARNATION, 1, ())])
-    commands: list[c.Command] = []
-    for session in (1, 2):
-        commands += [(c.OPEN, session), (c.KEEP, session, b"%d" % session * 16, hour_us)]
-        commands += [(c.PUT, session, b"default", 0, 0, 7200, b"body")]
-    machine.apply(3, 0, 3, 3, [(ORIGIN, INCARNATION, 2, tuple(commands))])
-    grants = tuple((c.GRANT, ORIGIN, INCARNATION, session, 1, 2) for session in (1, 2))
-    machine.apply(4, 0, 4, 4, [(c.LEADER, 0, 0, grants)])
-    machine.apply(5, 0, 5, 5, [(ORIGIN, INCARNATION, 3, ((c.CLOSE, 2, 1),))])
-    assert (machine.queue.reserved, len(machine.detached), machine.sessions) == (2, 1, 2)
-    begin_anew(machine, 5)
-    assert (machine.queue.ready, machine.queue.reserved) == (2, 0)
-    assert not (machine.sessions or machine.detached or machine.resumable or machine.origins)
