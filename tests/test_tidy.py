@@ -87,7 +87,7 @@ ORDER = {
         (
             *("beanpoled.audit", "beanpoled.config", "beanpoled.disk", "beanpoled.eventlog"),
             *("beanpoled.links", "beanpoled.host.seam", "beanpoled.quiet", "beanpoled.trust"),
-            "beanpoled.view",
+            *("beanpoled.first_process", "beanpoled.view"),
         ),
         ("beanpoled.shared",),
         ("beanpoled.origin", "beanpoled.peers"),

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from beanpole.client.exiting import os_error_words
+from beanpoled import first_process
 
 
 def escape_unwritable() -> None:
@@ -66,12 +67,12 @@ def removing() -> Iterator[None]:
     # What `nohup` ignores stays ignored. Python lets only the main thread handle signals, and a
     # program may run the command in another one.
     is_main = threading.current_thread() is threading.main_thread()
-    numbers = [
-        number
+    befores = {
+        number: before
         for number in (signal.SIGTERM, signal.SIGHUP)
-        if is_main and signal.getsignal(number) is signal.SIG_DFL
-    ]
-    for number in numbers:
+        if is_main and (before := signal.getsignal(number)) in (signal.SIG_DFL, first_process.end)
+    }
+    for number in befores:
         signal.signal(number, end)
     ended = 0
     try:
@@ -80,7 +81,7 @@ def removing() -> Iterator[None]:
         (ended,) = error.args
         raise
     finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
+        for number, before in befores.items():
+            signal.signal(number, before)
         if ended:
-            os.kill(os.getpid(), ended)
+            signal.raise_signal(ended)
