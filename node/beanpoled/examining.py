@@ -72,7 +72,8 @@ def examine(
         yield Finding(OK, "serving", f"{view.state}, machine version {view.machine_version}")
     else:
         words = f"it is {view.state}: {view.waits() or 'it waits'}"
-        yield Finding(ERROR, "serving", words, "start the members that are away; see its log")
+        remedy = "start the members that are away, if any; see its log"
+        yield Finding(ERROR, "serving", words, remedy)
     if view.draining:
         yield Finding(WARNING, "draining", "it refuses puts", "SIGUSR2 ends that")
     if view.durability != "sync":

@@ -169,10 +169,12 @@ def _leader(reply: admin_pb2.StatusReply, there: list[node_pb2.Node]) -> Finding
 
 
 def _links(there: list[node_pb2.Node]) -> Finding:
+    # A disk that waits to rejoin has no links before a majority has told it the cluster.
+    linking = [node for node in there if node.birth or not node.rejoining]
     alone = [
         f"{node.id} to {other.id}"
-        for node in there
-        for other in there
+        for node in linking
+        for other in linking
         if other.id not in (node.id, *node.links)
     ]
     if alone:

@@ -179,6 +179,15 @@ def awaited(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[str, ...]:
     return absent or others
 
 
+def without_data(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[str, ...]:
+    """Return the members, as far as known here, with an empty disk that waits to rejoin.
+
+    They have no vote and nothing to tell. If the others are no majority, the wait has no end.
+    """
+    disks: list[DiskIdentity | Hello] = [own, *met.values()]
+    return tuple(disk.node for disk in disks if disk.standing == REJOINING and not disk.birth)
+
+
 def is_hopeless(own: DiskIdentity, refusals: Mapping[str, int]) -> bool:
     """Whether a starting node may as well exit: it will never be part of a majority.
 

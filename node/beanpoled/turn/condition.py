@@ -20,6 +20,9 @@ SERVING: Final = "serving"
 CUT_OFF: Final = "cut off"
 STOPPING: Final = "stopping"
 
+# Members that wait to rejoin wait for a majority that has data.
+_LOST: Final = "; the data of a majority is lost, and no wait ends that: see `beanpole recover`"
+
 # The reasons of which a member is the subject begin so, others with its address.
 _VERBS: Final = ("is ", "has ")
 
@@ -69,12 +72,13 @@ class Condition:
         if not context.disks.own.runs:
             rejoins = context.replica.rejoining
             whom = "a majority of the others" if rejoins else "all members to found the cluster"
-            return f"waiting for {whom}: {self._told(self._introductions.waiting_for())}"
+            absent = self._introductions.waiting_for()
+            return f"waiting for {whom}: {self._told(absent)}{self._loss()}"
         if not self._peers.has_contact():
             absent = self.absent()
             present = len(context.members) - len(absent)
             if present < len(context.members) // 2 + 1:
-                return f"waiting for a majority: {self._told(absent)}"
+                return f"waiting for a majority: {self._told(absent)}{self._loss()}"
             if context.replica.role == "leader":
                 return "waiting for answers of a majority"
             leader = context.replica.leader
@@ -121,4 +125,14 @@ class Condition:
 
     def _reason(self, name: str) -> str:
         refusal = self._introductions.refusal(name)
-        return f"is refused: {refusal}" if refusal else self._context.host.link_words(name)
+        if refusal:
+            return f"is refused: {refusal}"
+        if name in self._introductions.without_data():
+            return "has an empty disk and waits to rejoin"
+        return self._context.host.link_words(name)
+
+    def _loss(self) -> str:
+        """What to do where too many members have no data to wait for."""
+        members = len(self._context.members)
+        kept = members - len(self._introductions.without_data())
+        return _LOST if kept < members // 2 + 1 else ""

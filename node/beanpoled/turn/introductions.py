@@ -40,7 +40,7 @@ class Introductions:
         self._origin = origin
         self._others = frozenset(context.members) - {context.name}
         self.begin: Callable[[], None]
-        self._met: dict[str, Hello] = {}  # connected members, while this disk knows no cluster
+        self._met: dict[str, Hello] = {}  # connected members that were answered with WAIT
         self._refusals: Counter[str] = Counter()  # consecutive refusals for the same reason
         self._reasons: dict[str, str] = {}
         self._causes: dict[str, int] = {}  # the causes of the refusals that count
@@ -89,9 +89,11 @@ class Introductions:
             if self._disks.known(name)[:1] != (hello.disk_id,):
                 self._kept.pop(name, None)
             self._disks.remember(name, hello.disk_id)
-        elif not self._disks.own.runs:
+            self._met.pop(name, None)
+        else:
             self._met[name] = hello
-            self._settle()
+            if not self._disks.own.runs:
+                self._settle()
         return verdict
 
     def parted(self, hello: Hello) -> None:
@@ -141,6 +143,10 @@ class Introductions:
     def waiting_for(self) -> tuple[str, ...]:
         """The members that this disk waits for while it does not know its cluster."""
         return admission.awaited(self._disks.own, self._met)
+
+    def without_data(self) -> tuple[str, ...]:
+        """The members with an empty disk that waits to rejoin, perhaps this one among them."""
+        return admission.without_data(self._disks.own, self._met)
 
     def refusal(self, name: str) -> str:
         """The reason of the last refusals of a member; empty if there is no such refusal."""

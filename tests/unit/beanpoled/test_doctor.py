@@ -408,6 +408,17 @@ def test_what_all_show_together(
     assert bad[0].remedy
 
 
+def test_a_disk_that_waits_to_rejoin_lacks_no_link(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has none before it knows its cluster; firewalls were blamed for that."""
+
+    def empty(views: list[FakeView]) -> None:
+        views[1].birth, views[1].rejoining, views[1].live_links = "", True, ()
+
+    cluster(empty, "--json")
+    found = {one["name"]: one["level"] for one in json.loads(capsys.readouterr().out)}
+    assert found["links"] == OK
+
+
 SAME = Digests(8, 11, 5, 12, 4)
 INSPECT = "keep its data directory for inspection, start it with --rejoin on an empty one; "
 

@@ -1,6 +1,7 @@
 """The condition of a node in words: its state, and the members or events that it waits for."""
 
 from beanpole import commands as c
+from beanpoled.disk.identity import REJOINING
 from beanpoled.links.link import DISK
 from tests.unit.node.stage import Stage
 from tests.unit.node.test_introductions import Start, founded, hello
@@ -25,6 +26,24 @@ def test_a_disk_that_comes_back_empty_is_rejoining() -> None:
     start.who.meet(founded("n1"))
     assert start.node.condition.state == "rejoining"
     assert start.node.condition.waits_for().startswith("waiting for a majority of the others: n2 ")
+
+
+def test_a_majority_without_data_is_named_with_the_remedy() -> None:
+    """The members waited for each other for ever, and the words named no reason."""
+    lost = "; the data of a majority is lost, and no wait ends that: see `beanpole recover`"
+    empty = {"standing": REJOINING, "replacement": True}
+    start, keeper = Start(rejoin=True), Stage()
+    start.who.meet(founded("n2"))
+    told = start.node.condition
+    assert told.waits_for() == "waiting for a majority of the others: n1 is connected"
+    start.who.meet(hello("n1", **empty))
+    words = "waiting for a majority of the others: n1 has an empty disk and waits to rejoin"
+    assert told.waits_for() == words + lost
+    for name, ends in (("n1", "n2 is connected"), ("n2", lost)):
+        keeper.node.introductions.meet(hello(name, **empty))
+        waits = keeper.node.condition.waits_for()
+        assert waits.startswith("waiting for a majority: n1 has an empty disk and waits to rejoin")
+        assert waits.endswith(ends)
 
 
 def test_a_refusal_is_told_as_the_reason() -> None:
