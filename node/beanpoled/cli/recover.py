@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+from beanpole.client.where import folder
 from beanpole.core.machine import Machine
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.replication.pysyncobj.offline import StoppedReplica
@@ -38,7 +39,9 @@ def add_command(commands: Any) -> None:
         "be copied to its machine. Without --yes it only says what it would do.",
     )
     parser.add_argument("directory", metavar="DIR", help="the data_dir with the newest log")
-    parser.add_argument("--to", required=True, metavar="OUT", help="a folder that does not exist")
+    parser.add_argument(
+        "--to", type=folder, required=True, metavar="OUT", help="a folder that does not exist"
+    )
     parser.add_argument(
         "--members",
         metavar="ID,...",
@@ -50,9 +53,7 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan, and carry it out if --yes is given."""
-    directory, out = arguments.directory, arguments.to
-    if not out:
-        raise ConfigurationError("--to is empty: name a new folder")
+    directory, out = arguments.directory, str(arguments.to)
     if os.path.lexists(out):
         raise _exists(out)
     if is_within(out, directory):

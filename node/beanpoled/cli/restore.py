@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
+from beanpole.client.where import folder
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.storage.files import InlineFiles
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
@@ -39,6 +40,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="a file that `beanpole backup` wrote")
     parser.add_argument(
         "--to",
+        type=folder,
         required=True,
         nargs="+",
         metavar="DIR",
@@ -56,10 +58,11 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify the whole backup, then write one directory after the other."""
-    name, directories = arguments.file, [os.path.abspath(path) for path in arguments.to]
+    name, given = arguments.file, [str(path) for path in arguments.to]
+    directories = [os.path.abspath(path) for path in given]
     if name == PIPE:
         raise ConfigurationError(f"{TIMES}: name a file")
-    _check_free(arguments.to)
+    _check_free(given)
     with opened(name, identities(arguments)) as source:
         source.check_repeats(TIMES)
         progress = Progress("verify", source.total)
@@ -74,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         by_name = {record.node: record for record in founded}
         with removing():
             _make_all(list(zip(members, directories, strict=True)), by_name, backup, source)
-    print(_what_next(cluster, by_name[members[0]].birth, members, arguments.to, backup))
+    print(_what_next(cluster, by_name[members[0]].birth, members, given, backup))
     return 0
 
 

@@ -146,6 +146,8 @@ def test_an_address_that_nobody_gave_is_told_as_such(here: Path) -> None:
         ("status", "--dir"),
         ("up", "--dir"),
         ("certs dev", "--to"),
+        ("recover n0 --yes", "--to"),
+        ("restore backup", "--to"),
         ("pipeline report", "--to"),
         ("pipeline audit", "--to"),
     ],
