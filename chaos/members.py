@@ -145,7 +145,7 @@ def exported(nodes: Sequence[Node], directory: Path) -> pa.Table:
 
 
 def digests_in_events(nodes: Sequence[Node]) -> int:
-    """Return how many entries have a running digest in several event files; they must be equal."""
+    """Return how many entries have a state hash in several event files; they must be equal."""
     hashes: dict[int, set[int]] = {}
     seen: Counter[int] = Counter()
     for node in nodes:
@@ -154,7 +154,7 @@ def digests_in_events(nodes: Sequence[Node]) -> int:
             about = segments.inspect(ReadOnlyFiles(), str(path), Identity(CLUSTER, node.id)).about
             hashes.setdefault(about.log_index[1], set()).add(about.state_hash)
             seen[about.log_index[1]] += 1
-    assert all(len(found) == 1 for found in hashes.values()), "running digests differ"
+    assert all(len(found) == 1 for found in hashes.values()), "state hashes differ"
     return sum(count > 1 for count in seen.values())
 
 

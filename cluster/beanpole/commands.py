@@ -26,7 +26,7 @@ BASE_VERSION: Final = 2
 # The newest machine version that this program implements. Each change of the behavior of `apply`,
 # including a bug fix or a changed constant, needs a new version and a condition on the active one.
 MACHINE_VERSION: Final = 4
-# Versions are encoded in one byte of the handshake and in 60 bits of the running hash.
+# Versions are encoded in one byte of the handshake and in 60 bits of the state hash.
 VERSION_MAX: Final = 255
 
 # Header flag: the leader, or a majority, is below its disk reserve; puts are refused.

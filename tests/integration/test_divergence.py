@@ -75,7 +75,7 @@ def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: 
         assert process.wait() == 1
         reason = process.log.read_text().splitlines()[-1]
         assert "this replica differs from 2 of 3 members at index" in reason
-        assert ("running digest" if how == "transitions" else "image") in reason
+        assert ("state hash" if how == "transitions" else "image") in reason
         assert "--rejoin" in reason
         jobs += [client.put(b"after") for _ in range(20)]
         client.ask(b"peek %d" % marked, b"FOUND %d %d" % (marked, len(MARK)), MARK)

@@ -1,6 +1,6 @@
 """A program of the next release, in the simulation only, and the changes of its machine version.
 
-It changes the formula of the running hash, which is the worst change to make without a condition,
+It changes the formula of the state hash, which is the worst change to make without a condition,
 and its machine stores the index at which it was raised, in a part of the image. All nodes share one
 process and one code, so old programs run the code of the next release, too; its conditions must
 hide that. The version that a program knows is noted on its machine, for the planted defects that

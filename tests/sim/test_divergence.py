@@ -1,6 +1,6 @@
 """A node whose machine differs stops with a message within one digest interval; the others go on.
 
-There are two ways to differ: in transitions, which the running digest of every heartbeat shows, and
+There are two ways to differ: in transitions, which the state hash of every heartbeat shows, and
 only in the image, which the canonical digest shows, which the log requests every DIGEST_PERIOD_US.
 The same with real processes is in tests/integration/test_divergence.py.
 """
@@ -21,7 +21,7 @@ SPOILT = b"the job that one node spoilt"
 PERIOD_S = DIGEST_PERIOD_US / 1e6
 # Nodes' clocks run at the true rate here; an election and some heartbeats come in between.
 SLACK_S = 2.0
-# The running digest is in every heartbeat.
+# The state hash is in every heartbeat.
 BEATS_S = 0.5
 # A process takes longer to start than a link to come back.
 RESTART_S = 4.0
@@ -141,7 +141,7 @@ def test_a_node_that_differs_stops_in_time(
     ended_s, reason = world.ends[victim.name]
     assert ended_s - began_s <= limit_s
     assert "this replica differs from 2 of 3 members at index" in reason
-    assert ("image" if only_image else "running digest") in reason and "--rejoin" in reason
+    assert ("image" if only_image else "state hash") in reason and "--rejoin" in reason
     # The other nodes go on, and nothing is lost.
     before = putter.inserted
     world.clock.run(SLACK_S)

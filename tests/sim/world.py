@@ -468,9 +468,9 @@ class World:
             if machine.index != self.witness.machine.index:
                 raise Violation(f"{name} is at {machine.index}, not {self.witness.machine.index}")
             if machine.state_hash != self.witness.machine.state_hash:
-                raise Violation(f"the running digest of {name} differs")
+                raise Violation(f"the state hash of {name} differs")
             if _image_crc(machine) != expected:
-                raise Violation(f"the image of {name} differs, but its running digest does not")
+                raise Violation(f"the image of {name} differs, but its state hash does not")
             # A clock that is years ahead makes all events old enough to be removed.
             whole = name not in self.may_miss_events and not self.walls_move
             self.counts["events read"] += self.witness.events.check(host, whole)

@@ -39,7 +39,7 @@ _OF_CHECKING: Final = {
 }
 # The digests that are compared, the more conclusive one first.
 _IMAGE: Final = "the digest of its image"
-_STATE: Final = "the running digest"
+_STATE: Final = "the state hash"
 _STUB: Final = node_admin_pb2_grpc.NodeAdminStub
 
 

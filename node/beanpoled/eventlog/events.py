@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from beanpole.events import RECORD
 
 # log index, cluster time in us, leader's wall time in us, offset of the entry's first event, the
-# machine's running digest after the entry.
+# machine's state hash after the entry.
 NOTE: Final = Struct("<qqqQI")
 _FIRST_AT: Final = 24  # position of the offset in a note
 _FIRST: Final = Struct("<Q")

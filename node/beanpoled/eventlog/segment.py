@@ -56,7 +56,7 @@ class About(NamedTuple):
     Attributes:
         log_index: of the first and the last event.
         wall_us: of the first and the last event.
-        state_hash: the machine's running digest after the last event's entry.
+        state_hash: the machine's state hash after the last event's entry.
         jobs: the counts before the first event.
         columns: the version of the columns.
     """

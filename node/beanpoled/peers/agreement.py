@@ -1,11 +1,11 @@
 """Compare the replicas, and decide whether this one may go on when they differ.
 
 This module holds what members announced, compares it, and judges; heartbeats are in
-`turn.heartbeats`. No I/O, no clock. Every heartbeat contains the running hash of a member's
-transitions, and the digest of its image at an index that the log fixed. A hash covers everything
-before it, so equal hashes at an index mean that nothing differed up to there. A member counts as
-agreeing only if it has shown agreement at or after the first index at which another member differs:
-an absent member has shown nothing.
+`turn.heartbeats`. No I/O, no clock. Every heartbeat contains the state hash of a member, and the
+digest of its image at an index that the log fixed. A hash covers everything before it, so equal
+hashes at an index mean that nothing differed up to there. A member counts as agreeing only if it
+has shown agreement at or after the first index at which another member differs: an absent member
+has shown nothing.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ RELINK_US: Final = _WAITS_US[STATE_HASH]
 # For the digest of an image, a member that restarts counts as linked for as long as its process
 # takes to start: it takes part in the next digest.
 RESTART_US: Final = 10 * SECOND_US
-_NAMES: Final = ("its running digest", "the digest of its image")
+_NAMES: Final = ("its state hash", "the digest of its image")
 
 # The digest of an image: index, CRC, version of the machine.
 ImageDigest = tuple[int, int, int]

@@ -443,7 +443,7 @@ INSPECT = "keep its data directory for inspection, start it with --rejoin on an 
         (
             (SAME, SAME, SAME._replace(state_hash=1, image_version=3)),
             ERROR,
-            "n2 differs from n0, n1 at index 8 (the running digest)",
+            "n2 differs from n0, n1 at index 8 (the state hash)",
             f"stop n2, {INSPECT}",
         ),
         (

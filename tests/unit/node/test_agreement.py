@@ -37,11 +37,11 @@ def test_equal_chains_are_no_dispute(three: Agreement) -> None:
 
 def test_a_member_that_agrees_behind_the_difference_counts_for_nobody(three: Agreement) -> None:
     tell(three, "n2", 4, 40)
-    assert tell(three, "n1", 5, 1) == "at index 5 (its running digest)"
+    assert tell(three, "n1", 5, 1) == "at index 5 (its state hash)"
     assert three.disputed
     reason = three.judge((), 0)
     assert reason is not None and reason.startswith(
-        "this replica differs from n1 at index 5 (its running digest), and no majority of the 3"
+        "this replica differs from n1 at index 5 (its state hash), and no majority of the 3"
     )
 
 
@@ -102,7 +102,7 @@ def test_a_member_that_is_always_ahead_is_compared_when_this_replica_is_there(
     assert tell(three, "n1", 30, 3) == ""
     for index in range(10, 13):
         three.applied(index, 10 * index)
-    assert tell(three, "n1", 40, 4) == "at index 12 (its running digest)"
+    assert tell(three, "n1", 40, 4) == "at index 12 (its state hash)"
 
 
 def test_a_snapshot_forgets_what_was_compared(three: Agreement) -> None:

@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.unit.releases.record        writes tests/fixtures/VERSION.tar.xz
 
 A recording has the log of three simulated nodes and a log of every operation with random numbers,
-the running digest after each entry, images, and the three nodes' disks after a power cut. The
+the state hash after each entry, images, and the three nodes' disks after a power cut. The
 permanent invariants are in `recording`. Commit the file; a release is never recorded again.
 """
 

@@ -1,7 +1,7 @@
 """The recording of a release, and the invariants that later releases must keep.
 
 `record` makes it. The checks find a change without a condition on the machine's version (ADR 0018):
-of the results of `apply`, of the running digest, of the image, of a file.
+of the results of `apply`, of the state hash, of the image, of a file.
 """
 
 import io
