@@ -88,7 +88,7 @@ MODULES: Final = (
     "beanpoled/eventlog/sketch.py",
     "beanpoled/eventlog/store.py",
     "beanpoled/leading/early.py",
-    "beanpoled/leading/ends.py",
+    "beanpoled/leading/unwaits.py",
     "beanpoled/links/frames.py",
     "beanpoled/leading/batching.py",
     "beanpoled/leading/commit_times.py",

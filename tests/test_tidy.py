@@ -67,8 +67,8 @@ ALLOWED = {
     "client": frozenset({"pb", "protocol"}),
     "exporting": frozenset({"places"}),
 }
-# The tiers of the core and of the daemon, from bottom to top: a module imports only from its own
-# tier and from lower tiers. The longest name that matches a module determines its tier.
+# The layers of the core and of the daemon, from bottom to top: a module imports only from its own
+# layer and from lower layers. The longest name that matches a module determines its layer.
 ORDER = {
     "beanpole.core": (
         ("beanpole.core.jobs",),
@@ -347,25 +347,25 @@ def test_no_imports_go_in_a_circle() -> None:
     assert not circle, f"imports in a circle: {' -> '.join(circle)}"
 
 
-def tier_of(module: str, tiers: tuple[tuple[str, ...], ...]) -> int:
-    """Return the tier of a module, or -1."""
+def layer_of(module: str, layers: tuple[tuple[str, ...], ...]) -> int:
+    """Return the layer of a module, or -1."""
     found = [
-        (len(room), number)
-        for number, rooms in enumerate(tiers)
-        for room in rooms
-        if f"{module}.".startswith(f"{room}.")
+        (len(name), number)
+        for number, names in enumerate(layers)
+        for name in names
+        if f"{module}.".startswith(f"{name}.")
     ]
     return max(found, default=(0, -1))[1]
 
 
 @pytest.mark.parametrize("package", ORDER)
 def test_no_import_runs_back_up(package: str) -> None:
-    tiers = ORDER[package]
+    layers = ORDER[package]
     for name, used in import_graph().items():
-        tier = tier_of(name, tiers)
-        assert tier >= 0 or not name.startswith(f"{package}."), f"{name} has no place in ORDER"
+        layer = layer_of(name, layers)
+        assert layer >= 0 or not name.startswith(f"{package}."), f"{name} has no place in ORDER"
         for other in sorted(used):
-            upwards = 0 <= tier < tier_of(other, tiers)
+            upwards = 0 <= layer < layer_of(other, layers)
             assert not upwards, f"{name} imports {other}, which stands above it"
 
 

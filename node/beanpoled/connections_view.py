@@ -6,7 +6,7 @@ Their numbers by protocol are in the metrics; the connections themselves are in 
 from itertools import islice
 from typing import Final
 
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.view import ConnectionFigures
@@ -33,7 +33,7 @@ def close(clients: Clients, connection_id: int) -> bool:
 def _figures(clients: Clients, item: Connection) -> ConnectionFigures:
     session = clients.session(item.number)
     age_s = max(0, clients.now_us - item.since_us) / 1e6
-    host = shown.text(item.client_host)
+    host = display_names.text(item.client_host)
     if session is None:
         return ConnectionFigures(item.id, item.protocol, host, age_s, item.is_waiting)
     return ConnectionFigures(
@@ -42,8 +42,8 @@ def _figures(clients: Clients, item: Connection) -> ConnectionFigures:
         host,
         age_s,
         item.is_waiting,
-        "" if session.used is None else shown.queue(session.used.name),
-        [shown.queue(name) for name in islice(session.watched, NAMES_MAX)],
+        "" if session.used is None else display_names.queue(session.used.name),
+        [display_names.queue(name) for name in islice(session.watched, NAMES_MAX)],
         len(session.watched),
         list(islice(session.reserved, NAMES_MAX)),
         len(session.reserved),

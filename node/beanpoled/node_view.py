@@ -6,7 +6,7 @@ from typing import Final
 from beanpole import VERSION
 from beanpole.constants import SECOND_US
 from beanpole.core import accounts
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import Space
 from beanpole.events import PROTOCOL_NAMES, QLESS
@@ -218,7 +218,7 @@ class LocalNodeView:
             leader_changes_total=node.roles.leader_changes,
             clients=node.frontends.figures(),
             spaces={
-                **{shown.space(space): _of_space(space) for space in queue.every_space},
+                **{display_names.space(space): _of_space(space) for space in queue.every_space},
                 PROTOCOL_NAMES[QLESS]: qless_view.as_space(qless),
             },
             qless=qless,
@@ -266,10 +266,10 @@ class LocalNodeView:
         ]
 
     def _of_queue(self, tube: Tube) -> QueueFigures:
-        protocol = shown.space_of(tube.name)
+        protocol = display_names.space_of(tube.name)
         return QueueFigures(
             protocol,
-            shown.queue(tube.name).removeprefix(f"{protocol}{shown.SEPARATOR}"),
+            display_names.queue(tube.name).removeprefix(f"{protocol}{display_names.SEPARATOR}"),
             tube.ready_count,
             tube.reserved_count,
             tube.delayed_count,

@@ -22,8 +22,8 @@ from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.leading import term
 from beanpoled.leading.dispatching import Dispatcher
-from beanpoled.leading.ends import Ends
 from beanpoled.leading.proposing import Proposer
+from beanpoled.leading.unwaits import Unwaits
 from beanpoled.links.link import Hello
 from beanpoled.origin.batches import Batch, Wait
 from beanpoled.origin.outbox import Origin
@@ -275,9 +275,9 @@ def granted_twice() -> list[Patch]:
 
 def none_beside_ready() -> list[Patch]:
     """NONE is answered without looking for ready jobs."""
-    answer = Ends._answer
+    answer = Unwaits._answer
 
-    def wrong(self: Ends, leaving: Any) -> None:
+    def wrong(self: Unwaits, leaving: Any) -> None:
         queue = self._context.machine.queue
         tubes, queue.tubes = queue.tubes, {}
         try:
@@ -285,7 +285,7 @@ def none_beside_ready() -> list[Patch]:
         finally:
             queue.tubes = tubes
 
-    return [(Ends, "_answer", wrong)]
+    return [(Unwaits, "_answer", wrong)]
 
 
 def none_by_itself() -> list[Patch]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from beanpole import commands as c
 from beanpole.core.jobs.job import Job
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
-from beanpoled.leading.ends import Ends
+from beanpoled.leading.unwaits import Unwaits
 from beanpoled.leading.waiting import Waiter
 from beanpoled.origin.batches import KIND_QUIET
 from beanpoled.origin.outbox import Origin
@@ -42,24 +42,24 @@ def fence_without_a_word() -> list[Patch]:
 
 def only_what_is_ready() -> list[Patch]:
     """A wait ends without a job although a job is due and only its entry is missing."""
-    must_stay = vars(Ends)["_must_stay"]
+    must_stay = vars(Unwaits)["_must_stay"]
 
-    def wrong(self: Ends, waiter: Waiter, due_us: int | None) -> Any:
+    def wrong(self: Unwaits, waiter: Waiter, due_us: int | None) -> Any:
         return must_stay(self, waiter, None)
 
-    return [(Ends, "_must_stay", wrong)]
+    return [(Unwaits, "_must_stay", wrong)]
 
 
 def a_tick_for_everybody() -> list[Patch]:
     """Each poll makes the log carry the time."""
-    turn = vars(Ends)["turn"]
+    turn = vars(Unwaits)["turn"]
 
-    def wrong(self: Ends) -> None:
+    def wrong(self: Unwaits) -> None:
         turn(self)
         if self._leaving:
             self._term.commands.append(c.NO_COMMAND)
 
-    return [(Ends, "turn", wrong)]
+    return [(Unwaits, "turn", wrong)]
 
 
 def no_last_warning() -> list[Patch]:

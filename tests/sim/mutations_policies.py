@@ -10,7 +10,8 @@ from beanpole import events
 from beanpole.core.image import parts
 from beanpole.core.image.policies import NOTES, POLICY
 from beanpole.core.jobs.attempts import Attempts
-from beanpole.core.jobs.policies import ANY, Policies, Policy
+from beanpole.core.jobs.policies import Policies, Policy
+from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.states import States
 from tests.sim.mutant import in_lives

@@ -10,19 +10,19 @@ from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.policies import Policy
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.states import States
-from beanpole.core.operations import ruled
+from beanpole.core.operations import policy_puts
 from tests.sim.mutant import in_lives
 from tests.sim.mutations import Patch
 
 
 def limits_of_tubes_alone() -> list[Patch]:
     """Queues of other protocols than beanstalk grow beyond their limits."""
-    admits = vars(ruled)["admits"]
+    admits = vars(policy_puts)["admits"]
 
     def wrong(machine: Any, session: Any, name: bytes, policy: Policy, size: int) -> bool:
         return bool(session.space.prefix or admits(machine, session, name, policy, size))
 
-    return [(ruled, "admits", wrong)]
+    return [(policy_puts, "admits", wrong)]
 
 
 def drops_by_id() -> list[Patch]:
@@ -34,7 +34,7 @@ def drops_by_id() -> list[Patch]:
             keys.append(key)
         return int(min(keys, key=lambda key: machine.queue.ready_job(key).id))
 
-    return [(ruled, "_oldest_ready", wrong)]
+    return [(policy_puts, "_oldest_ready", wrong)]
 
 
 def jobs_of_others_have_no_ttr() -> list[Patch]:

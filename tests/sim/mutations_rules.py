@@ -16,36 +16,36 @@ from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.rates import Rates
 from beanpole.core.jobs.states import States
 from beanpole.core.jobs.tubes import Tubes
-from beanpole.core.operations import ruled
+from beanpole.core.operations import policy_puts
 from tests.sim.mutant import calm, in_lives
 from tests.sim.mutations import Patch
 
 
 def one_job_more() -> list[Patch]:
     """A queue takes one job more than its policy allows."""
-    is_over = vars(ruled)["_is_over"]
+    is_over = vars(policy_puts)["_is_over"]
 
     def wrong(tube: Any, policy: Policy, size: int) -> bool:
         more = policy._replace(jobs_max=policy.jobs_max + 1) if policy.jobs_max else policy
         return bool(is_over(tube, more, size))
 
-    return [(ruled, "_is_over", wrong)]
+    return [(policy_puts, "_is_over", wrong)]
 
 
 def bytes_without_the_put() -> list[Patch]:
     """The bytes of the put itself do not count."""
-    is_over = vars(ruled)["_is_over"]
-    return [(ruled, "_is_over", lambda tube, policy, size: is_over(tube, policy, 0))]
+    is_over = vars(policy_puts)["_is_over"]
+    return [(policy_puts, "_is_over", lambda tube, policy, size: is_over(tube, policy, 0))]
 
 
 def least_urgent_is_dropped() -> list[Patch]:
     """A full queue drops the job that would be given out last."""
-    return [(ruled, "_oldest_ready", lambda machine, tube: tube.ready.last())]
+    return [(policy_puts, "_oldest_ready", lambda machine, tube: tube.ready.last())]
 
 
 def one_is_dropped_in_vain() -> list[Patch]:
     """A put drops one job more than it needs to."""
-    admits = vars(ruled)["admits"]
+    admits = vars(policy_puts)["admits"]
 
     def wrong(machine: Any, session: Any, name: bytes, policy: Policy, size: int) -> bool:
         before = machine.queue.events_total
@@ -56,12 +56,12 @@ def one_is_dropped_in_vain() -> list[Patch]:
             machine.queue.discard(job, e.QUEUE_FULL)
         return admitted
 
-    return [(ruled, "admits", wrong)]
+    return [(policy_puts, "admits", wrong)]
 
 
 def drops_are_refusals() -> list[Patch]:
     """A full queue refuses, although it should drop its oldest job."""
-    return [(ruled, "DROP_OLDEST", DROP_OLDEST + 1)]
+    return [(policy_puts, "DROP_OLDEST", DROP_OLDEST + 1)]
 
 
 def drops_have_no_reason() -> list[Patch]:
@@ -76,21 +76,21 @@ def drops_have_no_reason() -> list[Patch]:
 
 def default_for_all() -> list[Patch]:
     """The default TTR replaces the one that the client gave."""
-    put = vars(ruled)["put"]
+    put = vars(policy_puts)["put"]
 
     def wrong(machine: Any, session: Any, name: bytes, *numbers: Any) -> Any:
         priority, delay_s, ttr_s, body = numbers
-        policy = ruled.policy_of(machine, name)
+        policy = policy_puts.policy_of(machine, name)
         if policy is not None and policy.ttr_s:
             ttr_s = policy.ttr_s
         return put(machine, session, name, priority, delay_s, ttr_s, body)
 
-    return [(ruled, "put", wrong)]
+    return [(policy_puts, "put", wrong)]
 
 
 def default_for_nobody() -> list[Patch]:
     """Omitted values get the usual defaults, whatever the policy of the queue."""
-    with_defaults = vars(ruled)["with_defaults"]
+    with_defaults = vars(policy_puts)["with_defaults"]
 
     def wrong(machine: Any, command: c.Command) -> c.Command | None:
         rows = machine.queue.policies.rows
@@ -99,7 +99,7 @@ def default_for_nobody() -> list[Patch]:
         machine.queue.policies.rows = rows
         return filled
 
-    return [(ruled, "with_defaults", wrong)]
+    return [(policy_puts, "with_defaults", wrong)]
 
 
 def short_retention() -> list[Patch]:

@@ -9,7 +9,7 @@ from beanpole import commands as c
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import Job
 from beanpole.core.jobs.states import States
-from beanpole.core.operations import extended, ruled
+from beanpole.core.operations import extended, policy_puts
 from beanpole.core.sessions import Session
 from beanpole.core.state import MachineState
 from beanpole.protocol.workq import replies
@@ -20,13 +20,13 @@ from tests.sim.mutations import Patch
 
 def gearman_is_beside_quotas() -> list[Patch]:
     """Jobs of Gearman count for no user."""
-    usage_of = ruled.usage_of
+    usage_of = policy_puts.usage_of
 
     def wrong(machine: MachineState, session: Session) -> Any:
         is_gearman = session.space.prefix == b"\x02"
         return None if is_gearman else usage_of(machine, session)
 
-    return [(ruled, "usage_of", wrong)]
+    return [(policy_puts, "usage_of", wrong)]
 
 
 def equal_submissions_need_room() -> list[Patch]:
@@ -35,7 +35,7 @@ def equal_submissions_need_room() -> list[Patch]:
 
     def wrong(machine: MachineState, job: Job, session: Session, foreground: bool) -> int:
         result = join(machine, job, session, foreground)
-        usage = ruled.usage_of(machine, session)
+        usage = policy_puts.usage_of(machine, session)
         if usage is not None and result == c.OK:
             machine.queue.quotas.count(job.id, len(job.body), usage)
         return result

@@ -12,6 +12,7 @@ from beanpole import qless as q
 from beanpole.core import machine as machines
 from beanpole.core.image import qless as qless_image
 from beanpole.core.image import users as image
+from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.jobs.quotas import Quotas, Usage
 from beanpole.core.operations import permission, qless, qless_permission, users
 from beanpole.core.operations.operation import ClientOperation
@@ -20,7 +21,7 @@ from beanpole.core.qless.job import QlessJob, Recurring
 from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
-from beanpole.core.users import ANY, PUT, WORK, User, Users, locks_out
+from beanpole.core.users import PUT, WORK, User, Users, locks_out
 from beanpole.protocol.gearman import admin as gearman_admin
 from beanpoled.frontends.client_rates import ClientRates, Meter
 from beanpoled.frontends.clients import Clients

@@ -1,4 +1,4 @@
-"""The places that docs/architecture.md names exist, and its table of the rooms is complete.
+"""The places that docs/architecture.md names exist, and its table of the daemon is complete.
 
 A place is `folder/file.Class.method`, as the page explains under "How places are written". Names
 without a file, after an arrow or a comma, are not checked here.
@@ -14,10 +14,10 @@ from tests.test_tidy import ORDER
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()
-ROOMS = (ROOT / "node/beanpoled", ROOT / "cluster/beanpole")
+PACKAGES = (ROOT / "node/beanpoled", ROOT / "cluster/beanpole")
 _PLACE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+(?:\.(?:py|c)\b)?)((?:\.[A-Za-z_]+)*)`")
-# The daemon's table has a line for each of its rooms: "| 4 | `leading/term` | ... |".
-_ROOM = re.compile(r"^\| \d \| (.*?) \|", re.MULTILINE)
+# The daemon's table has a line for each package or module: "| 4 | `leading/term` | ... |".
+_ROW = re.compile(r"^\| \d \| (.*?) \|", re.MULTILINE)
 # The entries of programs, which hold nothing else.
 _ENTRIES = {"beanpoled.__main__"}
 
@@ -25,8 +25,8 @@ _ENTRIES = {"beanpoled.__main__"}
 @cache
 def _tree(path: str) -> ast.Module | None:
     """Return a module of the product; None if the path is a folder, or of another part."""
-    for room in ROOMS:
-        file = room / f"{path}.py"
+    for package in PACKAGES:
+        file = package / f"{path}.py"
         if file.exists():
             return ast.parse(file.read_text())
     return None
@@ -57,7 +57,7 @@ def _missing() -> Iterator[str]:
     for path, names in _PLACE.findall(PAGE):
         scope: ast.AST | None = _tree(path)
         if scope is None:
-            parts = (*ROOMS, ROOT, ROOT / "pipeline")
+            parts = (*PACKAGES, ROOT, ROOT / "pipeline")
             if not any((part / name).exists() for part in parts for name in (path, f"{path}.py")):
                 yield path
             continue
@@ -73,13 +73,13 @@ def test_every_place_exists() -> None:
     assert sorted(set(_missing())) == []
 
 
-def test_every_room_of_the_daemon_is_in_the_table() -> None:
-    words = " ".join(_ROOM.findall(PAGE))
-    rooms = {name for row in ORDER["beanpoled"] for name in row} - _ENTRIES
+def test_every_package_of_the_daemon_is_in_the_table() -> None:
+    words = " ".join(_ROW.findall(PAGE))
+    names = {name for row in ORDER["beanpoled"] for name in row} - _ENTRIES
     listed = {
-        name for name in rooms if f"`{name.removeprefix('beanpoled.').replace('.', '/')}" in words
+        name for name in names if f"`{name.removeprefix('beanpoled.').replace('.', '/')}" in words
     }
-    assert sorted(rooms - listed) == []
+    assert sorted(names - listed) == []
     for folder in ("turn", "frontends", "leading", "origin"):
-        for file in (ROOMS[0] / folder).glob("[a-z]*.py"):
+        for file in (PACKAGES[0] / folder).glob("[a-z]*.py"):
             assert f"`{file.stem}`" in PAGE or f"{folder}/{file.stem}" in PAGE, file.name

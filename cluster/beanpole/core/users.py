@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from beanpole.constants import QUEUE_NAME_MAX_BYTES, U32_MAX
-from beanpole.core.jobs.beginnings import NONE, stretches_of
+from beanpole.core.jobs.prefixes import ANY, NONE, ranges_of
 from beanpole.core.jobs.spaces import PREFIX_END, SPACES, prefix_of
 from beanpole.events import GRPC
 
@@ -40,15 +40,13 @@ CERTIFICATE_NAME_MAX_BYTES: Final = 253
 # More bytes than any cluster has, and still a signed number of 64 bits.
 USER_BYTES_MAX: Final = 2**62
 # A user with its tables and four tokens: 0.8 KB; one right with a pattern of 15 bytes and its two
-# borders: 220 bytes. The rest covers the dict of all users, and its copy while a change is made.
+# boundaries: 220 bytes. The rest covers the dict of all users, and its copy while a change is made.
 USER_BYTES: Final = 1536
 RIGHT_BYTES: Final = 256
 RULE_BYTES: Final = 512
 
 # The user of all unauthenticated sessions. Such a session has an empty user name.
 ANONYMOUS: Final = b"anonymous"
-# At the end of a pattern: it matches all names that begin with the bytes before it.
-ANY: Final = b"*"
 # The pattern that matches every queue of every protocol. No space has this prefix.
 EVERYWHERE: Final = b"\0*"
 
@@ -95,7 +93,7 @@ class User:
     __slots__ = (
         "_bare",
         "_bits",
-        "_borders",
+        "_boundaries",
         "_names",
         "_spaces",
         "bytes",
@@ -121,47 +119,47 @@ class User:
         self._bare = 0  # in all queues whose names have no prefix: beanstalk's
         self._names: dict[bytes, int] = {}
         self._spaces: dict[bytes, int] = {}  # in all queues of a space with this prefix
-        beginnings: list[tuple[bytes, int]] = []
+        prefixes: list[tuple[bytes, int]] = []
         for pattern, bits in rights:
             if pattern == EVERYWHERE:
                 self.everywhere = bits
             elif pattern == ANY:
                 self._bare = bits
             elif pattern.endswith(ANY):
-                beginning = pattern[:-1]
-                beginnings.append((beginning, bits))
-                if beginning == prefix_of(pattern):
-                    self._spaces[beginning] = bits
+                prefix = pattern[:-1]
+                prefixes.append((prefix, bits))
+                if prefix == prefix_of(pattern):
+                    self._spaces[prefix] = bits
             else:
                 self._names[pattern] = bits
-        self._borders: list[bytes] = []
-        self._bits = b"\0"  # by the number of the stretch; a list would take 8 times the memory
-        if beginnings:
-            self._divide(beginnings)
+        self._boundaries: list[bytes] = []
+        self._bits = b"\0"  # by the number of the range; a list would take 8 times the memory
+        if prefixes:
+            self._divide(prefixes)
         self.bytes = USER_BYTES + sum([RIGHT_BYTES + len(pattern) for pattern, _ in rights])
 
-    def _divide(self, beginnings: list[tuple[bytes, int]]) -> None:
-        """Add up the rights in each stretch of names.
+    def _divide(self, prefixes: list[tuple[bytes, int]]) -> None:
+        """Add up the rights in each range of names.
 
         A lookup has to be as cheap with many patterns as with one, because the budget of an entry
         counts the queues that are looked at, not the patterns.
         """
-        beginnings.sort()  # not the order of the patterns: `a!*` is before `a*`
-        borders, longest, around = stretches_of([beginning for beginning, _ in beginnings])
-        sums = [bits for _, bits in beginnings]
-        for number, shorter in enumerate(around):
-            if shorter != NONE:
-                sums[number] |= sums[shorter]
-        self._borders = borders
-        self._bits = bytes([0 if number == NONE else sums[number] for number in longest])
+        prefixes.sort()  # not the order of the patterns: `a!*` is before `a*`
+        boundaries, longest_prefix, parents = ranges_of([prefix for prefix, _ in prefixes])
+        sums = [bits for _, bits in prefixes]
+        for number, parent in enumerate(parents):
+            if parent != NONE:
+                sums[number] |= sums[parent]
+        self._boundaries = boundaries
+        self._bits = bytes([0 if number == NONE else sums[number] for number in longest_prefix])
 
     def on(self, queue: bytes) -> int:
         """Return the rights in a queue, by its own name: the union of all matching patterns."""
         bits = self.everywhere | self._names.get(queue, 0)
         if self._bare and queue and queue[0] >= PREFIX_END:
             bits |= self._bare
-        if self._borders:
-            bits |= self._bits[bisect_right(self._borders, queue)]
+        if self._boundaries:
+            bits |= self._bits[bisect_right(self._boundaries, queue)]
         return bits
 
     def among(self, names: Iterable[bytes]) -> list[bytes]:
@@ -171,12 +169,12 @@ class User:
         """
         if self.everywhere:
             return list(names)
-        exact, bare, borders, bits = self._names, self._bare, self._borders, self._bits
+        exact, bare, boundaries, bits = self._names, self._bare, self._boundaries, self._bits
         return [
             name
             for name in names
             if (bare and name[0] >= PREFIX_END)
-            or bits[bisect_right(borders, name)]
+            or bits[bisect_right(boundaries, name)]
             or name in exact
         ]
 
@@ -327,7 +325,7 @@ def may_be_name(name: bytes) -> bool:
 
 
 def may_be_pattern(pattern: bytes) -> bool:
-    """Whether this is EVERYWHERE, the name of a queue, or the beginning of a name before ANY."""
+    """Whether this is EVERYWHERE, the name of a queue, or a prefix of names before ANY."""
     if pattern == EVERYWHERE:
         return True
     prefix = prefix_of(pattern)

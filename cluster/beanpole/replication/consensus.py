@@ -292,7 +292,7 @@ class Replica(Protocol):
 
     @property
     def majority_heard_us(self) -> int:
-        """Return when this leader sent what a majority has answered, by `now_s`; 0: long ago."""
+        """Return when (`now_s`) this leader sent the newest message a majority answered; or 0."""
         ...
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import events as e
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import GONE, RESERVED, STATE_NAMES
 from beanpole.errors import UnknownVersion
 from beanpoled.eventlog.events import NOTE, EventBatch, Events
@@ -232,7 +232,7 @@ def _texts(codes: Any, names: "dict[int, str]") -> "pa.Array":
 
 
 def _tubes(numbers: Any, events: Events) -> "pa.Array":
-    return _named(numbers, lambda number: shown.queue(events.names[number]))
+    return _named(numbers, lambda number: display_names.queue(events.names[number]))
 
 
 def _externals(events: Events) -> "pa.Array":
@@ -243,7 +243,7 @@ def _externals(events: Events) -> "pa.Array":
         return pa.nulls(events.rows, pa.string())
     texts: list[str | None] = [None] * events.rows
     for offset, space, external_id in events.externals:
-        texts[offset - events.first] = shown.external_id(space, external_id)
+        texts[offset - events.first] = display_names.external_id(space, external_id)
     return pa.array(texts, pa.string())
 
 
@@ -261,9 +261,9 @@ def _detailed(events: Events, workers: "pa.Array", reasons: "pa.Array") -> dict[
     clocks: list[int | None] = [None] * events.rows
     for offset, worker, reason, client_us in events.details:
         place = offset - events.first
-        by_name[place] = None if worker is None else shown.text(worker)
+        by_name[place] = None if worker is None else display_names.text(worker)
         if reason is not None:
-            by_word[place] = shown.text(reason)
+            by_word[place] = display_names.text(reason)
         clocks[place] = client_us
     return {
         "worker": pa.array(by_name, pa.string()),

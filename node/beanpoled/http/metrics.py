@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled.http import process
 from beanpoled.view import ClientFigures, Metrics, NodeView, Quantiles, QueueFigures, SpaceFigures
@@ -322,7 +322,7 @@ def _qless(now: Metrics) -> list[Family]:
     its = now.qless
     states = {**its.jobs._asdict(), "failed": its.failed, "complete": its.complete}
     queues = [
-        (label(queue=shown.text(queue.name), state=state), n)
+        (label(queue=display_names.text(queue.name), state=state), n)
         for queue in its.queues
         for state, n in queue.jobs._asdict().items()
     ]

@@ -15,8 +15,8 @@ from beanpole.core.users import WORK, User
 from beanpole.errors import ProtocolError
 from beanpole.weights import GRANTS_FOR_PUTS_MAX
 from beanpoled.leading.early import EarlyWait, EarlyWaits
-from beanpoled.leading.ends import Ends
 from beanpoled.leading.term import Term
+from beanpoled.leading.unwaits import Unwaits
 from beanpoled.leading.waiting import LOOKS_PER_TURN_MAX, Key, Waiter, WaitingLine
 from beanpoled.links import frames
 from beanpoled.shared.context import Context
@@ -31,10 +31,10 @@ class Dispatcher:
         placed: waits that found no job since the last commit, and stand in line.
     """
 
-    def __init__(self, context: Context, term: Term, line: WaitingLine, ends: Ends) -> None:
+    def __init__(self, context: Context, term: Term, line: WaitingLine, unwaits: Unwaits) -> None:
         self._context = context
         self._term = term
-        self._ends = ends
+        self._unwaits = unwaits
         self.line = line
         self.early = EarlyWaits()
         self.placed = 0
@@ -84,7 +84,7 @@ class Dispatcher:
             key = (origin, incarnation, session)
             waiter = self.line.waiters.get(key)
             if waiter is not None and waiter.request == request:
-                self._ends.add(waiter)
+                self._unwaits.add(waiter)
             else:
                 self.early.end(key, request)
 
@@ -125,7 +125,7 @@ class Dispatcher:
 
     def _drop(self, waiter: Waiter) -> None:
         self.line.remove(waiter.key)
-        self._ends.forget(waiter.key)
+        self._unwaits.forget(waiter.key)
 
     # --- places in the line ---------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Dispatcher:
         # An alias lets a session watch a tube that has another name, also after its removal.
         self.line.add(waiter, [tube.name for tube in watched.values()])
         if wait.ending:
-            self._ends.add(waiter)
+            self._unwaits.add(waiter)
         if not waiter.granting:
             self.placed += 1
             if name is not None:

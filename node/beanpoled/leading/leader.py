@@ -6,10 +6,10 @@ is in `term`, entries are in `proposing`, clients that wait for jobs in `dispatc
 """
 
 from beanpoled.leading.dispatching import Dispatcher
-from beanpoled.leading.ends import Ends
 from beanpoled.leading.proposing import Proposer
 from beanpoled.leading.saved_clock import SavedClock
 from beanpoled.leading.term import Term
+from beanpoled.leading.unwaits import Unwaits
 from beanpoled.leading.versions import Versions
 from beanpoled.leading.waiting import WaitingLine
 from beanpoled.origin.outbox import Origin
@@ -34,8 +34,8 @@ class Leader:
         self.versions = Versions(context, peers, term)
         self.saved_clock = SavedClock(context, peers)
         self.line = WaitingLine()
-        self.ends = Ends(context, term, self.line, origin)
-        self.dispatcher = Dispatcher(context, term, self.line, self.ends)
+        self.unwaits = Unwaits(context, term, self.line, origin)
+        self.dispatcher = Dispatcher(context, term, self.line, self.unwaits)
         self.proposer = Proposer(
             context,
             term,
@@ -44,7 +44,7 @@ class Leader:
             agreement,
             digest,
             self.dispatcher,
-            self.ends,
+            self.unwaits,
             self.versions,
             self.saved_clock,
         )
@@ -58,7 +58,7 @@ class Leader:
         """Forget everything of an earlier term: leadership is lost, or not yet won."""
         self.term.end()
         self.dispatcher.clear()
-        self.ends.clear()
+        self.unwaits.clear()
         self.proposer.clear()
 
     def epoch_applied(self, term: int) -> None:

@@ -14,10 +14,10 @@ from beanpoled.host.seam import Timer
 from beanpoled.leading.batching import AdaptiveBatching
 from beanpoled.leading.commit_times import CommitTimes
 from beanpoled.leading.dispatching import Dispatcher
-from beanpoled.leading.ends import Ends
 from beanpoled.leading.inbox import Inbox
 from beanpoled.leading.saved_clock import SavedClock
 from beanpoled.leading.term import Term
+from beanpoled.leading.unwaits import Unwaits
 from beanpoled.leading.versions import Versions
 from beanpoled.links import frames
 from beanpoled.origin.outbox import Origin
@@ -59,7 +59,7 @@ class Proposer:
         agreement: Agreement,
         digest: Digest,
         dispatcher: Dispatcher,
-        ends: Ends,
+        unwaits: Unwaits,
         versions: Versions,
         saved_clock: SavedClock,
     ) -> None:
@@ -70,7 +70,7 @@ class Proposer:
         self._agreement = agreement
         self._digest = digest
         self._dispatcher = dispatcher
-        self._ends = ends
+        self._unwaits = unwaits
         self._versions = versions
         self._saved_clock = saved_clock
         self.inbox = Inbox()
@@ -243,7 +243,7 @@ class Proposer:
         if due_us is None:
             return False
         shared_us = -(-due_us // TICK_GRAIN_US) * TICK_GRAIN_US
-        return shared_us <= now_us or due_us <= self._ends.awaited_us
+        return shared_us <= now_us or due_us <= self._unwaits.awaited_us
 
     def _digest_in_time(self, now_us: int) -> None:
         """Ask for a digest when one is due; also under load, when no entry is empty."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import grpc
 
 from beanpole import commands as c
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.aliases import ALIASES_MAX
 from beanpole.core.machine import Machine
 from beanpole.events import QLESS
@@ -28,7 +28,7 @@ def read(request: queue_pb2.SetAliasRequest) -> tuple[bytes, bytes]:
     """
     alias = _read(request.alias, "alias")
     queue = _read(request.queue, "queue") if request.queue else b""
-    if queue and shown.space_of(queue) == shown.space_of(alias):
+    if queue and display_names.space_of(queue) == display_names.space_of(alias):
         message = f"{request.alias!r} and {request.queue!r} are queues of one protocol"
         raise CallRefused("BAD_NAME", "alias", message)
     return alias, queue
@@ -74,7 +74,7 @@ def refusal_as_dead(
     patterns = sorted(pattern for pattern, row in rows.items() if row.dead == alias)
     if not patterns:
         return None
-    first, others = repr(shown.queue(patterns[0])), len(patterns) - 1
+    first, others = repr(display_names.queue(patterns[0])), len(patterns) - 1
     whose, which = f"the policy of {first} moves", "that policy"
     if others:
         others_words = f"{others} other pattern{'s' * (others > 1)}"
@@ -89,6 +89,7 @@ def refusal_as_dead(
 def listed(machine: Machine) -> Iterator[queue_pb2.Alias]:
     """Yield all aliases in the order of their names."""
     aliases = machine.queue.aliases.queues
-    named = [(shown.queue(alias), shown.queue(queue)) for alias, queue in aliases.items()]
+    text_of = display_names.queue
+    named = [(text_of(alias), text_of(queue)) for alias, queue in aliases.items()]
     for alias, queue in sorted(named):
         yield queue_pb2.Alias(alias=alias, queue=queue)

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from beanpole.addresses import host_of_peer
 from beanpole.constants import DEFAULT_TUBE
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.machine import Machine
 from beanpole.core.users import ADMIN, ANONYMOUS, ANY_RIGHT, EVENTS, PUT, RIGHT_NAMES, User
 from beanpoled.frontends.clients import NO_RIGHT, NO_TOKEN, UNKNOWN_TOKEN
@@ -221,10 +221,10 @@ def _with_queue(text: str, machine: Machine) -> str:
     This is for callers that are users; to others it would reveal a queue.
     """
     try:
-        queue = machine.queue.aliases.queues.get(shown.parsed(text))
+        queue = machine.queue.aliases.queues.get(display_names.parsed(text))
     except ValueError:
         return text
-    return text if queue is None else f"{shown.queue(queue)}, of which {text} is an alias"
+    return text if queue is None else f"{display_names.queue(queue)}, of which {text} is an alias"
 
 
 def _closed(row: Row, user: User, request: Any, machine: Machine) -> str | None:
@@ -238,7 +238,7 @@ def _closed(row: Row, user: User, request: Any, machine: Machine) -> str | None:
         if not text:
             return "all:*"
         try:
-            name = shown.parsed(text)
+            name = display_names.parsed(text)
         except ValueError:
             return text
         if not user.on(queue_of(name)) & row.rights:

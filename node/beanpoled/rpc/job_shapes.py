@@ -5,7 +5,7 @@ This file defines which attributes are shown, and in which units. It searches fo
 
 from typing import Final
 
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import DELAYED, READY, RESERVED, STATE_NAMES, Job, Tube
 from beanpole.core.qless.tables import QlessQueue
 from beanpole.core.sessions import DETACHED, Session
@@ -34,7 +34,7 @@ def job(context: Context, one: Job, body_bytes: int, now_us: int) -> jobs_pb2.Ad
         since_us = max(0, now_us - one.ready_us)
     found = jobs_pb2.AdminJob(
         id=one.id,
-        queue=shown.queue(one.tube.name),
+        queue=display_names.queue(one.tube.name),
         state=_STATES[one.state],
         body=one.body[:body_bytes],
         body_bytes=len(one.body),
@@ -55,7 +55,7 @@ def job(context: Context, one: Job, body_bytes: int, now_us: int) -> jobs_pb2.Ad
     _add_extension(found, one, body_bytes, now_us)
     note = context.machine.queue.policies.notes.get(one.id)
     if note is not None:
-        found.ended_in = shown.queue(note.queue)
+        found.ended_in = display_names.queue(note.queue)
         found.ended_by = REASON_NAMES.get(note.reason, RELEASED)
     return found
 
@@ -71,7 +71,7 @@ def _holder(context: Context, one: Job) -> jobs_pb2.JobHolder:
         protocol=PROTOCOL_NAMES[holder.protocol],
         session=holder.number,
         incarnation=holder.incarnation,
-        host=shown.text(context.machine.hosts.names.get(holder.host, b"")),
+        host=display_names.text(context.machine.hosts.names.get(holder.host, b"")),
         detached=holder.state == DETACHED,
     )
 
@@ -81,7 +81,7 @@ def _add_extension(found: jobs_pb2.AdminJob, one: Job, result_bytes: int, now_us
     if ext is None:
         return
     found.protocol = PROTOCOL_NAMES[ext.home.number]
-    found.external_id = shown.external_id(ext.home.number, ext.external_id)
+    found.external_id = display_names.external_id(ext.home.number, ext.external_id)
     found.attempts_max = ext.attempts_max
     found.failures = ext.failures
     found.failures_max = ext.failures_max
@@ -97,7 +97,7 @@ def queue(context: Context, tube: Tube, now_us: int) -> jobs_pb2.AdminQueue:
     its = context.machine.queue
     key = tube.first_ready()
     return jobs_pb2.AdminQueue(
-        name=shown.queue(tube.name),
+        name=display_names.queue(tube.name),
         protocol=PROTOCOL_NAMES[tube.space.number],
         ready=tube.ready_count,
         reserved=tube.reserved_count,
@@ -110,7 +110,7 @@ def queue(context: Context, tube: Tube, now_us: int) -> jobs_pb2.AdminQueue:
         workers=tube.watchers,
         pause_left_us=max(0, tube.paused_until_us - now_us) if tube.paused_until_us else 0,
         next_ready_us=max(0, now_us - its.ready_job(key).ready_us) if key else 0,
-        aliases=[shown.queue(name) for name in its.aliases.names_of(tube.name)],
+        aliases=[display_names.queue(name) for name in its.aliases.names_of(tube.name)],
         paused=tube.paused_until_us > now_us,
     )
 
@@ -125,7 +125,7 @@ def qless_queue(one: QlessQueue) -> jobs_pb2.AdminQueue:
     """Return the message of a qless queue: jobs that wait for a time or for others are delayed."""
     protocol = PROTOCOL_NAMES[QLESS]
     return jobs_pb2.AdminQueue(
-        name=f"{protocol}{shown.SEPARATOR}{shown.text(one.name)}",
+        name=f"{protocol}{display_names.SEPARATOR}{display_names.text(one.name)}",
         protocol=protocol,
         ready=len(one.work),
         reserved=len(one.locks),

@@ -11,9 +11,10 @@ import grpc.aio
 
 from beanpole import commands as c
 from beanpole.constants import U32_MAX
-from beanpole.core.jobs import shown
-from beanpole.core.jobs.policies import ANY, POLICIES_MAX
+from beanpole.core.jobs import display_names
+from beanpole.core.jobs.policies import POLICIES_MAX
 from beanpole.core.jobs.policies import Policy as Row
+from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
 from beanpole.core.jobs.spaces import PREFIX_END
 from beanpole.core.operations.policies import BYTES_MAX, RETAIN_MAX_US, UNIQUE_WINDOW_MAX_US
@@ -75,14 +76,15 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         """Check, as far as this node knows, that the policy would have an effect."""
         queue = self._node.context.machine.queue.aliases.queues.get(name)
         if queue is not None:
-            words = f"{shown.queue(name)!r} is an alias of {shown.queue(queue)!r}: name that queue"
+            alias, target = display_names.queue(name), display_names.queue(queue)
+            words = f"{alias!r} is an alias of {target!r}: name that queue"
             raise CallRefused("ALIAS", "policy.pattern", words)
 
     def _check_dead(self, dead: bytes) -> None:
         """Check, as far as this node knows, that jobs can move to the dead tube."""
         queue = self._node.context.machine.queue.aliases.queues.get(dead)
         if queue is not None:
-            alias, target = shown.queue(dead), shown.queue(queue)
+            alias, target = display_names.queue(dead), display_names.queue(queue)
             words = (
                 f"dead: {alias!r} is an alias of {target!r}, where no job of beanstalk can move: "
                 "name a tube that is no alias"
@@ -176,7 +178,7 @@ def read_pattern(text: str) -> bytes:
     stem = text.removesuffix(any_text)
     _check_not_of_qless(text, "BAD_PATTERN", "policy.pattern")
     try:
-        name = shown.parsed(stem) if stem else b""
+        name = display_names.parsed(stem) if stem else b""
     except ValueError as error:
         raise CallRefused("BAD_PATTERN", "policy.pattern", str(error)) from None
     is_name = name[:1] < _FIRST_BYTE or is_tube_name(name)
@@ -202,7 +204,7 @@ def _check_matches(text: str, pattern: bytes) -> None:
         every = text + ANY.decode()
         words = f"{text!r} has no name after the colon; all queues of this protocol are {every!r}"
         raise CallRefused("BAD_PATTERN", "policy.pattern", words)
-    if shown.space_of(stem) == PROTOCOL_NAMES[WORKQ] and not is_name(stem[1:]):
+    if display_names.space_of(stem) == PROTOCOL_NAMES[WORKQ] and not is_name(stem[1:]):
         words = f"{text!r} matches no queue: names have A-Z a-z 0-9 _ . -"
         raise CallRefused("BAD_PATTERN", "policy.pattern", words)
 
@@ -235,4 +237,4 @@ def _read_dead(text: str) -> bytes:
 
 def _policy(pattern: bytes, row: Row) -> policies_pb2.Policy:
     fields = {**row._asdict(), "dead": row.dead.decode()}
-    return policies_pb2.Policy(pattern=shown.queue(pattern), **fields)
+    return policies_pb2.Policy(pattern=display_names.queue(pattern), **fields)

@@ -17,7 +17,7 @@ from beanpole.constants import (
     DEDUP_KEY_MAX_BYTES,
     DEFAULT_TUBE,
 )
-from beanpole.core.operations import ruled
+from beanpole.core.operations import policy_puts
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc import aliases
@@ -152,7 +152,7 @@ def _read_put(place: int, job: queue_pb2.PutJob, body_max: int, has_policies: bo
     if has_policies:
         # The policy of the tube may set other values.
         if not job.HasField("priority"):
-            priority = ruled.NO_PRIORITY
+            priority = policy_puts.NO_PRIORITY
         if not job.ttr_s:
             ttr_s = -TTR_DEFAULT_S
     return tube, priority, job.delay_s, ttr_s, job.body, key

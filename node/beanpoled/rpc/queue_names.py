@@ -1,13 +1,13 @@
 """Names of queues in requests: parse them, and refuse names that no queue can have.
 
-The textual form of names is in `beanpole.core.jobs.shown`; the rules of valid names are in the
-protocols.
+The textual form of names is in `beanpole.core.jobs.display_names`; the rules of valid names are in
+the protocols.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.events import BEANSTALK, GEARMAN, PROTOCOL_NAMES, QLESS, WORKQ
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpole.protocol.workq.requests import is_name
@@ -20,7 +20,7 @@ NO_QLESS: Final = "jobs of qless are listed and changed in their own protocol"
 
 def is_of(text: str, protocol: int) -> bool:
     """Whether a name or pattern, right or wrong, is in the space of a protocol with a prefix."""
-    return text.startswith(PROTOCOL_NAMES[protocol] + shown.SEPARATOR)
+    return text.startswith(PROTOCOL_NAMES[protocol] + display_names.SEPARATOR)
 
 
 def queue_name(text: str, field: str) -> bytes:
@@ -32,7 +32,7 @@ def queue_name(text: str, field: str) -> bytes:
     if is_of(text, QLESS):
         raise CallRefused("QLESS", field, f"{text!r}: {NO_QLESS}")
     try:
-        return shown.parsed(text)
+        return display_names.parsed(text)
     except ValueError as error:
         raise CallRefused("BAD_NAME", field, str(error)) from None
 
@@ -44,7 +44,7 @@ def new_queue_name(text: str, field: str) -> bytes:
         CallRefused: as `queue_name`, or its clients could not name it: its jobs would be lost.
     """
     name = queue_name(text, field)
-    can_be_said, words = _RULES[shown.space_of(name)]
+    can_be_said, words = _RULES[display_names.space_of(name)]
     if not can_be_said(name):
         raise CallRefused("BAD_NAME", field, f"{text!r} {words}")
     return name

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from beanpole.client.rpc import ERROR_KEY
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.pb import errors_pb2, node_pb2
 from beanpoled.rpc.patience import ENDINGS
 from beanpoled.view import ClientFigures, Metrics, NodeView, QlessFigures, SpaceFigures
@@ -140,7 +140,7 @@ def describe(view: NodeView) -> node_pb2.Node:
 def _qless(its: QlessFigures) -> node_pb2.Qless:
     queues = [
         node_pb2.QlessQueue(
-            name=shown.text(queue.name),
+            name=display_names.text(queue.name),
             paused=queue.paused,
             jobs=node_pb2.QlessJobs(**queue.jobs._asdict()),
         )

@@ -10,12 +10,12 @@ from typing import Any, Final
 import msgpack
 
 from beanpole.constants import QUEUE_NAME_MAX_BYTES, U32_MAX
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
+from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.jobs.quotas import Usage
 from beanpole.core.jobs.spaces import SPACES
 from beanpole.core.users import (
     ADMIN,
-    ANY,
     CERTIFICATE_NAME_MAX_BYTES,
     EVENTS,
     EVERYWHERE,
@@ -101,11 +101,11 @@ def read_pattern(text: str, field: str) -> bytes:
     """
     if text == EVERYWHERE_TEXT:
         return EVERYWHERE
-    before, separator, behind = text.partition(shown.SEPARATOR)
+    before, separator, behind = text.partition(display_names.SEPARATOR)
     any_text = ANY.decode()
     if separator:
         prefixes = {PROTOCOL_NAMES[rules.protocols[0]]: rules.prefix for rules in SPACES.values()}
-        pattern = prefixes.get(before, b"\x1f") + shown.bytes_of(behind)
+        pattern = prefixes.get(before, b"\x1f") + display_names.bytes_of(behind)
         is_right = prefixes.get(before, b"") != b"" and may_be_pattern(pattern)
     else:
         pattern = text.encode(errors="replace")
@@ -129,7 +129,7 @@ def read_pattern(text: str, field: str) -> bytes:
 
 def pattern_text(pattern: bytes) -> str:
     """Return the text of a pattern."""
-    return EVERYWHERE_TEXT if pattern == EVERYWHERE else shown.queue(pattern)
+    return EVERYWHERE_TEXT if pattern == EVERYWHERE else display_names.queue(pattern)
 
 
 def rights(found: Rights) -> list[users_pb2.Rights]:

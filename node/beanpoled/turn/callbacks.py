@@ -118,7 +118,7 @@ class ReplicaCallbacks:
             leader.proposer.committed()
             self._origin.send()
             leader.proposer.propose()
-            leader.ends.wake()
+            leader.unwaits.wake()
 
     # --- images ---------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class Node:
             self.roles.follow()
         self.origin.send()
         self.leader.proposer.propose()
-        self.leader.ends.turn()
+        self.leader.unwaits.turn()
         context.replica.turn()
         self.clients.user_changes.look(self.clients.connections)
         self._match()

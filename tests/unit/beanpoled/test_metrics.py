@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpoled.http import process
@@ -20,7 +20,7 @@ from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import Stage
 
-RESIZE = shown.parsed("gearman:resize")
+RESIZE = display_names.parsed("gearman:resize")
 FILES = 200
 SPACE = Space(min(SPACES), SPACES[min(SPACES)])
 

@@ -4,7 +4,8 @@ from fractions import Fraction
 from typing import Any
 
 from beanpole import commands as c
-from beanpole.core.jobs.policies import ANY, DROP_OLDEST, Policy
+from beanpole.core.jobs.policies import DROP_OLDEST, Policy
+from beanpole.core.jobs.prefixes import ANY
 from tests.unit.core.model import Model, ModelJob, ModelSession
 
 NO_POLICY = Policy()

@@ -12,7 +12,7 @@ from beanpole import events as e
 from beanpole.constants import NOBODYS_TTR_US, SECOND_US
 from beanpole.core.image import restore
 from beanpole.core.image.image import pack
-from beanpole.core.jobs import effects, shown
+from beanpole.core.jobs import display_names, effects
 from beanpole.core.jobs.job import DONE, FAILED, RESERVED
 from beanpole.core.operations import queues
 from beanpole.errors import Damaged
@@ -161,7 +161,7 @@ def test_without_an_alias_jobs_stay_apart() -> None:
     for session in (WORKQ, GEARMAN):
         assert cluster.do(c.PEEK, session, job) == c.NOT_FOUND
         assert cluster.do(c.DELETE, session, job) == c.NOT_FOUND
-    assert cluster.do(c.DELETE_NAMED, WORKQ, shown.derived(job)) == c.NOT_FOUND
+    assert cluster.do(c.DELETE_NAMED, WORKQ, display_names.derived(job)) == c.NOT_FOUND
 
 
 # --- jobs of beanstalk, worked by other protocols -------------------------------------------------
@@ -224,13 +224,13 @@ def test_a_job_of_beanstalk_that_workq_leases_is_nobodys() -> None:
     cluster = Bridged()
     cluster.watch(WORKQ, W)
     job = cluster.put(tube=TUBE, ttr_s=2)
-    uuid = shown.derived(job)
-    assert shown.job_of(uuid) == job
+    uuid = display_names.derived(job)
+    assert display_names.job_of(uuid) == job
     assert (uuid[6] >> 4, uuid[8] >> 6) == (4, 2)  # as UUIDs of version 4 are
     assert cluster.take(WORKQ) == job
     assert cluster.machine.queue.jobs[job].holder is None
     assert cluster.do(c.FIND, WORKQ, uuid) == job
-    assert cluster.do(c.FIND, WORKQ, shown.derived(job + 1)) == c.NOT_FOUND
+    assert cluster.do(c.FIND, WORKQ, display_names.derived(job + 1)) == c.NOT_FOUND
     assert cluster.do(c.DELETE, BEANSTALK, job) == c.NOT_FOUND  # a worker has reserved it
     assert cluster.do(c.CLOSE, WORKQ, 1) == c.OK
     assert cluster.state(job) == b"reserved"
@@ -246,9 +246,9 @@ def test_workq_ends_a_job_of_beanstalk_by_its_derived_id(state: int) -> None:
     leased, ready = cluster.put(tube=TUBE), cluster.put(tube=TUBE)
     assert cluster.take(WORKQ) == leased
     for job in (leased, ready):
-        assert cluster.do(c.FINISH_NAMED, WORKQ, shown.derived(job), state, b"r") == c.OK
+        assert cluster.do(c.FINISH_NAMED, WORKQ, display_names.derived(job), state, b"r") == c.OK
         assert cluster.state(job) == (b"gone" if state == DONE else b"buried")
-    again = cluster.do(c.FINISH_NAMED, WORKQ, shown.derived(ready), state, b"r")
+    again = cluster.do(c.FINISH_NAMED, WORKQ, display_names.derived(ready), state, b"r")
     assert again == (c.NOT_FOUND if state == DONE else c.EXISTS)
 
 
@@ -264,7 +264,7 @@ def test_the_lease_follows_the_session() -> None:
     assert cluster.do(c.TOUCH, WORKQ, second) == c.NOT_FOUND
     assert cluster.do(c.TOUCH, GEARMAN, first) == c.NOT_FOUND
     # Workq's FINISH needs no lease, so any of its clients may finish the job.
-    assert cluster.do(c.FINISH_NAMED, WORKQ, shown.derived(second), DONE, b"") == c.OK
+    assert cluster.do(c.FINISH_NAMED, WORKQ, display_names.derived(second), DONE, b"") == c.OK
     assert cluster.do(c.FINISH, GEARMAN, second, DONE, b"") == c.NOT_FOUND
 
 
@@ -358,7 +358,7 @@ def test_a_job_of_gearman_that_workq_leases_comes_back_after_a_while() -> None:
     cluster.pass_s(1)
     assert cluster.state(job) == b"ready"
     assert cluster.take(WORKQ) == job
-    ended = (c.FINISH_NAMED, WORKQ, shown.derived(job), DONE, b"result")
+    ended = (c.FINISH_NAMED, WORKQ, display_names.derived(job), DONE, b"result")
     assert cluster.told(job, *ended) == [(effects.DONE, b"result")]
 
 
@@ -371,7 +371,7 @@ def test_a_lease_of_workq_outlives_its_alias(is_put: bool) -> None:
     jobs = [cluster.put(tube=TUBE) if is_put else cluster.submit(unique=u) for u in names]
     assert cluster.take(WORKQ) == jobs[0]
     assert cluster.alias(W, b"") == cluster.alias(G, b"") == c.OK
-    named = [shown.derived(job) for job in jobs]
+    named = [display_names.derived(job) for job in jobs]
     assert cluster.do(c.FINISH_NAMED, WORKQ, named[1], DONE, b"") == c.NOT_FOUND  # is not leased
     assert cluster.take(WORKQ) == jobs[1]
     assert cluster.do(c.FIND, BEANSTALK, named[1]) == c.NOT_FOUND

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from beanpole import commands as c
-from beanpole.core.jobs.policies import ANY, Policy
+from beanpole.core.jobs.policies import Policy
+from beanpole.core.jobs.prefixes import ANY
 from tests.unit.core.cluster import DEFAULT
 from tests.unit.core.model_policies import PoliciesModel
 from tests.unit.core.test_model import ANYONE, LOOKING, SECONDS, TUBES, Comparison

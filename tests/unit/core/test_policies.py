@@ -16,6 +16,7 @@ from beanpole.core.image.image import Image
 from beanpole.core.jobs import policies
 from beanpole.core.jobs.job import BURIED, READY, RESERVED
 from beanpole.core.jobs.policies import POLICIES_MAX, Note, Policies, Policy
+from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.operations import administering as a
 from tests.unit.core.cluster import Cluster, chunks_of, copy_of, events_of, image_of
 from tests.unit.core.guests import TURN, TWIST, Guests
@@ -71,14 +72,14 @@ NAMES = st.text("ab", max_size=4).map(str.encode)
 
 @given(st.sets(NAMES), st.sets(NAMES), st.sampled_from([b"a", TURN[:1]]), NAMES)
 def test_the_longest_of_all_that_match_counts(
-    exact: set[bytes], beginnings: set[bytes], first: bytes, rest: bytes
+    exact: set[bytes], prefixes: set[bytes], first: bytes, rest: bytes
 ) -> None:
     found = Policies()
-    for pattern in sorted(exact - {b""}) + [name + policies.ANY for name in sorted(beginnings)]:
+    for pattern in sorted(exact - {b""}) + [name + ANY for name in sorted(prefixes)]:
         found.put(pattern, Policy(dead=pattern))
     name = first + rest
-    matching = [one for one in beginnings if name.startswith(one) and (one or first == b"a")]
-    wanted = max(matching, key=len) + policies.ANY if matching else None
+    matching = [one for one in prefixes if name.startswith(one) and (one or first == b"a")]
+    wanted = max(matching, key=len) + ANY if matching else None
     policy = found.of(name)
     assert (policy and policy.dead) == (name if name in exact else wanted)
 
@@ -92,14 +93,14 @@ def test_each_of_many_queues_has_the_longest_that_matches_after_each_change(
     found = Policies()
     for text, is_exact in changes:
         name = text.encode("latin-1")
-        pattern = name if is_exact and name else name + policies.ANY
+        pattern = name if is_exact and name else name + ANY
         if pattern in found.rows:
             found.drop(pattern)
         else:
             found.put(pattern, Policy(dead=pattern))
         for queue in names:
             stems = [queue[:size] for size in range(4) if size or queue[0] != 2]
-            matching = [stem + policies.ANY for stem in stems if stem + policies.ANY in found.rows]
+            matching = [stem + ANY for stem in stems if stem + ANY in found.rows]
             wanted = queue if queue in found.rows else max(matching, key=len, default=None)
             policy = found.of(queue)
             assert (policy and policy.dead) == wanted, queue
@@ -133,7 +134,7 @@ def test_a_change_looks_at_buckets_in_steps_that_no_length_multiplies() -> None:
     queue = cluster.machine.queue
     rows = queue.policies.rows = Asked()
     for length in range(1, 190):
-        assert cluster.do(c.SET_POLICY, 1, b"b" * length + policies.ANY, *slow) == c.OK
+        assert cluster.do(c.SET_POLICY, 1, b"b" * length + ANY, *slow) == c.OK
     for pattern in (b"a*", b"*"):
         assert cluster.do(c.SET_POLICY, 1, pattern, *slow) == c.OK
     for number in range(500):

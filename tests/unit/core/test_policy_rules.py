@@ -17,7 +17,7 @@ from beanpole.core.jobs.rates import (
     RATE_PERIOD_MIN_US,
 )
 from beanpole.core.operations import administering as a
-from beanpole.core.operations import ruled
+from beanpole.core.operations import policy_puts
 from tests.unit.core.cluster import DEFAULT, copy_of, events_of
 from tests.unit.core.guests import PING, TURN, TWIST, Guests
 from tests.unit.core.policy_words import (
@@ -205,7 +205,7 @@ def test_no_job_is_dropped_for_a_put_that_finds_no_place_for_its_tube(cluster: G
 def test_with_very_many_priorities_the_least_urgent_are_looked_at(
     cluster: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ruled, "RANKS_MAX", 2)
+    monkeypatch.setattr(policy_puts, "RANKS_MAX", 2)
     set_policy(cluster, jobs_max=4, when_full=DROP_OLDEST)
     jobs = [put(cluster, priority=priority) for priority in (1, 2, 3, 4)]
     put(cluster, priority=0)

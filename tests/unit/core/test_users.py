@@ -16,11 +16,11 @@ from beanpole.constants import SECOND_US
 from beanpole.core import accounts
 from beanpole.core.applied import GRANTED, NONE_READY
 from beanpole.core.image import parts
+from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.jobs.spaces import SPACES
 from beanpole.core.users import (
     ADMIN,
     ANONYMOUS,
-    ANY,
     ANY_RIGHT,
     EVENTS,
     EVERYWHERE,

@@ -165,7 +165,7 @@ def test_a_turn_with_many_early_waits_that_end_costs_as_much_for_each() -> None:
             node.router.receive("n1", frames.WAITS, waits)
             node.router.receive("n1", frames.UNWAITS, ends)
             node.leader.proposer.propose()
-            node.leader.ends.turn()
+            node.leader.unwaits.turn()
 
         first, again = lines_run(come), lines_run(stage.node.leader.proposer.propose)
         costs.append(first)

@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import BURIED, DELAYED, FAILED, READY
 from beanpole.core.jobs.policies import Policy
 from beanpole.core.operations import administering as a
@@ -14,7 +14,7 @@ from tests.unit.node.workq_scene import MS, OK, OTHERS, TIMEOUT, Client, Scene
 
 # A session of beanstalk at n1, which makes the job with the number 1.
 BEANSTALK = 2
-SHOWN = format_id(shown.derived(1))
+SHOWN = format_id(display_names.derived(1))
 ASK = b"result %b 60000\r\n" % SHOWN
 BURY = (c.CHANGE_JOB, BEANSTALK, 1, a.BURY, 1 << READY | 1 << DELAYED, b"", b"", 0)
 KICK = (c.CHANGE_JOB, BEANSTALK, 1, a.KICK, 1 << BURIED, b"", b"", 0)
@@ -22,7 +22,7 @@ KICK = (c.CHANGE_JOB, BEANSTALK, 1, a.KICK, 1 << BURIED, b"", b"", 0)
 
 def failed(result: bytes = b"") -> bytes:
     """Return the reply of `result` for the failed job of beanstalk."""
-    return replies.finished(shown.derived(1), False, result)
+    return replies.finished(display_names.derived(1), False, result)
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def client(scene: Scene) -> Client:
 def test_a_failure_by_a_worker_of_workq_is_the_result(scene: Scene, client: Client) -> None:
     worker = Client(scene)
     assert client.ask(ASK) == b""
-    assert worker.ask(b"lease q 0\r\n") == replies.leased(shown.derived(1), b"q", 60_000, b"body")
+    assert worker.ask(b"lease q 0\r\n") == replies.leased(
+        display_names.derived(1), b"q", 60_000, b"body"
+    )
     assert worker.ask(b"fail %b 3\r\nbad\r\n" % SHOWN) == OK
     assert client.port.take() == failed(b"bad")
     assert scene.listened == []
@@ -82,14 +84,14 @@ def test_a_buried_job_is_failed_until_it_is_kicked(scene: Scene, client: Client)
     assert client.ask(b"result %b 0\r\n" % SHOWN) == TIMEOUT
     assert client.ask(ASK + b"complete %b 0\r\n\r\n" % SHOWN) == b""
     assert Client(scene).ask(b"complete %b 2\r\nok\r\n" % SHOWN) == OK
-    done = replies.finished(shown.derived(1), True, b"ok")
+    done = replies.finished(display_names.derived(1), True, b"ok")
     assert client.port.take() == done + replies.NOT_FOUND
 
 
 def test_a_burial_in_the_entry_of_the_barrier_is_the_answer(scene: Scene, client: Client) -> None:
     assert client.ask(ASK.replace(b" 60000", b" 1000")) == b""
     scene.pass_us(1100 * MS)
-    scene.commit_own((c.FINISH_NAMED, OTHERS, shown.derived(1), FAILED, b"bad"))
+    scene.commit_own((c.FINISH_NAMED, OTHERS, display_names.derived(1), FAILED, b"bad"))
     assert client.port.take() == failed(b"bad")
 
 

@@ -29,7 +29,7 @@ from beanpole.core.image.records import (
     Head,
     TubeRecord,
 )
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import READY, RESERVED, STATE_NAMES
 from beanpole.core.jobs.spaces import SPACES, SPACES_SINCE
 from beanpole.core.qless.job import LOCKS, THROTTLED_SINCE, WORK
@@ -213,7 +213,7 @@ class Contents:
         packed: list[bytes] = []
         for record in records:
             tube = self._tubes[record[_TUBE]]
-            queue = (PROTOCOL_NAMES[tube.space], shown.queue(tube.name))
+            queue = (PROTOCOL_NAMES[tube.space], display_names.queue(tube.name))
             self._counts[queue, STATE_NAMES[record[_STATE]].decode()] += 1
             ext = record[_EXTENSION] if self.version >= SPACES_SINCE else None
             if ext is not None and not self._settle_extension(ext):
@@ -256,7 +256,8 @@ class Contents:
             rows = [row for row in rows if row[_T_IS_SET]]
         if word == qless_records.JOBS:
             for row in rows:
-                queue = (PROTOCOL_NAMES[QLESS], shown.text(row[_Q_QUEUE] or row[_Q_COMPLETED_IN]))
+                name = display_names.text(row[_Q_QUEUE] or row[_Q_COMPLETED_IN])
+                queue = (PROTOCOL_NAMES[QLESS], name)
                 self._counts[queue, q.STATE_NAMES[row[_Q_STATE]].decode()] += 1
                 _settle_qless(row)
                 # The digest must not depend on how a large job is split into pieces.

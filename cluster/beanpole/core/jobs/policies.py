@@ -1,18 +1,18 @@
 """Policies of queues, and notes on the jobs that a policy has taken out of their queue.
 
 This module holds the tables, and selects the policy of a queue. Policies are enforced in
-`core.jobs.attempts`, `states` (retention), `tubes` (rates) and `core.operations.ruled` (puts). They
-are set in `core.operations.policies`.
+`core.jobs.attempts`, `states` (retention), `tubes` (rates) and `core.operations.policy_puts`
+(puts). They are set in `core.operations.policies`.
 """
 
 from bisect import bisect_right
 from itertools import islice
 from typing import Final, NamedTuple
 
-from beanpole.core.jobs.beginnings import NONE, stretches_of
+from beanpole.core.jobs.prefixes import ANY, NONE, ranges_of
 from beanpole.core.jobs.spaces import PREFIX_END
 
-# An image holds all, and a change makes the stretches of all again: 0.2 ms.
+# An image holds all, and a change makes the ranges of all again: 0.2 ms.
 POLICIES_MAX: Final[int] = 256
 # Beyond this, the oldest notes are dropped; their jobs stay. An image copies all notes in one step,
 # in 2 ms.
@@ -23,12 +23,9 @@ _DROPPED_SHARE: Final[int] = 100
 # Queues whose policy is cached. The bound keeps a million short-lived names from taking memory.
 _KNOWN_MAX: Final[int] = 10_000
 # After a change of the patterns, this many queues are looked up by the lengths of the patterns, and
-# all others by the stretches of names. To make the stretches takes as long as a few lookups by 189
-# lengths; an entry that sets policies and puts jobs in turns would make them for each put.
+# all others by ranges of names. To make the ranges takes as long as a few lookups by 189 lengths;
+# an entry that sets policies and puts jobs in turns would make them for each put.
 _WALKS_MAX: Final[int] = 16
-# At the end of a pattern: it matches all names that begin with the bytes before it.
-ANY: Final = b"*"
-
 
 # The effect of a put into a full queue: the put is refused, or the oldest ready jobs are dropped.
 REFUSE: Final = 0
@@ -85,7 +82,7 @@ class Note(NamedTuple):
 
 
 class Policies:
-    """All policies by pattern: the name of a queue, or the beginning of a name before `ANY`.
+    """All policies by pattern: the name of a queue, or a prefix of names before `ANY`.
 
     Attributes:
         rows: the policies. It is empty in most clusters, so callers test it first.
@@ -95,9 +92,9 @@ class Policies:
     def __init__(self) -> None:
         self.rows: dict[bytes, Policy] = {}
         self.notes: dict[int, Note] = {}
-        self._lengths: list[int] = []  # of the beginnings before `ANY`, the longest first
-        # The stretches of names, and the pattern of each; empty until they are needed.
-        self._borders: list[bytes] = []
+        self._lengths: list[int] = []  # of the prefixes before `ANY`, the longest first
+        # Ranges of names, and the pattern of each; empty until they are needed.
+        self._boundaries: list[bytes] = []
         self._patterns: list[bytes] = []
         self._known: dict[bytes, Policy | None] = {}
 
@@ -119,7 +116,7 @@ class Policies:
         lengths = {len(pattern) - len(ANY) for pattern in self.rows if pattern.endswith(ANY)}
         lengths.discard(0)
         self._lengths = sorted(lengths, reverse=True)
-        self._borders = []
+        self._boundaries = []
         self._patterns = []
 
     def of(self, queue: bytes) -> Policy | None:
@@ -139,7 +136,7 @@ class Policies:
             if not self._patterns and len(self._known) >= _WALKS_MAX:
                 self._divide()
             if self._patterns:
-                found = rows.get(self._patterns[bisect_right(self._borders, queue)])
+                found = rows.get(self._patterns[bisect_right(self._boundaries, queue)])
             else:
                 found = self._by_lengths(queue)
         # `ANY` alone matches all tubes of beanstalk, and no queue of another protocol.
@@ -156,22 +153,24 @@ class Policies:
         return None
 
     def _divide(self) -> None:
-        """Find the pattern of each stretch of names.
+        """Find the pattern of each range of names.
 
         A change of a policy looks up the queues of all buckets in one step, so a lookup has to be
         as cheap with many lengths of patterns as with one.
         """
-        beginnings = sorted(
+        prefixes = sorted(
             [
                 pattern[: -len(ANY)]
                 for pattern in self.rows
                 if pattern.endswith(ANY) and pattern != ANY
             ]
         )
-        borders, longest, _ = stretches_of(beginnings)
-        self._borders = borders
+        boundaries, longest_prefix, _ = ranges_of(prefixes)
+        self._boundaries = boundaries
         # No policy has an empty pattern.
-        self._patterns = [b"" if number == NONE else beginnings[number] + ANY for number in longest]
+        self._patterns = [
+            b"" if number == NONE else prefixes[number] + ANY for number in longest_prefix
+        ]
 
     def note(self, job_id: int, note: Note) -> None:
         """Record why a job was taken out of its queue."""

@@ -1,7 +1,7 @@
 """Quotas of users: the number and the bytes of the existing jobs that each user has put.
 
 This module holds the counts, and the users of counted jobs. The limits are in `core.users`; puts
-are checked in `core.operations.ruled`.
+are checked in `core.operations.policy_puts`.
 
 A job counts from its put until its end, in all states, if its user had a quota when it was put. So
 setting a quota later needs no scan of existing jobs, and a cluster without quotas has nothing to

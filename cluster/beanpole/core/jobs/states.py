@@ -20,7 +20,8 @@ from beanpole.core.jobs.job import (
     Job,
     Tube,
 )
-from beanpole.core.jobs.policies import ANY, Policies
+from beanpole.core.jobs.policies import Policies
+from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.jobs.quotas import Quotas
 from beanpole.core.jobs.rates import Bucket
 from beanpole.core.jobs.store import Jobs

@@ -25,7 +25,7 @@ from beanpole.core.hosts import UNKNOWN
 from beanpole.core.jobs.effects import NOTIFIED_MAX, NOTIFIED_MIN
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, RESERVED
 from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, SPACES_SINCE
-from beanpole.core.operations import ruled
+from beanpole.core.operations import policy_puts
 from beanpole.core.operations.checks import (
     find_held,
     find_job,
@@ -85,11 +85,11 @@ def put(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
         and len(body) <= JOB_SIZE_MAX_BYTES
         and queue.next_id <= JOB_ID_MAX
     ):
-        filled = ruled.with_defaults(machine, command)
+        filled = policy_puts.with_defaults(machine, command)
         return c.BAD_COMMAND if filled is None else put(machine, origin, filled)
     session = origin.sessions[command[1]]
     if queue.policies.rows or queue.quotas.usages:
-        return ruled.put(machine, session, name, priority, delay_s, ttr_s, body)
+        return policy_puts.put(machine, session, name, priority, delay_s, ttr_s, body)
     if not has_room(machine, len(body)):
         return c.OUT_OF_MEMORY
     space = session.space

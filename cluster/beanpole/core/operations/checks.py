@@ -6,7 +6,7 @@ Names in commands include the prefix of their space. Up to machine version 2 the
 
 from beanpole import commands as c
 from beanpole.core.accounts import JOB_BYTES, jobs_bytes, jobs_count
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import RESERVED, Job, Tube
 from beanpole.core.jobs.spaces import SPACES_SINCE, Space
 from beanpole.core.sessions import Origin, Session
@@ -107,7 +107,7 @@ def find_named(machine: MachineState, space: Space, external_id: bytes) -> Job |
         return jobs.get(job_id)
     if space.number != WORKQ:
         return None
-    job = jobs.get(shown.job_of(external_id))
+    job = jobs.get(display_names.job_of(external_id))
     if job is None or (job.ext is not None and job.ext.home is space):
         return None
     return job if _reaches(machine, space, job) else None

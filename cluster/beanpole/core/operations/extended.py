@@ -23,7 +23,7 @@ from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
 from beanpole.core.jobs.job import BURIED, DONE, FAILED, Job
 from beanpole.core.jobs.spaces import ATTACH, NO_EXTERNAL_IDS, REFUSE, REPLACE
-from beanpole.core.operations import ruled
+from beanpole.core.operations import policy_puts
 from beanpole.core.operations.checks import (
     find_held,
     find_job,
@@ -89,13 +89,13 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     if not has_room(machine, len(body) + ext.memory_bytes()):
         return c.OUT_OF_MEMORY
     # A job that replaces another needs no room, and the replaced job must not be dropped for it.
-    usage = ruled.usage_of(machine, session)
+    usage = policy_puts.usage_of(machine, session)
     if usage is not None and not known and not usage.admits(len(body)):
         return c.FULL
-    policy = ruled.policy_of(machine, name)
+    policy = policy_puts.policy_of(machine, name)
     if policy is not None:
         ttr_us = ttr_us or policy.ttr_s * SECOND_US
-        if not known and not ruled.admits(machine, session, name, policy, len(body)):
+        if not known and not policy_puts.admits(machine, session, name, policy, len(body)):
             return c.FULL
     tube = make_tube(machine, space, name)
     if tube is None:
@@ -145,14 +145,14 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
     ext.background = not foreground
     if not has_room(machine, len(body) + ext.memory_bytes() + ATTACHMENT_BYTES):
         return c.OUT_OF_MEMORY
-    usage = ruled.usage_of(machine, session)
+    usage = policy_puts.usage_of(machine, session)
     if usage is not None and not usage.admits(len(body)):
         return c.FULL
-    policy = ruled.policy_of(machine, name)
+    policy = policy_puts.policy_of(machine, name)
     ttr_us = 0
     if policy is not None:
         ttr_us = policy.ttr_s * SECOND_US
-        if not ruled.admits(machine, session, name, policy, len(body)):
+        if not policy_puts.admits(machine, session, name, policy, len(body)):
             return c.FULL
     tube = make_tube(machine, space, name)
     if tube is None:

@@ -4,7 +4,8 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import DEDUP_WINDOW_US, DURATION_MAX_US, U32_MAX
-from beanpole.core.jobs.policies import ANY, DROP_OLDEST, POLICIES_MAX, REFUSE, Policy
+from beanpole.core.jobs.policies import DROP_OLDEST, POLICIES_MAX, REFUSE, Policy
+from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
 from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, Space
 from beanpole.core.jobs.transitions import TUBE
@@ -76,7 +77,7 @@ def _may_look(machine: MachineState) -> bool:
 
 
 def space_of(machine: MachineState, pattern: bytes) -> Space | None:
-    """Return the space of a pattern: a name, or the beginning of names before `ANY`."""
+    """Return the space of a pattern: a name, or a prefix of names before `ANY`."""
     name = pattern.removesuffix(ANY)
     if ANY in name or not pattern:
         return None

@@ -13,8 +13,8 @@ from beanpole import commands as c
 from beanpole.core.accounts import jobs_bytes, jobs_count
 from beanpole.core.jobs.transitions import QLESS, TRANSITION_BITS
 from beanpole.core.operations.checks import has_bytes
+from beanpole.core.operations.policy_puts import usage_of
 from beanpole.core.operations.qless_permission import allows_call, may_end
-from beanpole.core.operations.ruled import usage_of
 from beanpole.core.qless import calls, shapes, sizes
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState

@@ -249,7 +249,11 @@ class LeaderAcks:
         return answers >= shared.majority
 
     def majority_heard_s(self) -> float:
-        """Return when the last message was sent that a majority has answered; 0 if long ago."""
+        """Return when this leader sent the newest message that a majority answered.
+
+        By the clock of `Callbacks.now_s`; 0 if this member does not lead, or if that is too long
+        ago.
+        """
         shared = self._shared
         if not shared.core.leads or shared.core.term != self._term:
             return 0.0

@@ -407,7 +407,7 @@ class PySyncObjReplica:
 
     @property
     def majority_heard_us(self) -> int:
-        """When this leader sent the last message that a majority has answered."""
+        """When this leader sent the newest message that a majority answered (`now_s`), or 0."""
         return int(self._leader_acks.majority_heard_s() * 1e6)
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from beanpole import commands as c
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.spaces import PREFIX_END
 from beanpole.protocol.beanstalk import replies, stats
 from beanpoled.frontends.large_output import LARGE_BYTES
@@ -77,7 +77,7 @@ def job_stats(result: tuple[Any, ...] | int) -> bytes:
     tube = result[_TUBE]
     if tube[0] < PREFIX_END:
         # The job of an alias that was removed stays in a queue that is no tube.
-        text = json.dumps(shown.queue(tube), ensure_ascii=False)[1:-1].encode()
+        text = json.dumps(display_names.queue(tube), ensure_ascii=False)[1:-1].encode()
         result = (*result[:_TUBE], text, *result[_TUBE + 1 :])
     return replies.ok(stats.format_stats_job(result))
 

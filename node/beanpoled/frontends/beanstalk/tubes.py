@@ -9,7 +9,7 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import DEFAULT_TUBE, WATCHED_TUBES_MAX
-from beanpole.core.operations.ruled import policy_of
+from beanpole.core.operations.policy_puts import policy_of
 from beanpole.core.sessions import Session
 from beanpole.core.users import ANY_RIGHT, PUT, WORK
 from beanpole.protocol.beanstalk import replies, stats

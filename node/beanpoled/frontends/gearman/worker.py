@@ -15,7 +15,7 @@ from beanpole.constants import (
     U32_MAX,
     WATCHED_TUBES_MAX,
 )
-from beanpole.core.jobs import effects, shown
+from beanpole.core.jobs import display_names, effects
 from beanpole.core.jobs import job as jobs
 from beanpole.core.users import WORK
 from beanpole.events import GEARMAN
@@ -400,6 +400,6 @@ def unique_of(job: jobs.Job) -> bytes:
     if ext is None:
         return b""
     if ext.home.number != GEARMAN:
-        return shown.external_id(ext.home.number, ext.external_id).encode()
+        return display_names.external_id(ext.home.number, ext.external_id).encode()
     unique = ext.external_id.partition(b"\0")[2]
     return b"-" if unique.startswith(_DIGEST_FOLLOWS) else unique

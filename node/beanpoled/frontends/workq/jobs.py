@@ -7,7 +7,7 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import NOBODYS_TTR_US
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import DONE, GONE, RESERVED, Job, Tube, outcome
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import RANK_NORMAL, SPACES
@@ -47,7 +47,7 @@ def external_id(job: Job) -> bytes:
     """Return the id that the client gave a job; a derived one for a job of another protocol."""
     ext = job.ext
     if ext is None or ext.home.number != WORKQ:
-        return shown.derived(job.id)
+        return display_names.derived(job.id)
     return ext.external_id
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beanpole import events as e
-from beanpole.core.jobs import shown
+from beanpole.core.jobs import display_names
 from beanpole.core.jobs.spaces import SPACES
 from tests.unit.core.foreign import LEASED, NOBODY, add_spaces
 
@@ -32,26 +32,26 @@ def spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_name_of_a_queue_says_its_space(name: bytes, text: str) -> None:
-    assert shown.queue(name) == text
+    assert display_names.queue(name) == text
 
 
 @given(st.sampled_from([b"", b"\x11", b"\x12"]), st.text("ab:-\x1fä", min_size=1, max_size=9))
 def test_a_text_is_the_name_that_it_was_made_of(prefix: bytes, text: str) -> None:
     name = prefix + text.encode()
     if prefix or (":" not in text and name[0] >= 0x20):
-        assert shown.parsed(shown.queue(name)) == name
+        assert display_names.parsed(display_names.queue(name)) == name
 
 
 @given(st.binary() | st.text("\\xf80\udcffä").map(lambda one: one.encode(errors="surrogateescape")))
 def test_any_bytes_have_a_text_of_their_own(name: bytes) -> None:
-    assert shown.bytes_of(shown.text(name)) == name
-    shown.text(name).encode()
+    assert display_names.bytes_of(display_names.text(name)) == name
+    display_names.text(name).encode()
 
 
 @pytest.mark.parametrize("text", ["", "no:q", "\x11q", "x" * 201, f"foreign{NOBODY}:{'x' * 21}"])
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        shown.parsed(text)
+        display_names.parsed(text)
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_what_is_no_name_is_refused(text: str) -> None:
     ],
 )
 def test_an_external_id_is_what_its_client_gave(space: int, value: bytes, text: str) -> None:
-    assert shown.external_id(space, value) == text
+    assert display_names.external_id(space, value) == text

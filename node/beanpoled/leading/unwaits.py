@@ -13,7 +13,7 @@ from beanpoled.origin.outbox import Origin
 from beanpoled.shared.context import Context
 
 
-class Ends:
+class Unwaits:
     """The waiters that want to leave.
 
     Attributes:
