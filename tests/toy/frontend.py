@@ -21,7 +21,9 @@ from tests.toy.space import PREFIX, TOY
 TTR_US: Final = 60 * SECOND_US
 # How long a job is known, with its result when it is done.
 TTL_US: Final = 3600 * SECOND_US
-# What TELL tells the listeners of a job.
+# Jobs that one client may listen to.
+LISTENS_MAX: Final = 1000
+# The effect by which TELL reaches the listeners of a job.
 WORD: Final = effects.NOTIFIED_MIN
 
 ROW: Final = Protocol("toy", listen=(), port_offset=70)
@@ -30,7 +32,7 @@ ROW: Final = Protocol("toy", listen=(), port_offset=70)
 class ToyConnection(RequestConnection):
     """A client of the toy protocol."""
 
-    __slots__ = ("_counts", "_parser", "_queue", "_request")
+    __slots__ = ("_counts", "_listening", "_parser", "_queue", "_request")
 
     def __init__(
         self, clients: Clients, protocol: str, port: ClientPort, counts: list[int]
@@ -38,6 +40,7 @@ class ToyConnection(RequestConnection):
         super().__init__(clients, protocol, port)
         self._parser = Parser()
         self._counts = counts
+        self._listening: set[int] = set()  # jobs
         self._queue = b""  # the one that the session watches
         self._request = 0  # the number of the last wait
 
@@ -159,13 +162,15 @@ class ToyConnection(RequestConnection):
 
     def _listen(self, result: tuple[int, bytes] | int) -> None:
         listeners = self._clients.listeners
-        if isinstance(result, int) or not listeners.may_listen(self):
+        if isinstance(result, int) or len(self._listening) >= LISTENS_MAX:
             self._answer(b"NO\n")
             return
         ended = listeners.listen(self, result[0])
         self._answer(b"OK\n")
         if ended is not None:
             self.job_told(*ended)
+        else:
+            self._listening.add(result[0])
 
     def job_told(self, job_id: int, kind: int, data: bytes) -> None:
         """See `Connection`."""
@@ -175,6 +180,8 @@ class ToyConnection(RequestConnection):
             self._push(b"RESULT %d %b\n" % (job_id, data))
         else:
             self._push(b"GONE %d\n" % job_id)
+        if kind != WORD:
+            self._listening.discard(job_id)
 
     def queue_ready(self, queue: bytes) -> None:
         """See `Connection`."""

@@ -9,15 +9,13 @@ from collections import deque
 from collections.abc import Collection
 from typing import Final
 
-from beanpole.constants import ATTACHED_MAX, WATCHED_TUBES_MAX
+from beanpole.constants import WATCHED_TUBES_MAX
 from beanpole.core.jobs import effects
 from beanpole.core.jobs.effects import NOTIFIED_MIN, Effect
 from beanpole.core.jobs.job import DONE, GONE, outcome
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
-# Jobs that one client may listen to: as many as its session may be attached to.
-LISTENS_MAX: Final = ATTACHED_MAX
 # Queues that one client may wait for: as many as a session may watch.
 QUEUES_MAX: Final = WATCHED_TUBES_MAX
 # Queues of woken clients that one step of the loop looks at and forgets: some 4 ms. A put may wake
@@ -70,7 +68,8 @@ class Listeners:
         """Notify a client of the effects of a job from now on, until the job ends.
 
         The state that counts is the one after the newest entry applied here. A client that knows
-        the job from another node must have had a command answered at this one before.
+        the job from another node must have had a command answered at this one before. The protocol
+        bounds the jobs of one client.
 
         Returns:
             The end of the job if it has ended: then there is nothing to listen to.
@@ -83,10 +82,6 @@ class Listeners:
         self._jobs_of.setdefault(connection, {})[job_id] = None
         self._context.machine.queue.effects.listened[job_id] = None
         return None
-
-    def may_listen(self, connection: Connection) -> bool:
-        """Whether a client is below the limit of jobs that it may listen to."""
-        return len(self._jobs_of.get(connection, ())) < LISTENS_MAX
 
     def has(self, connection: Connection) -> bool:
         """Whether a client listens to any job."""

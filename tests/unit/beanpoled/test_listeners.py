@@ -9,6 +9,7 @@ from beanpole.core.jobs.effects import GONE, NOTIFIED_MIN, Effect
 from beanpole.core.jobs.job import DONE, FAILED
 from beanpoled.frontends import listeners
 from beanpoled.frontends.table import FRONTENDS
+from tests.toy import frontend
 from tests.toy.frontend import ROW, TTL_US, ToyConnection, ToyFrontend
 from tests.toy.space import PREFIX, TOY, registered
 from tests.unit.core.cluster import copy_of
@@ -186,9 +187,13 @@ def test_listening_twice_is_listening_once(scene: Scene) -> None:
 
 @pytest.mark.constants
 def test_a_client_listens_to_so_many_jobs(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
-    monkeypatch.setattr(listeners, "LISTENS_MAX", 1)
-    _, port = scene.toy(b"LISTEN 1\nLISTEN 2\n")
+    monkeypatch.setattr(frontend, "LISTENS_MAX", 1)
+    connection, port = scene.toy(b"LISTEN 1\nLISTEN 2\n")
     assert port.take() == b"OK\nNO\n"
+    scene.others((c.DELETE, WORKER, 1))
+    connection.received(b"LISTEN 2\n")
+    scene.commit_own()
+    assert port.take() == b"GONE 1\nOK\n", "it listens to no other any more"
 
 
 def test_a_client_that_does_not_read_is_closed_at_its_limit(scene: Scene) -> None:

@@ -61,7 +61,7 @@ class AdminSide(ClientSide):
         elif kind == admin.SHUTDOWN:
             self._shut_down()
         elif kind == admin.AUTH:
-            self._auth(request, arguments[0])
+            self._auth(arguments[0])
         elif kind == admin.CANCEL_JOB:
             self._cancel_job(arguments[0])
         elif kind in (admin.CREATE_FUNCTION, admin.DROP_FUNCTION, admin.MAX_QUEUE):
@@ -95,7 +95,7 @@ class AdminSide(ClientSide):
         """Whether the user has a right in every function: a list shows all of them."""
         return self._clients.may_in_all_of(self, ANY_RIGHT, PREFIX)
 
-    def _auth(self, request: Request, token: bytes) -> None:
+    def _auth(self, token: bytes) -> None:
         """Become a user; the requests behind it may depend on the user's rights."""
         if self._clients.origin.knows(c.AS_USER):
             self._session()
