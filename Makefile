@@ -5,7 +5,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# What running nodes takes, what developing takes, and Spark, which alone is half a gigabyte.
+# Packages for running nodes, for development, and Spark, which alone is half a gigabyte.
 NODES := $(VENV)/.nodes
 READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
@@ -25,11 +25,11 @@ CLIENTS := build/clients/.ready
 # The qless clients of PyPI, with the tests in their source packages.
 SUITES := build/qless-suites
 SUITES_READY := $(SUITES)/.ready
-# What images are built of without a package index, and what checks their descriptions.
+# Sources of images that are built without a package index, and linters of their descriptions.
 IMAGE_WHEELS := build/wheels/.ready
 IMAGE_TREE := build/docker/base/.made
 LINTERS := build/docker/lint/.ready
-# What mypy checks without PySpark; `make test-spark` has the rest.
+# The code that mypy checks without PySpark; `make test-spark` has the rest.
 TYPED := cluster node bench chaos deploy tests --exclude '^((tests|tests/unit|bench)/pipeline|tests/page)'
 # The tests of the pipeline that start Spark themselves.
 SPARK_CLUSTER := $(addprefix tests/pipeline/test_,pages.py submit.py)
@@ -39,7 +39,7 @@ SEEDS ?= 300
 FIRST ?= 1
 # The unit tests that are quick: a minute and a half together on two cores.
 QUICK := not slow and not hypothesis
-# What the parts of `make test` run of the tests, and how many lives.
+# The tests that the parts of `make test` run, and the number of lives.
 MARKED := not long
 TEST_SEEDS := 50
 # Where `make proto` writes; the test of its freshness gives another place.
@@ -126,7 +126,7 @@ lint: $(READY) ## ruff, format and strict types of all that does not import PySp
 check: lint ## lint and all unit tests, in minutes
 	$(BIN)/python -m pytest -q --numprocesses=auto tests/test_tidy.py tests/unit
 
-# Fifteen minutes on two cores. What would take it further has the mark `long`.
+# Fifteen minutes on two cores. Tests that would exceed it have the mark `long`.
 test: $(READY) ## everything that fits into minutes, in parts that share the cores
 	$(MAKE) --jobs=2 check-after-spark $(COMPILED_READY)
 	$(MAKE) --jobs=3 --output-sync=target test-nodes test-spark test-sim test-compiled
@@ -295,7 +295,7 @@ test-docker: $(READY) $(IMAGE_WHEELS) $(IMAGE_TREE) $(LINTERS) ## the image, com
 soak-docker: $(READY) $(IMAGE_WHEELS) $(IMAGE_TREE) ## break three containers at random (make soak-docker MINUTES=20 ARGS='--seed 7')
 	$(BIN)/python -m chaos.engine $(BIN)/python -m chaos.rounds containers --minutes $(MINUTES) $(ARGS)
 
-# What an image is built of where no package index can be reached, and in these tests anywhere.
+# Wheels for an image that is built without a package index; these tests always do that.
 $(IMAGE_WHEELS): pyproject.toml deploy/build_hook.py $(READY)
 	rm -rf $(@D) && mkdir -p $(@D)
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --dest $(@D) \

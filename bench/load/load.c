@@ -1,7 +1,7 @@
 /* load: a load generator that costs a few microseconds a command, for several kinds of queues.
  *
  * One thread and one epoll set serve all connections, so that the server under test keeps the rest
- * of a small machine. What the generator itself used is part of the result: a figure taken with
+ * of a small machine. The generator's processor time is part of the result: a figure taken with
  * `client_cpu_share` near 1 measures the generator. `load --help` lists the options.
  *
  * Closed loop (no --rate): every connection has one command under way, or a batch of --depth

@@ -1,4 +1,4 @@
-/* load.h: what the engine (load.c) and the protocols (beanstalk.c and so on) know of each other.
+/* load.h: the interface between the engine (load.c) and the protocols (beanstalk.c and so on).
  *
  * The engine decides when which connection does what and measures it; a protocol turns operations
  * into bytes and replies into answers. A protocol knows nothing of time.
@@ -45,7 +45,7 @@ struct protocol {
 
 extern const struct protocol BEANSTALK, REDIS, NATS, GEARMAN, AMQP, WORKQ, QLESS;
 
-/* What all connections have in common; set before the first is opened. */
+/* Settings of all connections; set before the first is opened. */
 struct settings {
     size_t body_bytes;
     int connections, depth, tubes;

@@ -1,4 +1,4 @@
-/* The bytes of files, and which of them survive a loss of power. What it is for: disk.h.
+/* The bytes of files, and which of them survive a loss of power. Its purpose: disk.h.
  *
  * A file is kept as it is now. Beside it stands what each sector held that was written since the
  * last sync; at a power cut such a sector goes back to that, or does not, as chance decides. */
@@ -194,7 +194,7 @@ int disk_write(Inode *file, uint64_t offset, size_t size, const char *bytes) {
 int disk_resize(Inode *file, uint64_t size) {
     if (size > SIZE_MAX_BYTES)
         return EFBIG;
-    /* What is cut off reads as zeros if the file grows again. */
+    /* The bytes that are cut off read as zeros if the file grows again. */
     for (uint64_t at = size; at < file->size;) {
         size_t part = CHUNK - at % CHUNK;
         size_t index = at / CHUNK;

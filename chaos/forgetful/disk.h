@@ -39,7 +39,7 @@ struct Inode {
     Inode *previous, *next; /* in the list of all */
 };
 
-/* What became of that which was not synced. */
+/* The fate of sectors and names that were not synced. */
 typedef struct {
     uint64_t sectors_lost, sectors_kept, names_lost, names_kept;
 } Cut;
@@ -71,7 +71,7 @@ Cut disk_cut(void);
 /* Become a new, empty disk. */
 void disk_format(void);
 
-/* What disk.c and names.c need of each other. */
+/* The interface between disk.c and names.c. */
 Inode *disk_first(void);
 void disk_drop_chunks(Inode *file);
 void names_cut(Cut *cut);

@@ -226,7 +226,7 @@ static enum change change_of(uint32_t operation) {
     return NO_CHANGE;
 }
 
-/* What is answered by an error alone; 0 is one, too. */
+/* Requests that are answered by an error alone; 0 is one, too. */
 static int do_simply(Inode *inode, const void *in, bool *is_done) {
     *is_done = true;
     switch (request.head.opcode) {
@@ -247,7 +247,7 @@ static int do_simply(Inode *inode, const void *in, bool *is_done) {
     return ENOSYS;
 }
 
-/* What is answered with something, or later; an error is answered by who called this. */
+/* Requests that are answered with data, or later; the caller answers an error. */
 static int do_more(Inode *inode, const void *in) {
     switch (request.head.opcode) {
     case FUSE_LOOKUP: return look_up(inode, in);

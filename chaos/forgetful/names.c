@@ -1,4 +1,4 @@
-/* The directories, and which of their names survive a loss of power. What it is for: disk.h.
+/* The directories, and which of their names survive a loss of power. Its purpose: disk.h.
  *
  * Changes of names stand in one journal, in the order in which they were made, until the directory
  * is synced. At a power cut nothing of the journal survives, or a beginning of it, or any of its

@@ -1,4 +1,4 @@
-/* When bytes and names become durable, and when the power fails. What it is for: power.h.
+/* When bytes and names become durable, and when the power fails. Its purpose: power.h.
  *
  * Commands, a line each on stdin, and the one line on stdout that answers each:
  *

@@ -5,7 +5,7 @@
 
 #include "disk.h"
 
-/* What a request may be to a power cut that waits for one. */
+/* Kinds of requests for which a power cut may wait. */
 enum change { NO_CHANGE, BYTES, NAMES };
 
 struct counts {

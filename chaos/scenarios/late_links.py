@@ -1,4 +1,4 @@
-"""What all nodes send is late, by as much as between continents."""
+"""Messages of all nodes are late, by as much as between continents."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What each node sends is late, slow or in pieces, each node's in another way."""
+"""Messages of each node are late, slow or in pieces, each node's in another way."""
 
 import random
 from typing import Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""What all nodes send arrives in pieces of some bytes, so that frames and lines are torn."""
+"""Messages of all nodes arrive in pieces of some bytes, so that frames and lines are torn."""
 
 import random
 

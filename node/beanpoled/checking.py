@@ -307,7 +307,7 @@ def _places(host: str) -> set[str]:
 
 def _disk(config: NodeConfig) -> Iterator[Finding]:
     place = _existing(config.data_dir)
-    # What a running node counts: 0 of a disk on which no files can be made.
+    # As a running node counts it: 0 for a disk on which no file can be created.
     free = ReadOnlyFiles().free_bytes(place)
     found = os.statvfs(place)
     reserve = max(config.disk_reserve_bytes, 3 * config.wal_segment_bytes + DISK_BASE_BYTES)

@@ -17,8 +17,8 @@ from beanpoled.host.seam import WARNING
 # REFUSED_MAX of clients that wait for their refusal (64). A node that has none left cannot write
 # its log, and ends.
 SPARE: Final = 256 + 256 + 128 + 64 + 64
-# What handshakes may have of the rest, where it is too little for them and for clients: these stay,
-# and a handshake takes milliseconds.
+# Share of the remaining descriptors for handshakes, where these are too few for handshakes and
+# clients: clients stay, and a handshake takes milliseconds.
 HANDSHAKES_SHARE: Final = 0.5
 # The most that a process may have, whatever its hard limit: a system that allows fewer than the
 # hard limit refuses every change of the limits.

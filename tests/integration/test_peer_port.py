@@ -13,8 +13,8 @@ from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 
 TIMEOUT_S = 60.0
-# What is sent, and the reason in the log: a node also closes a connection without an introduction,
-# but after a while, and without a reason.
+# The bytes sent, and the reason in the log: a node also closes a connection without an
+# introduction, but after a while, and without a reason.
 STRANGE = {
     "no frame": (b"GET / HTTP/1.1\r\n\r\n", "a frame of 542393671 bytes; 4096 are allowed"),
     "a long frame": (

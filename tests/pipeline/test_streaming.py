@@ -226,7 +226,7 @@ def test_a_directory_in_an_object_store_may_have_options(
     assert {one for one in found if one[0] == "e"} == {"events", "events/_manifest.json"}
     export = opened(f"s3a://test:test@events/dir/events?{bucket}")
     assert export.spans == ((0, 250),)
-    # What is lost is made anew from the events there.
+    # Lost parts are made anew from the events there.
     files.delete_dir_contents("events/dir/_parts")
     asked: list[str] = []
 

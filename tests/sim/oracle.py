@@ -1,9 +1,9 @@
-"""Durability and clock checks made outside the nodes: what disks must hold, how fast time may run.
+"""Durability and clock checks made outside the nodes: contents of disks, the speed of time.
 
 Every node's acknowledgements are compared with what a crash left of its log (R6), every commit with
 the disks of a majority, and every leader's clock with the time in which it could serve: it may not
 be ahead of that, and not behind it where nothing is in the way. The oracle knows replicas and
-hosts, never clients; what clients saw is judged in `verdicts`.
+hosts, never clients; `verdicts` judges the replies to clients.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
 
 
 class Oracle:
-    """What nodes acknowledged and had on disk, kept outside of them."""
+    """Entries that nodes acknowledged and had on disk, kept outside of the nodes."""
 
     def __init__(self, world: "World") -> None:
         self._world = world

@@ -3,7 +3,7 @@
     python -m tests.sim.storm SEED [HOW_MANY]
 
 replays runs. Each ends with a line; a broken guarantee is printed with the nodes' last log lines.
-What must hold afterwards is in `verdicts` (safety) and in `Storm.settle` (liveness).
+`verdicts` (safety) and `Storm.settle` (liveness) check the state afterwards.
 """
 
 import random

@@ -1,6 +1,6 @@
 """The faults of a storm: what happens to nodes, links, disks and clocks, and how often.
 
-What must hold meanwhile and afterwards is checked in `verdicts` and `storm`.
+`verdicts` and `storm` check the state meanwhile and afterwards.
 """
 
 import errno

@@ -1,7 +1,6 @@
 """Judge a queue that two protocols share: what a beanstalk client put and Gearman workers did.
 
-What holds for all workers of Gearman is checked by `verdicts_gearman`; here are the checks that
-need both sides.
+`verdicts_gearman` checks all Gearman workers; this file checks the guarantees that need both sides.
 """
 
 from typing import Final

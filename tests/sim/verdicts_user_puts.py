@@ -42,7 +42,7 @@ REFUSALS: Final = {
         c.EXISTS: b"-CLIENT-ERROR Duplicate job",
     },
 }
-# What clients of each protocol are told of a full queue.
+# Replies of each protocol to a put into a full queue.
 FULL: Final = (b"OUT_OF_MEMORY", b"-SERVER-ERROR Out of memory", b"Job queue is full")
 # A `run` waits for the end of the job that it made.
 RUN_ENDS: Final = (b"-TIMEOUT", b"-NOT-FOUND", b"-CLIENT-ERROR Denied")

@@ -27,7 +27,7 @@ Limits = dict[bytes, int]
 
 
 class Meter(NamedTuple):
-    """What one meter of the product counts: a user's commands at a node, until the node stops."""
+    """The count of one meter of the product: a user's commands at a node, until the node stops."""
 
     place: int
     incarnation: int

@@ -1,7 +1,7 @@
 """Judge what Workq's clients saw against what was committed.
 
-Every check is named after a guarantee. What holds for the jobs of all protocols (no early
-time-outs, equal nodes) is checked by the witness.
+Every check is named after a guarantee. The witness checks the guarantees for the jobs of all
+protocols (no early time-outs, equal nodes).
 """
 
 from collections import defaultdict

@@ -13,7 +13,7 @@ from beanpole.core.jobs.spaces import REFUSE, SPACES, SPACES_SINCE, Rules
 
 # Of the protocol, in events and sessions; far from those that are or will be.
 TOY: Final = 200
-# What the names of its queues begin with.
+# The prefix of the names of its queues.
 PREFIX: Final = b"\x1f"
 QUEUE_NAME_MAX_BYTES: Final = 64
 

@@ -1,4 +1,4 @@
-"""What unit tests do not take from their surroundings: limits of time, and a user's settings."""
+"""Make unit tests independent of their surroundings: limits of time, and a user's settings."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ settings.load_profile("busy")
 
 # The machine may be slow and busy.
 LONG_S: Final = 60.0
-# What nodes and commands allow for an answer on the same machine, a second or a few. No test waits
+# Limits of nodes and commands for an answer on the same machine, a second or a few. No test waits
 # until such a limit has passed: a member that is down refuses its connection at once.
 LIMITS: Final = (
     "beanpole.client.events.RANGE_TIMEOUT_S",

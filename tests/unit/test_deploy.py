@@ -15,7 +15,7 @@ from tests.unit.beanpoled.fakes import FakeView
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 KUBERNETES: Final = ROOT / "deploy" / "kubernetes"
-# What a stop takes at most, beside the jobs in workers' hands (docs/operating.md), and the last
+# The longest time of a stop, beside the jobs in workers' hands (docs/operating.md), and the last
 # writes.
 STOP_S: Final = 15 + 3
 

@@ -1,4 +1,4 @@
-"""What unit tests do not take from their surroundings: see `conftest`."""
+"""Unit tests are independent of their surroundings: see `conftest`."""
 
 import os
 

@@ -72,7 +72,7 @@ class Wire:
         """Close the connection, if there is one."""
         if self._streams is not None:
             # Not `close`: it keeps what a node does not read, and with TLS waits for the node's
-            # shutdown. What the kernel has is still sent.
+            # shutdown. The kernel still sends the bytes that it has accepted.
             (_, writer), self._streams = self._streams, None
             with suppress(RuntimeError):  # its loop is closed
                 writer.transport.abort()

@@ -1,6 +1,6 @@
 """DER, as far as certificates and lists of revoked ones need it (RFC 5280).
 
-What their fields mean is known in `expiry`, and in `trust.revocations` of the nodes.
+`expiry`, and `trust.revocations` of the nodes, interpret the fields.
 """
 
 # A value's tag, and its bytes.

@@ -140,7 +140,7 @@ class StreamClient:
             try:
                 return self._exchange(request(left_s), next_reply, left_s)
             except (OSError, ProtocolError) as error:
-                # What the node was allowed to wait is no time in which no node answered.
+                # The time that the node was allowed to wait does not use up the patience.
                 until += min(time.monotonic() - sent_s, left_s)
                 losses += 1
                 lost = f"{self.address}: {_why(error)}"

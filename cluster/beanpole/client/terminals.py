@@ -1,4 +1,4 @@
-"""Terminals, by what they can do. What is drawn on them does not belong here."""
+"""Capabilities of terminals. Drawing does not belong here."""
 
 import os
 from typing import TextIO

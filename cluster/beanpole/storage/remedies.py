@@ -1,4 +1,4 @@
-"""What an operator can do about an error of the system, for the last line of a node.
+"""Remedies for errors of the operating system, for the last log line of a node.
 
 Errors of a damaged or foreign file have their remedies where they are raised.
 """

@@ -7,8 +7,8 @@
  *
  * It writes whole blocks past the cache of the system (O_DIRECT) where the file system lets it:
  * half of the processor time and two thirds of the wait (47 and 108 us by way of the cache, 24 and
- * 74 us here). What stands in the first block before the bytes is written again as it is, and zeros
- * are written behind them up to the end of the last block. */
+ * 74 us here). The bytes before them in the first block are written again as they are, and
+ * zeros are written behind them up to the end of the last block. */
 
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What O_DIRECT wants writes to begin and end at, on every disk of today. */
+/* Alignment of O_DIRECT writes on all current disks. */
 #define BLOCK 4096
 /* Larger writes go through the cache: there a copy more would cost what the cache does. */
 #define DIRECT_BYTES_MAX (64 * BLOCK)
@@ -47,7 +47,7 @@ typedef struct {
     int cached_fd; /* a duplicate, for one write through the cache; -1 for a direct one */
     int error;
     int64_t took_us;
-    /* The newest file. It is held open for direct writes, whatever the owner does with his. */
+    /* The newest file. Held open for direct writes even if the owner closes its descriptor. */
     int followed; /* there is one */
     int direct_fd; /* -1 if it takes none */
     dev_t device;
@@ -154,7 +154,8 @@ static void *serve(void *argument) {
         self->error = error;
         self->took_us = took_us;
         self->state = DONE;
-        /* Who is woken must not find the lock taken: that is two more switches of context. */
+        /* Unlock before the signal: otherwise the woken thread blocks on the lock, two more
+         * context switches. */
         pthread_mutex_unlock(&self->lock);
         eventfd_write(self->event_fd, 1);
         pthread_mutex_lock(&self->lock);
@@ -195,7 +196,7 @@ static PyObject *syncer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)self;
 }
 
-/* See to it that `direct_fd` is this file. Called while nothing is being written. Returns errno. */
+/* Make `direct_fd` refer to this file. Called while nothing is being written. Returns errno. */
 static int follow(Syncer *self, int fd) {
     struct stat found;
     if (fstat(fd, &found) < 0)

@@ -40,7 +40,7 @@ EARLIEST: Final = -1
 
 def add_command(commands: Any) -> None:
     """Add `events` to the parser."""
-    parser = commands.add_parser("events", help="what happened to every job: range and export")
+    parser = commands.add_parser("events", help="the events of every job: range and export")
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     ranges = ways.add_parser(
         "range",

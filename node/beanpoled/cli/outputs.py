@@ -64,8 +64,8 @@ def removing() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         raise _Ended(number)
 
-    # What `nohup` ignores stays ignored. Python lets only the main thread handle signals, and a
-    # program may run the command in another one.
+    # A signal that `nohup` ignores stays ignored. Python lets only the main thread handle signals,
+    # and a program may run the command in another one.
     is_main = threading.current_thread() is threading.main_thread()
     befores = {
         number: before

@@ -7,5 +7,5 @@ from pyspark_beanpole.cli import add_commands
 
 def add_command(commands: Any) -> None:
     """Add `pipeline` and its commands to the parser."""
-    parser = commands.add_parser("pipeline", help="what happened to every job, by Spark")
+    parser = commands.add_parser("pipeline", help="the events of every job, by Spark")
     add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))

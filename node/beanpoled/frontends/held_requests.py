@@ -82,8 +82,8 @@ class HeldRequests:
         waiting, self._next = self._next, {}
         number = next(iter(waiting)).number
         self._barrier = barrier = _Barrier(self, waiting, self._origin.incarnation)
-        # What they have sent before may decide about what is held, and the barrier must not
-        # overtake it in the line of large commands.
+        # Earlier commands of these clients may affect the held requests, so the barrier must not
+        # overtake these commands in the line of large ones.
         in_line = next(filter(self._origin.is_in_line, waiting), None)
         if in_line is not None:
             barrier.batch = in_line.batch
@@ -138,7 +138,7 @@ class _Barrier:
         """See `origin.Client`; a barrier never waits for a job."""
 
     def failed(self, kind: int, why: int) -> None:
-        """See `origin.Client`. What it waited for is certainly not done."""
+        """See `origin.Client`. The requests that wait for it are not submitted."""
         self._end(False)
 
     def drop(self) -> None:

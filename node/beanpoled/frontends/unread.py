@@ -24,7 +24,7 @@ UNREAD_BYTES_MIN: Final = 128 * 1024 * 1024
 # together: they may all be made in one turn, before a byte of them is written. Beyond it, each
 # client is owed one at a time.
 OWED_BYTES_MAX: Final = 128 * 1024 * 1024
-# What a write takes beside its bytes, by measurement 800: replies of 15 bytes would fill a node.
+# Memory of one write besides its bytes (measured: 800): replies of 15 bytes would fill a node.
 WRITE_BYTES: Final = 1024
 # A client counts as one that does not read after this time. The system tells that there is room
 # when a third of its buffer is free, which has up to 4 MiB: a client that reads 270 KiB in a second

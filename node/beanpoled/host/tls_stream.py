@@ -2,8 +2,8 @@
 
 It replaces the event loop's TLS: a client's command is one small record each way, and for that the
 loop's implementation costs more than the cipher. It tries to read more after each record, until
-OpenSSL raises an exception, and reads into 256 KiB. Who may connect, and how long a handshake may
-take, is decided in `tls` and `trust`.
+OpenSSL raises an exception, and reads into 256 KiB. `trust.certificates` decides which clients may
+connect; `trust.handshakes` bounds the handshakes.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ SNAPSHOT_TIMEOUT_S: Final = 60.0
 # Reading, checking and sending gets at most this share of the loop's time and of a core: the rest
 # is for clients. A chunk of 512 KiB takes two milliseconds, which allows 25 to 60 MB a second.
 REST_PER_CHUNK: Final = 4
-# What a call reads in this time is verified: it must be answered, whatever the size.
+# A call verifies what it reads within this time; then it must answer, whatever the size.
 VERIFY_MAX_S: Final = 30.0
 SNAPSHOT_POLL_S: Final = 0.05
 

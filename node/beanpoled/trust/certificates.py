@@ -20,7 +20,7 @@ from beanpoled.trust.regular_files import read_regular
 from beanpoled.trust.standing import Standing
 from beanpoled.trust.validity import ends_of
 
-# What the files of trusted certificates must contain: its key in `SSLContext.cert_store_stats`.
+# Required contents of files of trusted certificates: the key in `SSLContext.cert_store_stats`.
 _KINDS: Final = {"ca": ("x509", "certificate"), "crl": ("crl", "list of revoked certificates")}
 # A resumed session verifies nothing again, neither the time of a certificate or its CA nor the list
 # of revoked ones, and neither `ssl` nor gRPC can switch sessions off. New contexts know no earlier

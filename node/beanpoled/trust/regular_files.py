@@ -1,6 +1,6 @@
 """Read small files of the configuration, so that a pipe in their place cannot stop a node.
 
-Belongs here: opening without a wait. What the bytes mean is decided by the callers.
+Belongs here: opening without a wait. The callers interpret the bytes.
 """
 
 import errno

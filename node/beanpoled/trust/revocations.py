@@ -1,7 +1,7 @@
 """The certificates that a list in a file revokes, and the end of the list (DER, RFC 5280).
 
-OpenSSL checks the list at each handshake; this is for connections that were made before. What is
-done with them is decided in `standing`.
+OpenSSL checks the list at each handshake; this is for connections that were made before:
+`standing` decides which of them end.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """How long the files of TLS are valid, for `beanpoled --check`, `beanpole doctor` and the metrics.
 
-What a file that has ended, or ends soon, means for a start or a running node is decided by callers.
+Callers decide the consequences of a file that has expired or expires soon.
 """
 
 import math

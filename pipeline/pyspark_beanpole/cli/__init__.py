@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="beanpole pipeline",
-        description="What happened to every job, by Spark.",
+        description="The events of every job, by Spark.",
         allow_abbrev=False,
     )
     add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))

@@ -12,7 +12,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "audit",
         help="prove from the events that no job was lost",
-        description="Exit status 0: everything adds up; 1: it does not. What does not is named.",
+        description="Exit status 0: everything adds up; 1: it does not; each difference is named.",
     )
     common.add_input(parser)
     common.add_to(parser, required=False, help_="also write all that does not add up into tables")

@@ -46,7 +46,7 @@ REMOVING: Final = tuple(
 # The reason if a worker of qless has done its part of a job, which continues in another queue.
 ADVANCED: Final = e.REASON_NAMES[e.ADVANCED]
 
-# What only the worker that holds a job of qless can do with it.
+# Transitions that only the worker that holds a job of qless can cause.
 HELD_ACTS: Final = (e.TOUCHED, e.DONE, e.FAILED, e.RELEASED)
 
 # The columns of a buried job, at the time of its burial.

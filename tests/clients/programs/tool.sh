@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `gearman -w` of the tests runs for one job: tool.sh FUNCTION, with the payload as its input.
+# `gearman -w` of the tests runs this for one job: tool.sh FUNCTION, with the payload as its input.
 case $1 in
 reverse) rev | tr -d '\n' ;;
 parts) printf 'first\nsecond\nparts:' && cat ;;

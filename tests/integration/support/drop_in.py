@@ -1,6 +1,6 @@
 """The asyncio client with blocking methods, so that one test covers both of Beanpole's clients.
 
-What the clients do does not belong here.
+The actions of the clients do not belong here.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Exercises of all commands of `beanpole`, in this process.
 
-What the commands print in every case is in tests/unit/beanpoled (test_cli, test_job_commands).
+The output of the commands in every case is tested in tests/unit/beanpoled (test_cli,
+test_job_commands).
 """
 
 import argparse

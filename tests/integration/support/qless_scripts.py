@@ -11,9 +11,10 @@ A script is a text file whose name begins with its dialect; one step is one line
     ! CHANNEL KIND MESSAGE      all messages published by the script, in order, at the end
 
 Words are as in a shell. JSON is compared as JSON, an error by its message without the script's hash
-and line. What Redis keeps in no order (`UNORDERED`) is sorted, and a histogram has its bins that
-are not 0. The programs of qless are not here: a build is loaded as the signatures by which a server
-recognizes it (tests/scripts/qless/builds), or as the text that `Build` has been given.
+and line. Arrays that Redis keeps in no order (`UNORDERED`) are sorted, and a histogram has its
+bins that are not 0. The programs of qless are not here: a build is loaded as the signatures by
+which a server recognizes it (tests/scripts/qless/builds), or as the text that `Build` has been
+given.
 """
 
 import json

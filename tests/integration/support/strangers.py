@@ -1,7 +1,7 @@
 """Strangers at ports of gRPC: they know the protocol, but no token, secret or certificate.
 
-Belongs here: connections that take places, and come again when they lose one. What the nodes must
-do meanwhile is in the tests.
+Belongs here: connections that take places, and come again when they lose one. The tests check
+the nodes meanwhile.
 """
 
 import selectors
@@ -14,7 +14,7 @@ from typing import Final
 
 from beanpole.addresses import split_address
 
-# What a client of HTTP/2 sends first, with empty settings.
+# The first bytes of a client of HTTP/2, with empty settings.
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 # New connections to each port in each turn, and the time of a turn: at most 200 in a second, which
 # leaves the cores to the nodes.

@@ -1,4 +1,4 @@
-"""What `beanpoled --check` says of a disk; the rest is in the integration test `test_check`."""
+"""Findings of `beanpoled --check` on a disk; the rest is in the integration test `test_check`."""
 
 import os
 from pathlib import Path

@@ -41,7 +41,7 @@ class FakeAdmin(Admin):
 
 
 class Absent(grpc.RpcError):
-    """What was named does not exist."""
+    """The named object does not exist."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.NOT_FOUND

@@ -88,7 +88,8 @@ def test_exactly_the_surplus_goes(connections: list[Connection], kept: int) -> N
         before = sum(one.proved is proved for one in connections)
         after = sum(one.proved is proved for one in left)
         assert after >= min(before, kept // 2)
-        # Who has lost a connection has no fewer than anybody else of its half, but for that one.
+        # A network that has lost a connection has no fewer than any other of its half, but for that
+        # one.
         of = Counter(one.network for one in left if one.proved is proved)
         losers = {one.network for one in gone if one.proved is proved}
         assert all(of[loser] + 1 >= max(of.values(), default=0) for loser in losers)

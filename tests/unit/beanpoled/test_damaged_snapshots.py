@@ -1,4 +1,4 @@
-"""What the calls that read a node's snapshot answer when the node cannot read it."""
+"""Answers of the calls that read a node's snapshot when the node cannot read it."""
 
 import asyncio
 import threading

@@ -1,6 +1,6 @@
 """How `beanpole events export` ends: by a signal, or because the nodes refuse it.
 
-What it writes is tested beside the event log, in `tests/unit/eventlog/test_export.py`.
+Its files are tested beside the event log, in `tests/unit/eventlog/test_export.py`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What a dry run foretells of moves into a queue with little room: what the move itself does."""
+"""A dry run of moves into a queue with little room foretells the result of the move itself."""
 
 from typing import Any
 

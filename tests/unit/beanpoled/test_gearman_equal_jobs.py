@@ -1,4 +1,4 @@
-"""What Gearman's clients are sent for equal submissions, and how much of it is queued."""
+"""Replies to Gearman's clients for equal submissions, and how many of them are queued."""
 
 import random
 

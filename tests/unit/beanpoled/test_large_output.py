@@ -15,7 +15,7 @@ from tests.unit.node.stage import Port
 SIZE = 60_000
 BODY = bytes(SIZE)
 FOUND = b"FOUND 1 %d\r\n%b\r\n" % (SIZE, BODY)
-# What one step writes: the last output may begin just below the limit.
+# The most that one step writes: the last output may begin just below the limit.
 WRITTEN_MAX = STEP_BYTES + len(FOUND)
 # So many clients are sent three times as much.
 MANY = 3 * STEP_BYTES // SIZE

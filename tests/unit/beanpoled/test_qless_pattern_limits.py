@@ -1,4 +1,4 @@
-"""What the patterns of all subscribers of a node may cost."""
+"""Limits of the patterns of all subscribers of a node."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the gRPC server refuses before a request is built or a stream opened, and leaves behind."""
+"""Refusals of the gRPC server before a request is built or a stream opened, and their remains."""
 
 import asyncio
 import gc

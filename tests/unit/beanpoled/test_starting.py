@@ -105,7 +105,7 @@ def test_a_damaged_file_is_told_with_one_remedy(
     (tmp_path / "node.toml").write_text("")
     monkeypatch.setattr(configuration, "from_arguments", lambda *_: given)
     monkeypatch.setattr(sys, "argv", ["beanpoled", "--config", str(tmp_path / "node.toml")])
-    # What is set for a whole process would stay set for the other tests.
+    # Settings of the whole process would stay for the other tests.
     monkeypatch.setattr(main, "prepare_process", lambda given, _lines: given)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as ended:

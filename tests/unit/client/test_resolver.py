@@ -7,7 +7,7 @@ import sys
 import pytest
 
 VARIABLE = "GRPC_DNS_RESOLVER"
-# What the trace of gRPC's own resolver says for each name.
+# In a trace for each name that gRPC's own resolver looks up.
 OWN = "c-ares resolver"
 CALL = """
 import grpc

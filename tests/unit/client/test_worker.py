@@ -1,4 +1,4 @@
-"""What a handler raises, and what becomes of the worker; the client is a fake without sockets."""
+"""Exceptions of a handler, and the worker after them; the client is a fake without sockets."""
 
 import asyncio
 import functools

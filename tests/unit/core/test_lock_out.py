@@ -1,6 +1,6 @@
 """Changes of users, tokens, rights and rules that might leave nobody to change users are refused.
 
-What users may do otherwise belongs in `test_users`.
+Other rights of users belong in `test_users`.
 """
 
 from collections.abc import Iterator

@@ -120,7 +120,7 @@ def test_a_disk_that_hangs_in_each_sync_does_not_go_on_between_them(leader: Stag
     assert lines(leader, "the disk is behind") == 2 and lines(leader, "the disk goes on") == 1
     assert lines(leader, "again, so it must keep up for 10 s to go on") == 1
     assert all(told[60:])
-    # What it may do follows the disk: after each sync it could lead again.
+    # Its permission to lead follows the disk: after each sync it could lead again.
     assert not all(acted[60:]) and any(acted[60:])
 
 

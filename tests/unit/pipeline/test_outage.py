@@ -26,7 +26,7 @@ class Line:
 
 
 class Error(grpc.RpcError):
-    """What a node answers to a token that no user has."""
+    """The answer of a node to a token that no user has."""
 
     def details(self) -> str:
         return "no user has this token"

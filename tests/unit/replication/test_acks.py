@@ -212,7 +212,7 @@ def test_what_is_in_flight_is_bounded(repaired: bool, monkeypatch: pytest.Monkey
 
 
 def test_the_window_fits_the_path() -> None:
-    """What was in flight on a slow path took seconds, and heartbeats waited behind it."""
+    """Messages in flight on a slow path took seconds, and heartbeats waited behind them."""
     lone = Lone()
     lone.elect()
     lines = lone.replica._transport

@@ -20,8 +20,8 @@ from beanpoled.trust.handshakes import DISPLACED, UNREADABLE, Handshakes, reason
 from tests.unit.beanpoled.fakes import until
 from tests.unit.trust.pairs import Above, Below, Pair, turn
 
-# What accept(2) names beside the errors of a caller: of a connection that is gone, of the network,
-# of a firewall, and of a system that is short of something.
+# Errors of accept(2) beside those of a caller: of a connection that is gone, of the network, of a
+# firewall, and of a system that is short of something.
 ACCEPT_ERRORS = (
     *("ECONNABORTED", "EPROTO", "ENETDOWN", "EHOSTUNREACH", "ETIMEDOUT", "EPERM"),
     *("EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"),

@@ -32,7 +32,7 @@ class UnknownResponseError(Error):
 class BeanstalkdError(Error):
     """Base of the errors that a node answers."""
 
-    # What the name of the class does not say.
+    # Details beyond the name of the class.
     reason: ClassVar[str] = ""
 
     def __init__(self, values: Sequence[bytes] = ()) -> None:

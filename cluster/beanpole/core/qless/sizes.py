@@ -19,7 +19,7 @@ HISTORY_ITEM_BYTES: Final = 160
 FAILURE_BYTES: Final = 512
 # A template without its strings.
 RECURRING_BYTES: Final = 1024
-# What a tag takes beside its jobs, for the set of these: 780 with one job, of which NAME_BYTES
+# Memory of a tag besides its jobs, for the set of these: 780 with one job, of which NAME_BYTES
 # counts a part.
 TAG_BYTES: Final = 640
 # A worker or a tracked jid; a throttle; an option or a pattern: without their names.

@@ -98,8 +98,8 @@ class Room:
 
     def _measure(self) -> None:
         self.looking = True
-        # What the log writes during the measurement may be measured or not, so that it counts as
-        # yet to be written.
+        # The measurement may or may not include bytes that the log writes meanwhile, so they count
+        # as not yet written.
         durable = self._wal.durable
 
         def done(found: int, error: OSError | None) -> None:

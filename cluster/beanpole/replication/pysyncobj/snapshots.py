@@ -98,7 +98,8 @@ class Snapshots:
         # The newest snapshot, if it turned out to be unreadable. Compared by identity: the snapshot
         # that replaces it may have the same index and size.
         self._doubted: SnapshotInfo | None = None
-        # What a reader could not read, and why; set in its thread, for the next turn.
+        # The snapshot that a reader could not read, and the reason. The reader's thread sets it;
+        # the next turn handles it.
         self._unreadable: tuple[SnapshotInfo, str] | None = None
         self._replace_after_s = -1e9
         self._gain_s = -1e9  # when a snapshot may be made again to drop deleted jobs
