@@ -1,4 +1,4 @@
-"""Directed schedules for the links between nodes: what arrives is not what was sent.
+"""Directed schedules for the links between nodes: messages that do not arrive as they were sent.
 
 Each function takes a seed, which it ignores, and the repairs that are on, and raises a Violation or
 Stuck if a guarantee is broken.

@@ -2,8 +2,8 @@
 
 All of it is called in the node's loop. The machine appends records to its queue's buffer; after
 each entry `applied` adds one note. Sealing a segment hands that buffer over to another thread,
-which converts it into columns and a file. Events never stop the queue: what cannot be kept is a
-gap.
+which converts it into columns and a file. Events never stop the queue: those that cannot be kept
+are a gap.
 
 Exactly once: before the log is truncated, the events of the truncated entries are sealed (see
 `Callbacks.begin_image`); events that a restart emits again are dropped up to the end of the newest
@@ -292,7 +292,7 @@ class EventLog:
         try:
             batches = self._host.encode_events(events, within_us)
         except Exception as error:
-            # Whatever the error is, the queue continues without these events.
+            # After any error the queue continues without these events.
             raise OSError(f"cannot be made columns: {error!r}") from error
         files = self._host.files
         return segments.write(

@@ -19,8 +19,9 @@ INFO: Final = 20
 WARNING: Final = 30
 ERROR: Final = 40
 
-# The last line of a node that does not wait for its disk. Whatever it acknowledged was synced
-# before by a majority, so that it ends as by a loss of power: it loses nothing that it promised.
+# The last line of a node that does not wait for its disk. Everything that it acknowledged was
+# synced before by a majority, so that it ends as by a loss of power: it loses nothing that it
+# promised.
 UNSYNCED: Final = "stopped without a last sync, because the disk hangs"
 
 

@@ -121,7 +121,7 @@ class TlsAcceptor:
                 await self._loop.connect_accepted_socket(lambda: below, raw)
                 await stream.established
         except Exception as error:
-            # Whatever the other side has sent: an unhandled exception would end the node.
+            # The other side may have sent anything: an unhandled exception would end the node.
             reason, now_s = reason_of(error), self._loop.time()
             self._handshakes.refused(reason, self._whom, now_s)
             # A load balancer's check sends nothing and costs nothing, so it is no failure.

@@ -53,7 +53,7 @@ class Patience:
         return wait
 
     def stop(self, wait: Wait) -> None:
-        """Stop a wait: what it was for has come."""
+        """Stop a wait whose event has come."""
         wait.timer.cancel()
         self._waits.pop(wait, None)
 

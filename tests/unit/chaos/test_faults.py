@@ -1,4 +1,4 @@
-"""The threads that apply faults: what ends one of them is a finding."""
+"""The threads that apply faults: an error that ends one of them is a finding."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The TLS files of commands: what cannot be used is named, and nothing is sent without TLS."""
+"""The TLS files of commands: an unusable file is named, and nothing is sent without TLS."""
 
 import os
 import socket

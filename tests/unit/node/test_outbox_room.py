@@ -1,4 +1,4 @@
-"""The bound of the outbox: what clients have sent waits while it is full."""
+"""The bound of the outbox: requests of clients wait while it is full."""
 
 import pytest
 

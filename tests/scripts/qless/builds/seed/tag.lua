@@ -1,4 +1,4 @@
--- What this script of the seed says of wrong arguments: a server knows it by that.
+-- The errors of this script of the seed for wrong arguments: a server recognizes it by them.
 error('Tag(): Got ')
 error('Tag(): Missing first arg "add", "remove" or "get"')
 return redis.call('get', '')
