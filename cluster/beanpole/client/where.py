@@ -188,7 +188,7 @@ def token(environment: Mapping[str, str] = os.environ) -> str:
         if not found:
             raise ConfigurationError(f"{source} is empty")
     if found and not (found.isascii() and found.isprintable() and " " not in found):
-        raise ConfigurationError(f"{source} has no token: one is printable, without spaces")
+        raise ConfigurationError(f"{source} has no token: a token is printable, without spaces")
     return found
 
 
