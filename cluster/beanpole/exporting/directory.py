@@ -17,6 +17,7 @@ from typing import Final, TextIO
 from beanpole.errors import BeanpoleError, ConfigurationError, StorageError
 from beanpole.exporting import steps
 from beanpole.exporting.files import HIDDEN, described
+from beanpole.exporting.last_event import EventAt, check_last_event
 from beanpole.exports import (
     MANIFEST,
     VERSION,
@@ -88,6 +89,8 @@ class Directory:
         # The problems of the files that count, as of `adopt`, one line each.
         self.lost: tuple[str, ...] = ()
         self._lock = lock
+        # Whether the cluster has the last event, as far as nodes without a birth id can tell.
+        self._is_compared = False
         self._id = uuid.uuid4().hex
 
     def __enter__(self) -> "Directory":
@@ -150,18 +153,30 @@ class Directory:
         steps.write_whole(self.place, MANIFEST, written(manifest).encode())
         self.manifest = manifest
 
-    def claim(self, birth: str) -> None:
+    def claim(self, birth: str, event_at: EventAt) -> None:
         """Write down of which cluster of its name the events are, if that is not known yet.
+
+        Where one side does not tell its birth id, the last event must be the same.
 
         Args:
             birth: the birth id of the cluster; empty if the nodes have not told it.
+            event_at: how to get an event of the cluster.
 
         Raises:
-            ConfigurationError: the events are of a cluster with another birth id.
+            ConfigurationError: the events are of another cluster; or they may be, and the directory
+                would get the birth id.
         """
         _check_birth(self.place, self.manifest, birth)
-        if birth and not self.manifest.birth:
+        is_new = self.is_new(birth)
+        if is_new or not (birth or self._is_compared):
+            check_last_event(self.place, self.manifest, event_at, birth)
+            self._is_compared = True
+        if is_new:
             self.change(self.manifest._replace(birth=birth))
+
+    def is_new(self, birth: str) -> bool:
+        """Whether `claim` would write this birth id down."""
+        return bool(birth) and not self.manifest.birth
 
     def touch(self) -> None:
         """Renew the ownership of this process, if the directory has no lock and renewal is due."""
@@ -295,8 +310,8 @@ def held(
     Args:
         place: its place.
         cluster: the expected cluster; None for any.
-        birth: its birth id; empty for any. Only `claim` writes it down: the caller first checks
-            that the cluster has the directory's events.
+        birth: its birth id; empty for any. Only `claim` writes it down, after a comparison of
+            events.
         adopts: whether to add existing files that are not listed yet; else they are removed.
 
     Raises:

@@ -266,9 +266,9 @@ class _Run:
         """
         end = self._source.end(self._position)
         if end >= self._position:
-            # Only now is it sure that the cluster has the directory's events. It may be news: nodes
-            # of release 0.3.0 do not tell it, nor those that wait for the others to found it.
-            self.export.claim(self._source.birth)
+            # Only now is it sure that the cluster has as many events. The birth id may be news:
+            # nodes of release 0.3.0 do not tell it, nor those that wait for the others to found it.
+            self.export.claim(self._source.birth, self._source.event_at)
         try:
             for batch in self._source.read(self._position, end):
                 self.export.write(batch)

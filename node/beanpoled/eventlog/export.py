@@ -10,6 +10,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.exporting import compaction
 from beanpole.exporting.directory import Directory, begun, held
 from beanpole.exporting.files import Writer
+from beanpole.exporting.last_event import EventAt
 from beanpole.exports import BadExport, Span
 from beanpole.places import resolved
 from beanpoled.view import JobCounts
@@ -79,13 +80,20 @@ class Export:
         if group := compaction.due(self._directory.manifest.files):
             compaction.merge(self._directory, group, compaction.GRACE_S)
 
-    def claim(self, birth: str) -> None:
+    def claim(self, birth: str, event_at: EventAt) -> None:
         """Write down the birth id of the cluster, if the nodes tell it and it is not known yet.
 
+        Args:
+            birth: the birth id; empty if the nodes have not told it.
+            event_at: how to get an event of the cluster, to compare it with the last one here.
+
         Raises:
-            ConfigurationError: the events are of a cluster with another one.
+            ConfigurationError: the events are of another cluster, or nothing tells.
         """
-        self._directory.claim(birth)
+        if self._directory.is_new(birth):
+            # Only the events of finished files are compared.
+            self.flush()
+        self._directory.claim(birth, event_at)
 
     def touch(self) -> None:
         """Renew this process's claim to a directory without locks; call it regularly."""

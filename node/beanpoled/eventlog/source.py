@@ -130,6 +130,20 @@ class Source:
                 raise ClientError(f"a batch of events has {batch.num_rows} rows and promised more")
             yield batch.slice(piece.skip, rows)
 
+    def event_at(self, offset: int) -> "pa.RecordBatch | None":
+        """Return one event as one row; None if no node has it any more.
+
+        Raises:
+            ClientError: see `read`; also if a node that does not answer may have it. Nodes without
+                a birth id prove nothing by it, so it is not waited for with them.
+        """
+        try:
+            return next(iter(self.read(offset, offset + 1)))
+        except EventsLost as error:
+            if self.birth and not error.certain:
+                raise
+            return None
+
 
 def _counts(jobs: Any) -> JobCounts:
     return JobCounts(jobs.ready, jobs.reserved, jobs.delayed, jobs.buried)

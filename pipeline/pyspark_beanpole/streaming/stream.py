@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
@@ -19,6 +20,7 @@ from beanpole.client.events import BegunAnew, Events, EventsLost, Extent
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import compaction, steps
 from beanpole.exporting.directory import Directory, begun, held, listed
+from beanpole.exporting.last_event import COLUMNS
 from beanpole.exports import STATES, UNCOUNTED, BadExport, Manifest, compared
 from beanpole.places import Place, below, resolved, shown
 from pyspark_beanpole.exports import opened
@@ -101,7 +103,7 @@ class Stream:
             try:
                 _check_files(found)
                 self.position = self._next_of(found.manifest)
-                found.claim(self._nodes.birth)
+                found.claim(self._nodes.birth, self._event_at)
             except BaseException:
                 found.close()
                 raise
@@ -163,7 +165,7 @@ class Stream:
         extent = self._nodes.extent_to(end, self.position)
         if extent.end >= self.position:
             # It may be news: nodes of release 0.3.0 do not tell it.
-            self.directory.claim(extent.birth)
+            self.directory.claim(extent.birth, self._event_at)
         first = kept(extent, self.position, end, not settings.skip_lost)
         end = min(end, first + settings.rows_max)
         folder = f"{TRIES_FOLDER}/{uuid.uuid4().hex}"
@@ -296,6 +298,19 @@ class Stream:
             # Behind another hole the counts are only relative, but never negative.
             return {state: max(0, extent.jobs[state] - back[state]) for state in STATES}
         return {state: extent.jobs_before[state] + forward[state] for state in STATES}
+
+    def _event_at(self, offset: int) -> pa.RecordBatch | None:
+        """Return one event of the cluster as one row; None if no node has it any more."""
+        settings = self._settings
+        options = of_nodes(settings.addresses, settings.patience_s, True)
+        part = Range(offset, offset + 1, settings.addresses)
+        try:
+            return next(iter(read(part, options, chosen(COLUMNS))))
+        except EventsLost as error:
+            # A node that does not answer may have it. Nodes without a birth id prove nothing by it.
+            if self._nodes.birth and not error.certain:
+                raise
+            return None
 
     def _changes(self, first: int, end: int, *, fail_on_data_loss: bool) -> Counter[str]:
         """Return by how much the events [first, end) change the number of jobs in each state."""

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,18 @@ from beanpoled import cli
 from beanpoled.cli import events, exits
 from beanpoled.eventlog.export import compact, open_export
 from beanpoled.eventlog.source import Source
-from tests.unit.eventlog.made import Driver
+from tests.unit.eventlog.made import SECOND_US, Driver
 from tests.unit.eventlog.served import Server, life_of, serving
-from tests.unit.eventlog.test_export import command, manifest, offsets
+from tests.unit.eventlog.test_export import command, life_from, manifest, offsets
 from tests.unit.eventlog.test_service import history
 
 OLD, NEW = "0a" * 16, "0b" * 16
 
 
-def server(batches: int, birth: str, tube: bytes = b"a") -> Server:
+def server(batches: int, birth: str, tube: bytes = b"a", step_us: int = SECOND_US) -> Server:
     """Return a node with 30 events for each batch of puts."""
     driver = Driver()
+    driver.step_us = step_us
     for _ in range(batches):
         driver.put(30, tube)
     return Server(life_of(driver.entries), birth=birth)
@@ -99,6 +100,71 @@ def test_an_older_export_gets_the_birth_id_when_its_events_are_those_of_the_clus
     assert manifest(out)["birth"] == OLD
 
 
+def of_release_0_3(directory: Path) -> None:
+    """Write the manifest of version 1, which has no list of files and no birth id."""
+    said = manifest(directory)
+    kept = {name: said[name] for name in ("cluster", "jobs_before", "spans")}
+    (directory / "_manifest.json").write_text(json.dumps({"version": 1, **kept}))
+
+
+@pytest.mark.parametrize("forget", [forget_birth, of_release_0_3])
+def test_an_export_without_a_birth_id_is_not_given_to_another_cluster(
+    forget: Callable[[Path], None],
+    old: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The offsets of the other cluster fit, its events do not."""
+    out = tmp_path / "out"
+    forget(out)
+    before = offsets(out)
+    for birth, batches in (NEW, 12), (NEW, 9), ("", 12):
+        with serving(server(batches, birth, step_us=2 * SECOND_US)) as addresses:
+            assert command(addresses, out) == exits.EXIT_REFUSED
+            assert command(addresses, out, "--follow") == exits.EXIT_REFUSED
+        error = capsys.readouterr().err
+        assert f"{out} holds events of another cluster of the name stage: its event 269 " in error
+        assert "give a new directory" in error
+        assert "birth" not in manifest(out)
+        assert offsets(out) == before
+    assert command([old], out) == 0
+    assert manifest(out)["birth"] == OLD
+
+
+def test_an_export_that_cannot_be_compared_gets_no_birth_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last event is in no file that can be read, or no node keeps it any more."""
+    out = tmp_path / "out"
+    entries = history()
+    with serving(Server(life_of(entries[:4]))) as addresses:
+        assert command(addresses, out) == 0
+    with serving(Server(life_from(entries, 7), birth=OLD)) as addresses:
+        assert command(addresses, out, "--start", "earliest") == exits.EXIT_REFUSED
+        assert "no birth id, and no node keeps its last event 89" in capsys.readouterr().err
+    for path in out.rglob("*.parquet"):
+        path.write_bytes(bytes(path.stat().st_size))
+    with serving(Server(life_of(entries), birth=OLD)) as addresses:
+        assert command(addresses, out) == exits.EXIT_REFUSED
+        assert "no birth id, and none of its files can be read" in capsys.readouterr().err
+    assert manifest(out)["spans"] == [[0, 90]]
+    assert "birth" not in manifest(out)
+
+
+def test_an_export_that_follows_does_not_go_on_with_another_cluster(tmp_path: Path) -> None:
+    """The nodes tell their birth id late, and the events that were read are not in a file yet."""
+    node, other = server(3, ""), server(4, NEW, step_us=2 * SECOND_US)
+    out = tmp_path / "out"
+    with serving(node, other) as (first, second), Source([first]) as source:
+        run = events._Run(source, str(out), None, 1.0, threading.Event())
+        run.catch_up()
+        with Source([second]) as run._source, pytest.raises(ConfigurationError, match="its event"):
+            run.follow()
+        run.close()
+    assert offsets(out) == list(range(90))
+    assert "birth" not in manifest(out)
+
+
 def test_an_export_that_follows_writes_the_birth_id_down_once_it_is_told(tmp_path: Path) -> None:
     """Else a run of months that began with nodes of 0.3.0 would end without it."""
     node = server(3, "")
@@ -143,7 +209,7 @@ def test_a_directory_is_claimed_by_one_cluster_of_the_name(old: str, tmp_path: P
     found = open_export(str(tmp_path / "out"), "stage", OLD)
     assert found is not None
     with pytest.raises(ConfigurationError, match="give a new directory"):
-        found.claim(NEW)
+        found.claim(NEW, lambda _: None)
     found.close()
 
 
