@@ -15,6 +15,7 @@ from beanpole.client.events import Events, EventsLost
 from beanpole.client.printing import drop_output
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.errors import ConfigurationError
+from beanpole.exports import MANIFEST
 from beanpole.places import local_path, shown
 from pyspark_beanpole import session
 from pyspark_beanpole.cli import failures
@@ -126,12 +127,19 @@ def make_folder(directory: Path) -> None:
     """Make the folder of --to before events are read, so that an error comes at once.
 
     Raises:
-        ConfigurationError: it cannot be made.
+        ConfigurationError: it cannot be made, or is an export: every reader would refuse the
+            files that were added to it.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        is_export = (directory / MANIFEST).exists()
     except OSError as error:
         raise ConfigurationError(f"--to {shown(str(directory))}: {error.strerror}") from None
+    if is_export:
+        raise ConfigurationError(
+            f"--to {shown(str(directory))} has a {MANIFEST}, so it is an export of events: give "
+            "another directory"
+        )
 
 
 def text(given: str) -> str:

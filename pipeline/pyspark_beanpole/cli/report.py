@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from beanpole.client.terminals import moves_cursor
+from beanpole.errors import ConfigurationError
+from beanpole.places import shown
 from pyspark_beanpole.cli import common
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Parsed before Spark starts, so that a wrong time is reported at once.
     wanted = asked(arguments.since, arguments.until, time.time_ns() // 1000)
     common.make_folder(arguments.to)
+    _check_page(arguments.to)
     spark = common.spark(arguments)
     from pyspark_beanpole.report.page import source_words
     from pyspark_beanpole.report.run import run_report
@@ -96,6 +99,31 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write("\r\x1b[2K")
     say(made, cluster, arguments.queue, arguments.to)
     return audited.exit_code if audited is not None else 0
+
+
+def _check_page(directory: Path) -> None:
+    """Refuse to replace a page that is not of a report, such as that of a web server.
+
+    Raises:
+        ConfigurationError: there is one, or it cannot be read.
+    """
+    from pyspark_beanpole.report.page import is_page
+    from pyspark_beanpole.report.run import PAGE
+
+    try:
+        with (directory / PAGE).open("rb") as file:
+            is_ours = is_page(file)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigurationError(
+            f"--to {shown(str(directory))}: {PAGE} cannot be read: {error.strerror}"
+        ) from None
+    if not is_ours:
+        raise ConfigurationError(
+            f"--to {shown(str(directory))} has an {PAGE} that is not the page of a report: give "
+            "another directory, or remove it"
+        )
 
 
 def say(made: "Report", cluster: str, queues: Sequence[str], directory: Path) -> None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from beanpole.places import shown
 from pyspark_beanpole.report import blocks, queues, scales
@@ -18,6 +18,11 @@ from pyspark_beanpole.statistics.keys import RUN, SECOND_US, WAIT
 
 # The most jobs that are suggested for a look at their lives.
 JOBS_NAMED_MAX: Final = 6
+# How the title of a page begins; without a cluster in release 0.3.0, too.
+PROGRAM: Final = "Beanpole"
+NO_CLUSTER: Final = "What happened to the jobs"
+# The title is behind two short lines of the head.
+HEAD_BYTES: Final = 512
 
 
 class Audited(Protocol):
@@ -59,10 +64,15 @@ def _document(title: str, body: str) -> str:
     )
 
 
+def is_page(file: BinaryIO) -> bool:
+    """Whether a file begins as the page of a report of any release."""
+    head = file.read(HEAD_BYTES)
+    titles = (f"<title>{escape(title)}".encode() for title in (PROGRAM, NO_CLUSTER))
+    return head.startswith(b"<!doctype html>") and any(title in head for title in titles)
+
+
 def _title(cluster: str) -> str:
-    return (
-        f"Beanpole {cluster}: what happened to the jobs" if cluster else "What happened to the jobs"
-    )
+    return f"{PROGRAM} {cluster}: what happened to the jobs" if cluster else NO_CLUSTER
 
 
 def _words(period: Period) -> str:

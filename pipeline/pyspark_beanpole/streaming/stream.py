@@ -21,7 +21,7 @@ from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import compaction, steps
 from beanpole.exporting.directory import Directory, begun, held, listed
 from beanpole.exporting.last_event import COLUMNS
-from beanpole.exports import STATES, UNCOUNTED, BadExport, Manifest, compared
+from beanpole.exports import MANIFEST, STATES, UNCOUNTED, BadExport, Manifest, compared
 from beanpole.places import Place, below, resolved, shown
 from pyspark_beanpole.exports import opened
 from pyspark_beanpole.inputs import from_export
@@ -94,7 +94,9 @@ class Stream:
             ClientError: no node answers.
         """
         settings = self._settings
-        _check_new_layout(resolved(settings.directory))
+        place = resolved(settings.directory)
+        _check_no_export(place)
+        _check_new_layout(place)
         extent = self._nodes.extent()
         found = held(self._place, extent.cluster, extent.birth, adopts=False)
         if found is None:
@@ -354,6 +356,21 @@ def _all_reduced(spark: SparkSession, directory: str, put_from: int | None) -> P
     """
     found = from_export(spark, opened(directory, allow_holes=True).verified_ahead())
     return merged(found.reduce(partial(reduced, put_from=put_from)))
+
+
+def _check_no_export(place: Place) -> None:
+    """Refuse an export: its readers would refuse the folders of a stream as foreign files.
+
+    Raises:
+        ConfigurationError: the directory is one.
+    """
+    from pyarrow.fs import FileType
+
+    if place.files.get_file_info(place.at(MANIFEST)).type != FileType.NotFound:
+        raise ConfigurationError(
+            f"{place.name} has a {MANIFEST}, so it is an export of events; a stream keeps its "
+            f"events in the folder {EVENTS_FOLDER} of its directory: give another directory"
+        )
 
 
 def _check_new_layout(place: Place) -> None:
