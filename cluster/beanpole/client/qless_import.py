@@ -12,7 +12,7 @@ import msgpack
 
 from beanpole import qless as q
 from beanpole.client.qless_source import Found, Source, Throttle, shown
-from beanpole.client.redis import Redis
+from beanpole.client.redis import Redis, words_of
 from beanpole.errors import ClientError
 from beanpole.protocol.qless import cjson
 from beanpole.protocol.resp.client import Reply
@@ -469,7 +469,7 @@ def _is_draining(reply: Reply) -> bool:
 
 
 def _words(reply: Error) -> str:
-    return reply.text.removeprefix(b"ERR ").decode(errors="replace")
+    return words_of(Error(reply.text.removeprefix(b"ERR ")))
 
 
 def _bytes(value: object) -> bytes | None:

@@ -5,11 +5,12 @@ other client should use the Redis meanwhile: the pieces are read at different ti
 """
 
 from collections.abc import Iterator, Sequence
+from math import isnan, nan
 from typing import Final, NamedTuple
 
 from beanpole import qless as q
 from beanpole.client import qless_layout as layout
-from beanpole.client.redis import AuthenticationFailed, Redis
+from beanpole.client.redis import AuthenticationFailed, Redis, words_of
 from beanpole.errors import ClientError
 from beanpole.protocol.resp.client import Reply
 from beanpole.protocol.resp.values import Error
@@ -19,6 +20,8 @@ TEMPLATES: Final = b"ql:r:"
 THROTTLES: Final = b"ql:th:"
 # Keys that Redis examines in one step of SCAN.
 SCAN_COUNT: Final = b"1000"
+# Steps of a walk: a thousand million keys, and a Redis that once had twenty times as many.
+SCAN_STEPS_MAX: Final = 1_000_000
 # Jobs that are read at a time: the data of each may have 1 MiB.
 BATCH_JOBS: Final = 64
 # The characters of a name that a message shows.
@@ -73,11 +76,12 @@ class Source:
         found: dict[bytes, int] = {}
         for keys in self._walk(JOBS):
             asked = [(b"HMGET", key, b"jid", b"state") for key in keys]
-            for key, reply in zip(keys, self._ask(asked, allowed=_WRONG_TYPE), strict=True):
+            replies = self._ask(asked, allowed=_WRONG_TYPE)
+            for words, key, reply in zip(asked, keys, replies, strict=True):
                 if isinstance(reply, Error):
                     self._check_behind(key)
                     continue
-                jid, state = _bulks(reply)
+                jid, state = _two(words, reply)
                 number = layout.state_of(state or b"")
                 # A hash without a jid is a remnant: the scripts of qless make such by mistake.
                 if jid is None:
@@ -104,13 +108,12 @@ class Source:
 
     def options(self) -> list[tuple[bytes, bytes]]:
         """Return the options that were set."""
-        (reply,) = self._ask([(b"HGETALL", b"ql:config")])
-        return list(_pairs(reply).items())
+        return list(self._hash(b"ql:config").items())
 
     def patterns(self) -> tuple[dict[bytes, bytes], list[bytes]]:
         """Return the patterns of queues and those of priorities."""
-        (reply,) = self._ask([(b"HGETALL", b"qmore:dynamic")])
-        return _pairs(reply), self._names(b"LRANGE", b"qmore:priority", b"0", b"-1")
+        priorities = self._names(b"LRANGE", b"qmore:priority", b"0", b"-1")
+        return self._hash(b"qmore:dynamic"), priorities
 
     def throttles(self) -> Iterator[Throttle]:
         """Yield the throttles."""
@@ -118,14 +121,14 @@ class Source:
             asked = [(b"HGET", key, b"maximum") for key in keys]
             maxima = self._ask(asked, allowed=_WRONG_TYPE)
             lives = self._ask([(b"TTL", key) for key in keys])
-            for key, maximum, seconds in zip(keys, maxima, lives, strict=True):
-                if isinstance(maximum, Error):
+            for key, reply, seconds in zip(keys, maxima, lives, strict=True):
+                if isinstance(reply, Error):
                     self._check_behind(key)
-                elif (
-                    isinstance(maximum, bytes)
-                    and isinstance(seconds, int)
-                    and seconds not in _ENDED
-                ):
+                    continue
+                maximum = _bulk((b"HGET", key), reply)
+                if not isinstance(seconds, int):
+                    raise _unexpected((b"TTL", key))
+                if maximum is not None and seconds not in _ENDED:
                     yield Throttle(key.removeprefix(THROTTLES), maximum, max(0, seconds))
 
     def tracked(self) -> list[tuple[bytes, float]]:
@@ -135,14 +138,14 @@ class Source:
     def templates(self) -> Iterator[Found]:
         """Yield the templates of recurring jobs."""
         for keys in self._walk(TEMPLATES):
-            hashes = [_pairs(one) for one in self._ask([(b"HGETALL", key) for key in keys])]
+            hashes = self._hashes(keys)
             places = [
                 (b"ZSCORE", b"ql:q:%b-recur" % fields.get(b"queue", b""), key[len(TEMPLATES) :])
                 for key, fields in zip(keys, hashes, strict=True)
             ]
-            for key, fields, score in zip(keys, hashes, self._ask(places), strict=True):
+            for key, fields, score in zip(keys, hashes, self._scores_of(places), strict=True):
                 jid = key.removeprefix(TEMPLATES)
-                yield Found(jid, q.RECURRING, layout.recurring(jid, fields, _score(score)))
+                yield Found(jid, q.RECURRING, layout.recurring(jid, fields, score))
 
     # --- jobs -----------------------------------------------------------------------------------
 
@@ -159,8 +162,8 @@ class Source:
         for start in range(0, len(jids), BATCH_JOBS):
             some = jids[start : start + BATCH_JOBS]
             asked = [(b"SMEMBERS", JOBS + jid + b"-dependencies") for jid in some]
-            for jid, reply in zip(some, self._ask(asked), strict=True):
-                found[jid] = _list(reply)
+            for jid, words, reply in zip(some, asked, self._ask(asked), strict=True):
+                found[jid] = _list(words, reply)
         return found
 
     def jobs(self, jids: Sequence[bytes]) -> Iterator[list[Found]]:
@@ -169,15 +172,16 @@ class Source:
             yield self._jobs(jids[start : start + BATCH_JOBS])
 
     def _jobs(self, jids: Sequence[bytes]) -> list[Found]:
-        hashes = self._ask([(b"HGETALL", JOBS + jid) for jid in jids])
-        jobs = [_partial(jid, _pairs(reply)) for jid, reply in zip(jids, hashes, strict=True)]
+        hashes = self._hashes([JOBS + jid for jid in jids])
+        jobs = [_partial(jid, fields) for jid, fields in zip(jids, hashes, strict=True)]
         jobs = [job for job in jobs if job.fields]
-        replies = iter(self._ask([request for job in jobs for request in job.requests()]))
+        asked = [request for job in jobs for request in job.requests()]
+        replies = zip(asked, self._ask(asked), strict=True)
         found: list[Found] = []
         for jid, fields, state, places, tags in jobs:
-            history, dependencies = _list(next(replies)), _list(next(replies))
-            scores = [_score(next(replies)) for _ in places]
-            tagged_at = [_score(next(replies)) for _ in tags]
+            history, dependencies = _list(*next(replies)), _list(*next(replies))
+            scores = [_score(*next(replies)) for _ in places]
+            tagged_at = [_score(*next(replies)) for _ in tags]
             beside = layout.Beside(scores, history, dependencies, tagged_at)
             job = layout.job(jid, fields, beside, self._now)
             found.append(Found(jid, state, job if isinstance(job, str) else job.arguments))
@@ -198,37 +202,62 @@ class Source:
                 continue
             if reply.text.startswith(_WRONG_TYPE):
                 raise _wrong_type(words[1])
-            raise ClientError(
-                f"the Redis refuses {words[0].decode()}: {reply.text.decode(errors='replace')}"
-            )
+            raise ClientError(f"the Redis refuses {words[0].decode()}: {words_of(reply)}")
         return replies
 
     def _walk(self, prefix: bytes) -> Iterator[list[bytes]]:
-        """Yield all keys with a prefix in batches, each key once."""
+        """Yield all keys with a prefix in batches, each key once.
+
+        Raises:
+            ClientError: a reply is no step of a walk, or the walk does not end.
+        """
         seen: dict[bytes, None] = {}
+        cursors: set[bytes] = set()
         cursor = b"0"
         while True:
-            (reply,) = self._ask([(b"SCAN", cursor, b"MATCH", prefix + b"*", b"COUNT", SCAN_COUNT)])
+            words = (b"SCAN", cursor, b"MATCH", prefix + b"*", b"COUNT", SCAN_COUNT)
+            (reply,) = self._ask([words])
             if not isinstance(reply, list) or len(reply) != 2 or not isinstance(reply[0], bytes):
                 raise ClientError("the Redis has no SCAN: 2.8 or newer is needed")
-            keys = [key for key in _list(reply[1]) if key not in seen]
+            cursor = reply[0]
+            keys = [key for key in dict.fromkeys(_list(words, reply[1])) if key not in seen]
+            if any(not key.startswith(prefix) for key in keys):
+                raise _unexpected(words)
             seen.update(dict.fromkeys(keys))
             if keys:
-                yield list(dict.fromkeys(keys))
-            cursor = reply[0]
+                yield keys
             if cursor == b"0":
                 return
+            # A Redis visits its buckets in one order, also while it makes more or fewer of them.
+            if cursor in cursors or len(cursors) == SCAN_STEPS_MAX:
+                raise ClientError(
+                    f"the Redis does not end SCAN: after {len(cursors) + 1} steps its cursor is "
+                    f"{shown(cursor)}"
+                )
+            cursors.add(cursor)
 
     def _check_behind(self, key: bytes) -> None:
         if not key.endswith(_BEHIND):
             raise _wrong_type(key)
 
     def _names(self, *words: bytes) -> list[bytes]:
-        return _list(self._ask([words])[0])
+        return _list(words, self._ask([words])[0])
+
+    def _hash(self, key: bytes) -> dict[bytes, bytes]:
+        return self._hashes([key])[0]
+
+    def _hashes(self, keys: Sequence[bytes]) -> list[dict[bytes, bytes]]:
+        asked = [(b"HGETALL", key) for key in keys]
+        both = zip(asked, self._ask(asked), strict=True)
+        return [dict(_pairs(words, reply)) for words, reply in both]
 
     def _scores(self, key: bytes) -> list[tuple[bytes, float]]:
-        found = self._names(b"ZRANGE", key, b"0", b"-1", b"WITHSCORES")
-        return [(name, _score(at) or 0.0) for name, at in zip(found[::2], found[1::2], strict=True)]
+        words = (b"ZRANGE", key, b"0", b"-1", b"WITHSCORES")
+        found = _pairs(words, self._ask([words])[0])
+        return [(name, _score(words, at) or 0.0) for name, at in found]
+
+    def _scores_of(self, asked: Sequence[Sequence[bytes]]) -> list[float | None]:
+        return [_score(words, reply) for words, reply in zip(asked, self._ask(asked), strict=True)]
 
 
 class _Partial(NamedTuple):
@@ -272,19 +301,48 @@ def _wrong_type(key: bytes) -> ClientError:
     )
 
 
-def _list(reply: Reply) -> list[bytes]:
-    return [one for one in reply if isinstance(one, bytes)] if isinstance(reply, list) else []
+def _unexpected(words: Sequence[bytes]) -> ClientError:
+    """Return the error for a reply that no Redis gives to a request."""
+    return ClientError(
+        f"the Redis does not answer {words[0].decode()} of {shown(words[1])} as a Redis does: "
+        "this is another server, or one that is damaged"
+    )
 
 
-def _bulks(reply: Reply) -> list[bytes | None]:
-    assert isinstance(reply, list), reply
-    return [one if isinstance(one, bytes) else None for one in reply]
+def _list(words: Sequence[bytes], reply: Reply) -> list[bytes]:
+    found = [one for one in reply if isinstance(one, bytes)] if isinstance(reply, list) else []
+    if not isinstance(reply, list) or len(found) != len(reply):
+        raise _unexpected(words)
+    return found
 
 
-def _pairs(reply: Reply) -> dict[bytes, bytes]:
-    found = _list(reply)
-    return dict(zip(found[::2], found[1::2], strict=True))
+def _bulk(words: Sequence[bytes], reply: Reply) -> bytes | None:
+    if reply is None or isinstance(reply, bytes):
+        return reply
+    raise _unexpected(words)
 
 
-def _score(reply: Reply) -> float | None:
-    return float(reply) if isinstance(reply, bytes) else None
+def _two(words: Sequence[bytes], reply: Reply) -> tuple[bytes | None, bytes | None]:
+    if not isinstance(reply, list) or len(reply) != 2:
+        raise _unexpected(words)
+    return _bulk(words, reply[0]), _bulk(words, reply[1])
+
+
+def _pairs(words: Sequence[bytes], reply: Reply) -> list[tuple[bytes, bytes]]:
+    found = _list(words, reply)
+    if len(found) % 2:
+        raise _unexpected(words)
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def _score(words: Sequence[bytes], reply: Reply) -> float | None:
+    text = _bulk(words, reply)
+    if text is None:
+        return None
+    try:
+        score = float(text)
+    except ValueError:
+        score = nan
+    if isnan(score):
+        raise _unexpected(words)
+    return score

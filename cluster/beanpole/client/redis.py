@@ -24,10 +24,22 @@ _NOT_NOW: Final = (_FULL, b"ERR no majority of the cluster answers", b"LOADING "
 PIECE_BYTES: Final = 1024 * 1024
 # A line of a node's reply to INFO, which Redis does not send.
 _NODE: Final = b"beanpole_version:"
+# The characters of an error that a message shows.
+WORDS_SHOWN: Final = 200
 
 
 class AuthenticationFailed(ClientError):
     """The server requires a password, or refuses this one."""
+
+
+def words_of(error: Error) -> str:
+    """Return the text of an error for a message: a terminal must not obey what a server sends."""
+    text = error.text.decode(errors="backslashreplace")
+    words = "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode()
+        for one in text[:WORDS_SHOWN]
+    )
+    return words if len(text) <= WORDS_SHOWN else f"{words}... ({len(error.text)} bytes)"
 
 
 class Redis(StreamClient):
@@ -104,7 +116,7 @@ class Redis(StreamClient):
     def _check(self, error: Error) -> None:
         """Raise AuthenticationFailed if an error of the server says so."""
         if error.text.startswith(_AUTH_WORDS):
-            raise AuthenticationFailed(f"{self.address}: {error.text.decode(errors='replace')}")
+            raise AuthenticationFailed(f"{self.address}: {words_of(error)}")
 
     def _exchanged(self, requests: Sequence[bytes]) -> list[Reply]:
         self._replies = []
@@ -138,7 +150,7 @@ class Redis(StreamClient):
         (reply,) = self._exchange(encode(words), self._parser.next, 0.0)
         if isinstance(reply, Error):
             self._check(reply)
-            told = reply.text.decode(errors="replace")
+            told = words_of(reply)
             if reply.text.startswith(_NOT_NOW):
                 raise ProtocolError(told)
             raise ClientError(f"{self.address}: {told}")
