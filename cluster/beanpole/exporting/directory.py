@@ -88,6 +88,9 @@ class Directory:
         self.manifest = manifest
         # The problems of the files that count, as of `adopt`, one line each.
         self.lost: tuple[str, ...] = ()
+        # The number of events in those files, which `manifest.spans` still has. Version 1 turns
+        # their ranges into holes instead.
+        self.lost_rows = 0
         self._lock = lock
         # Whether the cluster has the last event, as far as nodes without a birth id can tell.
         self._is_compared = False
@@ -271,7 +274,10 @@ class Directory:
                 steps.remove(self.place, name)
         found = compared(self.manifest, sizes, self.place.name)
         manifest = self.manifest
-        if manifest.version != VERSION:
+        lost = [problem.lost for problem in found.problems if problem.lost]
+        if manifest.version == VERSION:
+            self.lost_rows = sum(end - first for first, end in lost)
+        else:
             files = [self._described(file) for file in found.files]
             manifest = manifest._replace(version=VERSION).with_files(files)
         self.lost = tuple(problem.words for problem in found.problems if problem.lost)

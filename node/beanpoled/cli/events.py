@@ -17,7 +17,7 @@ from beanpole.client.events import Behind, EventsLost, OtherCluster, Replies
 from beanpole.client.rpc import Refused, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import BadExport
-from beanpoled.cli.exits import EXIT_NO
+from beanpoled.cli.exits import EXIT_NO, EXIT_NO_ANSWER
 from beanpoled.cli.screen import Screen
 from beanpoled.cli.values import DIGITS_MAX
 from beanpoled.eventlog.export import Export, begin_export, compact, open_export
@@ -122,6 +122,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     """Write events until there are no more, or with --follow until a signal.
 
     Without --follow, a signal that left events unwritten gives the exit status of one that kills.
+    Lost files of the directory give that of a damaged one, though all new events are written.
     """
     wanted = _start(arguments.start)
     if not arguments.every > 0:
@@ -139,10 +140,10 @@ def run_export(arguments: argparse.Namespace) -> int:
         finally:
             run.close()
         run.end()
-    if arguments.follow or is_whole:
-        return 0
-    assert signals, "only a signal leaves events unwritten"
-    return EXIT_SIGNAL + signals[0]
+    if not arguments.follow and not is_whole:
+        assert signals, "only a signal leaves events unwritten"
+        return EXIT_SIGNAL + signals[0]
+    return EXIT_NO_ANSWER if run.export.lost else 0
 
 
 def run_compact(arguments: argparse.Namespace) -> int:
@@ -361,4 +362,5 @@ class _Run:
         """Print a summary."""
         count = self._position - self._begun
         spans = ", ".join(f"{first} to {end}" for first, end in self.export.spans) or "none"
-        self._screen.say(f"{count} events written; {self.export.name} has {spans}")
+        lost = f"; {self.export.lost_rows} of them are lost" if self.export.lost_rows else ""
+        self._screen.say(f"{count} events written; {self.export.name} has {spans}{lost}")

@@ -49,6 +49,11 @@ class Export:
         """Reports of exported events that were lost, one line each."""
         return self._directory.lost
 
+    @property
+    def lost_rows(self) -> int:
+        """The number of events in `spans` that were lost."""
+        return self._directory.lost_rows
+
     def write(self, batch: "pa.RecordBatch") -> None:
         """Add events; they count once `flush` has returned, or when their file is full."""
         try:
