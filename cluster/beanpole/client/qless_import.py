@@ -6,11 +6,14 @@ after the jobs that it depends on. Reading from Redis is in `qless_source`.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgpack
 
 from beanpole import qless as q
+from beanpole.client.qless_outcome import Outcome
 from beanpole.client.qless_source import Found, Source, Throttle, shown
 from beanpole.client.redis import Redis, words_of
 from beanpole.errors import ClientError
@@ -19,8 +22,6 @@ from beanpole.protocol.resp.client import Reply
 from beanpole.protocol.resp.parser import ARGUMENTS_MAX, BULK_MAX_BYTES, REQUEST_MAX_BYTES
 from beanpole.protocol.resp.values import Error
 
-# Refusals that are listed; there may be as many as jobs.
-REASONS_MAX: Final = 20
 # Items that are sent at a time.
 BATCH: Final = 64
 # Jobs between two reports of progress.
@@ -56,51 +57,6 @@ _OF_THE_NODE: Final = (
 
 # A queue or a template: its name, the time and the arguments of its import.
 _Item = tuple[bytes, float, tuple[object, ...]]
-
-
-class Tally(NamedTuple):
-    """The numbers of items of one kind: `there` counts those that existed in the cluster."""
-
-    found: int = 0
-    brought: int = 0
-    there: int = 0
-    refused: int = 0
-
-
-class Outcome:
-    """The outcome of an import; `reasons` has the first `REASONS_MAX` refusals."""
-
-    def __init__(self) -> None:
-        self.kinds: dict[str, Tally] = {}
-        self.reasons: list[str] = []
-
-    @property
-    def refused(self) -> int:
-        """The number of refused items."""
-        return sum(tally.refused for tally in self.kinds.values())
-
-    @property
-    def begun(self) -> bool:
-        """Whether any item was sent, or refused."""
-        return any(tally.found for tally in self.kinds.values())
-
-    def note(self, kind: str, *, brought: int = 0, there: int = 0) -> None:
-        """Count items that were imported or existed already; zero adds the kind alone."""
-        self._add(kind, Tally(brought + there, brought, there))
-
-    def found(self, kind: str, count: int) -> None:
-        """Count items that were found and not imported."""
-        self._add(kind, Tally(found=count))
-
-    def refuse(self, kind: str, name: bytes, why: str) -> None:
-        """Count an item that cannot be imported, and keep the reason."""
-        self._add(kind, Tally(found=1, refused=1))
-        if len(self.reasons) < REASONS_MAX:
-            self.reasons.append(f"{kind} {shown(name)}: {why}")
-
-    def _add(self, kind: str, more: Tally) -> None:
-        before = self.kinds.get(kind, Tally())
-        self.kinds[kind] = Tally(*map(sum, zip(before, more, strict=True)))
 
 
 class _Read(NamedTuple):
@@ -267,6 +223,8 @@ class _Import:
                 made = reply == _MADE
                 name = q.STATE_NAMES[job.state].decode()
                 self._outcome.note(name, brought=int(made), there=int(not made))
+                if made:
+                    self._outcome.lack(name, job.jid, job.lacks)
 
     def _refuse(self, state: int, jid: bytes, why: str) -> None:
         self._refused[jid] = None
@@ -276,21 +234,30 @@ class _Import:
 
     def _templates(self, templates: Iterable[Found]) -> None:
         items: list[_Item] = []
+        lacks: dict[bytes, Sequence[str]] = {}
         for template in templates:
             if isinstance(template.arguments, str):
                 self._outcome.refuse("recurring", template.jid, template.arguments)
             else:
                 items.append((template.jid, self._time, template.arguments))
-        self._imports("recurring", b"recurring", items)
+                lacks[template.jid] = template.lacks
+        self._imports("recurring", b"recurring", items, lacks)
 
-    def _imports(self, kind: str, what: bytes, items: Sequence[_Item]) -> None:
-        """Import queues or templates."""
+    def _imports(
+        self,
+        kind: str,
+        what: bytes,
+        items: Sequence[_Item],
+        lacks: Mapping[bytes, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        """Import queues or templates, and name the parts that these lack."""
         self._outcome.note(kind)
         for start in range(0, len(items), BATCH):
             some = items[start : start + BATCH]
             requests = [_import(what, at, arguments) for _, at, arguments in some]
             for (name, _, _), reply in zip(some, self._ask(requests), strict=True):
-                self._take(kind, name, reply)
+                if self._take(kind, name, reply):
+                    self._outcome.lack(kind, name, lacks.get(name, ()))
 
     def _options(self, options: Iterable[tuple[bytes, bytes]]) -> None:
         """Set options, unless the cluster has a value other than the default."""
@@ -298,6 +265,10 @@ class _Import:
         known = cjson.decode(_bulk(self._call(b"config.get")))
         assert isinstance(known, dict), known
         for option, value in options:
+            if _is_endless(value):
+                why = f"its value {shown(value)} is not finite"
+                self._outcome.refuse("options", option, why)
+                continue
             told = known.get(option.decode(errors="surrogateescape"))
             present = b"%.14g" % told if isinstance(told, float) else _bytes(told)
             if present is not None and present != q.CONFIG_DEFAULTS.get(option):
@@ -365,14 +336,17 @@ class _Import:
         else:
             self._outcome.note("patterns", brought=count)
 
-    def _take(self, kind: str, name: bytes, reply: Reply) -> None:
-        """Count the reply of a node: 0 and "0" mean that the item existed already."""
+    def _take(self, kind: str, name: bytes, reply: Reply) -> bool:
+        """Count the reply of a node, and return whether it made the item.
+
+        0 and "0" mean that the item existed already.
+        """
         if isinstance(reply, Error):
             self._outcome.refuse(kind, name, _words(reply))
-        elif reply in (0, b"0"):
-            self._outcome.note(kind, there=1)
-        else:
-            self._outcome.note(kind, brought=1)
+            return False
+        made = reply not in (0, b"0")
+        self._outcome.note(kind, brought=int(made), there=int(not made))
+        return made
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -440,6 +414,14 @@ def in_order(dependencies: Mapping[bytes, Iterable[bytes]]) -> tuple[list[bytes]
             if not left[other]:
                 ready.append(other)
     return ready, [jid for jid, count in left.items() if count]
+
+
+def _is_endless(value: bytes) -> bool:
+    """Whether Lua reads a value as infinity or NaN: a heartbeat of it would never end."""
+    try:
+        return not isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _names() -> dict[int, str]:

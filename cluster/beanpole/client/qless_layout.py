@@ -63,10 +63,24 @@ class Beside(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A job: its state in Redis, and the arguments of its import."""
+    """A job: its state in Redis, and the arguments of its import.
+
+    Attributes:
+        state: its state in Redis.
+        arguments: those of its import.
+        lacks: the parts that cannot be read, in words: it is imported without them.
+    """
 
     state: int
     arguments: tuple[Any, ...]
+    lacks: tuple[str, ...] = ()
+
+
+class Template(NamedTuple):
+    """A template of recurring jobs: like `Job`."""
+
+    arguments: tuple[Any, ...]
+    lacks: tuple[str, ...] = ()
 
 
 def state_of(name: bytes) -> int | None:
@@ -90,10 +104,25 @@ def places(state: int, queue: bytes) -> list[bytes]:
 
 def names_in(text: bytes | None) -> tuple[bytes, ...]:
     """Parse a JSON list of names; numbers become strings as in the scripts of qless."""
-    value = cjson.decode(text) if text else None
-    if not isinstance(value, list):
-        return ()
-    return tuple(_text(item) for item in value if isinstance(item, str | float))
+    return tuple(_text(item) for item in _list(text) or () if isinstance(item, str | float))
+
+
+def _list(text: bytes | None) -> list[Any] | None:
+    """Parse a JSON list; None if it is none. An empty table of Lua is `{}` in JSON."""
+    value = cjson.decode(text) if text else []
+    if value == {}:
+        return []
+    return value if isinstance(value, list) else None
+
+
+def _unread_names(fields: Fields, *names: bytes) -> list[str]:
+    """Return the names of the fields whose lists of names `names_in` cannot read as a whole."""
+    found = []
+    for name in names:
+        items = _list(fields.get(name))
+        if items is None or not all(isinstance(item, str | float) for item in items):
+            found.append(f"its {name.decode()}")
+    return found
 
 
 def job(jid: bytes, fields: Fields, beside: Beside, now: float) -> Job | str:
@@ -108,13 +137,16 @@ def job(jid: bytes, fields: Fields, beside: Beside, now: float) -> Job | str:
         return "its retries, remaining or priority is no number"
     began = to_number(fields.get(b"time", b""))
     time = now if began is None else began
-    history = _history(fields, beside.history)
+    history, unread = _history(fields, beside.history)
     if state == q.RUNNING:
         history.append((float(floor(now)), q.HAS_TIMED_OUT, b"", b""))
     failure = _failure(fields.get(b"failure"))
     if state == q.FAILED and failure is None:
         return "it has failed, and does not say how"
-    taken, score = _taken(state, beside.scores, priority, time, now)
+    place = _taken(state, beside.scores, priority, time, now)
+    if isinstance(place, str):
+        return place
+    taken, score = place
     queue = fields.get(b"queue", b"")
     if state == q.COMPLETE_:
         queue = next((first for _, what, first, _ in reversed(history) if what == q.HAS_PUT), b"")
@@ -130,13 +162,18 @@ def job(jid: bytes, fields: Fields, beside: Beside, now: float) -> Job | str:
         *(tuple(beside.dependencies), names_in(fields.get(b"throttles"))),
         fields.get(b"spawned_from_jid", b""),
     )
-    return Job(state, arguments)
+    lacks = _unread_names(fields, b"tags", b"throttles")
+    if unread:
+        lacks.append("an item of its history" if unread == 1 else f"{unread} items of its history")
+    return Job(state, arguments, tuple(lacks))
 
 
-def recurring(jid: bytes, fields: Fields, next_at: float | None) -> tuple[Any, ...] | str:
-    """Return the arguments of a template, or the reason why it cannot be imported."""
+def recurring(jid: bytes, fields: Fields, next_at: float | None) -> Template | str:
+    """Return a template, or the reason why it cannot be imported."""
     if next_at is None:
         return "it is in no queue"
+    if isinf(next_at):
+        return f"its next time is {next_at}: numbers are finite"
     numbers = {
         name: _number(fields, name, default)
         for name, default in (
@@ -152,22 +189,28 @@ def recurring(jid: bytes, fields: Fields, next_at: float | None) -> tuple[Any, .
         wrong = [name.decode() for name, value in numbers.items() if value is None]
         return f"its {' and '.join(wrong)} is no number"
     throttles = names_in(fields[b"throttles"]) if b"throttles" in fields else None
-    return (
+    arguments = (
         *(fields.get(b"queue", b""), jid, fields.get(b"klass", b""), fields.get(b"data", b"{}")),
         *(interval, next_at, priority, names_in(fields.get(b"tags")), int(retries), backlog),
         *(throttles, int(count)),
     )
+    return Template(arguments, tuple(_unread_names(fields, b"tags", b"throttles")))
 
 
 def _taken(
     state: int, scores: Sequence[float | None], priority: float, time: float, now: float
-) -> tuple[int, float]:
-    """Return the state and the score with which a job is imported."""
+) -> tuple[int, float] | str:
+    """Return the state and the score with which a job is imported, or why it cannot be."""
     found = next((score for score in scores if score is not None), None)
-    if state in (q.RUNNING, q.STALLED) or (found is not None and isinf(found)):
+    if state in (q.RUNNING, q.STALLED):
         return q.STALLED, 0.0
     if state == q.FAILED:
         return state, 0.0
+    if found is not None and isinf(found):
+        # qless puts a job whose lock has ended in front of its queue by this score.
+        if found > 0 and (state == q.WAITING or (state == q.THROTTLED and scores[0] is not None)):
+            return q.STALLED, 0.0
+        return f"its score among the {q.STATE_NAMES[state].decode()} is {found}: numbers are finite"
     if state == q.THROTTLED:
         # The score in the second set is the time since when the job waits; in the first, its place.
         waits = scores[0] is None
@@ -192,19 +235,26 @@ def _failure(text: bytes | None) -> tuple[bytes, bytes, float, bytes] | None:
     )
 
 
-def _history(fields: Fields, items: Sequence[bytes]) -> list[q.HistoryItem]:
+def _history(fields: Fields, items: Sequence[bytes]) -> tuple[list[q.HistoryItem], int]:
+    """Return the items of a history, and the number of those that cannot be read."""
     found: list[q.HistoryItem] = []
-    stages = cjson.decode(fields[b"history"]) if b"history" in fields else None
-    for stage in stages if isinstance(stages, list) else []:
+    unread = 0
+    stages = _list(fields.get(b"history"))
+    every: list[Any] = [None] if stages is None else stages
+    for stage in every:
+        before = len(found)
         for key, what, detail in _STAGES if isinstance(stage, dict) else ():
             when = stage.get(key)
             if isinstance(when, float):
                 found.append((float(floor(when)), what, _text(stage.get(detail, "")), b""))
+        unread += len(found) == before
     for text in items:
         item = _item(cjson.decode(text))
-        if item is not None:
+        if item is None:
+            unread += 1
+        else:
             found.append(item)
-    return found
+    return found, unread
 
 
 def _item(value: Any) -> q.HistoryItem | None:

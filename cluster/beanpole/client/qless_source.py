@@ -56,6 +56,8 @@ class Found(NamedTuple):
     jid: bytes
     state: int
     arguments: tuple[object, ...] | str
+    # The parts that cannot be read, in words: it is imported without them.
+    lacks: Sequence[str] = ()
 
 
 class Source:
@@ -145,7 +147,7 @@ class Source:
             ]
             for key, fields, score in zip(keys, hashes, self._scores_of(places), strict=True):
                 jid = key.removeprefix(TEMPLATES)
-                yield Found(jid, q.RECURRING, layout.recurring(jid, fields, score))
+                yield _found(jid, q.RECURRING, layout.recurring(jid, fields, score))
 
     # --- jobs -----------------------------------------------------------------------------------
 
@@ -183,8 +185,7 @@ class Source:
             scores = [_score(*next(replies)) for _ in places]
             tagged_at = [_score(*next(replies)) for _ in tags]
             beside = layout.Beside(scores, history, dependencies, tagged_at)
-            job = layout.job(jid, fields, beside, self._now)
-            found.append(Found(jid, state, job if isinstance(job, str) else job.arguments))
+            found.append(_found(jid, state, layout.job(jid, fields, beside, self._now)))
         return found
 
     # --- requests -------------------------------------------------------------------------------
@@ -292,6 +293,12 @@ def _partial(jid: bytes, fields: dict[bytes, bytes]) -> _Partial:
     places = layout.places(state, fields.get(b"queue", b""))
     tags = [b"ql:t:" + tag for tag in layout.names_in(fields.get(b"tags"))]
     return _Partial(jid, fields, state, places, tags)
+
+
+def _found(jid: bytes, state: int, found: layout.Job | layout.Template | str) -> Found:
+    if isinstance(found, str):
+        return Found(jid, state, found)
+    return Found(jid, state, found.arguments, found.lacks)
 
 
 def _wrong_type(key: bytes) -> ClientError:

@@ -6,13 +6,15 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 from beanpole.addresses import split_address
 from beanpole.client import tls_files, where
-from beanpole.client.qless_import import Outcome, bring, look
+from beanpole.client.qless_import import bring, look
+from beanpole.client.qless_outcome import Outcome
 from beanpole.client.qless_source import Source
 from beanpole.client.redis import AuthenticationFailed, Redis
 from beanpole.errors import ClientError, ConfigurationError
@@ -83,16 +85,21 @@ def run(arguments: argparse.Namespace) -> int:
                     print(_BROKEN_OFF, file=sys.stderr)
                 raise
     _say(outcome)
-    return EXIT_NO_ANSWER if outcome.refused else 0
+    return EXIT_NO_ANSWER if outcome.refused or outcome.lacking_count else 0
 
 
 def _say(outcome: Outcome) -> None:
-    """Print what an import did, and on standard error what was refused."""
+    """Print what an import did, and on standard error what was refused or could not be read."""
     print(_report(outcome, dry=False))
-    for reason in outcome.reasons:
-        print(f"refused: {reason}", file=sys.stderr)
-    if outcome.refused > len(outcome.reasons):
-        print(f"... and {outcome.refused - len(outcome.reasons)} more", file=sys.stderr)
+    _name("refused", outcome.reasons, outcome.refused)
+    _name("imported without what cannot be read", outcome.lacking, outcome.lacking_count)
+
+
+def _name(title: str, reasons: Sequence[str], count: int) -> None:
+    for reason in reasons:
+        print(f"{title}: {reason}", file=sys.stderr)
+    if count > len(reasons):
+        print(f"... and {count - len(reasons)} more", file=sys.stderr)
 
 
 def _place(text: str) -> tuple[str, str, int]:

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from beanpole.client.qless_import import Outcome, bring, look
+from beanpole.client.qless_import import bring, look
+from beanpole.client.qless_outcome import REASONS_MAX, Outcome
 from beanpole.client.qless_source import BATCH_JOBS, SCAN_COUNT, Source
 from beanpole.client.redis import Redis
 from beanpole.errors import ClientError
@@ -140,3 +141,40 @@ def test_a_redis_that_closes_is_named_as_such(capsys: pytest.CaptureFixture[str]
     words = f"cannot be read any more: {redis.address}: the Redis closed the connection"
     assert words in capsys.readouterr().err
     redis.finish()
+
+
+def test_what_does_not_come_over_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The job is imported, and the status says that something is missing."""
+    keys: dict[bytes, Value] = {
+        **jobs(REASONS_MAX + 2, tags=b"[1"),
+        b"ql:j:00001-history": [b"no JSON"],
+        b"ql:config": {b"heartbeat": b"inf", b"grace-period": b"20", b"q-heartbeat": b"nan"},
+    }
+    cluster = Cluster()
+
+    def server(addresses: list[str], **_: Any) -> Redis:
+        return Keys(keys) if addresses == ["redis:1"] else cluster
+
+    monkeypatch.setattr(import_qless, "Redis", server)
+    assert main(["import-qless", "redis:1", "--to", "node:1"]) == exits.EXIT_NO_ANSWER
+    said = capsys.readouterr()
+    lines = said.err.splitlines()
+    assert "refused: options 'heartbeat': its value 'inf' is not finite" in lines
+    assert "refused: options 'q-heartbeat': its value 'nan' is not finite" in lines
+    without = "imported without what cannot be read: waiting"
+    assert f"{without} '00000': its tags" in lines
+    assert f"{without} '00001': its tags and an item of its history" in lines
+    assert lines[-1] == "... and 2 more"
+    rows = [line.split() for line in said.out.splitlines()]
+    assert ["waiting", "22", "22", "0", "0"] in rows
+    assert ["options", "3", "1", "0", "2"] in rows
+    del keys[b"ql:config"]
+    for job in keys.values():
+        assert isinstance(job, dict | list)
+        if isinstance(job, dict):
+            job[b"tags"] = b"[]"
+    assert main(["import-qless", "redis:1", "--to", "node:1"]) == exits.EXIT_NO_ANSWER
+    del keys[b"ql:j:00001-history"]
+    assert main(["import-qless", "redis:1", "--to", "node:1"]) == 0

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from beanpole import qless as q
-from beanpole.client.qless_import import _DEPENDS_AT, SCRIPT, Outcome, Tally, _Import, _import
+from beanpole.client.qless_import import _DEPENDS_AT, SCRIPT, _Import, _import
+from beanpole.client.qless_outcome import Outcome, Tally
 from beanpole.client.qless_source import THROTTLES, Found, Source, Throttle
 from beanpole.client.redis import Redis
 from beanpole.errors import ClientError

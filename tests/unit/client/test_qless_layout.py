@@ -140,6 +140,48 @@ def test_what_is_no_job_says_why(more: dict[str, bytes], why: str) -> None:
     assert layout.job(b"j", fields, layout.Beside([1.0], [], [], [None, None]), NOW) == why
 
 
+INFINITE = [
+    (b"scheduled", [float("inf")], "scheduled is inf"),
+    (b"scheduled", [float("-inf")], "scheduled is -inf"),
+    (b"waiting", [float("-inf")], "waiting is -inf"),
+    (b"complete", [float("inf")], "complete is inf"),
+    (b"depends", [float("inf")], "depends is inf"),
+    (b"throttled", [None, float("inf")], "throttled is inf"),
+]
+
+
+@pytest.mark.parametrize(("state", "scores", "why"), INFINITE)
+def test_a_score_that_is_not_finite_is_refused_by_name(
+    state: bytes, scores: list[float | None], why: str
+) -> None:
+    """A scheduled job that is never due had run at the next pop."""
+    fields = {**FIELDS, b"state": state}
+    found = layout.job(b"j", fields, layout.Beside(scores, [], [], [None, None]), NOW)
+    assert found == f"its score among the {why}: numbers are finite"
+
+
+@pytest.mark.parametrize(
+    ("more", "history", "lacks"),
+    [
+        ({}, [b'[1,"put",{"q":"a"}]'], ()),
+        ({"tags": b"{}", "throttles": b"", "history": b"[]"}, [], ()),
+        ({"tags": b"[1"}, [], ("its tags",)),
+        ({"tags": b'["a",null]'}, [], ("its tags",)),
+        ({"throttles": b'"a"'}, [b"", b"7"], ("its throttles", "2 items of its history")),
+        ({"history": b"[7]"}, [], ("an item of its history",)),
+        ({"history": b"no JSON"}, [b'[1,"put"]'], ("an item of its history",)),
+    ],
+)
+def test_parts_that_cannot_be_read_are_named(
+    more: dict[str, bytes], history: list[bytes], lacks: tuple[str, ...]
+) -> None:
+    fields = {**FIELDS, **{name.encode(): text for name, text in more.items()}}
+    times: list[float | None] = [None for _ in layout.names_in(fields[b"tags"])]
+    found = layout.job(b"j", fields, layout.Beside([1.0], history, [], times), NOW)
+    assert isinstance(found, layout.Job)
+    assert found.lacks == lacks
+
+
 def test_templates() -> None:
     fields = {
         b"queue": b"q",
@@ -154,9 +196,14 @@ def test_templates() -> None:
     }
     found = layout.recurring(b"r", fields, 99.5)
     expected = (b"q", b"r", b"K", b"{}", 60.0, 99.5, 1.0, (), 2, 0.0, (b"t",), 7)
-    assert found == expected
-    assert CALLS[q.IMPORT_RECURRING].shape.refusal(found) is None
+    assert found == layout.Template(expected, ())
+    assert CALLS[q.IMPORT_RECURRING].shape.refusal(expected) is None
     assert layout.recurring(b"r", fields, None) == "it is in no queue"
+    never = layout.recurring(b"r", fields, float("inf"))
+    assert never == "its next time is inf: numbers are finite"
+    broken = layout.recurring(b"r", {**fields, b"tags": b"[", b"throttles": b"7"}, 99.5)
+    assert isinstance(broken, layout.Template)
+    assert broken.lacks == ("its tags", "its throttles")
     del fields[b"interval"]
     assert layout.recurring(b"r", fields, 99.5) == "its interval is no number"
 
