@@ -6,6 +6,9 @@ number, and so are the ids of the nodes. */ -}}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "the release's name %q has a dot, which names of services may not have" .Release.Name) }}
 {{- end }}
+{{- if regexMatch "^[0-9]" .Release.Name }}
+{{- fail (printf "the release's name %q begins with a digit, with which names of services may not begin" .Release.Name) }}
+{{- end }}
 {{- /* 45: with "-report" or "-backup" it is the name of a CronJob, which has at most 52 characters. */}}
 {{- if contains "beanpole" .Release.Name }}{{ .Release.Name | trunc 45 | trimSuffix "-" }}
 {{- else }}{{ printf "%s-beanpole" (.Release.Name | trunc 36 | trimSuffix "-") }}{{ end }}
