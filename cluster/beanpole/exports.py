@@ -222,9 +222,10 @@ def parsed(text: str | bytes, place: str) -> Manifest:
         version = found["version"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ConfigurationError(f"{place} is not what {_WRITER} wrote: {error!r}") from None
-    if version not in (VERSION_WITHOUT_FILES, VERSION):
+    # In Python True is 1, and so is 1.0.
+    if type(version) is not int or version not in (VERSION_WITHOUT_FILES, VERSION):
         raise ConfigurationError(
-            f"{place} is of version {version}; this program knows {VERSION_WITHOUT_FILES} and "
+            f"{place} is of version {version!r:.40}; this program knows {VERSION_WITHOUT_FILES} and "
             f"{VERSION}"
         )
     try:

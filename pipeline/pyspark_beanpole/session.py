@@ -37,6 +37,9 @@ JAVA_TIMEOUT_S: Final = 20
 CONNECT_PORT: Final = 15002
 CONNECT_TIMEOUT_S: Final = 10.0
 LOCAL_MASTER: Final = "local[*]"
+_LOCAL_THREADS: Final = re.compile(r"local\[\s*([0-9]+|\*)\s*(?:,\s*([0-9]+)\s*)?\]")
+# More than any machine has cores.
+THREADS_MAX: Final = 10_000
 # Partitions of a shuffle on one machine; Spark's default of 200 is for many machines.
 PARTITIONS_PER_CORE: Final = 2
 
@@ -146,8 +149,9 @@ def start(
         if master is not None:
             raise ConfigurationError("under spark-submit give it the master: spark-submit --master")
     else:
-        check_java()
         master = master or LOCAL_MASTER
+        check_master(master)
+        check_java()
         builder = builder.master(master)
         # Otherwise tasks run on any python3 of PATH, which may lack this environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -162,6 +166,25 @@ def start(
     if log is None:
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def check_master(master: str) -> None:
+    """Refuse a local master with a number that Spark parses and then cannot use.
+
+    Spark names every other wrong master by itself.
+
+    Raises:
+        ConfigurationError: the number of threads or of tries is too small or too large.
+    """
+    found = _LOCAL_THREADS.fullmatch(master)
+    if found is None:
+        return
+    numbers = [number for number in found.groups() if number and number != "*"]
+    if not all(1 <= int(number[:10]) <= THREADS_MAX for number in numbers):
+        raise ConfigurationError(
+            f"--master {master[:80]!r} is not allowed: in local[THREADS] and "
+            f"local[THREADS,TRIES] the numbers must be from 1 to {THREADS_MAX}"
+        )
 
 
 def submitted() -> bool:

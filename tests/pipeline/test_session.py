@@ -74,6 +74,24 @@ def test_a_master_is_not_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         session.start("name", "local[1]")
 
 
+@pytest.mark.parametrize(
+    "master",
+    ["local[0]", "local[00]", "local[2,0]", "local[*,0]", "local[10001]", f"local[{10**99}]"],
+)
+def test_numbers_of_a_local_master_that_spark_cannot_use(master: str) -> None:
+    """Spark ended with an exception of its own, and the status of a cluster that failed."""
+    with pytest.raises(ConfigurationError) as raised:
+        session.start("name", master)
+    said = str(raised.value)
+    assert said.startswith(f"--master {master[:80]!r} is not allowed: in local[THREADS]")
+    assert said.endswith("the numbers must be from 1 to 10000")
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local[2,3]", "spark://h:1"])
+def test_other_masters_are_left_to_spark(master: str) -> None:
+    session.check_master(master)
+
+
 def test_java_is_started_without_a_fork_of_this_process() -> None:
     """A `preexec_fn` would need a fork, after which gRPC sometimes ends the child."""
     launched = session.Java()

@@ -126,6 +126,9 @@ def test_what_is_no_export_is_refused(tmp_path: Path, whole: Whole) -> None:
         (None, "it has no _manifest.json"),
         ("{", "is not what `beanpole events export` wrote"),
         ('{"version": 3}', "is of version 3; this program knows 1 and 2"),
+        ('{"version": "2"}', "is of version '2'; this program knows 1 and 2"),
+        ('{"version": true}', "is of version True; this program knows 1 and 2"),
+        (f'{{"version": "{99 * "2"}"}}', f"is of version '{39 * '2'}; this program knows"),
         ('{"version": 1, "cluster": "c"}', "is not what `beanpole events export` wrote"),
     ):
         if text is not None:
