@@ -225,8 +225,8 @@ def parsed(text: str | bytes, place: str) -> Manifest:
     # In Python True is 1, and so is 1.0.
     if type(version) is not int or version not in (VERSION_WITHOUT_FILES, VERSION):
         raise ConfigurationError(
-            f"{place} is of version {version!r:.40}; this program knows {VERSION_WITHOUT_FILES} and "
-            f"{VERSION}"
+            f"{place} is of version {version!r:.40}; this program knows "
+            f"{VERSION_WITHOUT_FILES} and {VERSION}"
         )
     try:
         return _of_version_1(found) if version == VERSION_WITHOUT_FILES else _of_version_2(found)
