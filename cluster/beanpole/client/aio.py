@@ -313,9 +313,9 @@ class Client(Generic[TBody]):
         """Bury a job reserved by this client: it is not given out until it is kicked."""
         await self._run(self._commands.bury(job, priority))
 
-    async def touch(self, job: JobOrID[TBody]) -> None:
-        """Restart the TTR of a job reserved by this client."""
-        await self._run(self._commands.touch(job))
+    async def touch(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
+        """Restart the TTR of a job reserved by this client. See the blocking client."""
+        await self._run(self._commands.touch(job, wait_s))
 
     async def watch(self, tube: str) -> int:
         """Add this tube to the watch list; return the number of watched tubes."""

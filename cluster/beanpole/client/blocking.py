@@ -300,9 +300,15 @@ class Client(Generic[TBody]):
         """Bury a job reserved by this client: it is not given out until it is kicked."""
         self._run(self._commands.bury(job, priority))
 
-    def touch(self, job: JobOrID[TBody]) -> None:
-        """Restart the TTR of a job reserved by this client."""
-        self._run(self._commands.touch(job))
+    def touch(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
+        """Restart the TTR of a job reserved by this client.
+
+        Args:
+            job: the job, or its id.
+            wait_s: how long to wait for a node's connection or reply before another one is asked,
+                where that is less than the time-outs of the client.
+        """
+        self._run(self._commands.touch(job, wait_s))
 
     def watch(self, tube: str) -> int:
         """Add this tube to the watch list; return the number of watched tubes."""

@@ -19,11 +19,11 @@ import ssl
 import threading
 import time
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
-from typing import Final, Self
+from typing import Final
 
 from beanpole.client.backoff import Backoff, whole_seconds
 from beanpole.client.blocking import (
@@ -39,6 +39,7 @@ from beanpole.client.blocking import (
     NotFoundError,
     TimedOutError,
 )
+from beanpole.client.lease import Lease
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.requests import is_tube_name
 
@@ -46,8 +47,6 @@ log = logging.getLogger("beanpole.worker")
 
 # The time-out of one reserve, after which a worker checks whether it should stop.
 WAIT_S: Final = 1
-# A job is touched whenever half of its TTR has passed, so that one touch may fail.
-TOUCHES_PER_TTR: Final = 2
 KEEP_DEFAULT_S: Final = 60
 # The pause after a cluster did not answer; the client has looked for a node for `patience_s`, ten
 # seconds by default.
@@ -92,7 +91,8 @@ class Task:
         queue: the queue from which the job came.
         tried: how often the job was reserved, this time included.
         lost: set when this worker has lost the job: its TTR or its session ended, and another
-            worker may have the job. A handler that runs long should check this event.
+            worker may have the job. It is also set, whatever the connection does, once a TTR has
+            passed without a confirmed touch. A handler that runs long should check this event.
     """
 
     id: int
@@ -269,6 +269,7 @@ class Worker:
             # answers at once, and would be asked without a pause.
             self._stopping.wait(AGAIN_S)
             return
+        reserved_at = time.monotonic()
         stats = client.stats_job(job)
         if job.id not in client.held:
             # The connection was lost between the two, before a lease was there to be told.
@@ -276,7 +277,10 @@ class Worker:
             self._count("lost")
             return
         task = Task(job.id, job.body, consumer.queue, stats["reserves"])
-        with _Lease(client, task, stats["ttr"]) as lease:
+        # The reply of the reserve may be old: the TTR cannot end later than the statistics tell,
+        # whose seconds are rounded down.
+        until = reserved_at + min(stats["ttr"], stats["time-left"] + 1)
+        with Lease(client, task, stats["ttr"], until) as lease:
             outcome = _outcome(consumer, task, stats["kicks"])
             if task.lost.is_set():
                 log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
@@ -291,7 +295,7 @@ class Worker:
             except BeanstalkdError as error:
                 log.warning("%s: job %d: %s", consumer.queue, task.id, error)
 
-    def _end(self, lease: "_Lease", apply: Callable[[], str]) -> str:
+    def _end(self, lease: Lease, apply: Callable[[], str]) -> str:
         """Apply an outcome, again and again while no majority answers and the job is held.
 
         Given up earlier, a finished job would run once more. A worker that stops tries for
@@ -414,57 +418,3 @@ def note_failure(client: Client[bytes], queue: str, job: int, words: str) -> Non
         client.put(b"job %d\n\n%b" % (job, note))
     finally:
         client.use(queue)
-
-
-class _Lease:
-    """Touches a job through the client that reserved it, until it is ended."""
-
-    def __init__(self, client: Client[bytes], task: Task, ttr_s: int) -> None:
-        self.task = task
-        self._client = client
-        self._every_s = ttr_s / TOUCHES_PER_TTR
-        self._done = threading.Event()
-        # A client is for one thread at a time: the handler's is the other, when it ends the job.
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._touch, name=f"touch-{task.id}")
-
-    def __enter__(self) -> Self:
-        self._client.on_lost(self._lost)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-        self._client.on_lost(lambda jobs: None)
-
-    def end(self, apply: Callable[[], str]) -> str:
-        """Apply an outcome while the job is not touched, and touch it no more if that succeeds.
-
-        Raises:
-            NotFoundError: the job was lost.
-            BeanstalkdError: the outcome was refused.
-        """
-        with self._lock:
-            if self.task.lost.is_set() or self.task.id not in self._client.held:
-                raise NotFoundError
-            ended = apply()
-            self._done.set()
-        return ended
-
-    def _lost(self, jobs: Sequence[int]) -> None:
-        if self.task.id in jobs:
-            self.task.lost.set()
-
-    def _touch(self) -> None:
-        while not self._done.wait(self._every_s):
-            with self._lock:
-                if self._done.is_set():
-                    return
-                try:
-                    self._client.touch(self.task.id)
-                except NotFoundError:
-                    self.task.lost.set()
-                    return
-                except (OSError, ClientError) as error:
-                    log.warning("job %d is not touched: %s", self.task.id, error)

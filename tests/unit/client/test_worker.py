@@ -38,7 +38,8 @@ class FakeClient:
         self.ended = ended
         self.is_there = True
         self.held: tuple[int, ...] = (JOB,)
-        self.counters = {"reserves": reserves, "kicks": kicks, "ttr": 60, "pri": 1}
+        self.counters = {"reserves": reserves, "kicks": kicks, "ttr": 60}
+        self.counters |= {"time-left": 60, "pri": 1}
 
     def __enter__(self) -> "FakeClient":
         return self
@@ -195,18 +196,18 @@ def test_a_touch_that_finds_no_reservation_tells_the_handler(
     class Expired(FakeClient):
         """The TTR has ended."""
 
-        def touch(self, _: int) -> None:
+        def touch(self, _: int, *, wait_s: float) -> None:
             raise NotFoundError
 
     fake = Expired(Queue(), 0, 1)
-    fake.counters["ttr"] = 0  # touched at once
+    fake.counters["ttr"] = 4
     monkeypatch.setattr(workers, "Client", lambda *_, **__: fake)
     worker = Worker("127.0.0.1:1")
     told: list[bool] = []
 
     @worker.handles("mail")
     def handle(task: Task) -> None:
-        told.append(task.lost.wait(DONE_S))
+        told.append(task.lost.wait(3.5))  # before the worker's own clock tells it
         worker.stop()
 
     worker.run(handle_signals=False)
@@ -408,7 +409,7 @@ class Minority(FakeClient):
         self.check()
         super().bury(job, priority)
 
-    def touch(self, _: int) -> None:
+    def touch(self, _: int, *, wait_s: float) -> None:
         if self.refused.is_set():
             self.touched.set()
 

@@ -123,10 +123,16 @@ class Commands(Generic[TBody]):
         """See the clients."""
         yield from self._end(encode(b"bury", job_id(job), whole(priority)), b"BURIED", job)
 
-    def touch(self, job: JobOrID[TBody]) -> Steps[None]:
+    def touch(self, job: JobOrID[TBody], wait_s: float | None = None) -> Steps[None]:
         """See the clients."""
-        reply, _ = yield from self.session.ask(encode(b"touch", job_id(job)))
         session = self.session
+        usual = session.reply_timeout_s, session.connect_timeout_s
+        if wait_s is not None:
+            session.reply_timeout_s, session.connect_timeout_s = (min(wait_s, s) for s in usual)
+        try:
+            reply, _ = yield from session.ask(encode(b"touch", job_id(job)))
+        finally:
+            session.reply_timeout_s, session.connect_timeout_s = usual
         if reply[0] == b"NOT_FOUND" and session.held.pop(job_id(job), 0) is None:
             session.lost([job_id(job)])
         expected(reply, b"TOUCHED")

@@ -69,6 +69,7 @@ class Session:
         orphans: jobs that the session holds at the cluster without the client's knowledge: the
             replies that reserved them were lost.
         lost: the callback for the jobs whose reservations ended with a connection.
+        reply_timeout_s, connect_timeout_s: see the clients; a command may lower them for itself.
     """
 
     def __init__(
@@ -94,8 +95,8 @@ class Session:
         self._nodes = nodes
         self._clock = clock
         self._patience_s = patience_s
-        self._reply_timeout_s = reply_timeout_s
-        self._connect_timeout_s = connect_timeout_s
+        self.reply_timeout_s = reply_timeout_s
+        self.connect_timeout_s = connect_timeout_s
         self._parser = ReplyParser()
         self._return_s = RETURN_MIN_S
         self._return_at = 0.0
@@ -195,10 +196,10 @@ class Session:
         replies = [] if got is None else got
         is_clean = False
         try:
-            yield Send(b"".join(requests), self._reply_timeout_s)
+            yield Send(b"".join(requests), self.reply_timeout_s)
             for _ in requests:
                 while (reply := self._parser.next()) is None:
-                    data = yield Receive(wait_s + self._reply_timeout_s)
+                    data = yield Receive(wait_s + self.reply_timeout_s)
                     if not data:
                         raise ConnectionError("the node closed the connection")
                     self._parser.feed(data)
@@ -262,7 +263,7 @@ class Session:
                 yield from self._rejoin()
             if self.at is not None and self.is_kept:
                 with suppress(OSError):
-                    yield Send(b"quit\r\n", self._connect_timeout_s)
+                    yield Send(b"quit\r\n", self.connect_timeout_s)
         finally:
             self._token = b""
             self.held.clear()
@@ -275,15 +276,15 @@ class Session:
 
         No node is tried after `connect_timeout_s`, nor waited for longer than that at each step.
         """
-        until = self._clock() + self._connect_timeout_s
-        timeout_s, self._reply_timeout_s = self._reply_timeout_s, self._connect_timeout_s
+        until = self._clock() + self.connect_timeout_s
+        timeout_s, self.reply_timeout_s = self.reply_timeout_s, self.connect_timeout_s
         try:
             # Names are not resolved again, which could take long.
             for endpoint in sorted(self._nodes.known, key=lambda one: one != self._left):
                 if self._clock() > until:
                     return
                 with suppress(OSError, ProtocolError, DeniedError, NotAvailableError):
-                    yield Connect(endpoint, self._connect_timeout_s)
+                    yield Connect(endpoint, self.connect_timeout_s)
                     self._parser, self._words = ReplyParser(), None
                     if self._user_token:
                         yield from self._authenticate()
@@ -293,7 +294,7 @@ class Session:
                             self.at = endpoint
                             return
         finally:
-            self._reply_timeout_s = timeout_s
+            self.reply_timeout_s = timeout_s
 
     def drop(self) -> Steps[None]:
         """Close the connection."""
@@ -361,7 +362,7 @@ class Session:
 
     def _open(self, endpoint: Endpoint) -> Steps[bool]:
         try:
-            yield Connect(endpoint, self._connect_timeout_s)
+            yield Connect(endpoint, self.connect_timeout_s)
             yield from self._begin()
         except (DeniedError, NotAvailableError):
             yield from self.drop()
@@ -464,7 +465,7 @@ class Session:
         self._return_s = min(2 * self._return_s, RETURN_MAX_S)
         self._return_at = self._clock() + jitter(self._return_s)
         try:
-            reply = yield Probe(known[0], self._connect_timeout_s, encode(b"list-tube-used"))
+            reply = yield Probe(known[0], self.connect_timeout_s, encode(b"list-tube-used"))
         except OSError:
             return
         if not reply.startswith(b"USING "):

@@ -1,0 +1,119 @@
+"""A lease: the touches of a job while its handler runs, and the clock that tells of its loss."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, Self
+
+from beanpole.client.blocking import Client, NotFoundError
+from beanpole.errors import ClientError
+
+log = logging.getLogger("beanpole.worker")
+
+# A job is touched whenever half of its TTR has passed, so that one touch may fail.
+TOUCHES_PER_TTR: Final = 2
+# A touch that failed is repeated after this time: half of a TTR later would be too late.
+AGAIN_S: Final = 1.0
+# A touch waits for a reply for this part of the time that is left, so that a silent node leaves
+# time for a connection to another one, for the session to be resumed there, and for the touch.
+WAITS_PER_REST: Final = 3
+# It waits no shorter than that: the commit of a healthy cluster may take as long over a slow link
+# or disk, and a new connection would take longer.
+WAIT_MIN_S: Final = 1.0
+
+
+class Held(Protocol):
+    """The job that is held, as far as the lease knows it."""
+
+    id: int
+    lost: threading.Event
+
+
+class Lease:
+    """Touches a job through the client that reserved it, until it is ended.
+
+    A touch may hang with its node, so a thread of its own watches the clock.
+    """
+
+    def __init__(self, client: Client[bytes], task: Held, ttr_s: int, until: float) -> None:
+        """Begin with the time, in seconds of the monotonic clock, at which the TTR ends."""
+        self.task = task
+        self._client = client
+        self._ttr_s = ttr_s
+        self._until = until
+        self._done = threading.Event()
+        self._has_run = threading.Event()
+        # A client is for one thread at a time: the handler's is the other, when it ends the job.
+        self._lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._touch, name=f"touch-{task.id}"),
+            threading.Thread(target=self._watch, name=f"watch-{task.id}"),
+        ]
+
+    def __enter__(self) -> Self:
+        self._client.on_lost(self._lost)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._has_run.set()
+        self._done.set()
+        for thread in self._threads:
+            thread.join()
+        self._client.on_lost(lambda jobs: None)
+
+    def end(self, apply: Callable[[], str]) -> str:
+        """Apply an outcome while the job is not touched, and touch it no more if that succeeds.
+
+        From now on the cluster alone tells whether the job is lost: without a majority, it may
+        hold a job for longer than the TTR.
+
+        Raises:
+            NotFoundError: the job was lost.
+            BeanstalkdError: the outcome was refused.
+        """
+        self._has_run.set()
+        with self._lock:
+            if self.task.lost.is_set() or self.task.id not in self._client.held:
+                raise NotFoundError
+            ended = apply()
+            self._done.set()
+        return ended
+
+    def _lost(self, jobs: Sequence[int]) -> None:
+        if self.task.id in jobs:
+            self.task.lost.set()
+
+    def _watch(self) -> None:
+        """Tell the handler once the TTR has ended without a confirmed touch."""
+        while not self._has_run.wait(max(self._until - time.monotonic(), 0)):
+            if time.monotonic() >= self._until:
+                if not self.task.lost.is_set():
+                    words = "job %d is taken for lost: no touch was confirmed within %d s"
+                    log.warning(words, self.task.id, self._ttr_s)
+                self.task.lost.set()
+                return
+
+    def _touch(self) -> None:
+        pause_s = 0.0
+        while True:
+            next_at = self._until - self._ttr_s + self._ttr_s / TOUCHES_PER_TTR
+            if self._done.wait(max(next_at - time.monotonic(), pause_s)):
+                return
+            with self._lock:
+                if self._done.is_set() or self.task.lost.is_set():
+                    return
+                # Before the request: the TTR at the cluster begins at its arrival, or later.
+                began = time.monotonic()
+                wait_s = max((self._until - began) / WAITS_PER_REST, WAIT_MIN_S)
+                try:
+                    self._client.touch(self.task.id, wait_s=wait_s)
+                    self._until, pause_s = began + self._ttr_s, 0.0
+                except NotFoundError:
+                    self.task.lost.set()
+                    return
+                except (OSError, ClientError) as error:
+                    log.warning("job %d is not touched: %s", self.task.id, error)
+                    pause_s = min(AGAIN_S, self._ttr_s / TOUCHES_PER_TTR)
