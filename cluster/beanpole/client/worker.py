@@ -150,6 +150,7 @@ class Worker:
         self.counts = {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
+        self._interrupted: list[threading.Thread] = []  # those that a run left behind
 
     def handles(
         self, queue: str, *, concurrency: int = 1, backoff: Backoff | None = None
@@ -188,6 +189,9 @@ class Worker:
     def run(self, *, handle_signals: bool = True) -> None:
         """Work until `stop`, SIGTERM or SIGINT.
 
+        It may be called again after it has ended, however it did. A `stop` before it begins counts.
+        The `counts` are those of all runs.
+
         Args:
             handle_signals: install the signal handlers; only the main thread may do that.
 
@@ -198,6 +202,7 @@ class Worker:
             BaseException: a thread ended by another error that belongs to no job. All others have
                 ended as by `stop`.
         """
+        self._await_interrupted()
         before = {}
         if handle_signals:
             before = {number: signal.signal(number, self._signalled) for number in STOPPING}
@@ -216,8 +221,25 @@ class Worker:
             self._stopping.set()
             for number, handler in before.items():
                 signal.signal(number, handler)
-        if self._failure is not None:
-            raise self._failure
+            self._interrupted = [thread for thread in threads if thread.is_alive()]
+            failure, self._failure = self._failure, None
+            if not self._interrupted:
+                # At the end of a run: cleared at its begin, a `stop` from another thread that comes
+                # just before that would be lost.
+                self._stopping.clear()
+        if failure is not None:
+            raise failure
+
+    def _await_interrupted(self) -> None:
+        """Wait for the threads of a run that an exception interrupted, and forget its stop."""
+        if not self._interrupted:
+            return
+        for thread in self._interrupted:
+            while thread.is_alive():
+                thread.join(SIGNAL_WAIT_S)
+        self._interrupted.clear()
+        self._failure = None
+        self._stopping.clear()
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
         log.info("%s: no more jobs are taken", signal.Signals(number).name)
