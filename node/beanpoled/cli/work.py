@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final
 
@@ -172,14 +172,18 @@ def _file_of(body: bytes) -> Iterator[BinaryIO]:
     command that outlives this process would take the part before for the whole body.
 
     Raises:
-        CommandFailed: there is no room for it.
+        CommandFailed: there is no room for it, or no temporary file can be made. That is not
+            the OSError of a command that cannot be run, which ends the worker: without a
+            descriptor to spare, for instance, `tempfile` finds "no usable directory" for a moment.
     """
-    with TemporaryFile() as file:
+    with ExitStack() as stack:
         try:
+            file = stack.enter_context(TemporaryFile())
             file.write(body)
             file.seek(0)
         except OSError as error:
-            raise CommandFailed(f"a file for its body: {error.strerror}") from error
+            words = f"no temporary file for its body (see TMPDIR): {error.strerror or error}"
+            raise CommandFailed(words) from error
         yield file
 
 
