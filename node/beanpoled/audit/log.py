@@ -163,6 +163,9 @@ class AuditLog:
 
     def _write(self, entries: list[Entry]) -> None:
         try:
+            if self._file is not None and self._is_moved(self._file):
+                self._sync()
+                self._close()
             if self._file is None:
                 self._open()
             assert self._file is not None, "it was opened"
@@ -193,6 +196,16 @@ class AuditLog:
                 self._number = _last_number(before.fileno())
         end = os.pread(self._file, 1, self._bytes - 1) if self._bytes else b"\n"
         self._is_torn = end != b"\n"
+
+    def _is_moved(self, file: int) -> bool:
+        """Whether another program, such as logrotate, has moved or removed the open file.
+
+        Lines in it are found by nobody. One look per write is enough, which may have many lines.
+        """
+        try:
+            return not os.path.samestat(os.stat(self._path), os.fstat(file))
+        except FileNotFoundError:
+            return True
 
     def _rotate(self) -> None:
         self._sync()
