@@ -7,6 +7,7 @@ its file only in part is worse than one that is restarted.
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -118,7 +119,18 @@ class Reloader:
         ]
 
     def reload(self) -> Outcome:
-        """Apply what can be reloaded, name the rest; an invalid configuration changes nothing."""
+        """Apply what can be reloaded, name the rest; an invalid configuration changes nothing.
+
+        The outcome is logged at any level: nobody else may tell the sender of a signal.
+        """
+        with self.telling():
+            return self._reload()
+
+    def telling(self) -> AbstractContextManager[None]:
+        """See `LogLines.telling`."""
+        return self._lines.telling()
+
+    def _reload(self) -> Outcome:
         lines = self._lines
         if self._read is None:
             return self._refused("this program reads no configuration again")
@@ -146,8 +158,6 @@ class Reloader:
         before = self.config.log_level
         if before != fresh.log_level:
             changed.append(f"log_level is {fresh.log_level}, was {before}")
-            # The line must be visible at either of the two levels.
-            lines.level = min(lines.level, LEVELS[fresh.log_level])
             lines.write(f"reloaded: {changed[-1]}")
             lines.level = LEVELS[fresh.log_level]
             self._set(fresh, ["log_level"])

@@ -47,8 +47,9 @@ class Supervision:
     def reload(self) -> Outcome:
         """Reload the configuration and the certificates."""
         self._notifier.reloading()
-        certificates = self._refresh_trust(is_asked=True)
-        outcome = self._reloader.reload()
+        with self._reloader.telling():
+            certificates = self._refresh_trust(is_asked=True)
+            outcome = self._reloader.reload()
         self._notifier.ready()
         return outcome._replace(
             changed=(*certificates, *outcome.changed),

@@ -6,7 +6,8 @@ The callers decide when to log, and choose the words.
 import json
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 from beanpoled.config.node import NodeConfig
@@ -22,7 +23,7 @@ class LogLines:
     """Writes the lines of one node to standard error.
 
     Attributes:
-        level: lines below it are left out.
+        level: lines below it are left out, unless `telling`.
     """
 
     def __init__(self, config: NodeConfig, output: TextIO | None = None) -> None:
@@ -31,10 +32,20 @@ class LogLines:
         self._cluster = config.cluster
         self._node = config.node_id
         self._output = output
+        self._is_telling = False
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Write lines of `info` and above at any level: an operator has asked for this outcome."""
+        before, self._is_telling = self._is_telling, True
+        try:
+            yield
+        finally:
+            self._is_telling = before
 
     def write(self, line: str, level: int = INFO) -> None:
         """Write one line with the time in UTC, to the millisecond; it is lost if that fails."""
-        if level < self.level:
+        if level < (min(self.level, INFO) if self._is_telling else self.level):
             return
         now_ms = time.time_ns() // 1_000_000
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000))

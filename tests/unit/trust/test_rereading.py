@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -137,7 +138,9 @@ def test_a_sighup_reads_the_files_and_doctor_names_a_refusal(rotated: Rotated) -
         stopping=SimpleNamespace(),
         context=SimpleNamespace(machine=SimpleNamespace(users=users)),
     )
-    reloader = SimpleNamespace(reload=Outcome, config=config(**rotated.setting))
+    reloader = SimpleNamespace(
+        reload=Outcome, telling=nullcontext, config=config(**rotated.setting)
+    )
     its: Any = (node, host, reloader)
     supervision = Supervision(*its)
     assert supervision.reload() == Outcome(changed=(READ,))
