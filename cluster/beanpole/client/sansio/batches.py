@@ -105,8 +105,11 @@ def _ask_each(
         for at, reply in zip(window, got, strict=False):
             results[at] = reply
         left = left[len(got) :]
-        if not repeat and (misread := [at for at, one in enumerate(got) if faults.is_misread(one)]):
-            _doubt(results, window[misread[0] + 1 : len(got)], f"{place} misread a put")
+        if (
+            wrong := _wrong_at([requests[at] for at in window], got, is_put=not repeat)
+        ) is not None:
+            why = "misread a put" if faults.is_misread(got[wrong]) else "sent a reply too many"
+            _doubt(results, window[wrong + 1 : len(got)], f"{place} {why}")
             yield from session.drop()
         if lost_by is not None:
             losses += 1
@@ -129,6 +132,14 @@ def _exchanged(
         yield from session.drop()
         return got, error
     return got, None
+
+
+def _wrong_at(requests: Sequence[bytes], got: Sequence[Reply], *, is_put: bool) -> int | None:
+    """Return the index of the first reply after which replies answer other requests, if any."""
+    for at, (request, reply) in enumerate(zip(requests, got, strict=False)):
+        if not faults.fits(request, reply) or (is_put and faults.is_misread(reply)):
+            return at
+    return None
 
 
 def _doubt(results: list[_Result], places: Iterable[int], why: object) -> None:

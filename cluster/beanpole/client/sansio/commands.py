@@ -91,6 +91,9 @@ class Commands(Generic[TBody]):
                 if losses == TRIES_MAX:
                     raise
                 yield Pause(jitter(PAUSE_MIN_S))
+            for request, one in zip(requests, replies, strict=False):
+                if not faults.fits(request, one):
+                    expected(one, b"RESERVED")  # the connection has ended, and its jobs with it
             reserved = [one for one in replies if one[0] == b"RESERVED"]
             if reserved:
                 return self._all_reserved(reserved)

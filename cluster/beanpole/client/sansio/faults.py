@@ -126,6 +126,51 @@ def is_misread(reply: Reply) -> bool:
     return reply[0] in (b"BAD_FORMAT", b"UNKNOWN_COMMAND")
 
 
+# The replies by which a server does each command; all others are errors.
+_DONE: Final[dict[bytes, frozenset[bytes]]] = {
+    b"put": frozenset({b"INSERTED"}),
+    b"put-unique": frozenset({b"INSERTED", b"EXISTS"}),
+    b"use": frozenset({b"USING"}),
+    b"reserve-with-timeout": frozenset({b"RESERVED"}),
+    b"reserve-job": frozenset({b"RESERVED"}),
+    b"delete": frozenset({b"DELETED"}),
+    b"release": frozenset({b"RELEASED"}),
+    b"bury": frozenset({b"BURIED"}),
+    b"touch": frozenset({b"TOUCHED"}),
+    b"watch": frozenset({b"WATCHING"}),
+    b"ignore": frozenset({b"WATCHING"}),
+    b"peek": frozenset({b"FOUND"}),
+    b"peek-ready": frozenset({b"FOUND"}),
+    b"peek-delayed": frozenset({b"FOUND"}),
+    b"peek-buried": frozenset({b"FOUND"}),
+    b"kick": frozenset({b"KICKED"}),
+    b"kick-job": frozenset({b"KICKED"}),
+    b"stats": frozenset({b"OK"}),
+    b"stats-job": frozenset({b"OK"}),
+    b"stats-tube": frozenset({b"OK"}),
+    b"list-tubes": frozenset({b"OK"}),
+    b"list-tubes-watched": frozenset({b"OK"}),
+    b"list-tube-used": frozenset({b"USING"}),
+    b"pause-tube": frozenset({b"PAUSED"}),
+}
+# Commands that old releases of beanstalkd do not know.
+_YOUNG: Final = frozenset({b"kick-job", b"pause-tube", b"reserve-job"})
+
+
+def fits(request: bytes, reply: Reply) -> bool:
+    """Whether a reply can be the answer to a request.
+
+    After one that cannot, each reply on this connection may answer another request. Extensions are
+    not judged: servers may not know them.
+    """
+    command = request.split(b"\r\n", 1)[0].split(b" ", 1)[0]
+    if command not in _DONE or reply[0] in _DONE[command]:
+        return True
+    if reply[0] == b"UNKNOWN_COMMAND":
+        return command in _YOUNG
+    return reply[0] in ERROR_RESPONSES
+
+
 # Replies that depend on the node and the time, so that they tell nothing of an earlier attempt.
 _REFUSALS: Final = frozenset(
     {b"DENIED", b"DRAINING", b"INTERNAL_ERROR", b"JOB_TOO_BIG", b"OUT_OF_MEMORY"}

@@ -18,6 +18,7 @@ from beanpole.client.sansio.faults import (
     MayBeDoneError,
     NoNodeError,
     NotAvailableError,
+    fits,
     may_be_done,
 )
 from beanpole.client.sansio.nodes import RETURN_MAX_S, RETURN_MIN_S, Nodes
@@ -138,10 +139,8 @@ class Session:
             NoNodeError: no node answers.
             NotAvailableError: the node does not have the extension.
         """
-        (reply,), again = yield from self.ask_all(
-            [request], repeat=repeat, wait_s=wait_s, needs=needs
-        )
-        return reply, again
+        got = yield from self.ask_all([request], repeat=repeat, wait_s=wait_s, needs=needs)
+        return got[0][0], got[1]
 
     def ask_all(
         self,
@@ -204,7 +203,9 @@ class Session:
                         raise ConnectionError("the node closed the connection")
                     self._parser.feed(data)
                 replies.append(reply)
-            is_clean = True
+            is_clean = all(map(fits, requests, replies))
+            if not is_clean:
+                yield Close()  # each later reply could answer another request
             return replies
         finally:
             if not is_clean:
