@@ -56,7 +56,7 @@ from beanpole.client.sansio.shapes import (
     StatsTube,
     TBody,
 )
-from beanpole.client.sansio.steps import Steps
+from beanpole.client.sansio.steps import Steps, skip
 
 __all__ = [
     "DEFAULT_DELAY",
@@ -208,9 +208,14 @@ class Client(Generic[TBody]):
         """Close the connection; reserved jobs return to their queues.
 
         A command in progress fails, and later ones raise ClosedError until `connect`. After a
-        command in progress a kept session ends only when its time `keep` is over.
+        command in progress a kept session ends only when its time `keep` is over. In a fork of the
+        process that connected, only the descriptor is closed: the connection and its jobs are the
+        other process's.
         """
-        if self._wire.is_busy:
+        if self._wire.is_inherited:
+            skip(self._session.quit())
+            self._wire.close()
+        elif self._wire.is_busy:
             self._session.shut()
             self._wire.close()
         else:

@@ -1,6 +1,7 @@
 """The connections of the asyncio client: `Wire` performs the I/O steps of `sansio`."""
 
 import asyncio
+import os
 import socket
 import ssl
 from contextlib import suppress
@@ -35,6 +36,7 @@ class Wire:
         # Host names by resolved address, for TLS. Names may share an address, each with a port.
         self._names: dict[Endpoint, str] = {}
         self._streams: _Streams | None = None
+        self._pid = 0  # the process that connected last
         self._loop: asyncio.AbstractEventLoop | None = None  # of the connection and the lock
         self._lock = asyncio.Lock()
 
@@ -68,8 +70,22 @@ class Wire:
         """Whether a command is in progress."""
         return self._lock.locked()
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether another process has connected, of which this one is a fork."""
+        return self._pid not in (0, os.getpid())
+
     def close(self) -> None:
         """Close the connection, if there is one."""
+        if self._streams is not None and self.is_inherited:
+            (_, writer), self._streams = self._streams, None
+            connected = writer.get_extra_info("socket")
+            if connected is not None and connected.fileno() >= 0:
+                # Not `abort`: both processes share the loop's epoll, which would forget the
+                # connection of the parent. The transport keeps its number of a descriptor.
+                nothing = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nothing, connected.fileno(), inheritable=False)
+                os.close(nothing)
         if self._streams is not None:
             # Not `close`: it keeps what a node does not read, and with TLS waits for the node's
             # shutdown. The kernel still sends the bytes that it has accepted.
@@ -82,7 +98,7 @@ class Wire:
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
-        if self._streams is not None:
+        if self._streams is not None and not self.is_inherited:
             # A loop that turns no more does not close the socket, and the node would not give out
             # the jobs of this connection. uvloop has closed it with the loop.
             connected = self._streams[1].get_extra_info("socket")
@@ -112,6 +128,7 @@ class Wire:
                 return places
             case Connect():
                 self.close()
+                self._pid = os.getpid()
                 self._streams = await self._open(step.endpoint, step.timeout_s)
             case Probe():
                 return await self._probe(step)

@@ -55,7 +55,7 @@ from beanpole.client.sansio.shapes import (
     StatsTube,
     TBody,
 )
-from beanpole.client.sansio.steps import Steps
+from beanpole.client.sansio.steps import Steps, skip
 
 __all__ = [
     "DEFAULT_DELAY",
@@ -208,9 +208,14 @@ class Client(Generic[TBody]):
     def close(self) -> None:
         """Close the connection; reserved jobs return to their queues.
 
-        Later commands raise ClosedError.
+        Later commands raise ClosedError. In a fork of the process that connected, only the
+        descriptor is closed: the connection and its jobs are the other process's.
         """
-        self._run(self._session.quit())
+        if self._wire.is_inherited:
+            skip(self._session.quit())
+            self._wire.close()
+        else:
+            self._run(self._session.quit())
 
     @property
     def node(self) -> str:

@@ -1,5 +1,6 @@
 """The sockets of the synchronous client: `Wire` performs the I/O steps of `sansio`."""
 
+import os
 import socket
 import ssl
 import time
@@ -33,6 +34,7 @@ class Wire:
         # Host names by resolved address, for TLS. Names may share an address, each with a port.
         self._names: dict[Endpoint, str] = {}
         self._socket: socket.socket | None = None
+        self._pid = 0  # the process that connected last
 
     def run(self, steps: Steps[_Result]) -> _Result:
         """Perform the steps of one command and return its result."""
@@ -59,6 +61,11 @@ class Wire:
                 self.close()  # interrupted: the rest of a reply would answer another command
             raise
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether another process has connected, of which this one is a fork."""
+        return self._pid not in (0, os.getpid())
+
     def close(self) -> None:
         """Close the connection, if there is one."""
         if self._socket is not None:
@@ -84,6 +91,7 @@ class Wire:
                 return places
             case Connect():
                 self.close()
+                self._pid = os.getpid()
                 self._socket = self._open(step.endpoint, step.timeout_s)
             case Probe():
                 with self._open(step.endpoint, step.timeout_s) as probe:

@@ -79,3 +79,9 @@ Step: TypeAlias = Resolve | Connect | Probe | Send | Receive | IsGone | Close | 
 _Result = TypeVar("_Result")
 # The answers have several types, so each is checked where it is used.
 Steps: TypeAlias = Generator[Step, Any, _Result]
+
+
+def skip(steps: Steps[Any]) -> None:
+    """Begin steps and end them at once: they clean up their state, and no step is performed."""
+    next(steps, None)
+    steps.close()
