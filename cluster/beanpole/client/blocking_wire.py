@@ -6,7 +6,7 @@ import ssl
 import time
 from typing import TypeVar
 
-from beanpole.client.dialing import dial, encrypt, host_of, is_at_end
+from beanpole.client.dialing import dial, encrypt, host_of, is_at_end, is_of_handler
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
     Close,
@@ -43,13 +43,13 @@ class Wire:
             while True:
                 try:
                     answer = self._do(step)
-                except OSError as error:
+                except Exception as error:
+                    if not isinstance(error, OSError) or is_of_handler(error):
+                        # The handler of a signal has raised it, such as the TimeoutError of an
+                        # alarm, and a `reserve` that is left would still take a job.
+                        self.close()
+                        raise
                     step = steps.throw(error)
-                except Exception:
-                    # The handler of a signal has raised it, and a `reserve` that is left would
-                    # still take a job.
-                    self.close()
-                    raise
                 else:
                     step = steps.send(answer)
         except StopIteration as end:
@@ -125,6 +125,7 @@ class Wire:
             self._socket.recv(1)
         except (BlockingIOError, ssl.SSLWantReadError):
             return False
-        except OSError:
-            pass
+        except OSError as error:
+            if is_of_handler(error):
+                raise
         return True

@@ -92,5 +92,24 @@ def is_at_end(connected: socket.socket) -> bool:
         return not connected.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
         return False
-    except OSError:
+    except OSError as error:
+        if is_of_handler(error):
+            raise
         return True
+
+
+def is_of_handler(error: BaseException) -> bool:
+    """Whether a handler of a signal has raised an error.
+
+    Only such a handler is called with the frame that it interrupts, which precedes its own in the
+    traceback. An error of a socket has no such frame, whatever module implements the socket.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        interrupted, trace = trace.tb_frame, trace.tb_next
+        for value in trace.tb_frame.f_locals.values():
+            if value is interrupted:
+                return True
+            if isinstance(value, tuple) and any(one is interrupted for one in value):
+                return True  # of a handler that takes `*args`
+    return False
