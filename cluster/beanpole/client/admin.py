@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
+from beanpole.client.pickling import reduced
 from beanpole.client.rpc import (
     TOO_OLD,
     Nodes,
@@ -48,6 +49,8 @@ class AdminRefused(ClientError):
         reason: the machine-readable reason, one word; empty if the node gave none.
         field: the field of the request that is wrong; empty if none is.
     """
+
+    __reduce__ = reduced
 
     def __init__(self, error: grpc.RpcError) -> None:
         super().__init__(error.details() or error.code().name)

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
+from beanpole.client.pickling import reduced
 from beanpole.client.rpc import PATIENCE_S, Nodes, Refused, is_refused, pauses, told, words_of
 from beanpole.errors import ClientError, ProtocolError
 from beanpole.pb import events_pb2, events_pb2_grpc, node_pb2
@@ -34,6 +35,8 @@ Enough = Callable[[Replies], float | None]
 
 class EventsLost(ClientError):
     """No node keeps the events from `first` on any more; `kept` is the next offset that exists."""
+
+    __reduce__ = reduced
 
     def __init__(
         self, first: int, kept: int, failures: Mapping[str, str], words: str | None = None

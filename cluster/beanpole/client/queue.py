@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import grpc
 
+from beanpole.client.pickling import reduced
 from beanpole.client.rpc import PATIENCE_S, Nodes, Refused, is_refused, pauses
 from beanpole.constants import KICK_MAX
 from beanpole.errors import ClientError
@@ -30,6 +31,8 @@ _Numbered: TypeAlias = tuple[int, queue_pb2.PutJob]
 
 class JobRefused(ClientError):
     """A job violates a limit of the cluster or a rule; `number` is its index among the puts."""
+
+    __reduce__ = reduced
 
     def __init__(self, number: int, words: str) -> None:
         super().__init__(words)

@@ -13,6 +13,7 @@ import grpc
 
 from beanpole.client import tls_files, where
 from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, jitter
+from beanpole.client.pickling import reduced
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import errors_pb2
 
@@ -113,6 +114,8 @@ def is_refused(error: grpc.RpcError) -> bool:
 
 class Refused(ClientError):
     """A request is wrong: `words` is the reason, `field` the wrong field if the node named it."""
+
+    __reduce__ = reduced
 
     def __init__(self, address: str, error: grpc.RpcError) -> None:
         self.words = error.details() or ""

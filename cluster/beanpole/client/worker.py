@@ -40,6 +40,7 @@ from beanpole.client.blocking import (
     TimedOutError,
 )
 from beanpole.client.lease import Lease
+from beanpole.client.pickling import reduced
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.requests import is_tube_name
 
@@ -70,6 +71,8 @@ class Retry(Exception):
     Attributes:
         delay_s: whole seconds; a fraction is rounded up.
     """
+
+    __reduce__ = reduced
 
     def __init__(self, delay_s: float = 0) -> None:
         """Set the delay.

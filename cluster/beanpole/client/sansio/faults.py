@@ -7,12 +7,15 @@ from `ClientError` too: a compiled class and OSError cannot both be bases of one
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from beanpole.client.pickling import reduced
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.client import Reply
 
 
 class Error(ClientError):
     """Base of the errors in replies; a lost connection is a ConnectionError instead."""
+
+    __reduce__ = reduced
 
 
 class UnknownResponseError(Error):
