@@ -16,6 +16,8 @@ from beanpole.client.sansio.steps import Endpoint, Resolve, Steps
 RETURN_MIN_S: Final = 10.0
 RETURN_MAX_S: Final = 30.0
 
+PORT_MAX: Final = 65535
+
 Address = tuple[str, int] | str
 Addresses = Address | Sequence[Address]
 
@@ -28,12 +30,15 @@ def endpoints_of(addresses: Addresses) -> list[Endpoint]:
             list of these.
 
     Raises:
-        ValueError: there is no address.
+        ValueError: there is no address, or a port is not from 0 to PORT_MAX.
     """
     if isinstance(addresses, str):
         found = _read(addresses)
     elif len(addresses) == 2 and _is_port(addresses):
-        found = [Endpoint(str(addresses[0]), int(str(addresses[1])))]
+        port = int(str(addresses[1]))
+        if not 0 <= port <= PORT_MAX:  # the system would dial the rest of a division
+            raise ValueError(f"the port {port} is not from 1 to {PORT_MAX}")
+        found = [Endpoint(str(addresses[0]), port)]
     else:
         found = [one for item in addresses for one in endpoints_of(item)]  # type: ignore[arg-type]
     if not found:
@@ -94,4 +99,12 @@ class Nodes:
 
     def words(self) -> str:
         """Return the reasons of all failures as one text."""
-        return "; ".join(f"{place}: {why}" for place, why in self.why.items())
+        return "; ".join(f"{place}: {why}{_hint(place)}" for place, why in self.why.items())
+
+
+def _hint(place: str) -> str:
+    """Return a hint if a path is rather a mistyped host and port; otherwise nothing."""
+    path = place.removeprefix(UNIX_PREFIX)
+    if path == place or ":" not in path or "/" in path:
+        return ""
+    return " (taken for the path of a UNIX socket, as it is not HOST:PORT)"
