@@ -6,6 +6,7 @@ that; a command would go on to its end. Everywhere else SIGTERM ends a process b
 
 import os
 import signal
+import threading
 from types import FrameType
 
 
@@ -14,5 +15,10 @@ def end(number: int, _: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+# Python lets only the main thread set handlers.
+if (
+    os.getpid() == 1
+    and threading.current_thread() is threading.main_thread()
+    and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+):
     signal.signal(signal.SIGTERM, end)

@@ -42,6 +42,7 @@ class Lease:
         self._client = client
         self._ttr_s = ttr_s
         self._until = until
+        self._is_gone = False  # as the cluster told, or the end of the session
         self._done = threading.Event()
         self._has_run = threading.Event()
         # A client is for one thread at a time: the handler's is the other, when it ends the job.
@@ -53,22 +54,36 @@ class Lease:
 
     def __enter__(self) -> Self:
         self._client.on_lost(self._lost)
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except BaseException:  # the system may have no thread left for the second one
+            self._stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         self._has_run.set()
         self._done.set()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:  # it was started
+                thread.join()
         self._client.on_lost(lambda jobs: None)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the job is lost for sure: not only by the worker's clock."""
+        return self._is_gone or self.task.id not in self._client.held
 
     def end(self, apply: Callable[[], str]) -> str:
         """Apply an outcome while the job is not touched, and touch it no more if that succeeds.
 
-        From now on the cluster alone tells whether the job is lost: without a majority, it may
-        hold a job for longer than the TTR.
+        The cluster alone tells whether the job is lost, not the clock that told the handler: a
+        cluster without a majority holds a job for longer than its TTR, and a late touch may have
+        restarted the TTR. Left alone, such a job would be held for nobody.
 
         Raises:
             NotFoundError: the job was lost.
@@ -76,7 +91,7 @@ class Lease:
         """
         self._has_run.set()
         with self._lock:
-            if self.task.lost.is_set() or self.task.id not in self._client.held:
+            if self.is_gone:
                 raise NotFoundError
             ended = apply()
             self._done.set()
@@ -84,6 +99,7 @@ class Lease:
 
     def _lost(self, jobs: Sequence[int]) -> None:
         if self.task.id in jobs:
+            self._is_gone = True
             self.task.lost.set()
 
     def _watch(self) -> None:
@@ -91,7 +107,7 @@ class Lease:
         while not self._has_run.wait(max(self._until - time.monotonic(), 0)):
             if time.monotonic() >= self._until:
                 if not self.task.lost.is_set():
-                    words = "job %d is taken for lost: no touch was confirmed within %d s"
+                    words = "job %d is taken for lost: no touch was confirmed in time (TTR %d s)"
                     log.warning(words, self.task.id, self._ttr_s)
                 self.task.lost.set()
                 return
@@ -103,7 +119,7 @@ class Lease:
             if self._done.wait(max(next_at - time.monotonic(), pause_s)):
                 return
             with self._lock:
-                if self._done.is_set() or self.task.lost.is_set():
+                if self._done.is_set() or self.is_gone:
                     return
                 # Before the request: the TTR at the cluster begins at its arrival, or later.
                 began = time.monotonic()
@@ -112,7 +128,7 @@ class Lease:
                     self._client.touch(self.task.id, wait_s=wait_s)
                     self._until, pause_s = began + self._ttr_s, 0.0
                 except NotFoundError:
-                    self.task.lost.set()
+                    self._lost([self.task.id])
                     return
                 except (OSError, ClientError) as error:
                     log.warning("job %d is not touched: %s", self.task.id, error)

@@ -95,7 +95,8 @@ class Task:
         tried: how often the job was reserved, this time included.
         lost: set when this worker has lost the job: its TTR or its session ended, and another
             worker may have the job. It is also set, whatever the connection does, once a TTR has
-            passed without a confirmed touch. A handler that runs long should check this event.
+            passed without a confirmed touch. A handler that runs long should check this event. The
+            outcome of one that goes on counts if the cluster still holds the job for this worker.
     """
 
     id: int
@@ -154,6 +155,7 @@ class Worker:
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self._interrupted: list[threading.Thread] = []  # those that a run left behind
+        self._is_stop_asked = False  # since the end of the last run
 
     def handles(
         self, queue: str, *, concurrency: int = 1, backoff: Backoff | None = None
@@ -187,6 +189,7 @@ class Worker:
 
     def stop(self) -> None:
         """Reserve no more jobs; `run` returns when the running handlers have ended."""
+        self._is_stop_asked = True
         self._stopping.set()
 
     def run(self, *, handle_signals: bool = True) -> None:
@@ -205,7 +208,6 @@ class Worker:
             BaseException: a thread ended by another error that belongs to no job. All others have
                 ended as by `stop`.
         """
-        self._await_interrupted()
         before = {}
         if handle_signals:
             before = {number: signal.signal(number, self._signalled) for number in STOPPING}
@@ -215,6 +217,7 @@ class Worker:
             for place in range(consumer.concurrency)
         ]
         try:
+            self._await_interrupted()
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -224,8 +227,10 @@ class Worker:
             self._stopping.set()
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self._interrupted = [thread for thread in threads if thread.is_alive()]
+            left = (*self._interrupted, *threads)
+            self._interrupted = [thread for thread in left if thread.is_alive()]
             failure, self._failure = self._failure, None
+            self._is_stop_asked = False
             if not self._interrupted:
                 # At the end of a run: cleared at its begin, a `stop` from another thread that comes
                 # just before that would be lost.
@@ -234,7 +239,10 @@ class Worker:
             raise failure
 
     def _await_interrupted(self) -> None:
-        """Wait for the threads of a run that an exception interrupted, and forget its stop."""
+        """Wait for the threads of a run that an exception interrupted, and forget its stop.
+
+        A stop that is asked for since that run has ended counts for this one.
+        """
         if not self._interrupted:
             return
         for thread in self._interrupted:
@@ -242,11 +250,12 @@ class Worker:
                 thread.join(SIGNAL_WAIT_S)
         self._interrupted.clear()
         self._failure = None
-        self._stopping.clear()
+        if not self._is_stop_asked:
+            self._stopping.clear()
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
         log.info("%s: no more jobs are taken", signal.Signals(number).name)
-        self._stopping.set()
+        self.stop()
 
     # --- one thread -----------------------------------------------------------------------------
 
@@ -307,10 +316,13 @@ class Worker:
         until = reserved_at + min(stats["ttr"], stats["time-left"] + 1)
         with Lease(client, task, stats["ttr"], until) as lease:
             outcome = _outcome(consumer, task, stats["kicks"])
-            if task.lost.is_set():
+            if lease.is_gone:
                 log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
                 self._count("lost")
                 return
+            if task.lost.is_set() and not outcome.done:
+                # The clock alone has told the handler, which gave up: the job has not failed.
+                outcome = _Outcome(done=False, rest_s=0)
             try:
                 apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
                 self._count(self._end(lease, apply))
@@ -340,8 +352,8 @@ class Worker:
                 if time.monotonic() >= until:
                     raise
                 log.warning("job %d is not ended yet: %s", lease.task.id, error)
-            # Not the event of the stop, which would make no pause once it is set.
-            lease.task.lost.wait(AGAIN_S)
+            # No event: that of the stop or of the loss would make no pause once it is set.
+            time.sleep(AGAIN_S)
 
     def _count(self, what: str) -> None:
         with self._lock:

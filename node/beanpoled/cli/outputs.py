@@ -62,15 +62,20 @@ def removing() -> Iterator[None]:
     """
 
     def end(number: int, _: FrameType | None) -> None:
+        for one in befores:  # a second signal would interrupt the removal
+            signal.signal(one, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise _Ended(number)
 
     # A signal that `nohup` ignores stays ignored. Python lets only the main thread handle signals,
     # and a program may run the command in another one.
     is_main = threading.current_thread() is threading.main_thread()
+    usual = (signal.SIG_DFL, signal.default_int_handler, first_process.end)
     befores = {
         number: before
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if is_main and (before := signal.getsignal(number)) in (signal.SIG_DFL, first_process.end)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if is_main and (before := signal.getsignal(number)) in usual
     }
     for number in befores:
         signal.signal(number, end)
@@ -85,3 +90,4 @@ def removing() -> Iterator[None]:
             signal.signal(number, before)
         if ended:
             signal.raise_signal(ended)
+            os._exit(128 + ended)  # process 1, for which the kernel drops a signal by default

@@ -22,6 +22,7 @@ STOPPING: Final = "stopping"
 
 # Members that wait to rejoin wait for a majority that has data.
 _LOST: Final = "; the data of a majority is lost, and no wait ends that: see `beanpole recover`"
+_NONE: Final = "; no member has data: a new cluster starts without --rejoin"
 
 # The reasons of which a member is the subject begin so, others with its address.
 _VERBS: Final = ("is ", "has ")
@@ -135,4 +136,6 @@ class Condition:
         """What to do where too many members have no data to wait for."""
         members = len(self._context.members)
         kept = members - len(self._introductions.without_data())
+        if not kept:
+            return _NONE
         return _LOST if kept < members // 2 + 1 else ""

@@ -3,15 +3,19 @@
 import threading
 import time
 from collections.abc import Iterator
+from queue import Queue
 from typing import Any, cast
 
 import pytest
 
+from beanpole.client import worker as workers
+from beanpole.client.backoff import Backoff
 from beanpole.client.blocking import Client
 from beanpole.client.lease import Lease
-from beanpole.client.worker import Task
+from beanpole.client.worker import Task, Worker
 from tests.unit.client.kept import A, B, Cluster, keeping
 from tests.unit.client.pretended import World
+from tests.unit.client.test_worker import FakeClient
 
 JOB = 7
 DONE_S = 10
@@ -85,6 +89,60 @@ def test_a_job_whose_handler_has_ended_is_lost_only_where_the_cluster_says_so(
     with lease:
         assert lease.end(late) == "deleted"
     assert not task.lost.is_set()
+
+
+class Hung(FakeClient):
+    """Holds a job with a TTR of a second, whose touches hang until the handler has been told."""
+
+    def __init__(self, ended: "Queue[str]", told: threading.Event) -> None:
+        super().__init__(ended, 0, 1)
+        self.counters = self.counters | {"ttr": 1, "time-left": 1}
+        self._told = told
+
+    def touch(self, _: int, *, wait_s: float) -> None:
+        assert self._told.wait(4 * DONE_S)
+
+
+@pytest.mark.parametrize(("fails", "end"), [(False, "deleted"), (True, "released")])
+def test_a_job_that_only_the_clock_takes_for_lost_is_not_held_for_nobody(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, end: str
+) -> None:
+    """Its touch was confirmed late. A handler that gives up for the loss has not failed."""
+    ended: Queue[str] = Queue()
+    told = threading.Event()
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: Hung(ended, told))
+    worker = Worker("127.0.0.1:1")
+
+    @worker.handles("mail", backoff=Backoff(tries=1))
+    def handle(task: Task) -> None:
+        assert task.lost.wait(DONE_S)
+        told.set()
+        worker.stop()
+        if fails:
+            raise RuntimeError("another worker has the job")
+
+    worker.run(handle_signals=False)
+    assert ended.get_nowait() == end
+    assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0} | {end: 1}
+
+
+def test_a_lease_whose_second_thread_cannot_start_touches_nothing(
+    silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def fail(thread: threading.Thread) -> None:
+        if thread.name == f"watch-{JOB}":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with (
+        pytest.raises(RuntimeError, match="new thread"),
+        lease_of(silent, Task(JOB, b"", "mail", 1), 60),
+    ):
+        pytest.fail("it has begun")
+    assert f"touch-{JOB}" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_touch_leaves_a_silent_node_in_time_and_keeps_the_job(

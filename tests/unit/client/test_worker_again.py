@@ -47,6 +47,24 @@ def test_a_stop_before_the_run_counts(ended: "Queue[str]") -> None:
     assert ended.empty()
 
 
+def test_a_stop_while_an_interrupted_run_ends_counts(ended: "Queue[str]") -> None:
+    """The next run waits for the threads of the one before, and forgets that one's stop."""
+    worker = Worker("127.0.0.1:1")
+    stopping(worker)
+    go_on = threading.Event()
+    left = threading.Thread(target=go_on.wait, args=(DONE_S,))
+    left.start()
+    worker._interrupted = [left]
+    worker._stopping.set()
+    run = threading.Thread(target=worker.run, kwargs={"handle_signals": False})
+    run.start()
+    worker.stop()
+    go_on.set()
+    run.join(DONE_S)
+    assert not run.is_alive()
+    assert ended.empty()
+
+
 def test_a_worker_that_was_refused_asks_again(
     monkeypatch: pytest.MonkeyPatch, ended: "Queue[str]"
 ) -> None:

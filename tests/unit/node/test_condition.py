@@ -39,6 +39,11 @@ def test_a_majority_without_data_is_named_with_the_remedy() -> None:
     start.who.meet(hello("n1", **empty))
     words = "waiting for a majority of the others: n1 has an empty disk and waits to rejoin"
     assert told.waits_for() == words + lost
+    none = Start(rejoin=True)
+    for name in ("n1", "n2"):
+        none.who.meet(hello(name, **empty))
+    ends = "; no member has data: a new cluster starts without --rejoin"
+    assert none.node.condition.waits_for().endswith(ends)
     for name, ends in (("n1", "n2 is connected"), ("n2", lost)):
         keeper.node.introductions.meet(hello(name, **empty))
         waits = keeper.node.condition.waits_for()
