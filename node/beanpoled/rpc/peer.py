@@ -145,36 +145,40 @@ class PeerClient:
         Returns:
             None when all of it was written, else the reason of the failure.
         """
-        async with self._channel(peer) as channel:
-            return await self._fetch(peer_pb2_grpc.PeerStub(channel), peer, index, sink)
-
-    async def _fetch(
-        self, stub: peer_pb2_grpc.PeerStub, peer: str, index: int, sink: Sink
-    ) -> str | None:
         try:
-            metadata = await answered(stub, peer, self._trust, CHUNK_TIMEOUT_S)
+            async with self._channel(peer) as channel:
+                return await self._fetch(peer_pb2_grpc.PeerStub(channel), peer, index, sink)
         except Unproved as error:
             return str(error)
         except grpc.aio.AioRpcError as error:
             return f"{peer}: {error.code().name}: {error.details()}"
+        except TimeoutError:
+            return f"{peer} sent nothing for {CHUNK_TIMEOUT_S:.0f} s"
+
+    async def _fetch(
+        self, stub: peer_pb2_grpc.PeerStub, peer: str, index: int, sink: Sink
+    ) -> str | None:
+        """Do the work of `fetch_snapshot`; failures of the path leave it as exceptions.
+
+        Raises:
+            Unproved: see `answered`.
+            grpc.aio.AioRpcError: the peer's refusal, or that it does not answer.
+            TimeoutError: the peer sends nothing.
+        """
+        metadata = await answered(stub, peer, self._trust, CHUNK_TIMEOUT_S)
         call = stub.FetchSnapshot(peer_pb2.FetchSnapshotRequest(index=index), metadata=metadata)
         stream = SnapshotStream(peer, index, sink)
         try:
             while True:
                 async with asyncio.timeout(CHUNK_TIMEOUT_S):
                     message = await call.read()
-                    # The disk signals no event: its backlog can only be polled.
-                    while sink.backlog_bytes > SINK_BACKLOG_BYTES_MAX:  # noqa: ASYNC110
-                        await asyncio.sleep(SINK_POLL_S)
+                if not await _has_room(sink):
+                    return f"the disk took nothing for {CHUNK_TIMEOUT_S:.0f} s"
                 if message is grpc.aio.EOF:
                     return stream.ended()
                 wrong = stream.take(message.index, message.data, message.crc32c)
                 if wrong is not None:
                     return wrong
-        except grpc.aio.AioRpcError as error:
-            return f"{peer}: {error.code().name}: {error.details()}"
-        except TimeoutError:
-            return f"{peer} sent nothing, or the disk took nothing, for {CHUNK_TIMEOUT_S:.0f} s"
         finally:
             call.cancel()
 
@@ -210,7 +214,7 @@ class PeerClient:
             for one in unused:
                 await one.channel.close()
             yield lent.channel
-        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+        except (grpc.aio.AioRpcError, TimeoutError, asyncio.CancelledError) as error:
             if self._channels.get(peer) is lent and _is_unanswered(error):
                 self._replaced.add(self._channels.pop(peer))
             raise
@@ -221,11 +225,23 @@ class PeerClient:
                 await lent.channel.close()
 
 
-def _is_unanswered(error: grpc.aio.AioRpcError | asyncio.CancelledError) -> bool:
+async def _has_room(sink: Sink) -> bool:
+    """Wait until the disk has caught up; return False if that takes too long."""
+    try:
+        async with asyncio.timeout(CHUNK_TIMEOUT_S):
+            # The disk signals no event: its backlog can only be polled.
+            while sink.backlog_bytes > SINK_BACKLOG_BYTES_MAX:  # noqa: ASYNC110
+                await asyncio.sleep(SINK_POLL_S)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _is_unanswered(error: BaseException) -> bool:
     """Whether a call ended because its time was over, or its caller's was, which cancels it."""
-    if isinstance(error, asyncio.CancelledError):
-        return True
-    return error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    return True
 
 
 class _Lent:

@@ -9,9 +9,11 @@ import grpc
 import pytest
 
 from beanpole.pb import admin_pb2, admin_pb2_grpc
+from beanpoled.rpc import peer
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
-from tests.unit.beanpoled.fakes import FakeView, trust_of
+from beanpoled.view import SnapshotStream
+from tests.unit.beanpoled.fakes import FakeSink, FakeView, trust_of
 
 
 class Path:
@@ -51,14 +53,17 @@ class Path:
 
 
 @asynccontextmanager
-async def node_behind_a_path() -> AsyncIterator[tuple[PeerClient, Path]]:
+async def node_behind_a_path(
+    view: FakeView | None = None, secret: str = ""
+) -> AsyncIterator[tuple[PeerClient, Path]]:
     """Run a node's server; yield a client of it, which has a connection, and the path between."""
-    own = PeerClient({}, trust_of())
-    server = RpcServer(FakeView(), own, trust_of())
+    trust = trust_of("n0", secret)
+    own = PeerClient({}, trust)
+    server = RpcServer(view or FakeView(), own, trust)
     path = Path(await server.start("127.0.0.1:0"))
     listening = await asyncio.start_server(path.carry, "127.0.0.1", 0)
     address = "{}:{}".format(*listening.sockets[0].getsockname())
-    peers = PeerClient({"n0": address}, trust_of())
+    peers = PeerClient({"n0": address}, trust_of("n1", secret))
     try:
         assert await peers.node_info("n0", 60) is not None
         yield peers, path
@@ -83,6 +88,53 @@ def test_the_next_call_uses_a_new_connection(forwarded: bool) -> None:
             assert path.connections == 1
             assert await peers.node_info("n0", 60) is not None
             assert path.connections == 2
+
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+class FullSink(FakeSink):
+    """Has a disk that takes nothing."""
+
+    @property
+    def backlog_bytes(self) -> int:
+        return 1 << 30
+
+
+@pytest.mark.parametrize("secret", ["", "a secret of 16 bytes"], ids=["snapshot", "challenge"])
+def test_a_snapshot_is_asked_for_again_on_a_new_connection(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        view = FakeView()
+        view.snapshot = SnapshotStream(7, 3, iter([b"all"]))
+        async with node_behind_a_path(view, secret) as (peers, path):
+            path.cut()
+            with monkeypatch.context() as patch:
+                patch.setattr(peer, "CHUNK_TIMEOUT_S", 0.1)
+                failed = await peers.fetch_snapshot("n0", 7, FakeSink())
+            assert failed is not None
+            assert ("DEADLINE_EXCEEDED" if secret else "n0 sent nothing for") in failed
+            assert path.connections == 1
+            sink = FakeSink()
+            assert await peers.fetch_snapshot("n0", 7, sink) is None
+            assert sink.chunks == [b"all"]
+            assert path.connections == 2
+
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+def test_a_snapshot_that_the_own_disk_does_not_take_leaves_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        view = FakeView()
+        view.snapshot = SnapshotStream(7, 3, iter([b"all"]))
+        async with node_behind_a_path(view) as (peers, path):
+            monkeypatch.setattr(peer, "CHUNK_TIMEOUT_S", 1.0)
+            failed = await peers.fetch_snapshot("n0", 7, FullSink())
+            assert failed == "the disk took nothing for 1 s"
+            assert await peers.node_info("n0", 60) is not None
+            assert path.connections == 1
 
     asyncio.run(asyncio.wait_for(test(), 120))
 
