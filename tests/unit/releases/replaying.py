@@ -21,10 +21,19 @@ except ImportError:  # release 0.2.0
 
 
 def facts(log: list[bytes]) -> list[Any]:
-    """Return what each entry did, and the checksum of the machine's image after it."""
-    machine, found = Machine(), []
+    """Return what each entry did, and the checksum of the machine's image after it.
+
+    An entry that cannot be applied ends the log, with the type of its exception as its only fact:
+    a program that ends instead would fail at all later logs, too.
+    """
+    machine = Machine()
+    found: list[Any] = []
     for index, entry in enumerate(log, 1):
-        applied = machine.apply(index, *c.decode_entry(entry), own=0)
+        try:
+            applied = machine.apply(index, *c.decode_entry(entry), own=0)
+        except Exception as error:
+            found.append([repr(type(error))])
+            break
         grants = [(*grant[:5], grant[5] and grant[5].id) for grant in applied.grants]
         said = (applied.results, grants, applied.gaps, applied.downs, applied.ups, applied.epoch)
         found.append([repr(said), machine.version, _image_crc(machine)])
