@@ -113,13 +113,15 @@ def verdict(samples: Sequence[Sample], seconds: float, nodes: int) -> tuple[str,
     """Judge a run.
 
     Returns:
-        A line with the figures, and a finding for each node whose memory grew.
+        A line with the figures, and a finding for each node whose memory grew. The line also names
+        the nodes with too few samples, such as one that ran another program for a while.
     """
     found = trends(samples, seconds)
-    if seconds < MINUTES_MIN * 60 or len(found) < nodes:
+    if seconds < MINUTES_MIN * 60 or not found:
         most = max((sample.rss_bytes for sample in samples), default=0) / MEBIBYTE
         return f"memory: at most {most:.1f} MiB a node; the run is too short to say if flat", []
-    told = "; ".join(map(str, found))
+    unjudged = sorted(set(range(nodes)) - {one.node for one in found})
+    told = "; ".join([*map(str, found), *(f"n{node} has too few samples" for node in unjudged)])
     growing = [f"memory grew over the last half: {one} MiB" for one in found if not one.is_flat]
     word = "not flat" if growing else "flat"
     rule = f"{GROWTH_SHARE_MAX:.0%} or {GROWTH_BYTES_MAX // MEBIBYTE} MiB allowed"

@@ -43,12 +43,24 @@ def test_the_first_half_and_processes_that_just_started_do_not_count() -> None:
     assert (trend.before_bytes, trend.after_bytes) == (100 * MEBIBYTE, 100 * MEBIBYTE)
 
 
-def test_a_short_run_or_a_node_that_was_not_seen_says_nothing() -> None:
+def test_a_short_run_says_nothing() -> None:
     short_s = MINUTES_MIN * 60 - 1
     line, findings = verdict(samples(MEBIBYTE, 900 * MEBIBYTE, short_s), short_s, 1)
     assert "at most 900.0 MiB a node; the run is too short" in line and findings == []
-    line, findings = verdict(samples(MEBIBYTE, 900 * MEBIBYTE), HOUR_S, 2)
-    assert "too short" in line and findings == []
+
+
+def test_a_run_in_which_no_node_has_enough_samples_says_nothing() -> None:
+    line, findings = verdict(samples(MEBIBYTE, 900 * MEBIBYTE)[::10], HOUR_S, 2)
+    assert "at most 900.0 MiB a node; the run is too short" in line and findings == []
+
+
+def test_a_node_with_too_few_samples_leaves_the_verdict_on_the_others() -> None:
+    grows = samples(100 * MEBIBYTE, 112 * MEBIBYTE)
+    seldom = [one._replace(node=1) for one in grows if not HOUR_S / 2 <= one.at_s < HOUR_S * 0.72]
+    also = [one._replace(node=2) for one in grows]
+    line, findings = verdict([*grows, *seldom, *also], HOUR_S, 4)
+    assert "n1 has too few samples; n3 has too few samples: not flat" in line
+    assert [told.split(": ")[1][:2] for told in findings] == ["n0", "n2"]
 
 
 def test_the_size_of_a_process() -> None:
