@@ -15,8 +15,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from beanpole.client import tls_files, where
 from beanpole.client.backoff import FIRST_S, TRIES_DEFAULT, Backoff
@@ -165,7 +166,7 @@ def _run_command(command: list[str], task: Task) -> None:
 
 
 @contextmanager
-def _file_of(body: bytes) -> Iterator[BinaryIO]:
+def _file_of(body: bytes) -> Iterator[FileIO]:
     """Make a file, at its beginning.
 
     A pipe holds 64 KiB, so this process would have to write the rest while the command runs, and a
@@ -178,8 +179,11 @@ def _file_of(body: bytes) -> Iterator[BinaryIO]:
     """
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(TemporaryFile())
-            file.write(body)
+            # Without a buffer: close() would fail at the rest once more, and outside of this `try`.
+            file = stack.enter_context(TemporaryFile(buffering=0))
+            rest = memoryview(body)
+            while rest:
+                rest = rest[file.write(rest) :]
             file.seek(0)
         except OSError as error:
             words = f"no temporary file for its body (see TMPDIR): {error.strerror or error}"

@@ -23,10 +23,10 @@ def limited(kind: int, limit: int) -> Iterator[None]:
         resource.setrlimit(kind, before)
 
 
-def failure() -> Exception | None:
+def failure(body: bytes = b"body") -> Exception | None:
     """Return the failure of a job."""
     try:
-        work._run_command(["cat"], Task(7, b"body", "mail", 1))
+        work._run_command(["cat"], Task(7, body, "mail", 1))
     except Exception as error:
         return error
     return None
@@ -51,3 +51,12 @@ def test_a_temporary_directory_that_is_gone_fails_the_job_alone(
     error = failure()
     assert isinstance(error, work.CommandFailed)
     assert "TMPDIR" in str(error)
+
+
+@pytest.mark.parametrize("size", [100, 1_000_000])
+def test_a_limit_below_the_body_fails_the_job_alone(size: int) -> None:
+    """The probe of `tempfile` fits, and a small body would wait in a buffer until close()."""
+    with limited(resource.RLIMIT_FSIZE, 50):
+        error = failure(bytes(size))
+    assert isinstance(error, work.CommandFailed)
+    assert "temporary file" in str(error)
