@@ -201,11 +201,14 @@ class AuditLog:
         """Whether another program, such as logrotate, has moved or removed the open file.
 
         Lines in it are found by nobody. One look per write is enough, which may have many lines.
+        After a look that fails otherwise, the open file still takes the lines.
         """
         try:
             return not os.path.samestat(os.stat(self._path), os.fstat(file))
         except FileNotFoundError:
             return True
+        except OSError:
+            return False
 
     def _rotate(self) -> None:
         self._sync()

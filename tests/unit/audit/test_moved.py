@@ -1,8 +1,11 @@
 """The file of the audit log while another program moves, removes or replaces it."""
 
+import errno
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,4 +47,27 @@ def test_later_lines_go_to_the_file_of_the_name(
     assert json.loads(second)["method"] == "Queue/Delete"
     assert path.read_bytes() == second + b"\n"
     assert path.stat().st_mode & 0o777 == 0o600
+    assert audit.lost == 0
+
+
+def test_lines_go_to_the_open_file_while_its_name_cannot_be_looked_up(
+    tmp_path: Path, audit: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit.add(ENTRY)
+    assert audit.flush()
+    stat, looks = os.stat, []
+
+    def fail(path: Any, *of: Any, **named: Any) -> os.stat_result:
+        if path != str(tmp_path / NAME):
+            return stat(path, *of, **named)
+        looks.append(path)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", fail)
+        audit.add(ENTRY._replace(method="Queue/Delete"))
+        assert audit.flush()
+    assert looks
+    methods = [json.loads(line)["method"] for line in audit.page(0).lines]
+    assert methods == ["Queue/Kick", "Queue/Delete"]
     assert audit.lost == 0
