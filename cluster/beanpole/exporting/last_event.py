@@ -80,12 +80,19 @@ def _check_same(
 
 
 def _values(rows: "pa.RecordBatch") -> Mapping[str, Any]:
-    """Return the columns of the first row, the time as the microseconds that readers agree on."""
+    """Return the columns of the first row, the time as the microseconds that readers agree on.
+
+    Raises:
+        BadExport: a column is missing, which no release leaves out.
+    """
     import pyarrow as pa
 
     found = {}
     for name in COLUMNS:
-        column = rows.column(rows.schema.get_field_index(name))
+        place = rows.schema.get_field_index(name)
+        if place < 0:
+            raise BadExport(f"an event has no column {name}")
+        column = rows.column(place)
         is_time = pa.types.is_timestamp(column.type)
         found[name] = (column.cast(pa.int64()) if is_time else column)[0].as_py()
     return found

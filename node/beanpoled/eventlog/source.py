@@ -138,7 +138,7 @@ class Source:
                 a birth id prove nothing by it, so it is not waited for with them.
         """
         try:
-            return next(iter(self.read(offset, offset + 1)))
+            return next(self.read(offset, offset + 1), None)
         except EventsLost as error:
             if self.birth and not error.certain:
                 raise
