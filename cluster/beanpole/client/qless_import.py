@@ -265,7 +265,7 @@ class _Import:
         known = cjson.decode(_bulk(self._call(b"config.get")))
         assert isinstance(known, dict), known
         for option, value in options:
-            if _is_endless(value):
+            if _is_not_finite(value):
                 why = f"its value {shown(value)} is not finite"
                 self._outcome.refuse("options", option, why)
                 continue
@@ -416,8 +416,8 @@ def in_order(dependencies: Mapping[bytes, Iterable[bytes]]) -> tuple[list[bytes]
     return ready, [jid for jid, count in left.items() if count]
 
 
-def _is_endless(value: bytes) -> bool:
-    """Whether Lua reads a value as infinity or NaN: a heartbeat of it would never end."""
+def _is_not_finite(value: bytes) -> bool:
+    """Whether Lua reads a value as infinity or NaN, such as a heartbeat that would never end."""
     try:
         return not isfinite(float(value))
     except ValueError:
