@@ -5,7 +5,7 @@ import pytest
 from beanpole.client import blocking
 
 
-@pytest.mark.parametrize("port", [70000, -1])
+@pytest.mark.parametrize("port", [70000, 65536, 0, -1])
 def test_a_port_out_of_range_is_refused(port: int) -> None:
     with pytest.raises(ValueError, match=f"the port {port} is not from 1 to 65535"):
         blocking.Client(("127.0.0.1", port), patience_s=0)

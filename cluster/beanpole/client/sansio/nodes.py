@@ -30,13 +30,13 @@ def endpoints_of(addresses: Addresses) -> list[Endpoint]:
             list of these.
 
     Raises:
-        ValueError: there is no address, or a port is not from 0 to PORT_MAX.
+        ValueError: there is no address, or a port is not from 1 to PORT_MAX.
     """
     if isinstance(addresses, str):
         found = _read(addresses)
     elif len(addresses) == 2 and _is_port(addresses):
         port = int(str(addresses[1]))
-        if not 0 <= port <= PORT_MAX:  # the system would dial the rest of a division
+        if not 1 <= port <= PORT_MAX:  # the system takes the port modulo 65536; 0 is a path's
             raise ValueError(f"the port {port} is not from 1 to {PORT_MAX}")
         found = [Endpoint(str(addresses[0]), port)]
     else:
