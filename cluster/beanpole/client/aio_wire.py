@@ -159,9 +159,11 @@ class Wire:
         reader, writer = self._streams
         if reader.at_eof() or reader.exception() is not None or writer.is_closing():
             return True
-        # The loop has not noticed an end that came while the program computed.
+        if getattr(reader, "_buffer", b""):
+            return True  # bytes that were sent unasked, and would answer the next request
+        # The loop has not noticed what came while the program computed.
         connected = writer.get_extra_info("socket")
-        return connected is not None and has_ended(connected)
+        return connected is not None and has_ended(connected, is_tls=self._tls is not None)
 
     async def _open(self, endpoint: Endpoint, timeout_s: float) -> _Streams:
         safely: dict[str, Any] = {}

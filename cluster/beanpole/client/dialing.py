@@ -72,30 +72,35 @@ def keep_alive(connected: socket.socket) -> None:
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def has_ended(connected: socket.socket) -> bool:
-    """Whether the other end has closed a connection, even if bytes before the end are not read yet.
+def has_ended(connected: socket.socket, *, is_tls: bool) -> bool:
+    """Whether the other end has closed a connection, or has sent bytes unasked.
 
-    The end of TLS is such bytes. Systems other than Linux do not tell what comes behind them.
+    Bytes of TLS are not judged: they may be its own, such as those of its end. Systems other than
+    Linux do not tell what comes behind them.
     """
     if not hasattr(select, "POLLRDHUP"):
         with connected.dup() as readable:  # the sockets of asyncio have no `recv`
             return is_at_end(readable)
     poll = select.poll()
-    poll.register(connected.fileno(), select.POLLRDHUP)  # a reset is always reported
+    wanted = select.POLLRDHUP if is_tls else select.POLLRDHUP | select.POLLIN
+    poll.register(connected.fileno(), wanted)  # a reset is always reported
     return bool(poll.poll(0))
 
 
 def is_at_end(connected: socket.socket) -> bool:
-    """Whether the next read of a connection without TLS would find its end; nothing is read."""
+    """Whether a connection without TLS has ended, or its node has sent bytes unasked.
+
+    Such bytes would be read as the reply to the next request. Nothing is read here.
+    """
     connected.setblocking(False)
     try:
-        return not connected.recv(1, socket.MSG_PEEK)
+        connected.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
         return False
     except OSError as error:
         if is_of_handler(error):
             raise
-        return True
+    return True
 
 
 def is_of_handler(error: BaseException) -> bool:

@@ -125,3 +125,67 @@ def test_the_replies_of_a_batch_after_a_surplus_one_are_doubted(talk: Talk) -> N
     assert isinstance(wrong, blocking.UnknownResponseError)
     assert isinstance(doubted, blocking.MayBeDoneError)
     assert second == "default"
+
+
+@CLIENTS
+@pytest.mark.parametrize("surplus", [b"TIMED_OUT", b"NOT_FOUND", b"DEADLINE_SOON"])
+def test_an_error_of_another_command_does_not_answer_a_put(talk: Talk, surplus: bytes) -> None:
+    first, second = finished(
+        talk,
+        [("put", "a"), ("put", "b")],
+        [(PUT_A, surplus + b"\r\nINSERTED 7\r\n")],
+        [(PUT_B, b"INSERTED 8\r\n")],
+    )
+    assert isinstance(first, blocking.UnknownResponseError)
+    assert second == 8
+
+
+@CLIENTS
+def test_an_error_of_another_command_does_not_answer_a_batch(talk: Talk) -> None:
+    deletes = b"delete 1\r\ndelete 2\r\n"
+    (first,) = finished(
+        talk, [("delete_many", [1, 2])], [(deletes, b"TIMED_OUT\r\nDELETED\r\nDELETED\r\n")]
+    )
+    assert isinstance(first, blocking.BatchError)
+    assert isinstance(first.results[0], blocking.UnknownResponseError)
+    assert isinstance(first.results[1], blocking.MayBeDoneError)
+
+
+@CLIENTS
+def test_a_delete_that_is_not_known_is_no_misread_put(talk: Talk) -> None:
+    deletes = b"delete 1\r\ndelete 2\r\n"
+    (first,) = finished(talk, [("delete_many", [1, 2])], [(deletes, b"UNKNOWN_COMMAND\r\n" * 2)])
+    assert isinstance(first, blocking.BatchError)
+    assert isinstance(first.results[0], blocking.UnknownCommandError)
+    assert "sent a reply that does not fit" in str(first.results[1])
+
+
+@CLIENTS
+def test_a_second_reply_of_the_same_kind_answers_no_later_put(talk: Talk) -> None:
+    found = finished(
+        talk,
+        [("put", "a"), ("put", "b")],
+        [(PUT_A, b"INSERTED 7\r\nINSERTED 7\r\n")],
+        [(PUT_B, b"INSERTED 8\r\n")],
+    )
+    assert found == [7, 8]
+
+
+@CLIENTS
+def test_jobs_of_a_connection_that_a_surplus_reply_ends_are_reserved_again(talk: Talk) -> None:
+    reserve = b"reserve-with-timeout 0\r\n"
+    (job,) = finished(
+        talk,
+        [("reserve", 0)],
+        [(reserve, b"RESERVED 7 1\r\nx\r\nTIMED_OUT\r\n")],
+        [(reserve, b"RESERVED 8 1\r\nx\r\n")],
+    )
+    assert job.id == 8
+
+
+@CLIENTS
+def test_a_job_of_a_connection_that_a_surplus_reply_ends_is_not_returned(talk: Talk) -> None:
+    node = Node([(b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\nTIMED_OUT\r\n")])
+    with pytest.raises(blocking.MayBeDoneError, match="a reply too many"):
+        talk(node.address, [("reserve_job", 7)])
+    node.finish()

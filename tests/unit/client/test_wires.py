@@ -5,6 +5,7 @@ import select
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +21,7 @@ from beanpole.client.sansio.steps import (
     Connect,
     Endpoint,
     IsGone,
+    Pause,
     Probe,
     Receive,
     Resolve,
@@ -202,3 +204,25 @@ def test_a_connection_with_tls_that_the_node_has_closed_is_gone(
     tls.load_cert_chain(tmp_path / "a.pem", tmp_path / "a.key")
     trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     assert runs(kind, connected_until_it_ends(tls), tls=trusting) == (False, True)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@WIRES
+def test_a_node_that_sends_unasked_counts_as_gone(kind: Any, is_read: bool) -> None:
+    def steps() -> Steps[bool]:
+        yield Connect(Endpoint(*listener.getsockname()), 60)
+        connection, _ = listener.accept()
+        with connection:
+            before: bool = yield IsGone()
+            connection.sendall(b"INSERTED 7\r\n")
+            until = time.monotonic() + 30
+            after = False
+            while not after and time.monotonic() < until:
+                if is_read:
+                    yield Pause(0)  # the loop of asyncio reads what has arrived
+                after = yield IsGone()
+            yield Close()
+            return not before and after
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert run(kind, steps())

@@ -24,7 +24,7 @@ WINDOW_BYTES: Final = 128 * 1024
 RESERVE_MAX: Final = 1000
 
 _Item = TypeVar("_Item")
-_Result = Reply | faults.MayBeDoneError | faults.Unconnected | None
+_Result = Reply | faults.UnknownResponseError | faults.MayBeDoneError | faults.Unconnected | None
 
 
 def put_many(
@@ -100,15 +100,16 @@ def _ask_each(
             results[left[0]] = results[left[0]] or error
             break
         window = _window(requests, left)
+        asked = [requests[at] for at in window]
         place = session.at
-        got, lost_by = yield from _exchanged(session, [requests[at] for at in window])
+        got, lost_by = yield from _exchanged(session, asked)
         for at, reply in zip(window, got, strict=False):
             results[at] = reply
         left = left[len(got) :]
-        if (
-            wrong := _wrong_at([requests[at] for at in window], got, is_put=not repeat)
-        ) is not None:
-            why = "misread a put" if faults.is_misread(got[wrong]) else "sent a reply too many"
+        if (wrong := _wrong_at(asked, got, is_put=not repeat)) is not None:
+            results[window[wrong]] = faults.misfit(asked[wrong], got[wrong]) or got[wrong]
+            is_misread = not repeat and faults.is_misread(got[wrong])
+            why = "misread a put" if is_misread else "sent a reply that does not fit"
             _doubt(results, window[wrong + 1 : len(got)], f"{place} {why}")
             yield from session.drop()
         if lost_by is not None:

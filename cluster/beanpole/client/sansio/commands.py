@@ -84,16 +84,14 @@ class Commands(Generic[TBody]):
             requests += [encode(b"reserve-with-timeout", 0)] * (count - 1)
             replies: list[Reply] = []
             try:
-                replies, _ = yield from session.ask_all(requests, repeat=False, wait_s=slice_s)
-                losses = 0
+                got, _ = yield from session.ask_all(requests, repeat=False, wait_s=slice_s)
+                self._check_reserved(requests, got)
+                replies, losses = got, 0
             except faults.MayBeDoneError:
                 losses += 1
                 if losses == TRIES_MAX:
                     raise
                 yield Pause(jitter(PAUSE_MIN_S))
-            for request, one in zip(requests, replies, strict=False):
-                if not faults.fits(request, one):
-                    expected(one, b"RESERVED")  # the connection has ended, and its jobs with it
             reserved = [one for one in replies if one[0] == b"RESERVED"]
             if reserved:
                 return self._all_reserved(reserved)
@@ -111,6 +109,8 @@ class Commands(Generic[TBody]):
             return self._job((yield from self._orphan(job)))
         if again and reply[0] == b"NOT_FOUND":
             raise faults.MayBeDoneError("the connection that ended may have reserved it")
+        if reply[0] == b"RESERVED":
+            self._check_reserved([encode(b"reserve-job", job)], [reply])
         return self._reserved(reply)
 
     def delete(self, job: JobOrID[TBody]) -> Steps[None]:
@@ -245,6 +245,16 @@ class Commands(Generic[TBody]):
         shown = body if self.encoding is None else body.decode(self.encoding)
         return Job(reply[1][0], cast(TBody, shown))
 
+    def _check_reserved(self, requests: list[bytes], replies: list[Reply]) -> None:
+        """Check that the connection that has reserved jobs still holds them."""
+        for request, reply in zip(requests, replies, strict=True):
+            if (wrong := faults.misfit(request, reply)) is not None:
+                raise wrong
+            if not faults.fits(request, reply):
+                expected(reply, b"RESERVED")
+        if self.session.at is None:
+            raise faults.may_be_done("a reply too many has ended the connection")
+
     def _reserved(self, reply: Reply) -> Job[TBody]:
         """Note the job of a reply as held and return it, or raise the error of the reply."""
         self.session.held[expected(reply, b"RESERVED")[1][0]] = None
@@ -378,8 +388,6 @@ def expected(reply: Reply, word: bytes) -> Reply:
     """Return the reply if it begins with this word; otherwise raise its error."""
     if reply[0] == word:
         return reply
-    values = [b"%d" % item if isinstance(item, int) else item for item in reply[1]]
+    unknown = faults.unknown(reply)
     error = faults.ERROR_RESPONSES.get(reply[0])
-    if error is not None:
-        raise error(values)
-    raise faults.UnknownResponseError(reply[0], values)
+    raise unknown if error is None else error(unknown.values)

@@ -129,49 +129,64 @@ def is_misread(reply: Reply) -> bool:
     return reply[0] in (b"BAD_FORMAT", b"UNKNOWN_COMMAND")
 
 
-# The replies by which a server does each command; all others are errors.
-_DONE: Final[dict[bytes, frozenset[bytes]]] = {
-    b"put": frozenset({b"INSERTED"}),
-    b"put-unique": frozenset({b"INSERTED", b"EXISTS"}),
-    b"use": frozenset({b"USING"}),
-    b"reserve-with-timeout": frozenset({b"RESERVED"}),
-    b"reserve-job": frozenset({b"RESERVED"}),
-    b"delete": frozenset({b"DELETED"}),
-    b"release": frozenset({b"RELEASED"}),
-    b"bury": frozenset({b"BURIED"}),
-    b"touch": frozenset({b"TOUCHED"}),
-    b"watch": frozenset({b"WATCHING"}),
-    b"ignore": frozenset({b"WATCHING"}),
-    b"peek": frozenset({b"FOUND"}),
-    b"peek-ready": frozenset({b"FOUND"}),
-    b"peek-delayed": frozenset({b"FOUND"}),
-    b"peek-buried": frozenset({b"FOUND"}),
-    b"kick": frozenset({b"KICKED"}),
-    b"kick-job": frozenset({b"KICKED"}),
-    b"stats": frozenset({b"OK"}),
-    b"stats-job": frozenset({b"OK"}),
-    b"stats-tube": frozenset({b"OK"}),
-    b"list-tubes": frozenset({b"OK"}),
-    b"list-tubes-watched": frozenset({b"OK"}),
-    b"list-tube-used": frozenset({b"USING"}),
-    b"pause-tube": frozenset({b"PAUSED"}),
+# The replies to each command, besides REPLIES_TO_ALL. The other extensions are checked where they
+# are used.
+REPLIES: Final[dict[bytes, frozenset[bytes]]] = {
+    command.encode(): frozenset(words.encode().split())
+    for command, words in {
+        "put": "INSERTED BURIED EXPECTED_CRLF JOB_TOO_BIG DRAINING",
+        "put-unique": "INSERTED EXISTS BURIED EXPECTED_CRLF JOB_TOO_BIG DRAINING",
+        "use": "USING",
+        "reserve-with-timeout": "RESERVED TIMED_OUT DEADLINE_SOON",
+        "reserve-job": "RESERVED NOT_FOUND",
+        "delete": "DELETED NOT_FOUND",
+        "release": "RELEASED BURIED NOT_FOUND",
+        "bury": "BURIED NOT_FOUND",
+        "touch": "TOUCHED NOT_FOUND",
+        "watch": "WATCHING",
+        "ignore": "WATCHING NOT_IGNORED",
+        "peek": "FOUND NOT_FOUND",
+        "peek-ready": "FOUND NOT_FOUND",
+        "peek-delayed": "FOUND NOT_FOUND",
+        "peek-buried": "FOUND NOT_FOUND",
+        "kick": "KICKED",
+        "kick-job": "KICKED NOT_FOUND",
+        "stats": "OK",
+        "stats-job": "OK NOT_FOUND",
+        "stats-tube": "OK NOT_FOUND",
+        "list-tubes": "OK",
+        "list-tubes-watched": "OK",
+        "list-tube-used": "USING",
+        "pause-tube": "PAUSED NOT_FOUND",
+    }.items()
 }
-# Commands that old releases of beanstalkd do not know.
-_YOUNG: Final = frozenset({b"kick-job", b"pause-tube", b"reserve-job"})
+REPLIES_TO_ALL: Final = frozenset({b"BAD_FORMAT", b"DENIED", b"INTERNAL_ERROR", b"OUT_OF_MEMORY"})
+COMMANDS_OF_LATER_RELEASES: Final = frozenset({b"kick-job", b"pause-tube", b"reserve-job"})
 
 
 def fits(request: bytes, reply: Reply) -> bool:
     """Whether a reply can be the answer to a request.
 
-    After one that cannot, each reply on this connection may answer another request. Extensions are
-    not judged: servers may not know them.
+    After one that cannot, each reply on this connection may answer another request. Each reply fits
+    a command that is not in REPLIES: an extension other than `put-unique`.
     """
     command = request.split(b"\r\n", 1)[0].split(b" ", 1)[0]
-    if command not in _DONE or reply[0] in _DONE[command]:
+    if command not in REPLIES or reply[0] in REPLIES[command] or reply[0] in REPLIES_TO_ALL:
         return True
-    if reply[0] == b"UNKNOWN_COMMAND":
-        return command in _YOUNG
-    return reply[0] in ERROR_RESPONSES
+    return reply[0] == b"UNKNOWN_COMMAND" and command in COMMANDS_OF_LATER_RELEASES
+
+
+def unknown(reply: Reply) -> UnknownResponseError:
+    """Return the error of a reply that does not belong to its command."""
+    values = [b"%d" % item if isinstance(item, int) else item for item in reply[1]]
+    return UnknownResponseError(reply[0], values)
+
+
+def misfit(request: bytes, reply: Reply) -> UnknownResponseError | None:
+    """Return the error of a reply that does not fit; None if it fits or is a plain refusal."""
+    if reply[0] == b"UNKNOWN_COMMAND" or reply[0] in _REFUSALS or fits(request, reply):
+        return None
+    return unknown(reply)
 
 
 # Replies that depend on the node and the time, so that they tell nothing of an earlier attempt.
@@ -215,6 +230,14 @@ def check_repeated(reply: Reply) -> None:
 
 class NotAvailableError(ClientError):
     """The node lacks an extension: it is a plain beanstalkd, or a Beanpole of an older release."""
+
+
+def missing(needs: bytes, place: object, sent: int) -> Exception:
+    """Return the error of a command that needs an extension which this node lacks."""
+    words = f"{place} does not know {needs.decode()!r}"
+    if sent:
+        return MayBeDoneError(f"it may have been done, and {words}")
+    return NotAvailableError(words)
 
 
 # Without a connection: no request was sent by the attempt that raises one of these.

@@ -20,6 +20,8 @@ from beanpole.client.sansio.faults import (
     NotAvailableError,
     fits,
     may_be_done,
+    misfit,
+    missing,
 )
 from beanpole.client.sansio.nodes import RETURN_MAX_S, RETURN_MIN_S, Nodes
 from beanpole.client.sansio.steps import (
@@ -138,8 +140,11 @@ class Session:
             MayBeDoneError: the connection ended before the reply, and `repeat` is False.
             NoNodeError: no node answers.
             NotAvailableError: the node does not have the extension.
+            UnknownResponseError: the reply belongs to another command.
         """
         got = yield from self.ask_all([request], repeat=repeat, wait_s=wait_s, needs=needs)
+        if (wrong := misfit(request, got[0][0])) is not None:
+            raise wrong
         return got[0][0], got[1]
 
     def ask_all(
@@ -162,7 +167,7 @@ class Session:
             place = self.at
             try:
                 if needs and needs not in (yield from self.extensions()):
-                    raise _missing(needs, place, sent)
+                    raise missing(needs, place, sent)
                 sent += 1
                 return (yield from self.exchange_all(requests, wait_s)), sent > 1
             except MayBeDoneError:
@@ -203,7 +208,7 @@ class Session:
                         raise ConnectionError("the node closed the connection")
                     self._parser.feed(data)
                 replies.append(reply)
-            is_clean = all(map(fits, requests, replies))
+            is_clean = self._parser.is_empty and all(map(fits, requests, replies))
             if not is_clean:
                 yield Close()  # each later reply could answer another request
             return replies
@@ -490,10 +495,3 @@ class Session:
         self.held = {job: None for job in self.held if job in still}
         if lost:
             self.lost(lost)
-
-
-def _missing(needs: bytes, place: Endpoint | None, sent: int) -> Exception:
-    words = f"{place} does not know {needs.decode()!r}"
-    if sent:
-        return MayBeDoneError(f"it may have been done, and {words}")
-    return NotAvailableError(words)

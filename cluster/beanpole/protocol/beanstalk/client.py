@@ -139,6 +139,11 @@ class ReplyParser:
             self._offset = 0
         self._data += data
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no byte is left after the last reply."""
+        return len(self._data) == self._offset
+
     def next(self) -> Reply | None:
         """Return the next reply, or None if it is incomplete.
 
