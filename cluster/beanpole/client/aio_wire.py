@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from beanpole.client.dialing import has_ended, host_of, keep_alive
+from beanpole.client.sansio.faults import inherited
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
     Close,
@@ -41,7 +42,14 @@ class Wire:
         self._lock = asyncio.Lock()
 
     async def run(self, steps: Steps[_Result]) -> _Result:
-        """Perform the steps of one command, after all earlier commands, and return its result."""
+        """Perform the steps of one command, after all earlier commands, and return its result.
+
+        Raises:
+            ClosedError: another process has connected. Its session is not this one's to resume.
+        """
+        if self.is_inherited:
+            self.close()
+            raise inherited()
         self._enter()
         async with self._lock:
             try:
@@ -98,7 +106,7 @@ class Wire:
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
-        if self._streams is not None and not self.is_inherited:
+        if self._streams is not None:
             # A loop that turns no more does not close the socket, and the node would not give out
             # the jobs of this connection. uvloop has closed it with the loop.
             connected = self._streams[1].get_extra_info("socket")

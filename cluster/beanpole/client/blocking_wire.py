@@ -7,6 +7,7 @@ import time
 from typing import TypeVar
 
 from beanpole.client.dialing import dial, encrypt, host_of, is_at_end, is_of_handler
+from beanpole.client.sansio.faults import inherited
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
     Close,
@@ -37,7 +38,14 @@ class Wire:
         self._pid = 0  # the process that connected last
 
     def run(self, steps: Steps[_Result]) -> _Result:
-        """Perform the steps of one command and return its result."""
+        """Perform the steps of one command and return its result.
+
+        Raises:
+            ClosedError: another process has connected. Its session is not this one's to resume.
+        """
+        if self.is_inherited:
+            self.close()
+            raise inherited()
         try:
             step = next(steps)
             while True:

@@ -56,6 +56,37 @@ def test_a_child_that_closes_leaves_the_session_alone(node: Node) -> None:
     node.finish()
 
 
+def test_a_command_in_a_child_leaves_the_session_alone(node: Node) -> None:
+    with blocking.Client(node.address, keep=60) as client:
+
+        def ask() -> None:
+            for _ in range(2):
+                with pytest.raises(blocking.ClosedError, match="belongs to the process"):
+                    client.using()
+            client.close()
+
+        in_a_child(ask)
+        assert client.using() == "default"
+    node.finish()
+
+
+def test_a_command_in_a_loop_of_a_child_as_well(node: Node) -> None:
+    async def run() -> None:
+        async with aio.Client(node.address, keep=60) as client:
+
+            async def ask() -> None:
+                for _ in range(2):
+                    with pytest.raises(aio.ClosedError, match="belongs to the process"):
+                        await client.using()
+                await client.close()
+
+            in_a_child(lambda: asyncio.run(ask()))
+            assert await client.using() == "default"
+
+    asyncio.run(run())
+    node.finish()
+
+
 def test_an_asyncio_client_as_well(node: Node) -> None:
     async def run() -> None:
         async with aio.Client(node.address, keep=60) as client:

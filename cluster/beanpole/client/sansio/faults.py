@@ -203,6 +203,11 @@ class ClosedError(NoNodeError):
     """The client is closed, and so asks no node."""
 
 
+def inherited() -> ClosedError:
+    """Return the error of a command in a fork of the process that connected the client."""
+    return ClosedError("this client belongs to the process that connected it; make a new one")
+
+
 class MayBeDoneError(ConnectionError):
     """The connection ended before the reply: the command was done once or not at all."""
 
