@@ -80,27 +80,27 @@ def has_ended(connected: socket.socket, *, is_tls: bool) -> bool:
     """
     if not hasattr(select, "POLLRDHUP"):
         with connected.dup() as readable:  # the sockets of asyncio have no `recv`
-            return is_at_end(readable)
+            return is_at_end(readable, is_tls=is_tls)
     poll = select.poll()
     wanted = select.POLLRDHUP if is_tls else select.POLLRDHUP | select.POLLIN
     poll.register(connected.fileno(), wanted)  # a reset is always reported
     return bool(poll.poll(0))
 
 
-def is_at_end(connected: socket.socket) -> bool:
-    """Whether a connection without TLS has ended, or its node has sent bytes unasked.
+def is_at_end(connected: socket.socket, *, is_tls: bool = False) -> bool:
+    """Whether a connection has ended, or without TLS, whether its node has sent bytes unasked.
 
     Such bytes would be read as the reply to the next request. Nothing is read here.
     """
     connected.setblocking(False)
     try:
-        connected.recv(1, socket.MSG_PEEK)
+        return not (connected.recv(1, socket.MSG_PEEK) and is_tls)
     except BlockingIOError:
         return False
     except OSError as error:
         if is_of_handler(error):
             raise
-    return True
+        return True
 
 
 def is_of_handler(error: BaseException) -> bool:

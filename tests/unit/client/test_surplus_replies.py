@@ -189,3 +189,12 @@ def test_a_job_of_a_connection_that_a_surplus_reply_ends_is_not_returned(talk: T
     with pytest.raises(blocking.MayBeDoneError, match="a reply too many"):
         talk(node.address, [("reserve_job", 7)])
     node.finish()
+
+
+@pytest.mark.parametrize("reply", [b"WATCHING 1\r\n", b"USING work\r\nUSING work\r\n"])
+def test_a_connection_whose_tube_is_not_restored_is_not_used(reply: bytes) -> None:
+    """It was closed and taken for open, and the next command failed by an assert."""
+    node = Node([(b"use work\r\n", reply)])
+    with pytest.raises(blocking.NoNodeError, match="a reply does not fit its command"):
+        blocking.Client(node.address, use="work", patience_s=0)
+    node.finish()

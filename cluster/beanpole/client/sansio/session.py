@@ -101,8 +101,8 @@ class Session:
         self.reply_timeout_s = reply_timeout_s
         self.connect_timeout_s = connect_timeout_s
         self._parser = ReplyParser()
-        self._return_s = RETURN_MIN_S
-        self._return_at = 0.0
+        self._is_clean = False  # no reply on the present connection was another command's
+        self._return_s, self._return_at = RETURN_MIN_S, 0.0
         self._left: Endpoint | None = None  # the node whose connection ended last
         self._is_closed = False
         self.used = DEFAULT_TUBE
@@ -369,7 +369,10 @@ class Session:
     def _open(self, endpoint: Endpoint) -> Steps[bool]:
         try:
             yield Connect(endpoint, self.connect_timeout_s)
+            self._is_clean = True
             yield from self._begin()
+            if not self._is_clean:
+                raise ProtocolError("a reply does not fit its command")
         except (DeniedError, NotAvailableError):
             yield from self.drop()
             raise
@@ -484,7 +487,7 @@ class Session:
         self._left = self.at or self._left
         if self.at is not None:
             self._kept_at = self._clock()
-        self.at = None
+        self.at, self._is_clean = None, False
         if not self.is_kept:
             self._lose(())
 
