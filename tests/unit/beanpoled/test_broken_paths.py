@@ -36,11 +36,17 @@ class Path:
         """Carry bytes in both directions until both sides have closed."""
         self.connections += 1
         number = self.connections
-        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(
-            self._one_way(number, reader, server_writer),
-            self._one_way(number, server_reader, writer),
-        )
+        writers = [writer]
+        try:
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
+            writers.append(server_writer)
+            await asyncio.gather(
+                self._one_way(number, reader, server_writer),
+                self._one_way(number, server_reader, writer),
+            )
+        finally:  # the end of the test cancels this
+            for one in writers:
+                one.close()
 
     async def _one_way(
         self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
