@@ -10,6 +10,7 @@ from typing import Final
 
 from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S
 from beanpole.client.stream import StreamClient
+from beanpole.client.terminals import visible
 from beanpole.errors import ClientError, ProtocolError
 from beanpole.protocol.resp.client import Reply, ReplyParser, encode
 from beanpole.protocol.resp.values import Error
@@ -35,10 +36,7 @@ class AuthenticationFailed(ClientError):
 def words_of(error: Error) -> str:
     """Return the text of an error for a message: a terminal must not obey what a server sends."""
     text = error.text.decode(errors="backslashreplace")
-    words = "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode()
-        for one in text[:WORDS_SHOWN]
-    )
+    words = visible(text[:WORDS_SHOWN])
     return words if len(text) <= WORDS_SHOWN else f"{words}... ({len(error.text)} bytes)"
 
 

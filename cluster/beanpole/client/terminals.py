@@ -1,4 +1,4 @@
-"""Capabilities of terminals. Drawing does not belong here."""
+"""Capabilities of terminals, and texts that they may get. Drawing does not belong here."""
 
 import os
 from typing import TextIO
@@ -13,3 +13,18 @@ def moves_cursor(output: TextIO | None) -> bool:
         output: a stream; None if it is closed.
     """
     return output is not None and output.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def visible(text: str, kept: str = "") -> str:
+    """Return a stranger's text with the control characters of terminals escaped: \\x1b.
+
+    Args:
+        text: the text.
+        kept: characters that are not escaped.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char in kept or char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text
+    )

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from beanpole.client import where
+from beanpole.client.terminals import visible
 from beanpole.errors import ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
-from beanpoled.cli.columns import visible
 from beanpoled.cli.exits import say_done, say_no
 
 _NAMES: Final = (

@@ -21,12 +21,12 @@ from beanpole.client.backup import Broken, Stream, TooOld
 from beanpole.client.exiting import os_error_words
 from beanpole.client.printing import drop_output
 from beanpole.client.rpc import Nodes, pauses
+from beanpole.client.terminals import visible
 from beanpole.core.image.contents import Contents
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged, StorageError
 from beanpole.exporting.steps import sync_folder
 from beanpole.storage.backups import Reader, Sink, Writer
 from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
-from beanpoled.cli.columns import visible
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.inspect import age
 from beanpoled.cli.outputs import naming, removing

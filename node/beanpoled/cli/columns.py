@@ -37,21 +37,6 @@ def terminal_chars() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def visible(text: str, kept: str = "") -> str:
-    """Return a client's text with the control characters of terminals escaped: \\x1b.
-
-    Args:
-        text: the text.
-        kept: characters that are not escaped.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char in kept or char.isprintable() else char.encode("unicode_escape").decode()
-        for char in text
-    )
-
-
 def cut(text: str, chars: int) -> tuple[str, int]:
     """Cut a line to the width of a terminal, in which characters take none, one or two columns.
 

@@ -13,13 +13,14 @@ import grpc
 
 from beanpole.client import where
 from beanpole.client.admin import Admin, AdminRefused
+from beanpole.client.terminals import visible
 from beanpole.client.worker import FAILURES_SUFFIX
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.cli import choosing, values
-from beanpoled.cli.columns import LINES, Column, name_words, table, terminal_chars, visible
+from beanpoled.cli.columns import LINES, Column, name_words, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.top import words as duration_words
 

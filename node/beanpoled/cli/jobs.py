@@ -14,6 +14,7 @@ from typing import Any, Final
 from beanpole.client import tls_files, where
 from beanpole.client.beanstalk import PRIORITY_DEFAULT, TTR_DEFAULT_S, Client, Job
 from beanpole.client.printing import print_lines
+from beanpole.client.terminals import visible
 from beanpole.constants import DEFAULT_TUBE, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.protocol.beanstalk.requests import (
@@ -22,7 +23,7 @@ from beanpole.protocol.beanstalk.requests import (
     is_tube_name,
 )
 from beanpoled.cli import values
-from beanpoled.cli.columns import LINES, visible
+from beanpoled.cli.columns import LINES
 from beanpoled.cli.exits import EXIT_NO, say_no
 
 # More than the digits of the protocol's largest number.

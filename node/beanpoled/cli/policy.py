@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from beanpole.client import where
+from beanpole.client.terminals import visible
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
 from beanpole.core.operations.policies import UNIQUE_WINDOW_MAX_US
@@ -16,7 +17,6 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
-from beanpoled.cli.columns import visible
 from beanpoled.cli.exits import say_done, say_no
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.admin import Admin
+from beanpole.client.terminals import visible
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled.cli import choosing, values
 from beanpoled.cli.choosing import STATES
-from beanpoled.cli.columns import Column, name_words, table, terminal_chars, visible
+from beanpoled.cli.columns import Column, name_words, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO, say_no
 from beanpoled.cli.top import words as duration_words
 

@@ -14,12 +14,12 @@ from secrets import token_urlsafe
 from typing import Any, Final, TypeVar
 
 from beanpole.client import where
+from beanpole.client.terminals import visible
 from beanpole.core.users import ANONYMOUS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2, users_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
-from beanpoled.cli.columns import visible
 from beanpoled.cli.exits import say_done, say_no
 
 TOKEN_BYTES: Final = 32

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from beanpole.core.jobs.prefixes import NONE, ranges_of
 
-# Few bytes, so that names often begin alike; nothing is behind the last of them.
+# Only four bytes, so that names often share a prefix. No byte is greater than the last of them.
 NAMES = st.lists(st.sampled_from(b"\0a\xfe\xff"), min_size=1, max_size=5).map(bytes)
 
 

@@ -161,6 +161,7 @@ REPLIES: Final[dict[bytes, frozenset[bytes]]] = {
     }.items()
 }
 REPLIES_TO_ALL: Final = frozenset({b"BAD_FORMAT", b"DENIED", b"INTERNAL_ERROR", b"OUT_OF_MEMORY"})
+COMMAND_BYTES_MAX: Final = max(map(len, REPLIES)) + 1  # a longer word is none of them
 COMMANDS_OF_LATER_RELEASES: Final = frozenset({b"kick-job", b"pause-tube", b"reserve-job"})
 
 
@@ -170,7 +171,7 @@ def fits(request: bytes, reply: Reply) -> bool:
     After one that cannot, each reply on this connection may answer another request. Each reply fits
     a command that is not in REPLIES: an extension other than `put-unique`.
     """
-    command = request.split(b"\r\n", 1)[0].split(b" ", 1)[0]
+    command = request[:COMMAND_BYTES_MAX].split(None, 1)[0]  # a body of megabytes is not copied
     if command not in REPLIES or reply[0] in REPLIES[command] or reply[0] in REPLIES_TO_ALL:
         return True
     return reply[0] == b"UNKNOWN_COMMAND" and command in COMMANDS_OF_LATER_RELEASES
