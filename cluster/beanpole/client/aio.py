@@ -301,22 +301,36 @@ class Client(Generic[TBody]):
         """
         return await self._run(self._commands.reserve_job(id))
 
-    async def delete(self, job: JobOrID[TBody]) -> None:
-        """Delete a job that no other client has reserved."""
-        await self._run(self._commands.delete(job))
+    async def delete(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
+        """Delete a job that no other client has reserved; `wait_s` as in `touch`."""
+        await self._run(self._commands.delete(job, wait_s))
 
     async def release(
         self,
         job: JobOrID[TBody],
         priority: int = DEFAULT_PRIORITY,
         delay: int = DEFAULT_DELAY,
+        *,
+        wait_s: float | None = None,
     ) -> None:
-        """Release a job reserved by this client; it is ready again after `delay` seconds."""
-        await self._run(self._commands.release(job, priority, delay))
+        """Release a job reserved by this client; it is ready again after `delay` seconds.
 
-    async def bury(self, job: JobOrID[TBody], priority: int = DEFAULT_PRIORITY) -> None:
-        """Bury a job reserved by this client: it is not given out until it is kicked."""
-        await self._run(self._commands.bury(job, priority))
+        `wait_s` as in `touch`.
+        """
+        await self._run(self._commands.release(job, priority, delay, wait_s))
+
+    async def bury(
+        self,
+        job: JobOrID[TBody],
+        priority: int = DEFAULT_PRIORITY,
+        *,
+        wait_s: float | None = None,
+    ) -> None:
+        """Bury a job reserved by this client: it is not given out until it is kicked.
+
+        `wait_s` as in `touch`.
+        """
+        await self._run(self._commands.bury(job, priority, wait_s))
 
     async def touch(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
         """Restart the TTR of a job reserved by this client. See the blocking client."""

@@ -288,30 +288,44 @@ class Client(Generic[TBody]):
         """
         return self._run(self._commands.reserve_job(id))
 
-    def delete(self, job: JobOrID[TBody]) -> None:
-        """Delete a job that no other client has reserved."""
-        self._run(self._commands.delete(job))
+    def delete(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
+        """Delete a job that no other client has reserved; `wait_s` as in `touch`."""
+        self._run(self._commands.delete(job, wait_s))
 
     def release(
         self,
         job: JobOrID[TBody],
         priority: int = DEFAULT_PRIORITY,
         delay: int = DEFAULT_DELAY,
+        *,
+        wait_s: float | None = None,
     ) -> None:
-        """Release a job reserved by this client; it is ready again after `delay` seconds."""
-        self._run(self._commands.release(job, priority, delay))
+        """Release a job reserved by this client; it is ready again after `delay` seconds.
 
-    def bury(self, job: JobOrID[TBody], priority: int = DEFAULT_PRIORITY) -> None:
-        """Bury a job reserved by this client: it is not given out until it is kicked."""
-        self._run(self._commands.bury(job, priority))
+        `wait_s` as in `touch`.
+        """
+        self._run(self._commands.release(job, priority, delay, wait_s))
+
+    def bury(
+        self,
+        job: JobOrID[TBody],
+        priority: int = DEFAULT_PRIORITY,
+        *,
+        wait_s: float | None = None,
+    ) -> None:
+        """Bury a job reserved by this client: it is not given out until it is kicked.
+
+        `wait_s` as in `touch`.
+        """
+        self._run(self._commands.bury(job, priority, wait_s))
 
     def touch(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
         """Restart the TTR of a job reserved by this client.
 
         Args:
             job: the job, or its id.
-            wait_s: how long to wait for a node's connection or reply before another one is asked,
-                where that is less than the time-outs of the client.
+            wait_s: how long to wait for the first node's connection or reply, where that is less
+                than the time-outs of the client, and above 0. It doubles with each next node.
         """
         self._run(self._commands.touch(job, wait_s))
 

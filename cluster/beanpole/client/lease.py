@@ -15,8 +15,9 @@ log = logging.getLogger("beanpole.worker")
 TOUCHES_PER_TTR: Final = 2
 # A touch that failed is repeated after this time: half of a TTR later would be too late.
 AGAIN_S: Final = 1.0
-# A touch waits for a reply for this part of the time that is left, so that a silent node leaves
-# time for a connection to another one, for the session to be resumed there, and for the touch.
+# A touch, and what ends the job, waits for a reply for this part of the time that is left, so that
+# a silent node leaves time for a connection to another one, for the session to be resumed there,
+# and for the command.
 WAITS_PER_REST: Final = 3
 # It waits no shorter than that: the commit of a healthy cluster may take as long over a slow link
 # or disk, and a new connection would take longer.
@@ -78,8 +79,10 @@ class Lease:
         """Whether the job is lost for sure: not only by the worker's clock."""
         return self._is_gone or self.task.id not in self._client.held
 
-    def end(self, apply: Callable[[], str]) -> str:
+    def end(self, apply: Callable[[float], str]) -> str:
         """Apply an outcome while the job is not touched, and touch it no more if that succeeds.
+
+        The outcome is given how long to wait for the first node.
 
         The cluster alone tells whether the job is lost, not the clock that told the handler: a
         cluster without a majority holds a job for longer than its TTR, and a late touch may have
@@ -93,9 +96,13 @@ class Lease:
         with self._lock:
             if self.is_gone:
                 raise NotFoundError
-            ended = apply()
+            ended = apply(self._wait_s())
             self._done.set()
         return ended
+
+    def _wait_s(self) -> float:
+        """Return how long to wait for the first node that is asked."""
+        return max((self._until - time.monotonic()) / WAITS_PER_REST, WAIT_MIN_S)
 
     def _lost(self, jobs: Sequence[int]) -> None:
         if self.task.id in jobs:
@@ -123,9 +130,8 @@ class Lease:
                     return
                 # Before the request: the TTR at the cluster begins at its arrival, or later.
                 began = time.monotonic()
-                wait_s = max((self._until - began) / WAITS_PER_REST, WAIT_MIN_S)
                 try:
-                    self._client.touch(self.task.id, wait_s=wait_s)
+                    self._client.touch(self.task.id, wait_s=self._wait_s())
                     self._until, pause_s = began + self._ttr_s, 0.0
                 except NotFoundError:
                     self._lost([self.task.id])

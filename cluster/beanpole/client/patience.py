@@ -5,6 +5,8 @@ defines it itself, as `rpc` does.
 """
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 # Longer than one node needs to report that there is no majority (its command_timeout).
@@ -26,3 +28,39 @@ def jitter(longest_s: float) -> float:
     Clients that lost the same node then do not come back all at once.
     """
     return longest_s * (0.5 + random.random() / 2)
+
+
+class Waits:
+    """How long a session waits for a connection and for a reply, before it tries another node.
+
+    Attributes:
+        reply_s: for a reply, in addition to the time that a node may wait before it answers.
+        connect_s: for a connection.
+    """
+
+    def __init__(self, reply_s: float, connect_s: float) -> None:
+        """Begin with the time-outs of the client, which are never exceeded."""
+        self._usual = self.reply_s, self.connect_s = reply_s, connect_s
+
+    @contextmanager
+    def at_first(self, wait_s: float | None) -> Iterator[None]:
+        """Wait no longer than this at the first node; None changes nothing.
+
+        Raises:
+            ValueError: `wait_s` is not above 0.
+        """
+        if wait_s is not None and not wait_s > 0:
+            raise ValueError(f"wait_s must be above 0, and is {wait_s}")
+        if wait_s is not None:
+            self.reply_s, self.connect_s = (min(wait_s, usual) for usual in self._usual)
+        try:
+            yield
+        finally:
+            self.reply_s, self.connect_s = self._usual
+
+    def double(self) -> None:
+        """Wait for twice as long at the next node: the cluster may be slow, not one node silent."""
+        self.reply_s, self.connect_s = (
+            min(2 * now, usual)
+            for now, usual in zip((self.reply_s, self.connect_s), self._usual, strict=True)
+        )

@@ -332,7 +332,7 @@ class Worker:
             except BeanstalkdError as error:
                 log.warning("%s: job %d: %s", consumer.queue, task.id, error)
 
-    def _end(self, lease: Lease, apply: Callable[[], str]) -> str:
+    def _end(self, lease: Lease, apply: Callable[[float], str]) -> str:
         """Apply an outcome, again and again while no majority answers and the job is held.
 
         Given up earlier, a finished job would run once more. A worker that stops tries for
@@ -368,16 +368,26 @@ class _Outcome:
     rest_s: int | None = None
     words: str = ""
 
-    def apply(self, client: Client[bytes], queue: str, job: Job[bytes], priority: int) -> str:
-        """Delete, release or bury the job; return which of these was done."""
+    def apply(
+        self, client: Client[bytes], queue: str, job: Job[bytes], priority: int, wait_s: float
+    ) -> str:
+        """Delete, release or bury the job; return which of these was done.
+
+        Args:
+            client: the client that holds the job.
+            queue: the job's queue.
+            job: the job.
+            priority: for a job that is released or buried.
+            wait_s: how long to wait for the first node; see `Client.touch`.
+        """
         if self.done:
-            client.delete(job)
+            client.delete(job, wait_s=wait_s)
             return "deleted"
         if self.rest_s is not None:
-            client.release(job, priority, self.rest_s)
+            client.release(job, priority, self.rest_s, wait_s=wait_s)
             return "released"
         try:
-            client.bury(job, priority)
+            client.bury(job, priority, wait_s=wait_s)
         except MayBeDoneError:
             # Most likely it is buried, and this worker alone has the reason. If it is not, it comes
             # back, and the note does no harm. As after a delete, an unknown outcome is not counted.

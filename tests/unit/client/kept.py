@@ -10,6 +10,13 @@ from tests.unit.client.pretended import World
 A, B = Endpoint("a", 1), Endpoint("b", 1)
 WORDS = replies.ok(stats.format_list([b"put-unique", b"keep", b"resume"]))
 
+ENDED = {
+    b"touch": b"TOUCHED\r\n",
+    b"delete": b"DELETED\r\n",
+    b"release": b"RELEASED\r\n",
+    b"bury": b"BURIED\r\n",
+}
+
 
 class Cluster:
     """Nodes with shared memory: kept sessions by their tokens, and jobs by their keys."""
@@ -54,13 +61,13 @@ class Cluster:
             held.append(self.next)
             self.next += 1
             return b"RESERVED %d 1\r\nx\r\n" % held[-1]
-        if word in (b"touch", b"delete"):
+        if word in ENDED:
             job = int(arguments[0])
             if job not in held:
                 return b"NOT_FOUND\r\n"
-            if word == b"delete":
+            if word != b"touch":
                 held.remove(job)
-            return b"TOUCHED\r\n" if word == b"touch" else b"DELETED\r\n"
+            return ENDED[word]
         if word == b"peek" and int(arguments[0]) in self.peeks:
             return self.peeks[int(arguments[0])]
         if word == b"peek":

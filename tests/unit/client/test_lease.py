@@ -1,8 +1,9 @@
 """The touches of a job while its node is silent, and the clock of the worker."""
 
+import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import Queue
 from typing import Any, cast
 
@@ -12,6 +13,9 @@ from beanpole.client import worker as workers
 from beanpole.client.backoff import Backoff
 from beanpole.client.blocking import Client
 from beanpole.client.lease import Lease
+from beanpole.client.sansio.commands import Commands
+from beanpole.client.sansio.shapes import Job
+from beanpole.client.sansio.steps import Steps
 from beanpole.client.worker import Task, Worker
 from tests.unit.client.kept import A, B, Cluster, keeping
 from tests.unit.client.pretended import World
@@ -81,7 +85,7 @@ def test_a_job_whose_handler_has_ended_is_lost_only_where_the_cluster_says_so(
     silent.answers.set()
     lease = lease_of(silent, task, 1)
 
-    def late() -> str:
+    def late(_: float) -> str:
         # The touches wait for the end of this.
         assert not task.lost.wait(2)
         return "deleted"
@@ -145,27 +149,62 @@ def test_a_lease_whose_second_thread_cannot_start_touches_nothing(
     assert f"touch-{JOB}" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_touch_leaves_a_silent_node_in_time_and_keeps_the_job(
-    world: World, cluster: Cluster, told: list[int]
+ENDS: list[Callable[[Commands[str], Job[str], float | None], Steps[None]]] = [
+    lambda commands, job, wait_s: commands.touch(job, wait_s),
+    lambda commands, job, wait_s: commands.delete(job, wait_s),
+    lambda commands, job, wait_s: commands.release(job, 1, 0, wait_s),
+    lambda commands, job, wait_s: commands.bury(job, 1, wait_s),
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_command_leaves_a_silent_node_in_time_and_its_job_is_kept(
+    world: World, cluster: Cluster, told: list[int], end: Any
 ) -> None:
     commands = keeping(world, told)
     job = world.run(commands.reserve(1))
     world.nodes[A] = lambda _: None
     began = world.now
-    world.run(commands.touch(job, 1.0))
+    world.run(end(commands, job, 1.0))
     assert world.now - began < 2
     assert commands.session.at == B
     assert not told
-    assert job.id in commands.session.held
+    assert (job.id in commands.session.held) == (end is ENDS[0])
 
 
-def test_the_time_of_a_touch_is_not_that_of_the_next_command(
+@pytest.mark.parametrize("end", ENDS)
+def test_the_time_of_a_command_is_not_that_of_the_next_one(
+    world: World, cluster: Cluster, told: list[int], end: Any
+) -> None:
+    commands = keeping(world, told)
+    world.run(end(commands, world.run(commands.reserve(1)), 1.0))
+    job = world.run(commands.reserve(1))
+    world.nodes[A] = lambda _: None
+    began = world.now
+    world.run(end(commands, job, None))
+    assert world.now - began >= 15
+
+
+def test_a_cluster_that_is_slow_at_each_node_is_waited_for_in_the_end(
     world: World, cluster: Cluster, told: list[int]
 ) -> None:
     commands = keeping(world, told)
     job = world.run(commands.reserve(1))
-    world.run(commands.touch(job, 1.0))
-    world.nodes[A] = lambda _: None
-    began = world.now
-    world.run(commands.delete(job))
-    assert world.now - began >= 15
+
+    def slow(data: bytes) -> bytes | None:
+        return cluster(data) if commands.session.waits.reply_s >= 5 else None
+
+    world.nodes[A] = world.nodes[B] = slow
+    world.run(commands.delete(job, 1.0))
+    assert not any(cluster.sessions.values())
+
+
+@pytest.mark.parametrize("wait_s", [0, -1, math.nan])
+def test_a_time_that_is_not_above_0_is_refused(
+    world: World, cluster: Cluster, told: list[int], wait_s: float
+) -> None:
+    commands = keeping(world, told)
+    job = world.run(commands.reserve(1))
+    with pytest.raises(ValueError, match="wait_s must be above 0"):
+        world.run(commands.touch(job, wait_s))
+    world.run(commands.touch(job))

@@ -56,14 +56,14 @@ class FakeClient:
     def stats_job(self, _: Job[bytes]) -> dict[str, int]:
         return self.counters
 
-    def delete(self, _: Job[bytes]) -> None:
+    def delete(self, _: Job[bytes], *, wait_s: float) -> None:
         self.ended.put("deleted")
 
-    def release(self, _: Job[bytes], __: int, delay: int) -> None:
+    def release(self, _: Job[bytes], __: int, delay: int, *, wait_s: float) -> None:
         assert isinstance(delay, int)
         self.ended.put("released")
 
-    def bury(self, _: Job[bytes], __: int) -> None:
+    def bury(self, _: Job[bytes], __: int, *, wait_s: float) -> None:
         self.ended.put("buried")
 
     def on_lost(self, _: Any) -> None:
@@ -231,7 +231,7 @@ def test_a_job_in_hand_is_finished_when_the_worker_is_refused(
             refused.set()
             raise DeniedError
 
-        def delete(self, job: Job[bytes]) -> None:
+        def delete(self, job: Job[bytes], *, wait_s: float) -> None:
             deleted.put(job.id)
 
     monkeypatch.setattr(workers, "Client", lambda *_, **__: Two(Queue(), 0, 1))
@@ -285,7 +285,7 @@ def test_a_job_that_is_still_held_does_not_make_a_worker_ask_without_a_pause(
     class Refused(FakeClient):
         """A limit of the cluster is reached when the job is done, and the job's TTR ends soon."""
 
-        def delete(self, _: Job[bytes]) -> None:
+        def delete(self, _: Job[bytes], *, wait_s: float) -> None:
             raise OutOfMemoryError
 
         def reserve(self, timeout: int) -> Job[bytes]:
@@ -352,7 +352,7 @@ def test_a_job_that_may_be_buried_gets_its_note(monkeypatch: pytest.MonkeyPatch)
     class Unanswered(FakeClient):
         """The reply to the burial is lost."""
 
-        def bury(self, job: Job[bytes], priority: int) -> None:
+        def bury(self, job: Job[bytes], priority: int, *, wait_s: float) -> None:
             worker.stop()
             raise MayBeDoneError
 
@@ -397,17 +397,17 @@ class Minority(FakeClient):
             self.ended.put("reserved")
         return super().reserve(timeout)
 
-    def delete(self, job: Job[bytes]) -> None:
+    def delete(self, job: Job[bytes], *, wait_s: float) -> None:
         self.check()
-        super().delete(job)
+        super().delete(job, wait_s=wait_s)
 
-    def release(self, job: Job[bytes], priority: int, delay: int) -> None:
+    def release(self, job: Job[bytes], priority: int, delay: int, *, wait_s: float) -> None:
         self.check()
-        super().release(job, priority, delay)
+        super().release(job, priority, delay, wait_s=wait_s)
 
-    def bury(self, job: Job[bytes], priority: int) -> None:
+    def bury(self, job: Job[bytes], priority: int, *, wait_s: float) -> None:
         self.check()
-        super().bury(job, priority)
+        super().bury(job, priority, wait_s=wait_s)
 
     def touch(self, _: int, *, wait_s: float) -> None:
         if self.refused.is_set():
@@ -467,9 +467,9 @@ def test_a_refused_outcome_of_a_job_that_is_lost_is_not_repeated(
     class Lost(Minority):
         """The session has ended when the outcome is refused."""
 
-        def delete(self, job: Job[bytes]) -> None:
+        def delete(self, job: Job[bytes], *, wait_s: float) -> None:
             self.held = ()
-            super().delete(job)
+            super().delete(job, wait_s=wait_s)
 
     fake = Lost()
     worker = Worker("127.0.0.1:1")

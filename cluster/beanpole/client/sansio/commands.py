@@ -113,29 +113,29 @@ class Commands(Generic[TBody]):
             self._check_reserved([encode(b"reserve-job", job)], [reply])
         return self._reserved(reply)
 
-    def delete(self, job: JobOrID[TBody]) -> Steps[None]:
+    def delete(self, job: JobOrID[TBody], wait_s: float | None = None) -> Steps[None]:
         """See the clients."""
-        yield from self._end(encode(b"delete", job_id(job)), b"DELETED", job)
+        with self.session.waits.at_first(wait_s):
+            yield from self._end(encode(b"delete", job_id(job)), b"DELETED", job)
 
-    def release(self, job: JobOrID[TBody], priority: int, delay: int) -> Steps[None]:
+    def release(
+        self, job: JobOrID[TBody], priority: int, delay: int, wait_s: float | None = None
+    ) -> Steps[None]:
         """See the clients."""
         request = encode(b"release", job_id(job), whole(priority), whole(delay))
-        yield from self._end(request, b"RELEASED", job)
+        with self.session.waits.at_first(wait_s):
+            yield from self._end(request, b"RELEASED", job)
 
-    def bury(self, job: JobOrID[TBody], priority: int) -> Steps[None]:
+    def bury(self, job: JobOrID[TBody], priority: int, wait_s: float | None = None) -> Steps[None]:
         """See the clients."""
-        yield from self._end(encode(b"bury", job_id(job), whole(priority)), b"BURIED", job)
+        with self.session.waits.at_first(wait_s):
+            yield from self._end(encode(b"bury", job_id(job), whole(priority)), b"BURIED", job)
 
     def touch(self, job: JobOrID[TBody], wait_s: float | None = None) -> Steps[None]:
         """See the clients."""
         session = self.session
-        usual = session.reply_timeout_s, session.connect_timeout_s
-        if wait_s is not None:
-            session.reply_timeout_s, session.connect_timeout_s = (min(wait_s, s) for s in usual)
-        try:
+        with session.waits.at_first(wait_s):
             reply, _ = yield from session.ask(encode(b"touch", job_id(job)))
-        finally:
-            session.reply_timeout_s, session.connect_timeout_s = usual
         if reply[0] == b"NOT_FOUND" and session.held.pop(job_id(job), 0) is None:
             session.lost([job_id(job)])
         expected(reply, b"TOUCHED")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Final
 
-from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, jitter
+from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, Waits, jitter
 from beanpole.client.sansio.faults import (
     UNCONNECTED,
     ClosedError,
@@ -72,7 +72,7 @@ class Session:
         orphans: jobs that the session holds at the cluster without the client's knowledge: the
             replies that reserved them were lost.
         lost: the callback for the jobs whose reservations ended with a connection.
-        reply_timeout_s, connect_timeout_s: see the clients; a command may lower them for itself.
+        waits: the time-outs of the client, which a command may lower for itself.
     """
 
     def __init__(
@@ -98,8 +98,7 @@ class Session:
         self._nodes = nodes
         self._clock = clock
         self._patience_s = patience_s
-        self.reply_timeout_s = reply_timeout_s
-        self.connect_timeout_s = connect_timeout_s
+        self.waits = Waits(reply_timeout_s, connect_timeout_s)
         self._parser = ReplyParser()
         self._is_clean = False  # no reply on the present connection was another command's
         self._return_s, self._return_at = RETURN_MIN_S, 0.0
@@ -174,6 +173,7 @@ class Session:
                 raise
             except (OSError, ProtocolError) as error:
                 yield from self.drop()
+                self.waits.double()
                 losses += 1
                 if losses == TRIES_MAX or (sent and not repeat):
                     why = f"{place}: {str(error) or 'the connection ended'}"
@@ -200,10 +200,10 @@ class Session:
         replies = [] if got is None else got
         is_clean = False
         try:
-            yield Send(b"".join(requests), self.reply_timeout_s)
+            yield Send(b"".join(requests), self.waits.reply_s)
             for _ in requests:
                 while (reply := self._parser.next()) is None:
-                    data = yield Receive(wait_s + self.reply_timeout_s)
+                    data = yield Receive(wait_s + self.waits.reply_s)
                     if not data:
                         raise ConnectionError("the node closed the connection")
                     self._parser.feed(data)
@@ -269,7 +269,7 @@ class Session:
                 yield from self._rejoin()
             if self.at is not None and self.is_kept:
                 with suppress(OSError):
-                    yield Send(b"quit\r\n", self.connect_timeout_s)
+                    yield Send(b"quit\r\n", self.waits.connect_s)
         finally:
             self._token = b""
             self.held.clear()
@@ -282,15 +282,14 @@ class Session:
 
         No node is tried after `connect_timeout_s`, nor waited for longer than that at each step.
         """
-        until = self._clock() + self.connect_timeout_s
-        timeout_s, self.reply_timeout_s = self.reply_timeout_s, self.connect_timeout_s
-        try:
+        until = self._clock() + self.waits.connect_s
+        with self.waits.at_first(self.waits.connect_s):
             # Names are not resolved again, which could take long.
             for endpoint in sorted(self._nodes.known, key=lambda one: one != self._left):
                 if self._clock() > until:
                     return
                 with suppress(OSError, ProtocolError, DeniedError, NotAvailableError):
-                    yield Connect(endpoint, self.connect_timeout_s)
+                    yield Connect(endpoint, self.waits.connect_s)
                     self._parser, self._words = ReplyParser(), None
                     if self._user_token:
                         yield from self._authenticate()
@@ -299,8 +298,6 @@ class Session:
                         if reply[0] in (b"RESUMED", b"NOT_FOUND"):
                             self.at = endpoint
                             return
-        finally:
-            self.reply_timeout_s = timeout_s
 
     def drop(self) -> Steps[None]:
         """Close the connection."""
@@ -368,7 +365,7 @@ class Session:
 
     def _open(self, endpoint: Endpoint) -> Steps[bool]:
         try:
-            yield Connect(endpoint, self.connect_timeout_s)
+            yield Connect(endpoint, self.waits.connect_s)
             self._is_clean = True
             yield from self._begin()
             if not self._is_clean:
@@ -379,6 +376,7 @@ class Session:
         except (OSError, ProtocolError) as error:
             self._nodes.why[str(endpoint)] = str(error) or type(error).__name__
             yield from self.drop()
+            self.waits.double()
             return False
         self.at = endpoint
         self._left = None
@@ -474,7 +472,7 @@ class Session:
         self._return_s = min(2 * self._return_s, RETURN_MAX_S)
         self._return_at = self._clock() + jitter(self._return_s)
         try:
-            reply = yield Probe(known[0], self.connect_timeout_s, encode(b"list-tube-used"))
+            reply = yield Probe(known[0], self.waits.connect_s, encode(b"list-tube-used"))
         except OSError:
             return
         if not reply.startswith(b"USING "):
