@@ -7,6 +7,7 @@ from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.client import request
 from beanpoled.frontends import large_output
 from beanpoled.frontends.clients import REFUSED_MAX
+from beanpoled.frontends.gearman import listings
 from beanpoled.frontends.large_output import STEP_BYTES
 from beanpoled.frontends.requests import LINE_OUTPUTS_MAX, RequestConnection
 from tests.unit.beanpoled.follower_scene import FollowerScene
@@ -17,6 +18,8 @@ BODY = bytes(SIZE)
 FOUND = b"FOUND 1 %d\r\n%b\r\n" % (SIZE, BODY)
 # The most that one step writes: the last output may begin just below the limit.
 WRITTEN_MAX = STEP_BYTES + len(FOUND)
+# No test needs as many steps of the loop.
+STEPS_MAX = 10_000
 # So many clients are sent three times as much.
 MANY = 3 * STEP_BYTES // SIZE
 JOB = b"6ba7b810-9dad-41d1-80b4-00c04fd430c4"
@@ -34,6 +37,7 @@ class Scene(FollowerScene):
     def run(self) -> None:
         while self.host.soon:
             self.steps += 1
+            assert self.steps < STEPS_MAX, "the loop does not come to rest"
             soon, self.host.soon = self.host.soon, []
             for callback in soon:
                 callback()
@@ -269,3 +273,28 @@ def test_clients_in_the_line_have_no_more_requests_answered(
     scene.let_line_go_on()
     reply = replies.reply(p.ECHO_RES, BODY)
     assert all(port.output == 10 * reply and port.reading for port in ports)
+
+
+@pytest.mark.constants
+def test_a_list_in_the_line_holds_up_no_other_list_and_costs_no_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listings, "PIECE_ROWS", 80)
+    monkeypatch.setattr(listings, "WRITE_BYTES", 1)
+    scene = Scene()
+    worker = scene.connect("gearman")
+    names = [b"%03d%b" % (number, bytes(b"n" * 500)) for number in range(200)]
+    worker.received(b"".join(request(p.CAN_DO, name) for name in names))
+    scene.commit_own()
+    scene.halt_line()
+    scene.end_step()
+    before = scene.steps
+    large = scene.ports(2, b"status\nversion\n", "gearman")
+    [short] = scene.ports(1, b"show jobs\n", "gearman")
+    scene.commit_own()
+    assert short.output == b".\n"
+    assert scene.steps - before < 20
+    assert not any(port.output for port in large)
+    scene.let_line_go_on()
+    rows = b"".join(b"%b\t0\t0\t1\n" % name for name in names)
+    assert [port.output for port in large] == [rows + b".\nOK 1.1.20\n"] * 2

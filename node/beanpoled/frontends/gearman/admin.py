@@ -223,7 +223,7 @@ class AdminSide(ClientSide):
             self._shared.lists.pause(listing)
             return False
         if self._clients.large.has(self):
-            return True  # its last piece is not written yet
+            return False  # its last piece is not written yet; `write` goes on
         piece = next(listing.pieces, None)
         if piece is None:
             self._listing = None
@@ -232,6 +232,12 @@ class AdminSide(ClientSide):
         if piece:
             self._replies.push(piece)
         return True
+
+    def write(self) -> None:
+        """See `Connection`."""
+        super().write()
+        if self._listing is not None and not self._flow.held:
+            self._shared.lists.join(self._listing)
 
     def unstall(self) -> None:
         """See `Connection`."""
