@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from beanpole.client import workq
+from beanpole.client.worker import Task, Worker
 from beanpoled.eventlog.source import Source
 from tests.integration.support.gearmand import (
     CAN_DO,
@@ -210,3 +211,23 @@ def test_jobs_of_each_are_worked_by_the_other_while_the_leader_dies(bridged: Clu
     ]
     alias(bridged, "remove", "gearman:resize", number=leader)
     assert "gearman:resize" not in alias(bridged, "list", number=leader)
+
+
+def test_a_worker_of_beanstalk_does_a_job_that_has_no_ttr(bridged: Cluster) -> None:
+    addresses = [node.beanstalk for node in bridged.nodes]
+    worker = Worker(addresses)
+    was_lost: list[bool] = []
+
+    @worker.handles("resize")
+    def handle(task: Task) -> None:
+        was_lost.append(task.lost.wait(2))
+        worker.stop()
+
+    submitter = Packets(bridged.nodes[0].speaks("gearman"), TIMEOUT_S)
+    kind, (number,) = submitter.ask(SUBMIT_JOB, b"resize", b"u-1", b"a picture")
+    assert kind == JOB_CREATED
+    worker.run(handle_signals=False)
+    assert was_lost == [False]
+    assert worker.counts == {"deleted": 1, "released": 0, "buried": 0, "lost": 0}
+    assert submitter.receive() == (WORK_COMPLETE, [number, b""])
+    submitter.close()

@@ -148,17 +148,23 @@ def test_a_long_job_is_touched(shared: Cluster) -> None:
     assert worker.counts == {"deleted": 1, "released": 0, "buried": 0, "lost": 0}
 
 
-def test_its_node_is_killed_while_it_works(quick: Cluster) -> None:
-    """The worker keeps the job and deletes it; a rival worker never gets it."""
+@pytest.mark.parametrize(("ttr_s", "keep_s", "work_s"), [(60, 60, 0), (600, 8, 20)])
+def test_its_node_is_killed_while_it_works(
+    quick: Cluster, ttr_s: int, keep_s: int, work_s: int
+) -> None:
+    """The worker keeps the job and deletes it; a rival worker never gets it.
+
+    Where its session is kept for a shorter time than that between two touches for the TTR, too.
+    """
     leader = quick.leader()
     others = [node.beanstalk for node in quick.nodes]
     home = others.pop(leader)
-    worker, rival = Worker([home, *others], spread=False), Worker(others)
+    worker, rival = Worker([home, *others], keep=keep_s, spread=False), Worker(others)
     began, go_on = threading.Event(), threading.Event()
     stolen: list[int] = []
     rival.handles("mine")(lambda task: stolen.append(task.id))
     with Client([home], use="mine") as client:
-        job = client.put("x", ttr=60)
+        job = client.put("x", ttr=ttr_s)
 
     @worker.handles("mine")
     def handle(task: Task) -> None:
@@ -170,9 +176,9 @@ def test_its_node_is_killed_while_it_works(quick: Cluster) -> None:
         assert began.wait(DONE_S)
         quick.kill(leader)
         with working(rival), Client(others, patience_s=30.0) as client:
-            # Another job shows that the rival is served again.
+            # Another job shows that the rival is served again, and that so much time has passed.
             client.use("mine")
-            other = client.put("y")
+            other = client.put("y", delay=work_s)
             wait_until(lambda: stolen == [other], DONE_S)
             assert client.stats_job(job)["reserves"] == 1
             go_on.set()

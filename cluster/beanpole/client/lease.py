@@ -1,6 +1,7 @@
 """A lease: the touches of a job while its handler runs, and the clock that tells of its loss."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,13 +12,16 @@ from beanpole.errors import ClientError
 
 log = logging.getLogger("beanpole.worker")
 
-# A job is touched whenever half of its TTR has passed, so that one touch may fail.
+# A job is touched whenever half of its TTR has passed, so that one touch may fail, or half of the
+# time for which the cluster keeps its session: a touch resumes it after the loss of a node.
 TOUCHES_PER_TTR: Final = 2
+# A job is touched at least this often: the loss of a connection shows with a command.
+TOUCH_MAX_S: Final = 30.0
 # A touch that failed is repeated after this time: half of a TTR later would be too late.
 AGAIN_S: Final = 1.0
-# A touch, and what ends the job, waits for a reply for this part of the time that is left, so that
-# a silent node leaves time for a connection to another one, for the session to be resumed there,
-# and for the command.
+# A touch, and what ends the job, waits for a reply for this part of the time that is left, of the
+# TTR or for the session, so that a silent node leaves time for a connection to another one, for the
+# session to be resumed there, and for the command.
 WAITS_PER_REST: Final = 3
 # It waits no shorter than that: the commit of a healthy cluster may take as long over a slow link
 # or disk, and a new connection would take longer.
@@ -37,21 +41,34 @@ class Lease:
     A touch may hang with its node, so a thread of its own watches the clock.
     """
 
-    def __init__(self, client: Client[bytes], task: Held, ttr_s: int, until: float) -> None:
-        """Begin with the time, in seconds of the monotonic clock, at which the TTR ends."""
+    def __init__(
+        self, client: Client[bytes], task: Held, ttr_s: int, since: float, keep_s: int
+    ) -> None:
+        """Begin without a touch.
+
+        Args:
+            client: the client that has reserved the job.
+            task: the job.
+            ttr_s: its TTR; 0 if it has none, as a job of another protocol may.
+            since: when the TTR began, in seconds of the monotonic clock.
+            keep_s: how long the cluster keeps the client's session; 0 if it does not.
+        """
         self.task = task
         self._client = client
         self._ttr_s = ttr_s
-        self._until = until
+        self._since = since
+        self._keep_s = keep_s
+        halves_s = [limit_s / TOUCHES_PER_TTR for limit_s in (ttr_s, keep_s) if limit_s]
+        self._period_s = min([TOUCH_MAX_S, *halves_s])
         self._is_gone = False  # as the cluster told, or the end of the session
         self._done = threading.Event()
         self._has_run = threading.Event()
         # A client is for one thread at a time: the handler's is the other, when it ends the job.
         self._lock = threading.Lock()
-        self._threads = [
-            threading.Thread(target=self._touch, name=f"touch-{task.id}"),
-            threading.Thread(target=self._watch, name=f"watch-{task.id}"),
-        ]
+        self._threads = [threading.Thread(target=self._touch, name=f"touch-{task.id}")]
+        if ttr_s:
+            watch = threading.Thread(target=self._watch, name=f"watch-{task.id}")
+            self._threads.append(watch)
 
     def __enter__(self) -> Self:
         self._client.on_lost(self._lost)
@@ -75,18 +92,26 @@ class Lease:
         self._client.on_lost(lambda jobs: None)
 
     @property
+    def _until(self) -> float:
+        """When the TTR ends."""
+        return self._since + self._ttr_s if self._ttr_s else math.inf
+
+    @property
     def is_gone(self) -> bool:
         """Whether the job is lost for sure: not only by the worker's clock."""
         return self._is_gone or self.task.id not in self._client.held
 
-    def end(self, apply: Callable[[float], str]) -> str:
+    def end(self, apply: Callable[[float], str], *, is_repeated: bool = False) -> str:
         """Apply an outcome while the job is not touched, and touch it no more if that succeeds.
-
-        The outcome is given how long to wait for the first node.
 
         The cluster alone tells whether the job is lost, not the clock that told the handler: a
         cluster without a majority holds a job for longer than its TTR, and a late touch may have
         restarted the TTR. Left alone, such a job would be held for nobody.
+
+        Args:
+            apply: applies the outcome, with a time to wait for the first node.
+            is_repeated: an earlier attempt may have succeeded, so that the client holds the job no
+                more as far as it knows.
 
         Raises:
             NotFoundError: the job was lost.
@@ -94,7 +119,7 @@ class Lease:
         """
         self._has_run.set()
         with self._lock:
-            if self.is_gone:
+            if self.is_gone and not is_repeated:
                 raise NotFoundError
             ended = apply(self._wait_s())
             self._done.set()
@@ -102,7 +127,8 @@ class Lease:
 
     def _wait_s(self) -> float:
         """Return how long to wait for the first node that is asked."""
-        return max((self._until - time.monotonic()) / WAITS_PER_REST, WAIT_MIN_S)
+        rest_s = min(self._until - time.monotonic(), self._keep_s or math.inf)
+        return max(rest_s / WAITS_PER_REST, WAIT_MIN_S)
 
     def _lost(self, jobs: Sequence[int]) -> None:
         if self.task.id in jobs:
@@ -122,7 +148,7 @@ class Lease:
     def _touch(self) -> None:
         pause_s = 0.0
         while True:
-            next_at = self._until - self._ttr_s + self._ttr_s / TOUCHES_PER_TTR
+            next_at = self._since + self._period_s
             if self._done.wait(max(next_at - time.monotonic(), pause_s)):
                 return
             with self._lock:
@@ -132,10 +158,10 @@ class Lease:
                 began = time.monotonic()
                 try:
                     self._client.touch(self.task.id, wait_s=self._wait_s())
-                    self._until, pause_s = began + self._ttr_s, 0.0
+                    self._since, pause_s = began, 0.0
                 except NotFoundError:
                     self._lost([self.task.id])
                     return
                 except (OSError, ClientError) as error:
                     log.warning("job %d is not touched: %s", self.task.id, error)
-                    pause_s = min(AGAIN_S, self._ttr_s / TOUCHES_PER_TTR)
+                    pause_s = min(AGAIN_S, self._period_s)

@@ -35,6 +35,7 @@ from beanpole.client.blocking import (
     InternalError,
     Job,
     MayBeDoneError,
+    NoNodeError,
     NotAvailableError,
     NotFoundError,
     TimedOutError,
@@ -311,18 +312,21 @@ class Worker:
             self._count("lost")
             return
         task = Task(job.id, job.body, consumer.queue, stats["reserves"])
-        # The reply of the reserve may be old: the TTR cannot end later than the statistics tell,
-        # whose seconds are rounded down.
-        until = reserved_at + min(stats["ttr"], stats["time-left"] + 1)
-        with Lease(client, task, stats["ttr"], until) as lease:
+        # The reply of the reserve may be old, and the statistics tell what is left: rounded down,
+        # and a TTR up, so that a TTR in milliseconds seems to end up to a second later.
+        ttr_s = stats["ttr"]
+        since = reserved_at + min(stats["time-left"] + 1 - ttr_s, 0) if ttr_s else reserved_at
+        keep_s = self._keep if client.is_kept else 0
+        with Lease(client, task, ttr_s, since, keep_s) as lease:
             outcome = _outcome(consumer, task, stats["kicks"])
             if lease.is_gone:
                 log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
                 self._count("lost")
                 return
-            if task.lost.is_set() and not outcome.done:
+            if outcome.failed and task.lost.is_set():
                 # The clock alone has told the handler, which gave up: the job has not failed.
-                outcome = _Outcome(done=False, rest_s=0)
+                outcome = _Outcome(rest_s=0, words=outcome.words)
+            outcome.tell(task)
             try:
                 apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
                 self._count(self._end(lease, apply))
@@ -333,20 +337,28 @@ class Worker:
                 log.warning("%s: job %d: %s", consumer.queue, task.id, error)
 
     def _end(self, lease: Lease, apply: Callable[[float], str]) -> str:
-        """Apply an outcome, again and again while no majority answers and the job is held.
+        """Apply an outcome, again and again while no majority or node answers and the job is held.
 
         Given up earlier, a finished job would run once more. A worker that stops tries for
         `patience_s` only.
 
         Raises:
             NotFoundError: the job was lost.
+            MayBeDoneError: an attempt without an answer has succeeded, or the job was lost.
             BeanstalkdError: the outcome was refused.
         """
         until = math.inf
+        unknown: MayBeDoneError | None = None
         while True:
             try:
-                return lease.end(apply)
-            except InternalError as error:
+                return lease.end(apply, is_repeated=unknown is not None)
+            except NotFoundError:
+                if unknown is None:
+                    raise
+                raise unknown from None
+            except (InternalError, NoNodeError, MayBeDoneError) as error:
+                if isinstance(error, MayBeDoneError):
+                    unknown = error
                 if self._stopping.is_set():
                     until = min(until, time.monotonic() + self._patience_s)
                 if time.monotonic() >= until:
@@ -362,11 +374,26 @@ class Worker:
 
 @dataclass(slots=True)
 class _Outcome:
-    """The outcome of a job: done, to be retried (`rest_s` is not None), or failed with `words`."""
+    """What becomes of a job: it is deleted, released after `rest_s`, or buried.
 
-    done: bool
+    Attributes:
+        rest_s: the delay of a release; None for a job that is deleted or buried.
+        words: the traceback of a handler that raised; empty for one that returned.
+        failed: the handler raised something else than `Bury` and `Retry`.
+        is_noted: there is a note of the burial.
+    """
+
     rest_s: int | None = None
     words: str = ""
+    failed: bool = False
+    is_noted: bool = False
+
+    def tell(self, task: Task) -> None:
+        """Log why a job failed, and what becomes of it."""
+        if self.words:
+            then = "is buried" if self.rest_s is None else f"is tried again in {self.rest_s} s"
+            place = task.queue, task.id, task.tried
+            log.warning("%s: job %d failed (%d) and %s:\n%s", *place, then, self.words)
 
     def apply(
         self, client: Client[bytes], queue: str, job: Job[bytes], priority: int, wait_s: float
@@ -380,12 +407,12 @@ class _Outcome:
             priority: for a job that is released or buried.
             wait_s: how long to wait for the first node; see `Client.touch`.
         """
-        if self.done:
-            client.delete(job, wait_s=wait_s)
-            return "deleted"
         if self.rest_s is not None:
             client.release(job, priority, self.rest_s, wait_s=wait_s)
             return "released"
+        if not self.words:
+            client.delete(job, wait_s=wait_s)
+            return "deleted"
         try:
             client.bury(job, priority, wait_s=wait_s)
         except MayBeDoneError:
@@ -397,8 +424,11 @@ class _Outcome:
         return "buried"
 
     def _note(self, client: Client[bytes], queue: str, job: int, state: str) -> None:
+        if self.is_noted:  # by an attempt without an answer
+            return
         try:
             note_failure(client, queue, job, self.words)
+            self.is_noted = True
         except (OSError, ClientError) as error:
             log.warning("job %d %s, and there is no note of it: %s", job, state, error)
 
@@ -433,18 +463,15 @@ def _outcome(consumer: _Consumer, task: Task, kicks: int) -> _Outcome:
             _check_has_run(consumer.handler(task))
         except Retry as again:
             # A handler may have changed the delay since it was checked.
-            return _Outcome(done=False, rest_s=whole_seconds(again.delay_s, "delay_s"))
+            return _Outcome(whole_seconds(again.delay_s, "delay_s"))
     except BaseException as error:
         # Signals reach the main thread only: whatever a handler raises is a failure of its job,
         # SystemExit, KeyboardInterrupt and asyncio's CancelledError included.
         words = traceback.format_exc()
-        rest_s = None if isinstance(error, Bury) else consumer.backoff.rest_s(task.tried, kicks)
-        then = "is buried" if rest_s is None else f"is tried again in {rest_s} s"
-        log.warning(
-            "%s: job %d failed (%d) and %s:\n%s", consumer.queue, task.id, task.tried, then, words
-        )
-        return _Outcome(done=False, rest_s=rest_s, words=words)
-    return _Outcome(done=True)
+        if isinstance(error, Bury):
+            return _Outcome(words=words)
+        return _Outcome(consumer.backoff.rest_s(task.tried, kicks), words, failed=True)
+    return _Outcome()
 
 
 def note_failure(client: Client[bytes], queue: str, job: int, words: str) -> None:

@@ -16,7 +16,7 @@ from beanpole.client.lease import Lease
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.shapes import Job
 from beanpole.client.sansio.steps import Steps
-from beanpole.client.worker import Task, Worker
+from beanpole.client.worker import Bury, Task, Worker
 from tests.unit.client.kept import A, B, Cluster, keeping
 from tests.unit.client.pretended import World
 from tests.unit.client.test_worker import FakeClient
@@ -49,7 +49,7 @@ def silent() -> Iterator[Silent]:
 
 
 def lease_of(client: Silent, task: Task, ttr_s: int) -> Lease:
-    return Lease(cast(Client[bytes], client), task, ttr_s, time.monotonic() + ttr_s)
+    return Lease(cast(Client[bytes], client), task, ttr_s, time.monotonic(), 0)
 
 
 def test_a_handler_is_told_when_its_ttr_is_over_although_a_touch_hangs(silent: Silent) -> None:
@@ -76,6 +76,24 @@ def test_a_confirmed_touch_is_counted_from_before_its_request(silent: Silent) ->
         silent.answers.set()
         assert not task.lost.wait(3)
         assert time.monotonic() - began > 2, "the touch extended it"
+
+
+@pytest.mark.parametrize("ttr_s", [600, 0])
+def test_a_touch_comes_before_a_kept_session_ends(silent: Silent, ttr_s: int) -> None:
+    """It resumes the session after the loss of a node, however long the TTR is."""
+    silent.answers.set()
+    task = Task(JOB, b"", "mail", 1)
+    with Lease(cast(Client[bytes], silent), task, ttr_s, time.monotonic(), 1):
+        assert silent.touched.wait(DONE_S)
+    assert not task.lost.is_set()
+
+
+def test_a_job_without_a_ttr_is_touched_at_leisure(silent: Silent) -> None:
+    silent.answers.set()
+    task = Task(JOB, b"", "mail", 1)
+    with Lease(cast(Client[bytes], silent), task, 0, time.monotonic(), 60):
+        assert not task.lost.wait(1)
+    assert not silent.touched.is_set()
 
 
 def test_a_job_whose_handler_has_ended_is_lost_only_where_the_cluster_says_so(
@@ -107,9 +125,20 @@ class Hung(FakeClient):
         assert self._told.wait(4 * DONE_S)
 
 
-@pytest.mark.parametrize(("fails", "end"), [(False, "deleted"), (True, "released")])
+@pytest.mark.parametrize(
+    ("error", "end", "words"),
+    [
+        (None, "deleted", ""),
+        (RuntimeError("another worker has the job"), "released", "is tried again in 0 s"),
+        (Bury("an empty mail"), "buried", "is buried"),
+    ],
+)
 def test_a_job_that_only_the_clock_takes_for_lost_is_not_held_for_nobody(
-    monkeypatch: pytest.MonkeyPatch, fails: bool, end: str
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception | None,
+    end: str,
+    words: str,
 ) -> None:
     """Its touch was confirmed late. A handler that gives up for the loss has not failed."""
     ended: Queue[str] = Queue()
@@ -122,11 +151,12 @@ def test_a_job_that_only_the_clock_takes_for_lost_is_not_held_for_nobody(
         assert task.lost.wait(DONE_S)
         told.set()
         worker.stop()
-        if fails:
-            raise RuntimeError("another worker has the job")
+        if error is not None:
+            raise error
 
     worker.run(handle_signals=False)
     assert ended.get_nowait() == end
+    assert words in caplog.text
     assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0} | {end: 1}
 
 

@@ -16,7 +16,6 @@ from beanpole.client.blocking import (
     Client,
     DeadlineSoonError,
     DeniedError,
-    InternalError,
     Job,
     MayBeDoneError,
     NoNodeError,
@@ -38,6 +37,8 @@ class FakeClient:
         self.ended = ended
         self.is_there = True
         self.held: tuple[int, ...] = (JOB,)
+        self.is_kept = True
+        self.notes: list[bytes] = []
         self.counters = {"reserves": reserves, "kicks": kicks, "ttr": 60}
         self.counters |= {"time-left": 60, "pri": 1}
 
@@ -72,7 +73,8 @@ class FakeClient:
     def use(self, _: str) -> None:
         pass
 
-    def put(self, _: bytes) -> int:
+    def put(self, note: bytes) -> int:
+        self.notes.append(note)
         return JOB + 1
 
 
@@ -376,105 +378,3 @@ def test_a_job_that_may_be_buried_gets_its_note(monkeypatch: pytest.MonkeyPatch)
     assert note.startswith(b"job %d\n\n" % JOB)
     assert b"an empty mail" in note
     assert worker.counts["buried"] == 0, "its outcome is unknown"
-
-
-class Minority(FakeClient):
-    """A cluster without a majority, until `has_majority` is set."""
-
-    def __init__(self) -> None:
-        super().__init__(Queue(), 0, 1)
-        self.has_majority = threading.Event()
-        self.refused = threading.Event()
-        self.touched = threading.Event()
-
-    def check(self) -> None:
-        if not self.has_majority.is_set():
-            self.refused.set()
-            raise InternalError
-
-    def reserve(self, timeout: int) -> Job[bytes]:
-        if not self.is_there:
-            self.ended.put("reserved")
-        return super().reserve(timeout)
-
-    def delete(self, job: Job[bytes], *, wait_s: float) -> None:
-        self.check()
-        super().delete(job, wait_s=wait_s)
-
-    def release(self, job: Job[bytes], priority: int, delay: int, *, wait_s: float) -> None:
-        self.check()
-        super().release(job, priority, delay, wait_s=wait_s)
-
-    def bury(self, job: Job[bytes], priority: int, *, wait_s: float) -> None:
-        self.check()
-        super().bury(job, priority, wait_s=wait_s)
-
-    def touch(self, _: int, *, wait_s: float) -> None:
-        if self.refused.is_set():
-            self.touched.set()
-
-
-def started(
-    monkeypatch: pytest.MonkeyPatch, fake: FakeClient, worker: Worker, error: Exception | None
-) -> threading.Thread:
-    """Start a worker whose handler raises the error, or returns."""
-    monkeypatch.setattr(workers, "Client", lambda *_, **__: fake)
-
-    @worker.handles("mail", backoff=Backoff(tries=2, first_s=0))
-    def handle(_: Task) -> None:
-        if error is not None:
-            raise error
-
-    thread = threading.Thread(target=worker.run, kwargs={"handle_signals": False})
-    thread.start()
-    return thread
-
-
-@pytest.mark.parametrize(
-    ("error", "end"), [(None, "deleted"), (Retry(), "released"), (Bury(), "buried")]
-)
-def test_an_outcome_without_a_majority_is_repeated_and_the_job_touched_meanwhile(
-    monkeypatch: pytest.MonkeyPatch, error: Exception | None, end: str
-) -> None:
-    fake = Minority()
-    fake.counters["ttr"] = 1
-    worker = Worker("127.0.0.1:1")
-    thread = started(monkeypatch, fake, worker, error)
-    was_touched = fake.touched.wait(DONE_S / 6)
-    worker.stop()  # which does not end it at once, either
-    fake.has_majority.set()
-    thread.join(DONE_S)
-    assert was_touched
-    assert fake.ended.get_nowait() == end
-    assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0} | {end: 1}
-
-
-def test_a_worker_that_stops_gives_up_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Minority()
-    worker = Worker("127.0.0.1:1", patience_s=0)
-    thread = started(monkeypatch, fake, worker, None)
-    assert fake.refused.wait(DONE_S)
-    worker.stop()
-    thread.join(DONE_S)
-    assert not thread.is_alive()
-    assert fake.ended.empty(), "no other job was taken"
-    assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
-
-
-def test_a_refused_outcome_of_a_job_that_is_lost_is_not_repeated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Lost(Minority):
-        """The session has ended when the outcome is refused."""
-
-        def delete(self, job: Job[bytes], *, wait_s: float) -> None:
-            self.held = ()
-            super().delete(job, wait_s=wait_s)
-
-    fake = Lost()
-    worker = Worker("127.0.0.1:1")
-    thread = started(monkeypatch, fake, worker, None)
-    assert fake.ended.get(timeout=DONE_S) == "reserved"
-    worker.stop()
-    thread.join(DONE_S)
-    assert worker.counts["lost"] == 1
