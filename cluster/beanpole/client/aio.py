@@ -172,7 +172,7 @@ class Client(Generic[TBody]):
                 for no user.
 
         Raises:
-            ValueError: there is no address, or `keep` is not from 0 to 300.
+            ValueError: there is no address, or no tube to watch, or `keep` is not from 0 to 300.
         """
         self.encoding = encoding
         self._wire = Wire(tls)

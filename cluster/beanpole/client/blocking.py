@@ -173,7 +173,7 @@ class Client(Generic[TBody]):
         Raises:
             NoNodeError: no node answers; it is a ConnectionError.
             DeniedError: no user has the token, or the user lacks the right to a tube.
-            ValueError: there is no address, or `keep` is not from 0 to 300.
+            ValueError: there is no address, or no tube to watch, or `keep` is not from 0 to 300.
         """
         self.encoding = encoding
         self._wire = Wire(tls)

@@ -54,8 +54,12 @@ class StreamClient:
                 may wait at the node.
             tls: the TLS context, with the CA to trust; None for plain connections.
             peer: what listens at the addresses, in the words of errors.
+
+        Raises:
+            ValueError: there is no address.
         """
-        assert addresses, "a client needs an address"
+        if not addresses:
+            raise ValueError("a client needs an address")
         self._addresses = list(addresses)
         self._patience_s = patience_s
         self._reply_timeout_s = reply_timeout_s

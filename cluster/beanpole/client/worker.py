@@ -11,21 +11,19 @@ Each running job has a thread and a client of its own. The client's session is k
 that the job is not given to another worker when a node dies. See docs/clients.md.
 """
 
-import inspect
 import logging
 import math
 import signal
 import ssl
 import threading
 import time
-import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Final
 
-from beanpole.client.backoff import Backoff, whole_seconds
+from beanpole.client.backoff import Backoff
 from beanpole.client.blocking import (
     Addresses,
     BeanstalkdError,
@@ -33,7 +31,6 @@ from beanpole.client.blocking import (
     DeadlineSoonError,
     DeniedError,
     InternalError,
-    Job,
     MayBeDoneError,
     NoNodeError,
     NotAvailableError,
@@ -41,9 +38,22 @@ from beanpole.client.blocking import (
     TimedOutError,
 )
 from beanpole.client.lease import Lease
-from beanpole.client.pickling import reduced
+from beanpole.client.outcome import (
+    Bury,
+    Handler,
+    Outcome,
+    Retry,
+    Task,
+    check_runs_when_called,
+    outcome_of,
+)
+from beanpole.client.patience import CONNECT_TIMEOUT_S, REPLY_TIMEOUT_S
+from beanpole.client.sansio.nodes import Nodes
+from beanpole.client.sansio.session import Session
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.requests import is_tube_name
+
+__all__ = ["KEEP_DEFAULT_S", "Bury", "Retry", "Task", "Worker"]
 
 log = logging.getLogger("beanpole.worker")
 
@@ -53,61 +63,10 @@ KEEP_DEFAULT_S: Final = 60
 # The pause after a cluster did not answer; the client has looked for a node for `patience_s`, ten
 # seconds by default.
 AGAIN_S: Final = 1.0
-# Tracebacks go to the queue with the name of the job's own queue and this suffix.
-FAILURES_SUFFIX: Final = ".failures"
-TRACEBACK_MAX_BYTES: Final = 16 * 1024
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 # The main thread runs the handlers of signals. One that the system gives to another thread, or that
 # arrives just before the main thread begins to wait, does not wake it.
 SIGNAL_WAIT_S: Final = 0.2
-
-
-class Bury(Exception):
-    """Raised by a handler to bury the job without another attempt."""
-
-
-class Retry(Exception):
-    """Raised by a handler to retry the job after `delay_s`, however often it was tried.
-
-    Attributes:
-        delay_s: whole seconds; a fraction is rounded up.
-    """
-
-    __reduce__ = reduced
-
-    def __init__(self, delay_s: float = 0) -> None:
-        """Set the delay.
-
-        Raises:
-            ValueError: it is not from 0 to U32_MAX.
-        """
-        self.delay_s = whole_seconds(delay_s, "delay_s")
-        super().__init__(f"again in {self.delay_s} s")
-
-
-@dataclass(slots=True)
-class Task:
-    """A job that a handler works on.
-
-    Attributes:
-        id: the id of the job.
-        body: the body of the job.
-        queue: the queue from which the job came.
-        tried: how often the job was reserved, this time included.
-        lost: set when this worker has lost the job: its TTR or its session ended, and another
-            worker may have the job. It is also set, whatever the connection does, once a TTR has
-            passed without a confirmed touch. A handler that runs long should check this event. The
-            outcome of one that goes on counts if the cluster still holds the job for this worker.
-    """
-
-    id: int
-    body: bytes
-    queue: str
-    tried: int
-    lost: threading.Event = field(default_factory=threading.Event)
-
-
-Handler = Callable[[Task], object]
 
 
 @dataclass(slots=True)
@@ -143,7 +102,21 @@ class Worker:
             spread: see `Client`.
             token: see `Client`.
             tls: see `Client`.
+
+        Raises:
+            ValueError: there is no address, `keep` is not from 0 to 300, or no user can have the
+                token.
         """
+        # A thread that makes its client would find it too late.
+        Session(
+            Nodes(addresses, spread),
+            time.monotonic,
+            patience_s=patience_s,
+            reply_timeout_s=REPLY_TIMEOUT_S,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+            keep_s=keep,
+            token=token.encode(),
+        )
         self._addresses = addresses
         self._token = token
         self._tls = tls
@@ -182,7 +155,7 @@ class Worker:
             raise ValueError(f"concurrency must be at least 1, and is {concurrency}")
 
         def decorate(handler: Handler) -> Handler:
-            _check_runs_when_called(handler)
+            check_runs_when_called(handler)
             self._consumers.append(_Consumer(queue, handler, concurrency, backoff or Backoff()))
             return handler
 
@@ -318,14 +291,14 @@ class Worker:
         since = reserved_at + min(stats["time-left"] + 1 - ttr_s, 0) if ttr_s else reserved_at
         keep_s = self._keep if client.is_kept else 0
         with Lease(client, task, ttr_s, since, keep_s) as lease:
-            outcome = _outcome(consumer, task, stats["kicks"])
+            outcome = outcome_of(consumer.handler, consumer.backoff, task, stats["kicks"])
             if lease.is_gone:
                 log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
                 self._count("lost")
                 return
             if outcome.failed and task.lost.is_set():
                 # The clock alone has told the handler, which gave up: the job has not failed.
-                outcome = _Outcome(rest_s=0, words=outcome.words)
+                outcome = Outcome(rest_s=0, words=outcome.words)
             outcome.tell(task)
             try:
                 apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
@@ -370,125 +343,3 @@ class Worker:
     def _count(self, what: str) -> None:
         with self._lock:
             self.counts[what] += 1
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """What becomes of a job: it is deleted, released after `rest_s`, or buried.
-
-    Attributes:
-        rest_s: the delay of a release; None for a job that is deleted or buried.
-        words: the traceback of a handler that raised; empty for one that returned.
-        failed: the handler raised something else than `Bury` and `Retry`.
-        is_noted: there is a note of the burial.
-    """
-
-    rest_s: int | None = None
-    words: str = ""
-    failed: bool = False
-    is_noted: bool = False
-
-    def tell(self, task: Task) -> None:
-        """Log why a job failed, and what becomes of it."""
-        if self.words:
-            then = "is buried" if self.rest_s is None else f"is tried again in {self.rest_s} s"
-            place = task.queue, task.id, task.tried
-            log.warning("%s: job %d failed (%d) and %s:\n%s", *place, then, self.words)
-
-    def apply(
-        self, client: Client[bytes], queue: str, job: Job[bytes], priority: int, wait_s: float
-    ) -> str:
-        """Delete, release or bury the job; return which of these was done.
-
-        Args:
-            client: the client that holds the job.
-            queue: the job's queue.
-            job: the job.
-            priority: for a job that is released or buried.
-            wait_s: how long to wait for the first node; see `Client.touch`.
-        """
-        if self.rest_s is not None:
-            client.release(job, priority, self.rest_s, wait_s=wait_s)
-            return "released"
-        if not self.words:
-            client.delete(job, wait_s=wait_s)
-            return "deleted"
-        try:
-            client.bury(job, priority, wait_s=wait_s)
-        except MayBeDoneError:
-            # Most likely it is buried, and this worker alone has the reason. If it is not, it comes
-            # back, and the note does no harm. As after a delete, an unknown outcome is not counted.
-            self._note(client, queue, job.id, "may be buried")
-            raise
-        self._note(client, queue, job.id, "is buried")
-        return "buried"
-
-    def _note(self, client: Client[bytes], queue: str, job: int, state: str) -> None:
-        if self.is_noted:  # by an attempt without an answer
-            return
-        try:
-            note_failure(client, queue, job, self.words)
-            self.is_noted = True
-        except (OSError, ClientError) as error:
-            log.warning("job %d %s, and there is no note of it: %s", job, state, error)
-
-
-def _check_runs_when_called(handler: Handler) -> None:
-    """Refuse a function whose call runs nothing: its jobs would be deleted without being done."""
-    # An object with such a `__call__` is found through its class, as a call finds it.
-    for function in (handler, type(handler).__call__):
-        if (
-            inspect.iscoroutinefunction(function)
-            or inspect.isgeneratorfunction(function)
-            or inspect.isasyncgenfunction(function)
-        ):
-            raise TypeError(
-                f"{handler!r} cannot be a handler: a handler is a plain function, "
-                "without `async` and `yield`"
-            )
-
-
-def _check_has_run(result: object) -> None:
-    """Refuse the result of such a function, which a wrapper returned: it would never run."""
-    if isinstance(result, Coroutine):
-        result.close()  # else Python warns that it was never awaited
-    if isinstance(result, (Awaitable, Generator, AsyncGenerator)):
-        raise TypeError(f"the handler returned {result!r}, which the worker does not run")
-
-
-def _outcome(consumer: _Consumer, task: Task, kicks: int) -> _Outcome:
-    """Run the handler, and decide the fate of its job; `kicks`: how often that was kicked."""
-    try:
-        try:
-            _check_has_run(consumer.handler(task))
-        except Retry as again:
-            # A handler may have changed the delay since it was checked.
-            return _Outcome(whole_seconds(again.delay_s, "delay_s"))
-    except BaseException as error:
-        # Signals reach the main thread only: whatever a handler raises is a failure of its job,
-        # SystemExit, KeyboardInterrupt and asyncio's CancelledError included.
-        words = traceback.format_exc()
-        if isinstance(error, Bury):
-            return _Outcome(words=words)
-        return _Outcome(consumer.backoff.rest_s(task.tried, kicks), words, failed=True)
-    return _Outcome()
-
-
-def note_failure(client: Client[bytes], queue: str, job: int, words: str) -> None:
-    """Put the reason why a job is buried into the queue with the suffix `.failures`.
-
-    A beanstalk job has no field for the reason. The note is an ordinary job: "job ID", an empty
-    line, and the last `TRACEBACK_MAX_BYTES` bytes of the words.
-
-    Args:
-        client: uses the job's queue again afterwards, unless no node answers.
-        queue: the job's queue; the client may still use that of an earlier note.
-        job: the id of the job.
-        words: the reason.
-    """
-    note = words.encode(errors="replace")[-TRACEBACK_MAX_BYTES:]
-    client.use(queue + FAILURES_SUFFIX)
-    try:
-        client.put(b"job %d\n\n%b" % (job, note))
-    finally:
-        client.use(queue)

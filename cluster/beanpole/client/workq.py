@@ -19,12 +19,28 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from enum import IntEnum
-from typing import Final, NamedTuple
+from datetime import datetime
+from typing import Final
 
 from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S
 from beanpole.client.stream import StreamClient
+from beanpole.client.workq_replies import (
+    DuplicateJob,
+    DuplicateResult,
+    Job,
+    JobInfo,
+    JobNotFound,
+    QueueInfo,
+    Result,
+    ServerInfo,
+    State,
+    check,
+    job_of,
+    queue_of,
+    result_of,
+    time_of,
+    time_text,
+)
 from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
 from beanpole.protocol.workq.client import (
     BLOCKS,
@@ -37,87 +53,27 @@ from beanpole.protocol.workq.client import (
     encode_with,
 )
 
+__all__ = [
+    "Client",
+    "DuplicateJob",
+    "DuplicateResult",
+    "Job",
+    "JobInfo",
+    "JobNotFound",
+    "QueueInfo",
+    "Result",
+    "ServerInfo",
+    "State",
+]
+
 TTR_DEFAULT_MS: Final = 60_000
 # One day.
 TTL_DEFAULT_MS: Final = 86_400_000
 WAIT_DEFAULT_MS: Final = 60_000
 PAGE_DEFAULT: Final = 100
-_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 # Refusals of one node, so that another is asked: of any request, and of one that adds a job.
 _FULL: Final = (b"Too many clients",)
 _CLOSED: Final = (*_FULL, b"Draining")
-
-
-class JobNotFound(ClientError):
-    """There is no job with this id: it never existed, it was deleted, or its TTL has ended."""
-
-
-class DuplicateJob(ClientError):
-    """A job with this id exists already."""
-
-
-class DuplicateResult(ClientError):
-    """The job has a result already; the new one is discarded."""
-
-
-class Job(NamedTuple):
-    """A leased job."""
-
-    id: uuid.UUID
-    name: bytes
-    ttr_ms: int
-    payload: bytes
-
-
-class Result(NamedTuple):
-    """The result of a job: `success` after `complete`, otherwise it has failed."""
-
-    success: bool
-    data: bytes
-
-
-class State(IntEnum):
-    """The state of a job."""
-
-    NEW = 0  # ready or scheduled, and never leased
-    COMPLETED = 1
-    FAILED = 2
-    PENDING = 3  # ready again after a lease
-    LEASED = 4
-
-
-class JobInfo(NamedTuple):
-    """All that `inspect` shows of a job. Times are in UTC; `time` is when the job becomes ready."""
-
-    id: uuid.UUID
-    name: bytes
-    ttr_ms: int
-    ttl_ms: int
-    payload: bytes
-    max_attempts: int
-    attempts: int
-    max_fails: int
-    fails: int
-    priority: int
-    state: State
-    created: datetime
-    time: datetime | None
-
-
-class QueueInfo(NamedTuple):
-    """The numbers of ready and scheduled jobs of a queue."""
-
-    name: bytes
-    ready: int
-    scheduled: int
-
-
-class ServerInfo(NamedTuple):
-    """The state of a node; `evicted_jobs` counts the jobs of the cluster whose TTL has ended."""
-
-    active_clients: int
-    evicted_jobs: int
-    started: datetime
 
 
 class Client(StreamClient):
@@ -195,7 +151,7 @@ class Client(StreamClient):
         """
         job = job or uuid.uuid4()
         flags = _flags(priority, max_attempts, max_fails)
-        words = (b"schedule", _text(job), name, ttr_ms, ttl_ms, _time_text(at))
+        words = (b"schedule", _text(job), name, ttr_ms, ttl_ms, time_text(at))
         self._put(encode_with(payload, *words, flags=flags))
         return job
 
@@ -230,7 +186,7 @@ class Client(StreamClient):
             reply = self._ask(request, SIZED, repeat=False, wait_s=wait_s, refusals=_CLOSED)
         except OutcomeUnknown as error:
             return self._run_result(job, ttr_ms, until, error)
-        return _result(reply)
+        return result_of(reply)
 
     def _run_result(
         self, job: uuid.UUID, ttr_ms: int, until: float, error: OutcomeUnknown
@@ -254,7 +210,7 @@ class Client(StreamClient):
             JobNotFound: there is no such job, or no longer.
         """
         words = (b"result", _text(job))
-        return _result(self._wait(lambda left_ms: encode(*words, left_ms), wait_ms))
+        return result_of(self._wait(lambda left_ms: encode(*words, left_ms), wait_ms))
 
     def delete(self, job: uuid.UUID) -> bool:
         """Delete a job in any state; return False if there is none.
@@ -265,7 +221,7 @@ class Client(StreamClient):
         reply, is_repeated = self._repeated(encode(b"delete", _text(job)))
         if reply.word == b"NOT-FOUND":
             return is_repeated  # the first attempt may have deleted it
-        _check(reply)
+        check(reply)
         return True
 
     # --- work -----------------------------------------------------------------------------------
@@ -276,12 +232,14 @@ class Client(StreamClient):
         Raises:
             ClientError: the node refuses it, for example a client without the right to a queue; the
                 message is the node's. Or no node answers.
+            ValueError: there is no name.
         """
-        assert names, "a lease is of a queue"
+        if not names:
+            raise ValueError("a lease needs the name of a queue")
         reply = self._wait(lambda left_ms: encode(b"lease", *names, left_ms), wait_ms)
         if reply.word == b"TIMEOUT":
             return None
-        _check(reply)
+        check(reply)
         if len(reply.line) != 3:
             raise ProtocolError(f"no reply to a lease: {reply.line!r}")
         job, name, ttr_ms = reply.line
@@ -298,7 +256,7 @@ class Client(StreamClient):
         """
         reply, is_repeated = self._repeated(encode_with(result, b"complete", _text(job)))
         try:
-            _check(reply)
+            check(reply)
         except JobNotFound as error:
             if is_repeated:
                 raise OutcomeUnknown(f"job {job} is known no longer") from error
@@ -318,7 +276,7 @@ class Client(StreamClient):
             DuplicateResult, JobNotFound: see `complete`.
             OutcomeUnknown: the connection ended; a repetition may count as a second failure.
         """
-        _check(self._ask(encode_with(result, b"fail", _text(job)), repeat=False))
+        check(self._ask(encode_with(result, b"fail", _text(job)), repeat=False))
 
     # --- inspection -----------------------------------------------------------------------------
 
@@ -326,17 +284,17 @@ class Client(StreamClient):
         """Return the state of the connected node."""
         keys = self._blocks(b"server")[0].keys
         return ServerInfo(
-            int(keys[b"active-clients"]), int(keys[b"evicted-jobs"]), _time(keys[b"started"])
+            int(keys[b"active-clients"]), int(keys[b"evicted-jobs"]), time_of(keys[b"started"])
         )
 
     def inspect_queues(self, offset: int = 0, limit: int = PAGE_DEFAULT) -> list[QueueInfo]:
         """Return up to `limit` queues in the order of their names, beginning at `offset`."""
-        return [_queue(block) for block in self._blocks(b"queues", offset, limit)]
+        return [queue_of(block) for block in self._blocks(b"queues", offset, limit)]
 
     def inspect_queue(self, name: bytes) -> QueueInfo | None:
         """Return the numbers of jobs of a queue; None if no request has named the queue yet."""
         blocks = self._blocks(b"queue", name)
-        return _queue(blocks[0]) if blocks else None
+        return queue_of(blocks[0]) if blocks else None
 
     def inspect_job(self, job: uuid.UUID) -> JobInfo:
         """Return all fields of a job.
@@ -347,24 +305,24 @@ class Client(StreamClient):
         blocks = self._blocks(b"job", _text(job))
         if not blocks:
             raise JobNotFound(f"NOT-FOUND: job {job}")
-        return _job(blocks[0])
+        return job_of(blocks[0])
 
     def inspect_jobs(
         self, name: bytes, offset: int = 0, limit: int = PAGE_DEFAULT
     ) -> list[JobInfo]:
         """Return up to `limit` ready jobs in the order of leases; fewer if they are large."""
-        return [_job(block) for block in self._blocks(b"jobs", name, offset, limit)]
+        return [job_of(block) for block in self._blocks(b"jobs", name, offset, limit)]
 
     def inspect_scheduled_jobs(
         self, name: bytes, offset: int = 0, limit: int = PAGE_DEFAULT
     ) -> list[JobInfo]:
         """Return up to `limit` scheduled jobs in the order of their times; fewer if large."""
-        return [_job(block) for block in self._blocks(b"scheduled-jobs", name, offset, limit)]
+        return [job_of(block) for block in self._blocks(b"scheduled-jobs", name, offset, limit)]
 
     def _blocks(self, *words: int | bytes) -> tuple[Block, ...]:
         reply = self._ask(encode(b"inspect", *words), BLOCKS)
         if reply.word != b"NOT-FOUND":
-            _check(reply)
+            check(reply)
         return reply.blocks
 
     # --- requests -------------------------------------------------------------------------------
@@ -403,12 +361,12 @@ class Client(StreamClient):
 
     def _put(self, request: bytes) -> None:
         try:
-            _check(self._ask(request, repeat=False, refusals=_CLOSED))
+            check(self._ask(request, repeat=False, refusals=_CLOSED))
         except OutcomeUnknown as lost:
             with _unknown_still(lost):
                 reply = _accepted(self._ask(request, refusals=_CLOSED))
             if (reply.word, reply.text) != (b"CLIENT-ERROR", b"Duplicate job"):
-                _check(reply)
+                check(reply)
 
     def _begin(self) -> None:
         self._parser = ReplyParser()
@@ -432,7 +390,7 @@ def _unknown_still(lost: OutcomeUnknown) -> Iterator[None]:
 def _accepted(reply: Reply) -> Reply:
     """Return the reply; raise ClientError if it tells nothing of an earlier attempt."""
     if reply.word == b"SERVER-ERROR" or reply.text == b"Denied":
-        _check(reply)
+        check(reply)
     return reply
 
 
@@ -442,59 +400,3 @@ def _text(job: uuid.UUID) -> bytes:
 
 def _flags(priority: int, max_attempts: int, max_fails: int) -> dict[bytes, int]:
     return {b"priority": priority, b"max-attempts": max_attempts, b"max-fails": max_fails}
-
-
-def _time_text(at: datetime) -> bytes:
-    assert at.tzinfo is not None, "a time without a zone is another one at each machine"
-    return at.astimezone(UTC).strftime(_TIME_FORMAT).encode()
-
-
-def _time(text: bytes) -> datetime:
-    return datetime.strptime(text.decode(), _TIME_FORMAT).replace(tzinfo=UTC)
-
-
-def _check(reply: Reply) -> None:
-    """Raise the exception for an error of the node."""
-    if reply.word == b"OK":
-        return
-    words = b" ".join((reply.word, reply.text)).strip().decode()
-    if reply.word == b"NOT-FOUND":
-        raise JobNotFound(words)
-    if reply.text == b"Duplicate job":
-        raise DuplicateJob(words)
-    if reply.text == b"Duplicate result":
-        raise DuplicateResult(words)
-    raise ClientError(words)
-
-
-def _result(reply: Reply) -> Result | None:
-    if reply.word == b"TIMEOUT":
-        return None
-    _check(reply)
-    if len(reply.line) != 2:
-        raise ProtocolError(f"no reply with a result: {reply.line!r}")
-    return Result(reply.line[1] == b"1", reply.body)
-
-
-def _queue(block: Block) -> QueueInfo:
-    keys = block.keys
-    return QueueInfo(block.title, int(keys[b"ready-len"]), int(keys[b"scheduled-len"]))
-
-
-def _job(block: Block) -> JobInfo:
-    keys = block.keys
-    return JobInfo(
-        id=uuid.UUID(block.title.decode()),
-        name=keys[b"name"],
-        ttr_ms=int(keys[b"ttr"]),
-        ttl_ms=int(keys[b"ttl"]),
-        payload=keys[b"payload"],
-        max_attempts=int(keys[b"max-attempts"]),
-        attempts=int(keys[b"attempts"]),
-        max_fails=int(keys[b"max-fails"]),
-        fails=int(keys[b"fails"]),
-        priority=int(keys[b"priority"]),
-        state=State(int(keys[b"state"])),
-        created=_time(keys[b"created"]),
-        time=_time(keys[b"time"]) if b"time" in keys else None,
-    )

@@ -13,8 +13,8 @@ import grpc
 
 from beanpole.client import where
 from beanpole.client.admin import Admin, AdminRefused
+from beanpole.client.outcome import FAILURES_SUFFIX
 from beanpole.client.terminals import visible
-from beanpole.client.worker import FAILURES_SUFFIX
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2

@@ -375,3 +375,9 @@ def test_a_time_that_no_cluster_keeps_is_refused_before_a_connection(
 ) -> None:
     with pytest.raises(ValueError, match="keep must be from 0 to 300 seconds"):
         client("127.0.0.1:1", keep=keep)
+
+
+@pytest.mark.parametrize("client", [blocking.Client, aio.Client])
+def test_a_client_that_watches_nothing_is_refused(client: Callable[..., object]) -> None:
+    with pytest.raises(ValueError, match="needs a tube to watch"):
+        client("127.0.0.1:1", watch=[])

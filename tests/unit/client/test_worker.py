@@ -24,7 +24,8 @@ from beanpole.client.blocking import (
     OutOfMemoryError,
     TimedOutError,
 )
-from beanpole.client.worker import Bury, Retry, Task, Worker, note_failure
+from beanpole.client.outcome import note_failure
+from beanpole.client.worker import Bury, Retry, Task, Worker
 
 JOB = 7
 DONE_S = 60
@@ -378,3 +379,18 @@ def test_a_job_that_may_be_buried_gets_its_note(monkeypatch: pytest.MonkeyPatch)
     assert note.startswith(b"job %d\n\n" % JOB)
     assert b"an empty mail" in note
     assert worker.counts["buried"] == 0, "its outcome is unknown"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"addresses": []}, "needs an address"),
+        ({"addresses": "h:1", "keep": 301}, "keep must be from 0 to 300 seconds"),
+        ({"addresses": "h:1", "token": "two words"}, "a token has 1 to 128 printable bytes"),
+    ],
+)
+def test_wrong_settings_are_refused_before_a_thread_begins(
+    settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        Worker(**settings)

@@ -366,6 +366,16 @@ def test_a_name_that_would_be_something_else_is_not_sent(name: bytes) -> None:
         client.add(name, b"x")
 
 
+def test_what_says_nothing_is_not_sent() -> None:
+    with Client(["127.0.0.1:1"]) as client:
+        with pytest.raises(ValueError, match="needs the name of a queue"):
+            client.lease([])
+        with pytest.raises(ValueError, match="a time without a zone"):
+            client.schedule(b"q", b"x", datetime(2026, 1, 1))
+    with pytest.raises(ValueError, match="needs an address"):
+        Client([])
+
+
 def test_what_is_too_large_is_not_sent(start: Callable[..., Node]) -> None:
     """Its second error would be taken for the reply of the next request."""
     node = start([(ADD, OK)])

@@ -215,8 +215,10 @@ class Commands(Generic[TBody]):
 
         Raises:
             BadFormatError: a node would answer so at each connection.
+            ValueError: there is no tube to watch.
         """
-        assert watch, "a watch list is never empty"
+        if not watch:
+            raise ValueError("a client needs a tube to watch")
         tubes = [tube.encode("ascii") for tube in (use, *watch)]
         if not all(map(is_tube_name, tubes)):
             raise faults.BadFormatError
