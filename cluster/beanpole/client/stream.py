@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, Self, TypeVar
 
-from beanpole.client.dialing import dial_address
+from beanpole.client.dialing import dial_address, is_of_handler
 from beanpole.client.patience import (
     CONNECT_TIMEOUT_S,
     PATIENCE_S,
@@ -144,6 +144,8 @@ class StreamClient:
             try:
                 return self._exchange(request(left_s), next_reply, left_s)
             except (OSError, ProtocolError) as error:
+                if is_of_handler(error):
+                    raise
                 # The time that the node was allowed to wait does not use up the patience.
                 until += min(time.monotonic() - sent_s, left_s)
                 losses += 1
@@ -193,6 +195,8 @@ class StreamClient:
                     self._open()
                     return
                 except (OSError, ProtocolError) as error:
+                    if is_of_handler(error):
+                        raise
                     reasons[self.address] = _why(error)
                     self._leave()
             if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""A handler of a signal that raises an OSError ends a command of the synchronous client."""
+"""A handler of a signal that raises an OSError ends a command of the synchronous clients."""
 
 import functools
 import signal
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from beanpole.client import blocking, dialing
+from beanpole.client import blocking, dialing, workq
 from tests.unit.client.scripted import Node
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -81,6 +81,20 @@ def test_the_program_gets_the_error_of_its_handler() -> None:
             listener.close()
             assert client.using() == "default"
     node.finish()
+
+
+@pytest.mark.usefixtures("handler")
+def test_so_does_the_program_of_a_client_of_another_protocol() -> None:
+    """A time-out was an outcome that is unknown, and the request was repeated elsewhere."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asked = b"lease q 60000\r\n"
+        thread = threading.Thread(target=interrupting, args=(listener, asked))
+        thread.start()
+        with workq.Client([f"127.0.0.1:{listener.getsockname()[1]}"]) as client:
+            with pytest.raises(OSError, match=r"^my "):
+                client.lease([b"q"])
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 class Interrupted(socket.socket):
