@@ -246,7 +246,11 @@ class Client(Generic[TBody]):
         return tuple(self._session.held)
 
     def on_lost(self, tell: Callable[[Sequence[int]], None]) -> None:
-        """Set the callback for the ids of jobs whose reservations end with a connection."""
+        """Set the callback for the ids of jobs whose reservations end with a connection.
+
+        It runs within the command that notices the loss, and its exceptions are those of that
+        command.
+        """
         self._session.lost = tell
 
     async def put(
