@@ -248,7 +248,7 @@ class Directory:
         if self.place.is_local:
             return
         owner = self.manifest.owner
-        silent_s = int(time.time()) - owner.at_s if owner is not None else 0
+        silent_s = self._silent_s() if owner is not None else 0
         if owner is not None and silent_s < OWNER_SILENT_MAX_S:
             raise ConfigurationError(
                 f"another export runs in {self.place.name}: on {owner.host}, {silent_s} s ago; if "
@@ -256,6 +256,18 @@ class Directory:
             )
         self.manifest = self.manifest._replace(owner=None)
         self.change(self.manifest)
+
+    def _silent_s(self) -> int:
+        """Return how long ago the manifest was written.
+
+        The clock of the store tells it: those of two machines may be hours apart.
+        """
+        probe = f"{HIDDEN}{self._id}"
+        steps.put(self.place, probe, b"")
+        try:
+            return max(0, int(steps.at_s(self.place, probe) - steps.at_s(self.place, MANIFEST)))
+        finally:
+            steps.remove(self.place, probe)
 
     def adopt(self, counts_coming: bool) -> None:
         """Add the files that the manifest does not list yet, and remove unfinished ones.

@@ -63,6 +63,12 @@ def replace_file(hidden: str, path: str, content: Any) -> None:
     sync_folder(os.path.dirname(path))
 
 
+def at_s(place: Place, name: str) -> float:
+    """Return when a file was written, in seconds since 1970 by the clock of its store."""
+    found = place.files.get_file_info(place.at(name))
+    return float(found.mtime_ns) / 1e9
+
+
 def remove(place: Place, name: str) -> None:
     """Remove a file, if it exists."""
     try:

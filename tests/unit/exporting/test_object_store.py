@@ -118,6 +118,24 @@ def test_one_process_writes_at_a_time(bucket: str, monkeypatch: pytest.MonkeyPat
     assert found is not None and found.owner is None and found.spans == ((0, 20),)
 
 
+@pytest.mark.parametrize("off_s", [-400, 3600, 31_536_000])
+def test_machines_whose_clocks_differ_tell_whether_an_export_runs(
+    off_s: int, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = resolved(bucket)
+    now = time.time
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now() + off_s)
+        begun(place, "c", JOBS)
+    with pytest.raises(ConfigurationError, match=r", \d+ s ago; .* wait for (2\d\d|300) s$"):
+        held(place)
+    monkeypatch.setattr(directory, "OWNER_SILENT_MAX_S", 0)
+    second = held(place)
+    assert second is not None
+    second.close()
+    assert list(listed(place)) == [MANIFEST]
+
+
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_an_export_that_was_taken_over_leaves_no_file(
     has_ended: bool, bucket: str, monkeypatch: pytest.MonkeyPatch
@@ -156,7 +174,7 @@ def test_an_export_that_is_taken_over_between_two_files_of_a_batch_leaves_none(
 
     def put_last(place: Place, name: str, content: Any) -> None:
         put(place, name, content)
-        if not taken and name != MANIFEST:
+        if not taken and name != MANIFEST and not name.startswith(files.HIDDEN):
             # Before this file appears there.
             steps.remove(place, name)
             taken.append(held(place) or pytest.fail("there is none"))
