@@ -29,6 +29,8 @@ SYNC_MEAN_MAX_S: Final = 0.05
 SYNC_LAST_MAX_S: Final = 4 * SYNC_MEAN_MAX_S
 # Six times the age of the alert BeanpoleOldReadyJob: the workers are gone, and not only slow.
 READY_MAX_S: Final = 3600.0
+# A heartbeat tells the clock of its sender, and takes a while.
+SKEW_MAX_S: Final = 5.0
 # Like the alert BeanpoleConnectionsNearLimit.
 CONNECTIONS_SHARE_MAX: Final = 0.8
 # Like the alert BeanpoleSnapshotStale.
@@ -79,12 +81,25 @@ def examine(
     if view.durability != "sync":
         words = "durability is memory: a loss of power of all nodes loses jobs"
         yield Finding(WARNING, "durability", words, "set durability = sync on all nodes")
+    yield from _clocks(view)
     yield _loop(now)
     yield from _disk(view, now, config)
     yield from _jobs(view, now)
     yield from _clients(now, config)
     yield from _certificates(config, now_s, refused)
     yield from _ports(config, anonymous)
+
+
+def _clocks(view: NodeView) -> Iterator[Finding]:
+    """Name the members whose clocks differ: a certificate may keep the command from asking them."""
+    off = {name: ahead_s for name, ahead_s in view.skews_s().items() if abs(ahead_s) > SKEW_MAX_S}
+    if off:
+        each = [
+            f"that of {name} is {abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'} it"
+            for name, ahead_s in off.items()
+        ]
+        words = f"compared with that of {view.node_id}, {', '.join(each)}"
+        yield Finding(WARNING, "clocks", words, "let all machines set their clocks by NTP")
 
 
 def _loop(now: Metrics) -> Finding:

@@ -173,6 +173,15 @@ class LocalNodeView:
         """See `NodeView`."""
         return tuple(name for name, peer in self._node.peers.peers.items() if peer.linked)
 
+    def no_link_words(self, member: str) -> str:
+        """See `NodeView`."""
+        return "" if member in self.links() else self._node.condition.reason(member)
+
+    def skews_s(self) -> dict[str, float]:
+        """See `NodeView`."""
+        peers = self._node.peers.peers
+        return {name: peer.skew_us / 1e6 for name, peer in peers.items() if peer.linked}
+
     def digests(self) -> Digests:
         """See `NodeView`."""
         machine = self._context.machine

@@ -348,6 +348,12 @@ class NodeView(Protocol):
     def links(self) -> tuple[str, ...]:
         """Return the members with a live peer link."""
 
+    def no_link_words(self, member: str) -> str:
+        """Return the reason why there is no peer link to a member; empty if there is one."""
+
+    def skews_s(self) -> dict[str, float]:
+        """Return how far the wall clocks of the linked members are ahead of this node's."""
+
     def digests(self) -> Digests:
         """Return the values that must be equal on other nodes."""
 

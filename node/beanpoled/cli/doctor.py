@@ -37,6 +37,11 @@ _OF_CHECKING: Final = {
     checking.WRONG: ERROR,
     checking.MISCONFIGURED: ERROR,
 }
+# For a member that has a peer link, and refuses calls.
+_REFUSED: Final = (
+    "give all nodes the same peer_secret, and certificates that the others trust, then "
+    "`beanpole node reload --all`"
+)
 # The digests that are compared, the more conclusive one first.
 _IMAGE: Final = "the digest of its image"
 _STATE: Final = "the state hash"
@@ -129,14 +134,18 @@ def clocks(differences: list[tuple[float, float]]) -> Finding:
 def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
     """Yield the findings about what nodes report of each other."""
     there = [node for node in reply.nodes if node.reachable]
-    away = [node.id for node in reply.nodes if not node.reachable]
+    away = [node for node in reply.nodes if not node.reachable]
     if away:
-        words = f"{', '.join(away)} of {len(reply.nodes)} cannot be reached"
+        words = f"{', '.join(node.id for node in away)} of {len(reply.nodes)} cannot be reached"
+        if reasons := [f"{node.id}: {node.error}" for node in away if node.error]:
+            words += f" ({'; '.join(reasons)})"
         remedy = "start them, or look at the network between the nodes"
+        if any(node.error and _is_linked(node, there) for node in away):
+            remedy = _REFUSED
         yield Finding(ERROR, "members", words, remedy)
     else:
         yield Finding(OK, "members", f"all {len(there)} answer")
-    yield _leader(reply, there)
+    yield _leader(reply, there, away)
     remedy = "end the upgrade: start the same release everywhere, `beanpole cluster finalize`"
     yield _same("versions", sorted({node.version for node in there}), remedy)
     machines = sorted({str(node.machine_version) for node in there})
@@ -153,16 +162,22 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
         yield _links(there)
 
 
-def _leader(reply: admin_pb2.StatusReply, there: list[node_pb2.Node]) -> Finding:
+def _is_linked(node: node_pb2.Node, there: list[node_pb2.Node]) -> bool:
+    return any(node.id in other.links for other in there)
+
+
+def _leader(
+    reply: admin_pb2.StatusReply, there: list[node_pb2.Node], away: list[node_pb2.Node]
+) -> Finding:
     leading = [node.id for node in there if node.role == node_pb2.ROLE_LEADER]
     if len(leading) == 1:
         return Finding(OK, "leader", f"{leading[0]} in term {reply.term}")
-    named, answer = reply.leader, {node.id for node in there}
     # One that is down is named, too, until the others notice; they have no link to it.
-    if not leading and named not in answer and any(named in node.links for node in there):
-        words = f"{named} in term {reply.term}, and its gRPC cannot be reached"
+    named = next((node for node in away if node.id == reply.leader), None)
+    if not leading and named is not None and _is_linked(named, there):
+        words = f"{named.id} in term {reply.term}, and its gRPC cannot be reached"
         remedy = "look at its grpc_listen, and at firewalls between the nodes"
-        return Finding(ERROR, "leader", words, remedy)
+        return Finding(ERROR, "leader", words, _REFUSED if named.error else remedy)
     words = f"{' and '.join(leading)} lead" if leading else "there is none"
     remedy = "ask again; a majority of the members must reach each other"
     return Finding(ERROR, "leader", words, remedy)

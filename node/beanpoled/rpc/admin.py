@@ -95,8 +95,8 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def _node(self, member: str) -> node_pb2.Node:
         if member == self._view.node_id:
             return describe(self._view)
-        answer = await self._peers.node_info(member, PEER_STATUS_TIMEOUT_S)
-        return answer or node_pb2.Node(id=member)
+        answer, refusal = await self._peers.node_info(member, PEER_STATUS_TIMEOUT_S)
+        return answer or node_pb2.Node(id=member, error=refusal or self._view.no_link_words(member))
 
     async def TransferLeader(
         self, request: admin_pb2.TransferLeaderRequest, context: Context

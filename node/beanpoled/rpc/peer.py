@@ -68,6 +68,10 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
             await write(context, message, CHUNK_TIMEOUT_S)
 
 
+# Of these, gRPC tells no more than that there was no answer.
+_SILENCE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
 class PeerClient:
     """Calls the other members: `Peer`, and the calls of `Admin` that only the leader can do."""
 
@@ -83,8 +87,13 @@ class PeerClient:
         """Return the address of a member's gRPC server; empty if it is not a member."""
         return self._addresses.get(peer, "")
 
-    async def node_info(self, peer: str, timeout_s: float) -> node_pb2.Node | None:
-        """Ask a member to describe itself; None if it does not answer in time."""
+    async def node_info(self, peer: str, timeout_s: float) -> tuple[node_pb2.Node | None, str]:
+        """Ask a member to describe itself.
+
+        Returns:
+            Its answer, or None and its refusal, in words; they are empty if it does not answer in
+            time.
+        """
         try:
             async with asyncio.timeout(timeout_s), self._channel(peer) as channel:
                 stub = peer_pb2_grpc.PeerStub(channel)
@@ -92,10 +101,14 @@ class PeerClient:
                 reply: node_pb2.Node = await stub.NodeInfo(
                     peer_pb2.NodeInfoRequest(), timeout=timeout_s, metadata=metadata
                 )
-        except (grpc.aio.AioRpcError, Unproved, TimeoutError):
-            return None
+        except Unproved as error:
+            return None, str(error)
+        except grpc.aio.AioRpcError as error:
+            return None, "" if error.code() in _SILENCE else error.details() or ""
+        except TimeoutError:
+            return None, ""
         # The address may lead to another node; only an answer of the member itself counts.
-        return reply if reply.id == peer else None
+        return (reply, "") if reply.id == peer else (None, f"{reply.id} answers at its address")
 
     async def finalize(self, leader: str, to: int, timeout_s: float) -> admin_pb2.FinalizeReply:
         """Forward an operator's `Finalize` to the leader.

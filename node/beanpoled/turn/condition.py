@@ -118,13 +118,14 @@ class Condition:
         return "; without ".join(f"{name}: {self._clause(name)}" for name in self.absent())
 
     def _clause(self, name: str) -> str:
-        reason = self._reason(name)
+        reason = self.reason(name)
         return f"it {reason}" if reason.startswith(_VERBS) else reason
 
     def _told(self, names: tuple[str, ...]) -> str:
-        return ", ".join(f"{name} {self._reason(name)}" for name in names)
+        return ", ".join(f"{name} {self.reason(name)}" for name in names)
 
-    def _reason(self, name: str) -> str:
+    def reason(self, name: str) -> str:
+        """The reason why there is no link to a member, as a verb and what follows."""
         refusal = self._introductions.refusal(name)
         if refusal:
             return f"is refused: {refusal}"

@@ -64,6 +64,8 @@ class FakeView:
         self.disk_is_behind = False
         self.disk_full = False
         self.live_links: tuple[str, ...] = ("n1",)
+        self.reasons: dict[str, str] = {}
+        self.skews: dict[str, float] = {}
         self.job_counts = JobCounts(1, 2, 3, 4)
         self.told = Digests(8, 11, 5, 12, 4)
         self.busy: list[QueueFigures] = []
@@ -84,6 +86,12 @@ class FakeView:
 
     def links(self) -> tuple[str, ...]:
         return self.live_links
+
+    def no_link_words(self, member: str) -> str:
+        return self.reasons.get(member, "")
+
+    def skews_s(self) -> dict[str, float]:
+        return self.skews
 
     def digests(self) -> Digests:
         return self.told

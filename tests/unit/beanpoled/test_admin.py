@@ -396,7 +396,7 @@ def test_other_certificates_close_channels_behind_their_calls(
             fetch = asyncio.create_task(peers.fetch_snapshot("n0", 7, sink))
             await begun.wait()
             for shown.generation in (1, 2):
-                assert await peers.node_info("n0", 60) is not None
+                assert (await peers.node_info("n0", 60))[0] is not None
             states = [channel.get_state() for channel in channels]
             shut = grpc.ChannelConnectivity.SHUTDOWN
             assert [state == shut for state in states] == [False, True, False]
@@ -445,9 +445,9 @@ def test_peer_calls_want_the_proof_of_the_secret() -> None:
     async def test() -> None:
         cluster = Cluster([FakeView()], SECRET)
         async with cluster.running():
-            assert await cluster.peers.node_info("n0", 60) is not None
+            assert (await cluster.peers.node_info("n0", 60))[0] is not None
             stranger = PeerClient(cluster.addresses, trust_of("n1", "another secret of 16"))
-            assert await stranger.node_info("n0", 60) is None
+            assert (await stranger.node_info("n0", 60))[0] is None
             failed = await stranger.fetch_snapshot("n0", 7, FakeSink())
             assert failed == "n0 has another peer_secret, or another node answers there"
             await stranger.close()

@@ -170,10 +170,10 @@ def test_a_member_of_an_older_release_gets_the_constant_proof_during_an_upgrade_
         await server.start()
         member = trust_of("n1", SECRET)
         client = PeerClient({"n0": f"127.0.0.1:{port}"}, member)
-        assert await client.node_info("n0", TIMEOUT_S) is not None
+        assert (await client.node_info("n0", TIMEOUT_S))[0] is not None
         assert old.seen == [old_proof(KEY, "dev")]
         member.active_version = lambda: FRESH_PROOFS_SINCE
-        assert await client.node_info("n0", TIMEOUT_S) is None
+        assert (await client.node_info("n0", TIMEOUT_S))[0] is None
         assert len(old.seen) == 1
         await client.close()
         await server.stop(0)
