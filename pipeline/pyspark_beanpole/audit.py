@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from beanpole.client.terminals import visible
 from pyspark_beanpole.chains import FAULTS, chained, defects, ends, went_last
-from pyspark_beanpole.life import printable
 from pyspark_beanpole.statistics.keys import STATES
 from pyspark_beanpole.tables import replace_file
 
@@ -167,7 +167,7 @@ def _put_findings(events: DataFrame) -> list[Finding]:
 def _fault_finding(links: DataFrame, kind: str, count: int) -> Finding:
     rows = defects(links).where(F.col("kind") == kind).orderBy("offset").limit(NAMED_MAX).collect()
     named = tuple(
-        f"job {row['job_id']}, offset {row['offset']}: {printable(row['said'])}" for row in rows
+        f"job {row['job_id']}, offset {row['offset']}: {visible(row['said'])}" for row in rows
     )
     return Finding(kind, count, named)
 

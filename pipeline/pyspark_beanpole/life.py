@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beanpole.client.terminals import visible
 from pyspark_beanpole.report.scales import duration
 from pyspark_beanpole.statistics.chunks import ADVANCED, FINISHING, REMOVING
 from pyspark_beanpole.statistics.keys import SECOND_US
@@ -118,9 +119,9 @@ def as_json(life: Life, cluster: str) -> dict[str, Any]:
 def lines(life: Life, cluster: str) -> Iterator[str]:
     """Yield a life as text: a line for each event, and the totals."""
     last = life.events[-1]
-    head = f"job {life.job_id} of cluster {cluster}, tube {printable(last['tube'])}"
+    head = f"job {life.job_id} of cluster {cluster}, tube {visible(last['tube'])}"
     if last["external_id"] is not None:
-        head += f", external id {printable(last['external_id'])}"
+        head += f", external id {visible(last['external_id'])}"
     yield head
     if not life.is_whole:
         yield "its put is older than the events that are there"
@@ -146,8 +147,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
         f"{wall:%Y-%m-%d %H:%M:%S}.{wall.microsecond // 1000:03}",
         row["event"],
         row["state"],
-        printable(where),
-        printable(", ".join(_details(row))),
+        visible(where),
+        visible(", ".join(_details(row))),
     )
 
 
@@ -169,8 +170,3 @@ def _details(row: dict[str, Any]) -> Iterator[str]:
 def _times(count: int, name: str) -> str:
     singular = {"buries": "bury"}.get(name, name.removesuffix("s"))
     return f"{count:,} {singular if count == 1 else name}"
-
-
-def printable(name: str) -> str:
-    """Return a name with unprintable characters replaced, which could move a terminal's cursor."""
-    return "".join(letter if letter.isprintable() else "�" for letter in name)

@@ -16,7 +16,7 @@ def moves_cursor(output: TextIO | None) -> bool:
 
 
 def visible(text: str, kept: str = "") -> str:
-    """Return a stranger's text with the control characters of terminals escaped: \\x1b.
+    """Return a text from elsewhere with the control characters of terminals escaped: \\x1b.
 
     Args:
         text: the text.

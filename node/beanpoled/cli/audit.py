@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, told
+from beanpole.client.terminals import visible
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.exits import EXIT_NO
@@ -83,8 +84,7 @@ def _words(call: dict[str, Any]) -> str:
         f"{call['duration_ms']:.0f} ms",
         f"({alike} alike before)" if alike else "",
     )
-    # Text from other sources must not move a terminal's cursor.
-    return "".join(one if one.isprintable() else "?" for one in " ".join(filter(None, words)))
+    return visible(" ".join(filter(None, words)))
 
 
 def _shown(value: Any) -> str:

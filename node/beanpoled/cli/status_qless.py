@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from beanpole.pb import node_pb2
+from beanpoled.cli.columns import name_words
 
 STATES: Final = ("waiting", "running", "scheduled", "depends", "throttled", "recurring")
 # Longer names of queues are cut.
@@ -36,10 +37,7 @@ def lines(nodes: Sequence[node_pb2.Node]) -> list[str]:
         return []
     found = [_COLUMNS.format("queues of qless", *STATES, "failed", "complete")]
     for queue in its.queues:
-        name = queue.name if queue.name.isprintable() else repr(queue.name)
-        name += " (paused)" * queue.paused
-        if len(name) > NAME_MAX_CHARS:
-            name = name[: NAME_MAX_CHARS - 3] + "..."
+        name = name_words(queue.name + " (paused)" * queue.paused, NAME_MAX_CHARS)
         found.append(_COLUMNS.format(name, *_counts(queue.jobs).values(), "", "").rstrip())
     found.append(_COLUMNS.format("all", *counts))
     found.append(

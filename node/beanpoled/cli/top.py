@@ -21,7 +21,7 @@ from beanpole.client.rpc import Nodes, is_refused, words_of
 from beanpole.client.terminals import moves_cursor
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, live_pb2, live_pb2_grpc, node_pb2
-from beanpoled.cli.columns import Column, cut, table, terminal_chars
+from beanpoled.cli.columns import Column, cut, name_words, table, terminal_chars
 from beanpoled.cli.status import ROLES, STATUS_TIMEOUT_S, state_as_json, state_words
 
 INTERVAL_DEFAULT_S: Final = 2.0
@@ -331,9 +331,6 @@ def _node_row(node: node_pb2.Node, newest: int, rate: float | None) -> Sequence[
 
 def _queue_row(queue: live_pb2.LiveQueue) -> Sequence[object]:
     name = queue.name if queue.protocol == "beanstalk" else f"{queue.protocol}:{queue.name}"
-    name = name if name.isprintable() else repr(name)
-    if len(name) > NAME_MAX_CHARS:
-        name = name[: NAME_MAX_CHARS - 3] + "..."
     rates = (queue.puts_per_s, queue.reserved_per_s, queue.ended_per_s)
     times = [
         words(quantile) if its.count else "-"
@@ -341,7 +338,8 @@ def _queue_row(queue: live_pb2.LiveQueue) -> Sequence[object]:
         for quantile in (its.p50_s, its.p99_s)
     ]
     age = words(queue.ready_age_s) if queue.jobs.ready else "-"
-    return (name, *_counts(queue).values(), age, *(f"{rate:.1f}" for rate in rates), *times)
+    shown = name_words(name, NAME_MAX_CHARS)
+    return (shown, *_counts(queue).values(), age, *(f"{rate:.1f}" for rate in rates), *times)
 
 
 def words(seconds: float) -> str:

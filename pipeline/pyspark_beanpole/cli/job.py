@@ -47,13 +47,13 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the life of a job; return 1 if it has no event."""
-    from pyspark_beanpole.life import as_json, life_of, lines, printable
+    from pyspark_beanpole.life import as_json, life_of, lines
 
     common.find_nodes(arguments)
     looked = _served(arguments) if arguments.directory is None else _exported(arguments)
     job_id, words = arguments.id, f"job {arguments.id}"
     if job_id is None:
-        words = f"a job with the external id {printable(arguments.external_id)!r}"
+        words = f"a job with the external id {arguments.external_id!r}"
         job_id = _named(looked, arguments.external_id)
     life = life_of(job_id, looked.batches(job_id))
     if not life.events:

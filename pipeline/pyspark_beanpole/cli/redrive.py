@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from beanpole.client.events import BegunAnew, Events, Extent
 from beanpole.client.queue import kick
 from beanpole.client.rpc import Nodes
+from beanpole.client.terminals import visible
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.places import shown
 from pyspark_beanpole.cli import common
@@ -54,7 +55,6 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the chosen jobs, and kick them unless --dry-run is given."""
     spark = common.spark(arguments)
-    from pyspark_beanpole.life import printable
     from pyspark_beanpole.redriving import chosen, count, counted
 
     def choose(found: "Input") -> "tuple[DataFrame, int]":
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     jobs, total = common.read(arguments, spark, choose)
     print(f"{total:,} {arguments.state} jobs")
     for row in counted(jobs).limit(TUBES_SHOWN_MAX).collect():
-        print(printable(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}"))
+        print(visible(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}"))
     if arguments.dry_run or not total:
         return 0 if total else EXIT_NO
     with Nodes(arguments.addresses, arguments.patience) as nodes:

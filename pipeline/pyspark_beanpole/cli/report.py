@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from beanpole.client.terminals import moves_cursor
+from beanpole.client.terminals import moves_cursor, visible
 from beanpole.errors import ConfigurationError
 from beanpole.places import shown
 from pyspark_beanpole.cli import common
@@ -128,7 +128,6 @@ def _check_page(directory: Path) -> None:
 
 def say(made: "Report", cluster: str, queues: Sequence[str], directory: Path) -> None:
     """Print where the report is, and its findings."""
-    from pyspark_beanpole.life import printable
     from pyspark_beanpole.report.figures import clock
     from pyspark_beanpole.report.run import PAGE
 
@@ -137,14 +136,14 @@ def say(made: "Report", cluster: str, queues: Sequence[str], directory: Path) ->
     period = made.period
     when = "" if period is None else f", {clock(period.since_us)} to {clock(period.until_us)} UTC"
     only = f"{', '.join(queues)} of " if queues else ""
-    said = [printable(f"{events} of {only}cluster {cluster}{when}: {directory / PAGE}")]
+    said = [visible(f"{events} of {only}cluster {cluster}{when}: {directory / PAGE}")]
     if made.covered is not None:
         if not count:
             log = (clock(made.covered.begin_us), clock(made.covered.last_us))
             said.append(f"the log has events from {log[0]} to {log[1]} UTC")
         said += made.covered.warnings()
     said += [
-        printable(f"{one.pressing}: {one.queue} {one.words}".replace(":  ", ": "))
+        visible(f"{one.pressing}: {one.queue} {one.words}".replace(":  ", ": "))
         for one in made.findings
     ]
     common.say("\n".join(said))

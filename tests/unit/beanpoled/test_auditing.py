@@ -391,7 +391,7 @@ def test_the_command_shows_all_nodes_and_names_the_one_that_is_down(
     lines = shown.out.splitlines()
     start = "1970-01-01T00:00:00.000Z"
     assert f"{start} n0 ann Queue/Kick job_ids=[1,2] OK 2 ms" in lines
-    assert f"{start} n1 10.0.0.9 Queue/Kick job_ids=[1,2] bad?[2J 2 ms" in lines
+    assert f"{start} n1 10.0.0.9 Queue/Kick job_ids=[1,2] bad\\x1b[2J 2 ms" in lines
     assert "n2" in shown.err and "n7" in shown.err
     objects = [json.loads(line) for line in lines if line.startswith("{")]
     assert {one["node"] for one in objects} == {"n1"}

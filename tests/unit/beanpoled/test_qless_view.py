@@ -149,7 +149,7 @@ def test_status_shows_queues_and_workers_in_the_words_of_qless(scene: Scene) -> 
     assert lines == [
         "queues of qless waiting running scheduled depends throttled recurring failed complete",
         "mail (paused) 1 0 0 0 0 0",
-        "'a queue\\nwith a long... 0 0 1 0 0 0",
+        "a queue.with a long a... 0 0 1 0 0 0",
         "all 1 0 1 0 0 0 1 0",
         "qless: 1 workers, 0 throttles, 0 locks lost",
     ]
