@@ -333,7 +333,7 @@ def _rpc_server(
         QueueServicer(node, callers),
         JobAdminServicer(node, callers),
         PoliciesServicer(node, callers),
-        BackupServicer(node, view),
+        BackupServicer(view, callers),
         LiveServicer(view),
         UsersServicer(node, callers),
         NodeAdminServicer(view, host.peer_client, audit, supervision),

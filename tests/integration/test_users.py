@@ -22,7 +22,7 @@ from beanpole.client.blocking import Client, DeniedError
 from beanpole.client.rpc import TOKEN_KEY, detail_of
 from beanpole.pb import queue_pb2, queue_pb2_grpc, users_pb2, users_pb2_grpc
 from beanpole.protocol.gearman import packets as p
-from beanpoled.rpc.callers import CALLS_MAX
+from beanpoled.rpc.callers import WAITING_MAX
 from tests.integration.support.backups import SCRIPT
 from tests.integration.support.commands import Commands
 from tests.integration.support.gearmand import Packets
@@ -144,7 +144,7 @@ def test_wrong_tokens_keep_nobody_from_putting(steady: Locked) -> None:
         with paused(cluster, [leader, other]):
             wrong = [put(strangers, f"wrong-{number}") for number in range(FLOOD)]
             wait_until(
-                lambda: sum(call.done() for call in wrong) >= FLOOD - CALLS_MAX,
+                lambda: sum(call.done() for call in wrong) >= FLOOD - WAITING_MAX,
                 PATIENCE_S,
                 "strangers beyond the limits are refused",
             )

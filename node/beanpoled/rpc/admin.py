@@ -45,11 +45,11 @@ FINALIZE_POLL_S: Final = 0.02
 CONNECTIONS_MAX: Final = 200
 # Heartbeats carry the machine versions that members know; after an election some are missing.
 FINALIZE_PATIENCE_S: Final = 1.0
-# Above the sum of long-lived calls: READERS_MAX readers of events (32), CALLS_MAX calls of `Queue`
-# (64), RECHECKS_MAX calls without a known right (32), a snapshot for each other member (8),
-# BACKUPS_MAX backups (2), STREAMS_MAX streams of Health/Watch and reflection (32), WAITS_MAX calls
-# that wait for their request and as many whose answer is not taken (128). The rest is for health
-# checks and operators, so that no long-lived call keeps them out.
+# Above the sum of long-lived calls: READERS_MAX readers of events (32), WAITING_MAX calls that
+# wait for the cluster (64), RECHECKS_MAX calls without a known right (32), a snapshot for each
+# other member (8), BACKUPS_MAX backups (2), STREAMS_MAX streams of Health/Watch and reflection
+# (32), WAITS_MAX calls that wait for their request and as many whose answer is not taken (128). The
+# rest is for health checks and operators, so that no long-lived call keeps them out.
 CALLS_MAX: Final = 384
 # A connection without a call for this long is closed, also where `door` has places left. Clients of
 # gRPC connect again by themselves. A handshake of any honest caller is shorter than the other.

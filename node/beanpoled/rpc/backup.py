@@ -12,12 +12,10 @@ import grpc
 import grpc.aio
 from crc32c import crc32c
 
-from beanpole.addresses import host_of_peer
 from beanpole.pb import backup_pb2, backup_pb2_grpc
-from beanpoled.rpc.call import NO_SESSION, Call
+from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.server import Context, fail, write
 from beanpoled.rpc.snapshots import REST_PER_CHUNK, next_chunk, open_snapshot, snapshot_up_to
-from beanpoled.turn.node import Node
 from beanpoled.view import NodeView, SnapshotStream
 
 SERVICE: Final = backup_pb2.DESCRIPTOR.services_by_name["Backup"].full_name
@@ -31,9 +29,9 @@ TAKE_TIMEOUT_S: Final = 300.0
 class BackupServicer(backup_pb2_grpc.BackupServicer):
     """Serves images of the cluster as this node has applied it."""
 
-    def __init__(self, node: Node, view: NodeView) -> None:
-        self._node = node
+    def __init__(self, view: NodeView, callers: Callers) -> None:
         self._view = view
+        self._callers = callers
         self._backups = 0
 
     def add_to(self, server: grpc.aio.Server) -> str:
@@ -47,33 +45,13 @@ class BackupServicer(backup_pb2_grpc.BackupServicer):
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_BACKUPS")
         self._backups += 1
         try:
-            await self._catch_up(context)
+            await self._callers.barrier(context, elsewhere=True)
             await snapshot_up_to(self._view, self._view.applied_index, context)
             source = await open_snapshot(self._view, context)
             assert source is not None, "a snapshot was waited for"
             await self._send(source, context)
         finally:
             self._backups -= 1
-
-    async def _catch_up(self, context: Context) -> None:
-        """Wait until all that was acknowledged before the call is applied here."""
-        node = self._node
-        if not node.serving:
-            message = f"{self._view.node_id} is not serving now; ask another node"
-            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
-        done = asyncio.Event()
-        call = Call(node.clients, host_of_peer(context.peer()), done.set)
-        call.barrier()
-        try:
-            await done.wait()
-        finally:
-            call.end()  # also if the caller has gone
-        if call.failure == NO_SESSION:
-            message = "the cluster has as many sessions as sessions_max allows"
-            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
-        if call.failure:
-            message = node.condition.unanswered()
-            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
 
     async def _send(self, source: SnapshotStream, context: Context) -> None:
         view = self._view

@@ -20,7 +20,7 @@ from beanpoled.rpc.server import Context, fail
 from beanpoled.turn.node import Node
 
 # At most this many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
-CALLS_MAX: Final = 64
+WAITING_MAX: Final = 64
 RAISE_POLL_S: Final = 0.02
 
 
@@ -39,8 +39,8 @@ class Callers:
 
     async def _check_room(self, context: Context) -> None:
         """Refuse a call if as many as may wait for the cluster do so already."""
-        if self._waiting >= CALLS_MAX:
-            message = f"{CALLS_MAX} calls are under way at {self._node.context.name}"
+        if self._waiting >= WAITING_MAX:
+            message = f"{WAITING_MAX} calls are under way at {self._node.context.name}"
             message += "; ask another node, or later"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
 
@@ -123,6 +123,7 @@ class Callers:
         names: tuple[bytes, ...] = (),
         token: bytes = b"",
         begun: bool = False,
+        elsewhere: bool = False,
     ) -> list[Any]:
         done = asyncio.Event()
         self._waiting += 1
@@ -134,16 +135,22 @@ class Callers:
         finally:
             self._waiting -= 1
             call.end()  # also if the caller has gone
-        await self._check_done(context, call.failure, begun)
+        await self._check_done(context, call.failure, begun, elsewhere)
         if self._node.context.machine.users.rows and c.DENIED in call.results:
             message = "a right ended a moment ago; the changes before that stay"
             await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "RIGHT_ENDED")
         return call.results
 
-    async def barrier(self, context: Context) -> None:
-        """Wait until all that was acknowledged before the call is applied here."""
+    async def barrier(self, context: Context, elsewhere: bool = False) -> None:
+        """Wait until all that was acknowledged before the call is applied here.
+
+        Args:
+            context: of the call.
+            elsewhere: a call whose barrier has no answer ends with UNAVAILABLE, as one that another
+                node may answer, because nothing was done.
+        """
         await self.check_serving(context)
-        await self._do(context, Call.barrier)
+        await self._do(context, Call.barrier, elsewhere=elsewhere)
 
     async def recheck(self, context: Context) -> None:
         """As `barrier`, for a caller without a known right: it shares one with others like it.
@@ -153,7 +160,9 @@ class Callers:
         failure = await self._rechecks.wait(context, self._check_reaching)
         await self._check_done(context, failure)
 
-    async def _check_done(self, context: Context, failure: int, begun: bool = False) -> None:
+    async def _check_done(
+        self, context: Context, failure: int, begun: bool = False, elsewhere: bool = False
+    ) -> None:
         """End a call whose commands failed, with the reason of their `Call`.
 
         NO_RIGHT and UNKNOWN_TOKEN are those of `guarding`, where nothing is changed: programs take
@@ -170,5 +179,8 @@ class Callers:
             message = "no user has this token any more; the outcome is unknown"
             await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "TOKEN_ENDED")
         if failure:
-            message = f"{self._node.condition.unanswered()}; the outcome is unknown"
+            message = self._node.condition.unanswered()
+            if elsewhere:
+                await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
+            message += "; the outcome is unknown"
             await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)

@@ -495,6 +495,6 @@ def test_a_taken_port_is_an_error_and_not_shared() -> None:
 
 
 def test_no_service_can_take_all_calls() -> None:
-    long_lived = READERS_MAX + STREAMS_MAX + callers.CALLS_MAX + jobs.SCANS_MAX + MEMBERS_MAX
+    long_lived = READERS_MAX + STREAMS_MAX + callers.WAITING_MAX + jobs.SCANS_MAX + MEMBERS_MAX
     long_lived += RECHECKS_MAX + 2 * WAITS_MAX
     assert long_lived < admin.CALLS_MAX

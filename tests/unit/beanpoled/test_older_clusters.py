@@ -97,7 +97,7 @@ def test_a_node_that_does_not_open_refuses_it(
 
 @pytest.mark.constants
 def test_calls_that_wait_for_the_ports_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "CALLS_MAX", 0)
+    monkeypatch.setattr(callers, "WAITING_MAX", 0)
 
     async def test(it: Guarded) -> None:
         it.stage.node.lifecycle.is_opening = True

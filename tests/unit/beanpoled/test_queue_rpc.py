@@ -13,7 +13,7 @@ from beanpole import commands as c
 from beanpole.client.rpc import detail_of
 from beanpole.pb import errors_pb2, queue_pb2, queue_pb2_grpc
 from beanpoled.links import frames
-from beanpoled.rpc.callers import CALLS_MAX
+from beanpoled.rpc.callers import WAITING_MAX
 from beanpoled.rpc.queue import (
     JOBS_MAX,
     PUT_BYTES_MAX,
@@ -160,15 +160,15 @@ def test_a_node_that_cannot_do_it_now_says_why_and_does_nothing() -> None:
 def test_calls_are_bounded_and_one_that_ends_makes_room() -> None:
     async def test(service: Service) -> None:
         stub, calls = service.stub, service.stage.node.clients.calls
-        waiting = [stub.Put(put_request(b"")) for _ in range(CALLS_MAX)]
-        await until(lambda: len(calls) == CALLS_MAX)
+        waiting = [stub.Put(put_request(b"")) for _ in range(WAITING_MAX)]
+        await until(lambda: len(calls) == WAITING_MAX)
         for more in (stub.Put(put_request(b"")), stub.Kick(queue_pb2.KickRequest(job_ids=[1]))):
             code, detail = await service.refusal(more)
             assert (code, detail.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_CALLS")
         waiting.pop().cancel()
-        await until(lambda: len(calls) == CALLS_MAX - 1)
+        await until(lambda: len(calls) == WAITING_MAX - 1)
         waiting.append(stub.Put(put_request(b"")))
-        await until(lambda: len(calls) == CALLS_MAX)
+        await until(lambda: len(calls) == WAITING_MAX)
         await service.apply_next()
         for call in waiting:
             assert len((await call).results) == 1

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from beanpole import commands as c
-from beanpole.pb import users_pb2
+from beanpole.pb import backup_pb2, users_pb2
 from beanpole.replication.consensus import DiskRoom
 from beanpoled.frontends.client_rates import BURST_US
 from beanpoled.node_view import LocalNodeView
@@ -16,7 +16,7 @@ from beanpoled.rpc import recheck
 from beanpoled.rpc.backup import BackupServicer
 from beanpoled.rpc.call import Call
 from beanpoled.rpc.caller import Caller
-from beanpoled.rpc.callers import CALLS_MAX, Callers
+from beanpoled.rpc.callers import WAITING_MAX, Callers
 from beanpoled.rpc.guarding import GUARDED, Guard
 from beanpoled.rpc.recheck import BARRIERS_PER_SECOND, RECHECKS_MAX
 from tests.unit.beanpoled.fakes import trust_of, until
@@ -197,9 +197,9 @@ def test_a_call_that_a_full_disk_keeps_from_its_answer_names_the_disk() -> None:
     async def test(it: Scene) -> None:
         node, context = it.stage.node, Other()
         its: Any = (context,)
-        backups = BackupServicer(node, LocalNodeView(node, trust_of()))
+        backups = BackupServicer(LocalNodeView(node, trust_of()), it.callers)
         (call,) = await it.rechecking()
-        backup = asyncio.create_task(backups._catch_up(*its))
+        backup = asyncio.create_task(backups.Take(backup_pb2.TakeRequest(), *its))
         await it.settled()
         it.stage.replica.space = DiskRoom(low=True, full=True)
         node.clients.drop_all()
@@ -207,6 +207,19 @@ def test_a_call_that_a_full_disk_keeps_from_its_answer_names_the_disk() -> None:
             words = f"{code}: no answer of a majority: n0 is waiting for room on the full disk"
             with pytest.raises(Refused, match=words):
                 await task
+
+    run(test)
+
+
+def test_a_backup_begins_only_where_its_barrier_has_room() -> None:
+    async def test(it: Scene) -> None:
+        node, context = it.stage.node, Other()
+        its: Any = (context,)
+        backups = BackupServicer(LocalNodeView(node, trust_of()), it.callers)
+        node.origin.bytes = node.context.config.outbox_bytes_max + 1
+        with pytest.raises(Refused, match="RESOURCE_EXHAUSTED: the outbox of n0 is full"):
+            await backups.Take(backup_pb2.TakeRequest(), *its)
+        assert not it.calls
 
     run(test)
 
@@ -226,12 +239,12 @@ def test_a_node_that_is_cut_off_begins_no_barrier(begun: list[Call]) -> None:
 
 
 def test_wrong_tokens_take_no_place_of_calls_that_do_something(begun: list[Call]) -> None:
-    assert RECHECKS_MAX < CALLS_MAX
+    assert RECHECKS_MAX < WAITING_MAX
 
     async def test(it: Guarded) -> None:
         it.lock()
         who, calls = users_pb2.WhoAmIRequest(), it.stage.node.clients.calls
-        wrong = [it.put_in("mail", f"wrong-{number}") for number in range(CALLS_MAX)]
+        wrong = [it.put_in("mail", f"wrong-{number}") for number in range(WAITING_MAX)]
         wrong += [it.users.WhoAmI(who, metadata=bearer("wrong")), it.put_in("mail", "")]
         tasks = {asyncio.ensure_future(it.refusal(_awaited(call))) for call in wrong}
         beyond = len(wrong) - RECHECKS_MAX
