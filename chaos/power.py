@@ -165,9 +165,9 @@ class ForgetfulDisk:
 
 
 @contextlib.contextmanager
-def mounted(program: Path, place: Path, seed: int = 0) -> Iterator[ForgetfulDisk]:
+def mounted(program: Path, place: Path) -> Iterator[ForgetfulDisk]:
     """Mount a disk, and unmount it at the end."""
-    disk = ForgetfulDisk(program, place, seed)
+    disk = ForgetfulDisk(program, place, 0)
     try:
         yield disk
     finally:

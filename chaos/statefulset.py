@@ -182,24 +182,18 @@ class StatefulSet:
         for pod in self.pods:
             pod.wait_until_ready()
 
-    def roll(
-        self,
-        program: Mapping[str, str],
-        around: Around = lambda _: nullcontext(),
-        without: Sequence[str] = (),
-    ) -> None:
+    def roll(self, program: Mapping[str, str], around: Around = lambda _: nullcontext()) -> None:
         """Restart every pod with a program, in the controller's order.
 
         Args:
             program: see `Pod.start`.
             around: the caller's context, from before a pod is stopped until it is ready again.
-            without: see `Pod.start`.
         """
         for pod in reversed(self.pods):
             with around(pod):
                 status = pod.stop()
                 assert status == 0, f"{pod.name} ended with status {status}: {pod.story()}"
-                pod.start(program, without)
+                pod.start(program)
                 pod.wait_until_ready()
                 wait_for_time(self._min_ready_s)
                 assert pod.probe("readinessProbe"), f"{pod.name} was ready and is not any more"

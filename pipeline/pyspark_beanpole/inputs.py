@@ -28,7 +28,7 @@ from pyspark_beanpole.ranges import (
 from pyspark_beanpole.schema import EVENTS
 from pyspark_beanpole.statistics import answers
 from pyspark_beanpole.statistics.chunks import COLUMNS
-from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, MINUTE_US, Limits, Parts
+from pyspark_beanpole.statistics.keys import MINUTE_US, Parts
 from pyspark_beanpole.statistics.parts import merged, reduced, with_looked
 from pyspark_beanpole.statistics.reigns import LOOK_COLUMNS, looked
 
@@ -108,14 +108,12 @@ class Input:
             found[number.as_py()][name.as_py()] = unpacked(part.as_buffer())
         return found
 
-    def statistics(
-        self, limits: Limits = DEFAULT_LIMITS, tubes: Collection[str] | None = None
-    ) -> Parts:
+    def statistics(self, tubes: Collection[str] | None = None) -> Parts:
         """Return the partial statistics of all events, or of those of some tubes.
 
         `statistics.answers.finished` turns them into tables.
         """
-        reducer = partial(reduced, limits=limits, tubes=tubes, put_from=put_from(self.source))
+        reducer = partial(reduced, tubes=tubes, put_from=put_from(self.source))
         return self.with_oldest(merged(self.reduce(reducer)))
 
     def with_oldest(self, parts: Parts) -> Parts:

@@ -56,25 +56,19 @@ async def fail(
     raise AssertionError("abort always raises")
 
 
-def around(
-    handler: Any,
-    wrap: Callable[[Behavior], Behavior],
-    parse: Callable[[bytes], Any] | None = None,
-) -> Any:
+def around(handler: Any, wrap: Callable[[Behavior], Behavior]) -> Any:
     """Return a method's handler with its behavior wrapped; for interceptors.
 
     Args:
         handler: of a method with one request.
         wrap: returns the new behavior.
-        parse: makes the request from its bytes; None: as before.
     """
     make, behavior = (
         (grpc.unary_stream_rpc_method_handler, handler.unary_stream)
         if handler.response_streaming
         else (grpc.unary_unary_rpc_method_handler, handler.unary_unary)
     )
-    parse = parse or handler.request_deserializer
-    return make(wrap(behavior), parse, handler.response_serializer)
+    return make(wrap(behavior), handler.request_deserializer, handler.response_serializer)
 
 
 async def refuse(context: Context, error: CallRefused) -> NoReturn:
