@@ -196,10 +196,11 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def ListConnections(
         self, request: admin_pb2.ListConnectionsRequest, context: Context
     ) -> admin_pb2.ListConnectionsReply:
-        forwarded = await self._forwarder.forwarded("ListConnections", request, context)
+        forwarded = await self._forwarder.forwarded(
+            "ListConnections", request, admin_pb2.ListConnectionsReply, context
+        )
         if forwarded is not None:
-            found: admin_pb2.ListConnectionsReply = forwarded
-            return found
+            return forwarded
         page = self._view.connections(request.after_id, CONNECTIONS_MAX)
         return admin_pb2.ListConnectionsReply(
             node=self._view.node_id,
@@ -210,7 +211,9 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def CloseConnection(
         self, request: admin_pb2.CloseConnectionRequest, context: Context
     ) -> admin_pb2.CloseConnectionReply:
-        forwarded = await self._forwarder.forwarded("CloseConnection", request, context)
+        forwarded = await self._forwarder.forwarded(
+            "CloseConnection", request, admin_pb2.CloseConnectionReply, context
+        )
         if forwarded is None and not self._view.close_connection(request.id):
             words = f"{self._view.node_id} has no connection {request.id}"
             await fail(context, grpc.StatusCode.NOT_FOUND, words, "NO_CONNECTION")

@@ -1,6 +1,6 @@
 """Calls about one member: each node accepts them, and forwards them to the named member."""
 
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
@@ -14,6 +14,8 @@ from beanpoled.view import NodeView
 # A member answers such a call from its memory.
 MEMBER_TIMEOUT_S: Final = 2.0
 
+Reply = TypeVar("Reply")
+
 
 class Forwarder:
     """Forwards the calls of one service, whose requests have the fields `node` and `at_node`."""
@@ -25,9 +27,22 @@ class Forwarder:
         self._stub = stub
 
     async def forwarded(
-        self, method: str, request: Any, context: Context, timeout_s: float = MEMBER_TIMEOUT_S
-    ) -> Any:
-        """Return the answer of the member that a call names; None if it is this node."""
+        self,
+        method: str,
+        request: Any,
+        reply: type[Reply],
+        context: Context,
+        timeout_s: float = MEMBER_TIMEOUT_S,
+    ) -> Reply | None:
+        """Return the answer of the member that a call names; None if it is this node.
+
+        Args:
+            method: of the call.
+            request: the same.
+            reply: the class of the answer.
+            context: of the call.
+            timeout_s: for the answer.
+        """
         view, member = self._view, request.node
         if member in ("", view.node_id):
             return None
@@ -38,9 +53,11 @@ class Forwarder:
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "NOT_THIS_NODE")
         request.at_node = True
         try:
-            return await self._peers.ask(self._stub, member, method, request, timeout_s)
+            answer = await self._peers.ask(self._stub, member, method, request, timeout_s)
         except grpc.aio.AioRpcError as error:
             await fail_as(member, error, context)
+        assert isinstance(answer, reply)
+        return answer
 
 
 async def fail_unknown(member: str, field: str, view: NodeView, context: Context) -> NoReturn:

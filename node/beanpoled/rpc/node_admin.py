@@ -56,10 +56,11 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     async def ReadAudit(
         self, request: node_admin_pb2.ReadAuditRequest, context: Context
     ) -> node_admin_pb2.ReadAuditReply:
-        forwarded = await self._forwarder.forwarded("ReadAudit", request, context, READ_TIMEOUT_S)
+        forwarded = await self._forwarder.forwarded(
+            "ReadAudit", request, node_admin_pb2.ReadAuditReply, context, READ_TIMEOUT_S
+        )
         if forwarded is not None:
-            found: node_admin_pb2.ReadAuditReply = forwarded
-            return found
+            return forwarded
         try:
             page = await asyncio.to_thread(self._audit.page, request.after_id)
         except OSError as error:
@@ -75,10 +76,11 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     async def ListSettings(
         self, request: node_admin_pb2.ListSettingsRequest, context: Context
     ) -> node_admin_pb2.ListSettingsReply:
-        forwarded = await self._forwarder.forwarded("ListSettings", request, context)
+        forwarded = await self._forwarder.forwarded(
+            "ListSettings", request, node_admin_pb2.ListSettingsReply, context
+        )
         if forwarded is not None:
-            found: node_admin_pb2.ListSettingsReply = forwarded
-            return found
+            return forwarded
         return node_admin_pb2.ListSettingsReply(
             node=self._view.node_id,
             settings=[
@@ -97,10 +99,11 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     async def Reload(
         self, request: node_admin_pb2.ReloadRequest, context: Context
     ) -> node_admin_pb2.ReloadReply:
-        forwarded = await self._forwarder.forwarded("Reload", request, context)
+        forwarded = await self._forwarder.forwarded(
+            "Reload", request, node_admin_pb2.ReloadReply, context
+        )
         if forwarded is not None:
-            found: node_admin_pb2.ReloadReply = forwarded
-            return found
+            return forwarded
         outcome = self._settings.reload()
         if outcome.wrong:
             words = f"{self._view.node_id} keeps its settings: {outcome.wrong}"
@@ -115,10 +118,11 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     async def Examine(
         self, request: node_admin_pb2.ExamineRequest, context: Context
     ) -> node_admin_pb2.ExamineReply:
-        forwarded = await self._forwarder.forwarded("Examine", request, context)
+        forwarded = await self._forwarder.forwarded(
+            "Examine", request, node_admin_pb2.ExamineReply, context
+        )
         if forwarded is not None:
-            found: node_admin_pb2.ExamineReply = forwarded
-            return found
+            return forwarded
         return node_admin_pb2.ExamineReply(
             node=self._view.node_id,
             findings=[
