@@ -68,7 +68,11 @@ def _histograms(lengths: DataFrame) -> DataFrame:
 
 
 def _slot() -> Column:
-    """Return the slot of a length in the histogram; null below 0 s and from a week on."""
+    """Return the slot of a length in the histogram; null below 0 s and from a week on.
+
+    Clients whose clocks differ make negative lengths. qless counts them in fields such as s-1,
+    which its reply does not show; `statistics.bins.slots_of`, for all protocols, counts them as 0.
+    """
     seconds = F.floor(F.col("length_us") / SECOND_US)
     slot = seconds
     for _, unit_s, zero in reversed(UNITS[:-1]):  # the narrowest first

@@ -57,7 +57,11 @@ def bin_middles(bins: Ints) -> Ints:
 
 
 def slots_of(duration_us: Ints) -> Ints:
-    """Return the slot of each duration; negative durations count as 0."""
+    """Return the slot of each duration; negative durations count as 0.
+
+    The slots of a table then have as many durations as its bins. `pyspark_beanpole.qless` leaves
+    negative ones out, as the reply of `stats` does.
+    """
     seconds = np.maximum(duration_us, 0) // SECOND_US
     found = seconds
     for _, unit_s, zero in reversed(UNITS[:-1]):
