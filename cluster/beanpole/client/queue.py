@@ -8,14 +8,13 @@ from typing import Final, TypeAlias
 
 import grpc
 
+from beanpole.client.patience import REPLY_TIMEOUT_S
 from beanpole.client.pickling import reduced
 from beanpole.client.rpc import PATIENCE_S, Nodes, Refused, is_refused, pauses
 from beanpole.constants import KICK_MAX
 from beanpole.errors import ClientError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 
-# Longer than a node needs to report that there is no majority (its command_timeout).
-CALL_TIMEOUT_S: Final = 15.0
 # The size of one call, far below the 4 MiB that a node accepts: large enough to amortize the fsync
 # of the disks, small enough not to delay the commands of other clients.
 CALL_JOBS_MAX: Final = 1000
@@ -102,7 +101,7 @@ class Putter:
         jobs, self._jobs, self._bytes = self._jobs, [], 0
         address = next(self._nodes.in_turn())
         stub = queue_pb2_grpc.QueueStub(self._nodes.channel(address))
-        call = stub.Put.future(_request(jobs), timeout=CALL_TIMEOUT_S)
+        call = stub.Put.future(_request(jobs), timeout=REPLY_TIMEOUT_S)
         self._sent.append((jobs, address, call))
 
     def _settle(self, jobs: list[_Numbered], address: str, call: _Call) -> None:
@@ -180,13 +179,13 @@ def kick(nodes: Nodes, jobs: Iterable[int]) -> int:
 
 def _put(nodes: Nodes, request: queue_pb2.PutRequest) -> queue_pb2.PutReply:
     reply: queue_pb2.PutReply = nodes.first_answer(
-        lambda channel: queue_pb2_grpc.QueueStub(channel).Put(request, timeout=CALL_TIMEOUT_S)
+        lambda channel: queue_pb2_grpc.QueueStub(channel).Put(request, timeout=REPLY_TIMEOUT_S)
     )
     return reply
 
 
 def _kick(nodes: Nodes, request: queue_pb2.KickRequest) -> queue_pb2.KickReply:
     reply: queue_pb2.KickReply = nodes.first_answer(
-        lambda channel: queue_pb2_grpc.QueueStub(channel).Kick(request, timeout=CALL_TIMEOUT_S)
+        lambda channel: queue_pb2_grpc.QueueStub(channel).Kick(request, timeout=REPLY_TIMEOUT_S)
     )
     return reply

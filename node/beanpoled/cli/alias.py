@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from beanpole.client import where
+from beanpole.client.patience import REPLY_TIMEOUT_S
 from beanpole.client.terminals import visible
 from beanpole.errors import ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
-from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
+from beanpoled.cli.asking import AskRefused, ask
 from beanpoled.cli.exits import say_done, say_no
 
 _NAMES: Final = (
@@ -61,7 +62,7 @@ def _remove(arguments: argparse.Namespace) -> int:
 
 def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, words: str) -> int:
     try:
-        _ask(arguments, lambda stub: stub.SetAlias(request, timeout=CALL_TIMEOUT_S))
+        _ask(arguments, lambda stub: stub.SetAlias(request, timeout=REPLY_TIMEOUT_S))
     except AskRefused as error:
         if error.reason not in _NO:
             raise
@@ -71,7 +72,7 @@ def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, w
 
 def _list(arguments: argparse.Namespace) -> int:
     request = queue_pb2.ListAliasesRequest()
-    reply = _ask(arguments, lambda stub: stub.ListAliases(request, timeout=CALL_TIMEOUT_S))
+    reply = _ask(arguments, lambda stub: stub.ListAliases(request, timeout=REPLY_TIMEOUT_S))
     if arguments.json:
         print(json.dumps({one.alias: one.queue for one in reply.aliases}))
         return 0

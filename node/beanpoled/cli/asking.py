@@ -14,8 +14,6 @@ from beanpole.client.rpc import TOO_OLD, Nodes, detail_of, is_refused, told, was
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli.exits import say_no
 
-# Above `command_timeout_ms`, after which a node gives up by itself and reports it.
-CALL_TIMEOUT_S: Final = 15.0
 _REFUSALS: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
 # Reasons of RESOURCE_EXHAUSTED that are limits of the cluster. All others are of one node, which
 # is busy: another one may do it.

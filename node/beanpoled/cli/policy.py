@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from beanpole.client import where
+from beanpole.client.patience import REPLY_TIMEOUT_S
 from beanpole.client.terminals import visible
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
@@ -16,7 +17,7 @@ from beanpole.core.operations.policies import UNIQUE_WINDOW_MAX_US
 from beanpole.errors import ConfigurationError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import values
-from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
+from beanpoled.cli.asking import ask, says_absent
 from beanpoled.cli.exits import say_done, say_no
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
@@ -209,7 +210,7 @@ def _set(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("give at least one rule, or --none and no rule")
     request = policies_pb2.SetPolicyRequest(policy=policy)
     try:
-        _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
+        _ask(arguments, lambda stub: stub.Set(request, timeout=REPLY_TIMEOUT_S))
     except ConfigurationError as error:
         raise ConfigurationError(_by_options(str(error))) from None
     words = f"{policy.pattern}: {'; '.join(rules_of(policy))}"
@@ -244,7 +245,7 @@ def _by_options(words: str) -> str:
 @says_absent
 def _drop(arguments: argparse.Namespace) -> int:
     request = policies_pb2.DropPolicyRequest(pattern=arguments.pattern)
-    _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
+    _ask(arguments, lambda stub: stub.Drop(request, timeout=REPLY_TIMEOUT_S))
     words = f"{arguments.pattern} has no policy any more"
     return say_done(words, {"dropped": arguments.pattern}, arguments.json)
 
@@ -275,7 +276,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _found(arguments: argparse.Namespace) -> list[policies_pb2.Policy]:
     request = policies_pb2.ListPoliciesRequest(queue=arguments.queue or "")
-    reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
+    reply = _ask(arguments, lambda stub: stub.List(request, timeout=REPLY_TIMEOUT_S))
     return list(reply.policies)
 
 

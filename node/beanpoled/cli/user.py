@@ -14,12 +14,13 @@ from secrets import token_urlsafe
 from typing import Any, Final, TypeVar
 
 from beanpole.client import where
+from beanpole.client.patience import REPLY_TIMEOUT_S
 from beanpole.client.terminals import visible
 from beanpole.core.users import ANONYMOUS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2, users_pb2_grpc
 from beanpoled.cli import values
-from beanpoled.cli.asking import CALL_TIMEOUT_S, ask, says_absent
+from beanpoled.cli.asking import ask, says_absent
 from beanpoled.cli.exits import say_done, say_no
 
 TOKEN_BYTES: Final = 32
@@ -150,7 +151,7 @@ def _list(arguments: argparse.Namespace) -> int:
     users: list[users_pb2.User] = []
     request = users_pb2.ListUsersRequest()
     while True:
-        reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
+        reply = _ask(arguments, lambda stub: stub.List(request, timeout=REPLY_TIMEOUT_S))
         users += reply.users
         request.after = reply.next_after
         if not request.after:
@@ -168,7 +169,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     request = users_pb2.ListUsersRequest(name=arguments.user)
-    reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
+    reply = _ask(arguments, lambda stub: stub.List(request, timeout=REPLY_TIMEOUT_S))
     found = next(iter(reply.users), None) if arguments.user else None
     if found is None:
         return say_no(f"there is no user {arguments.user!r}", arguments.json)
@@ -192,7 +193,7 @@ def _set(arguments: argparse.Namespace) -> int:
         commands_per_second_max=arguments.commands_per_second_max,
     )
     request = users_pb2.SetUserRequest(name=arguments.user, rights=arguments.rights, limits=limits)
-    _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
+    _ask(arguments, lambda stub: stub.Set(request, timeout=REPLY_TIMEOUT_S))
     words = [_words(arguments.rights), *limit_words(users_pb2.User(limits=limits), with_use=False)]
     plain = {
         "name": arguments.user,
@@ -210,7 +211,7 @@ def _drop(arguments: argparse.Namespace) -> int:
             f"{_ANONYMOUS}` takes all rights of those that say nothing, --yes drops it"
         )
     request = users_pb2.DropUserRequest(name=arguments.user)
-    _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
+    _ask(arguments, lambda stub: stub.Drop(request, timeout=REPLY_TIMEOUT_S))
     status = say_done(
         f"there is no user {arguments.user} any more", {"dropped": arguments.user}, arguments.json
     )
@@ -227,14 +228,14 @@ def _token(arguments: argparse.Namespace) -> int:
                 "--drop '' is not allowed: it must be an id of `user show`, or its beginning"
             )
         drop = users_pb2.DropTokenRequest(user=arguments.user, token_id=arguments.drop)
-        _ask(arguments, lambda stub: stub.DropToken(drop, timeout=CALL_TIMEOUT_S))
+        _ask(arguments, lambda stub: stub.DropToken(drop, timeout=REPLY_TIMEOUT_S))
         words = f"{arguments.user} has the token {arguments.drop} no more"
         plain = {"user": arguments.user, "dropped": arguments.drop}
         return say_done(words, plain, arguments.json)
     token = token_urlsafe(TOKEN_BYTES)
     digest = sha256(token.encode()).digest()
     request = users_pb2.AddTokenRequest(user=arguments.user, digest=digest)
-    _ask(arguments, lambda stub: stub.AddToken(request, timeout=CALL_TIMEOUT_S))
+    _ask(arguments, lambda stub: stub.AddToken(request, timeout=REPLY_TIMEOUT_S))
     if arguments.json:
         print(json.dumps({"user": arguments.user, "token": token}))
     else:
@@ -249,7 +250,7 @@ def _token(arguments: argparse.Namespace) -> int:
 
 def _whoami(arguments: argparse.Namespace) -> int:
     reply = _ask(
-        arguments, lambda stub: stub.WhoAmI(users_pb2.WhoAmIRequest(), timeout=CALL_TIMEOUT_S)
+        arguments, lambda stub: stub.WhoAmI(users_pb2.WhoAmIRequest(), timeout=REPLY_TIMEOUT_S)
     )
     if arguments.json:
         found = {"user": reply.user, "rights": _rights_json(reply.rights)}
@@ -267,12 +268,12 @@ def _whoami(arguments: argparse.Namespace) -> int:
 def _rules(arguments: argparse.Namespace) -> int:
     if arguments.file is not None:
         request = users_pb2.SetRulesRequest(rules=read_rules(_text_of(arguments.file)))
-        _ask(arguments, lambda stub: stub.SetRules(request, timeout=CALL_TIMEOUT_S))
+        _ask(arguments, lambda stub: stub.SetRules(request, timeout=REPLY_TIMEOUT_S))
         found = list(request.rules)
     else:
         reply = _ask(
             arguments,
-            lambda stub: stub.ListRules(users_pb2.ListRulesRequest(), timeout=CALL_TIMEOUT_S),
+            lambda stub: stub.ListRules(users_pb2.ListRulesRequest(), timeout=REPLY_TIMEOUT_S),
         )
         found = list(reply.rules)
     if arguments.json:
