@@ -96,6 +96,8 @@ HOSTS_MAX: Final = U16_MAX
 
 # Priorities below this are "urgent" in beanstalkd's statistics.
 URGENT_BELOW: Final = 1024
+# The priority that clients of beanstalkd give where none is asked for.
+PRIORITY_DEFAULT: Final = 2**16
 DEFAULT_TUBE: Final = b"default"
 
 # Cluster-wide default limits of the machine. The leader's configuration sets them; the limit in

@@ -27,16 +27,13 @@ from pyspark.sql.types import (
 )
 
 from beanpole.client.queue import JobRefused, Putter
-from beanpole.constants import DEDUP_KEY_MAX_BYTES, U32_MAX
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, PRIORITY_DEFAULT, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb.queue_pb2 import PutJob
 from beanpole.protocol.beanstalk.requests import TUBE_NAME_WORDS, is_tube_name
 from pyspark_beanpole import keys, window
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import WriteOptions
-
-# The priority that beanstalk clients use by default.
-PRIORITY_DEFAULT: Final = 65536
 
 _TEXT: Final = (StringType, BinaryType)
 _WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S, WAIT_SLICE_S
 from beanpole.client.sansio.faults import DrainingError, OutOfMemoryError
 from beanpole.client.stream import StreamClient
-from beanpole.constants import DEFAULT_TUBE
+from beanpole.constants import DEFAULT_TUBE, PRIORITY_DEFAULT
 from beanpole.errors import ClientError, ProtocolError
 from beanpole.protocol.beanstalk.client import (
     Reply,
@@ -24,7 +24,8 @@ from beanpole.protocol.beanstalk.client import (
     extensions_of,
 )
 
-PRIORITY_DEFAULT: Final = 65536
+# Twice that of the other clients: the commands that put jobs by this one are for people and shell
+# scripts, whose workers start a process for each step.
 TTR_DEFAULT_S: Final = 120
 _DENIED: Final = b"DENIED"
 _AUTH: Final = b"auth"

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from beanpole.client import tls_files, where
-from beanpole.client.beanstalk import PRIORITY_DEFAULT, TTR_DEFAULT_S, Client, Job
+from beanpole.client.beanstalk import TTR_DEFAULT_S, Client, Job
 from beanpole.client.printing import print_lines
 from beanpole.client.terminals import visible
-from beanpole.constants import DEFAULT_TUBE, U32_MAX
+from beanpole.constants import DEFAULT_TUBE, PRIORITY_DEFAULT, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.protocol.beanstalk.requests import (
     TIMEOUT_MAX_S,

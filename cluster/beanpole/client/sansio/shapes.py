@@ -2,8 +2,10 @@
 
 from typing import Final, Generic, Literal, TypedDict, TypeVar
 
+from beanpole.constants import PRIORITY_DEFAULT
+
 DEFAULT_TUBE: Final = "default"
-DEFAULT_PRIORITY: Final = 2**16
+DEFAULT_PRIORITY: Final = PRIORITY_DEFAULT
 DEFAULT_DELAY: Final = 0
 DEFAULT_TTR: Final = 60
 
