@@ -16,7 +16,7 @@ from beanpole.core.jobs.policies import POLICIES_MAX
 from beanpole.core.jobs.policies import Policy as Row
 from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
-from beanpole.core.jobs.spaces import PREFIX_END
+from beanpole.core.jobs.spaces import PREFIX_END, bare
 from beanpole.core.operations.policies import BYTES_MAX, RETAIN_MAX_US, UNIQUE_WINDOW_MAX_US
 from beanpole.events import PROTOCOL_NAMES, QLESS, WORKQ
 from beanpole.pb import policies_pb2, policies_pb2_grpc
@@ -204,7 +204,7 @@ def _check_matches(text: str, pattern: bytes) -> None:
         every = text + ANY.decode()
         words = f"{text!r} has no name after the colon; all queues of this protocol are {every!r}"
         raise CallRefused("BAD_PATTERN", "policy.pattern", words)
-    if display_names.space_of(stem) == PROTOCOL_NAMES[WORKQ] and not is_name(stem[1:]):
+    if display_names.space_of(stem) == PROTOCOL_NAMES[WORKQ] and not is_name(bare(stem)):
         words = f"{text!r} matches no queue: names have A-Z a-z 0-9 _ . -"
         raise CallRefused("BAD_PATTERN", "policy.pattern", words)
 

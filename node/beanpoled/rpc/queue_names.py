@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from beanpole.core.jobs import display_names
+from beanpole.core.jobs.spaces import bare
 from beanpole.events import BEANSTALK, GEARMAN, PROTOCOL_NAMES, QLESS, WORKQ
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpole.protocol.workq.requests import is_name
@@ -50,15 +51,15 @@ def new_queue_name(text: str, field: str) -> bytes:
     return name
 
 
-# By the protocol of the space; the names include its prefix, which has one byte.
+# By the protocol of the space; the names include its prefix.
 _RULES: Final[Mapping[str, tuple[Callable[[bytes], bool], str]]] = {
     PROTOCOL_NAMES[BEANSTALK]: (is_tube_name, NO_TUBE),
     PROTOCOL_NAMES[WORKQ]: (
-        lambda name: is_name(name[1:]),
+        lambda name: is_name(bare(name)),
         "is no name of a queue of Workq: A-Z a-z 0-9 _ . -",
     ),
     PROTOCOL_NAMES[GEARMAN]: (
-        lambda name: len(name) > 1 and b"\0" not in name,
+        lambda name: bare(name) != b"" and b"\0" not in name,
         "is no name of a function: one byte or more, and none of them 0",
     ),
 }

@@ -86,6 +86,11 @@ def prefix_of(name: bytes) -> bytes:
     return name[:1] if name and name[0] < PREFIX_END else b""
 
 
+def bare(name: bytes) -> bytes:
+    """Return the name of a queue without the prefix of its space."""
+    return name[len(prefix_of(name)) :]
+
+
 class Space:
     """The state of a space: totals of its jobs, and the index of its external ids.
 

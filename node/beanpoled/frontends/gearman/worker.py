@@ -17,6 +17,7 @@ from beanpole.constants import (
 )
 from beanpole.core.jobs import display_names, effects
 from beanpole.core.jobs import job as jobs
+from beanpole.core.jobs.spaces import bare
 from beanpole.core.users import WORK
 from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import packets as p
@@ -80,7 +81,7 @@ class WorkerSide(GearmanSession):
     @property
     def functions(self) -> list[bytes]:
         """The names of its functions, the newest first."""
-        return [name[1:] for name in reversed(self._functions)]
+        return [bare(name) for name in reversed(self._functions)]
 
     def watches(self, tube: bytes) -> bool:
         """See `Connection`."""
