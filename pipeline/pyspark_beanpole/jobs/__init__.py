@@ -1,0 +1,1 @@
+"""A folder for `main`, the script that spark-submit runs."""

@@ -1,0 +1,1 @@
+"""The Gearman protocol at a node."""
