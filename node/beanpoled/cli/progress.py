@@ -20,12 +20,12 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class Progress:
-    """Counts bytes, or other units, on standard error."""
+    """Counts bytes, or what `form` formats, on standard error."""
 
     def __init__(
         self,
         what: str,
-        total_bytes: int = 0,
+        total: int = 0,
         output: TextIO | None = None,
         form: Callable[[float], str] | None = None,
     ) -> None:
@@ -33,27 +33,27 @@ class Progress:
 
         Args:
             what: the first words of the line.
-            total_bytes: the approximate total; 0 if it is unknown.
+            total: the approximate total, in the unit of `form`; 0 if it is unknown.
             output: the stream to write to instead of standard error.
             form: formats a number that is not a size in bytes.
         """
         self._what = what
         self._form = form or size
-        self.total = total_bytes
+        self.total = total
         self._output = output or sys.stderr
         self._shows = moves_cursor(self._output)
         self._begun_s = time.monotonic()
         self._shown_s = self._begun_s
 
-    def at(self, done_bytes: int) -> None:
-        """Update the line."""
+    def at(self, done: int) -> None:
+        """Update the line; `done` is in the unit of `form`."""
         if not self._shows:
             return
         now_s = time.monotonic()
         if now_s - self._shown_s >= PERIOD_S:
             self._shown_s = now_s
             passed_s = now_s - self._begun_s
-            line = words(self._what, done_bytes, self.total, passed_s, self._form)
+            line = words(self._what, done, self.total, passed_s, self._form)
             # Of a line that wraps, only the last row would be cleared.
             columns = os.get_terminal_size(self._output.fileno()).columns
             shown, _ = cut(line, columns - 1 if columns else len(line))
@@ -69,20 +69,20 @@ class Progress:
 
 def words(
     what: str,
-    done_bytes: int,
-    total_bytes: int,
+    done: int,
+    total: int,
     passed_s: float,
     form: Callable[[float], str] | None = None,
 ) -> str:
-    """Return the line: a bar if the total is known, bytes, rate, and the remaining time."""
-    rate = done_bytes / passed_s if passed_s > 0 else 0.0
+    """Return the line: a bar if the total is known, the count, rate, and the remaining time."""
+    rate = done / passed_s if passed_s > 0 else 0.0
     form = form or size
-    line = f"{what} {form(done_bytes)}, {form(rate)}/s"
-    if not total_bytes:
+    line = f"{what} {form(done)}, {form(rate)}/s"
+    if not total:
         return f"{line}, {_clock(passed_s)}"
-    share = min(1.0, done_bytes / total_bytes)
+    share = min(1.0, done / total)
     bar = "#" * round(share * BAR_COLUMNS)
-    left = f", {_clock((total_bytes - done_bytes) / rate)} left" if 0 < share < 1 and rate else ""
+    left = f", {_clock((total - done) / rate)} left" if 0 < share < 1 and rate else ""
     return f"{what} [{bar:-<{BAR_COLUMNS}}] {share:4.0%} {line[len(what) + 1 :]}{left}"
 
 
