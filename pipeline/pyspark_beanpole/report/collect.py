@@ -245,7 +245,7 @@ class _Log:
         rows = self._of(name)
         begin, end = self._ends(rows, name)
         earlier = None
-        if before is not None and before.counts[name]["puts"] + (before.counts[name]["reserved"]):
+        if before is not None and before.counts[name]["puts"] + before.counts[name]["reserved"]:
             earlier = before.numbers(name)
         failures = sorted(now.failures[name], key=lambda row: -row["count"])
         return Queue(
