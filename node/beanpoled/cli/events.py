@@ -73,19 +73,19 @@ def add_command(commands: Any) -> None:
         help=f"with --follow: finish a file at least so often (default {EVERY_S:.0f})",
     )
     export.set_defaults(run=run_export)
-    compact = ways.add_parser(
+    compacting = ways.add_parser(
         "compact",
         help="merge the small files of an export into large ones",
         description="Not while an export writes to DIR: with --follow it does so by itself.",
     )
-    compact.add_argument("directory", metavar="DIR", help="what `export` wrote: a path or URI")
-    compact.add_argument(
+    compacting.add_argument("directory", metavar="DIR", help="what `export` wrote: a path or URI")
+    compacting.add_argument(
         "--older-than",
         type=int,
         metavar="DAYS",
         help="only files of dates at least DAYS days ago (UTC); default: all",
     )
-    compact.set_defaults(run=run_compact)
+    compacting.set_defaults(run=run_compact)
 
 
 def _source(arguments: argparse.Namespace) -> Source:

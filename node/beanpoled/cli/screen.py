@@ -1,4 +1,4 @@
-"""The output of `beanpole up`: lines that stay, and in a terminal a live line per node."""
+"""Output with lines that stay, and in a terminal live lines below them."""
 
 import shutil
 import sys
