@@ -112,3 +112,17 @@ def name_words(text: str, chars: int) -> str:
     """Return a client's text in one line of a table, truncated if necessary."""
     text = "".join(char if char.isprintable() else "." for char in text)
     return text if len(text) <= chars else f"{text[: chars - 3]}..."
+
+
+def duration_words(seconds: float) -> str:
+    """Return a duration in at most six characters."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f}us"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g}ms" if seconds < 0.9995 else "1s"
+    if seconds < 60:
+        return f"{seconds:.3g}s"
+    for unit, its_s in (("m", 60), ("h", 3600), ("d", 86_400)):
+        if seconds < 100 * its_s or unit == "d":
+            return f"{seconds / its_s:.3g}{unit}"
+    raise AssertionError("days are the last unit")

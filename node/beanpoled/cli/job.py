@@ -20,9 +20,8 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.cli import choosing, values
-from beanpoled.cli.columns import LINES, Column, name_words, table, terminal_chars
+from beanpoled.cli.columns import LINES, Column, duration_words, name_words, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO
-from beanpoled.cli.top import words as duration_words
 
 LIMIT_DEFAULT: Final = 100
 # A line of a table shows the beginning of a body.

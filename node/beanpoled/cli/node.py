@@ -15,10 +15,9 @@ from beanpole.constants import SECOND_US
 from beanpole.errors import ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.cli import audit, settings, values
-from beanpoled.cli.columns import Column, name_words, table, terminal_chars
+from beanpoled.cli.columns import Column, duration_words, name_words, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO, say_done, say_no
 from beanpoled.cli.members import CALL_TIMEOUT_S, Gone, ask_each, first_answer, members
-from beanpoled.cli.top import words as duration_words
 
 _COLUMNS: Final = (
     Column("connection", 12, False),

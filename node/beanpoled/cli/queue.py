@@ -15,9 +15,8 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled.cli import choosing, values
 from beanpoled.cli.choosing import STATES
-from beanpoled.cli.columns import Column, name_words, table, terminal_chars
+from beanpoled.cli.columns import Column, duration_words, name_words, table, terminal_chars
 from beanpoled.cli.exits import EXIT_NO, say_no
-from beanpoled.cli.top import words as duration_words
 
 _COLUMNS: Final = (
     Column("queue", 28, False),

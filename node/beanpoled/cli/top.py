@@ -21,7 +21,7 @@ from beanpole.client.rpc import Nodes, is_refused, words_of
 from beanpole.client.terminals import moves_cursor
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, live_pb2, live_pb2_grpc, node_pb2
-from beanpoled.cli.columns import Column, cut, name_words, table, terminal_chars
+from beanpoled.cli.columns import Column, cut, duration_words, name_words, table, terminal_chars
 from beanpoled.cli.status import ROLES, STATUS_TIMEOUT_S, state_as_json, state_words
 
 INTERVAL_DEFAULT_S: Final = 2.0
@@ -333,24 +333,10 @@ def _queue_row(queue: live_pb2.LiveQueue) -> Sequence[object]:
     name = queue.name if queue.protocol == "beanstalk" else f"{queue.protocol}:{queue.name}"
     rates = (queue.puts_per_s, queue.reserved_per_s, queue.ended_per_s)
     times = [
-        words(quantile) if its.count else "-"
+        duration_words(quantile) if its.count else "-"
         for its in (queue.wait, queue.run)
         for quantile in (its.p50_s, its.p99_s)
     ]
-    age = words(queue.ready_age_s) if queue.jobs.ready else "-"
+    age = duration_words(queue.ready_age_s) if queue.jobs.ready else "-"
     shown = name_words(name, NAME_MAX_CHARS)
     return (shown, *_counts(queue).values(), age, *(f"{rate:.1f}" for rate in rates), *times)
-
-
-def words(seconds: float) -> str:
-    """Return a duration in at most six characters."""
-    if seconds < 0.001:
-        return f"{seconds * 1e6:.0f}us"
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g}ms" if seconds < 0.9995 else "1s"
-    if seconds < 60:
-        return f"{seconds:.3g}s"
-    for unit, its_s in (("m", 60), ("h", 3600), ("d", 86_400)):
-        if seconds < 100 * its_s or unit == "d":
-            return f"{seconds / its_s:.3g}{unit}"
-    raise AssertionError("days are the last unit")

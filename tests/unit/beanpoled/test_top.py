@@ -9,6 +9,7 @@ import pytest
 
 from beanpole.pb import admin_pb2, live_pb2, node_pb2
 from beanpoled.cli import main, top
+from beanpoled.cli.columns import duration_words
 from beanpoled.cli.top import QUEUES_DEFAULT
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.live import LiveServicer
@@ -155,4 +156,4 @@ def test_rates_of_nodes_are_between_two_looks() -> None:
     ],
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
-    assert top.words(seconds) == words
+    assert duration_words(seconds) == words
