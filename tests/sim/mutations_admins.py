@@ -43,12 +43,12 @@ def cancel_takes_running() -> list[Patch]:
 
 def cancel_tells_nobody() -> list[Patch]:
     """The clients of a cancelled job are not told."""
-    news = ClientSide._news
+    notification = ClientSide._notification
 
     def wrong(connection: Any, job_id: int, kind: int, data: bytes) -> bytes:
-        return b"" if kind == effects.DELETED else news(connection, job_id, kind, data)
+        return b"" if kind == effects.DELETED else notification(connection, job_id, kind, data)
 
-    return [(ClientSide, "_news", wrong)]
+    return [(ClientSide, "_notification", wrong)]
 
 
 def cancel_is_ok() -> list[Patch]:

@@ -173,12 +173,12 @@ def latest_of_all_jobs() -> list[Patch]:
 
 def progress_dropped() -> list[Patch]:
     """Clients are not told the progress of a job."""
-    news = ClientSide._news
+    notification = ClientSide._notification
 
     def wrong(connection: Any, job_id: int, kind: int, data: bytes) -> bytes:
-        return b"" if kind == effects.PROGRESS else news(connection, job_id, kind, data)
+        return b"" if kind == effects.PROGRESS else notification(connection, job_id, kind, data)
 
-    return [(ClientSide, "_news", wrong)]
+    return [(ClientSide, "_notification", wrong)]
 
 
 def handles_of_nodes() -> list[Patch]:
@@ -203,10 +203,10 @@ def exception_is_complete() -> list[Patch]:
     def wrong(connection: Any, job_id: int, kind: int, data: bytes) -> bytes:
         if kind == effects.FAILED and data and not connection._exceptions:
             return replies.reply(p.WORK_COMPLETE, connection._shared.handle(job_id), data)
-        return news(connection, job_id, kind, data)
+        return notification(connection, job_id, kind, data)
 
-    news = ClientSide._news
-    return [(ClientSide, "_news", wrong)]
+    notification = ClientSide._notification
+    return [(ClientSide, "_notification", wrong)]
 
 
 # --- Workq ----------------------------------------------------------------------------------------

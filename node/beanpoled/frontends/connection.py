@@ -124,11 +124,10 @@ class Connection:
     # --- from `UserChanges` ---------------------------------------------------------------------
 
     def rights_changed(self) -> int:
-        """Handle a change of users or of this client's user: end what it has lost the right to.
+        """End what the client has lost the right to, after a change of users or of its user.
 
-        A wait for a job is answered. News of jobs are not sent any more.
-
-        The connection may have ended. Returns the number of queues that were checked.
+        Answer its wait for a job, and send it no more notifications of jobs. This may close the
+        connection. Return the number of queues that were checked.
         """
         return 0
 
@@ -149,7 +148,7 @@ class Connection:
         """Handle an effect on a job that the client listens to: see `core.jobs.effects`."""
         raise AssertionError(f"clients of {self.protocol} listen to no job")
 
-    def news_missed(self, job_id: int) -> None:
+    def notifications_missed(self, job_id: int) -> None:
         """Handle the possible loss of effects of a job: this node has loaded a snapshot."""
 
     def queue_ready(self, queue: bytes) -> None:

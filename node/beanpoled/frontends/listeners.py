@@ -57,7 +57,7 @@ class Listeners:
                 self._tell(ended)
                 continue
             for connection in list(self._jobs.get(job_id, ())):
-                connection.news_missed(job_id)
+                connection.notifications_missed(job_id)
             if job_id in self._jobs:
                 listened[job_id] = None
         self.ready(list(self._queues))

@@ -161,7 +161,7 @@ class ClientSide(WorkerSide):
             # This node has missed how the job ended; WORK_FAIL might be wrong.
             self.drop()
             return
-        packet = self._news(job_id, kind, data)
+        packet = self._notification(job_id, kind, data)
         if kind < effects.NOTIFIED_MIN:
             self._awaited.pop(job_id, None)
         if times * len(packet) > self._clients.client_output_bytes_max and times > 1:
@@ -179,26 +179,26 @@ class ClientSide(WorkerSide):
             self.drop()
         return looks + len(self._awaited)
 
-    def news_missed(self, job_id: int) -> None:
+    def notifications_missed(self, job_id: int) -> None:
         """See `Connection`. A result may come in pieces, and a piece may have been lost."""
         job = self._clients.machine.queue.jobs.get(job_id)
         if job is None or job.reserves:
             self.drop()
 
-    def _news(self, job_id: int, kind: int, data: bytes) -> bytes:
+    def _notification(self, job_id: int, kind: int, data: bytes) -> bytes:
         """Return the packet that reports an effect; empty if the protocol has none for it."""
-        news = self._shared.news
+        packet = self._shared.notification
         if kind == effects.DONE:
-            return news(p.WORK_COMPLETE, job_id, data)
+            return packet(p.WORK_COMPLETE, job_id, data)
         if kind == effects.FAILED and data and self._exceptions:
-            return news(p.WORK_EXCEPTION, job_id, data)
+            return packet(p.WORK_EXCEPTION, job_id, data)
         if kind < effects.NOTIFIED_MIN:
             return replies.reply(p.WORK_FAIL, self._shared.handle(job_id))
         if kind == effects.PROGRESS:
-            return news(p.WORK_STATUS, job_id, data)
+            return packet(p.WORK_STATUS, job_id, data)
         if kind == DATA:
-            return news(p.WORK_DATA, job_id, data)
-        return news(p.WORK_WARNING, job_id, data) if kind == WARNING else b""
+            return packet(p.WORK_DATA, job_id, data)
+        return packet(p.WORK_WARNING, job_id, data) if kind == WARNING else b""
 
     # --- queries --------------------------------------------------------------------------------
 

@@ -48,20 +48,20 @@ class Shared:
         self.connections = 0
         # The same on every node, and after a restart.
         self._handle_start = b"H:%b:" % cluster.encode()[:CLUSTER_IN_HANDLE_BYTES]
-        self._news: tuple[int, int, bytes] = (0, 0, b"")
-        self._news_packet = b""
+        self._notified: tuple[int, int, bytes] = (0, 0, b"")
+        self._notification_packet = b""
 
     def handle(self, job_id: int) -> bytes:
         """Return the handle of a job."""
         return b"%b%d" % (self._handle_start, job_id)
 
-    def news(self, kind: int, job_id: int, data: bytes) -> bytes:
+    def notification(self, kind: int, job_id: int, data: bytes) -> bytes:
         """Return the packet about a job; it is cached, as thousands of clients may receive it."""
         asked = (kind, job_id, data)
-        if asked != self._news:
-            self._news = asked
-            self._news_packet = reply(kind, self.handle(job_id), data)
-        return self._news_packet
+        if asked != self._notified:
+            self._notified = asked
+            self._notification_packet = reply(kind, self.handle(job_id), data)
+        return self._notification_packet
 
     def job_of(self, handle: bytes) -> int:
         """Return the job of a handle; 0 if the handle is not of this cluster."""
