@@ -22,7 +22,7 @@ DAYS_DEFAULT: Final = 365
 _LOCAL: Final = ("localhost", "127.0.0.1")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _CLIENT: Final = "client"
-# Not allowed as node names: they would overwrite another certificate, or the CA itself.
+# Nodes may not have these names: their files would overwrite another certificate, or the CA itself.
 _TAKEN: Final = {_CLIENT: "the clients' certificate", "ca": "the CA"}
 
 
