@@ -262,6 +262,8 @@ class Events:
                         yield piece
                 except grpc.RpcError as error:
                     failures[address] = words_of(error)
+                except ProtocolError as error:
+                    failures[address] = str(error)
                 if found:
                     return
                 is_broken = True
@@ -365,6 +367,12 @@ class Events:
                 )
 
     def _stream(self, address: str, first: int, end: int) -> Iterator[Piece]:
+        """Yield the pieces of one call.
+
+        Raises:
+            grpc.RpcError: the node is lost.
+            ProtocolError: it left events out.
+        """
         stub = events_pb2_grpc.EventsStub(self._nodes.channel(address))
         request = events_pb2.ReadEventsRequest(start=first, end=end)
         position = first
@@ -372,9 +380,7 @@ class Events:
         try:
             for batch in call:
                 if batch.first > position:
-                    raise ProtocolError(
-                        f"{address} sent event {batch.first} where {position} was to come"
-                    )
+                    raise ProtocolError(f"it sent event {batch.first} where {position} was to come")
                 skip = position - batch.first
                 last = min(batch.first + batch.rows, end)
                 if last > position:

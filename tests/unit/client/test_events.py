@@ -56,6 +56,8 @@ class Node:
     late: int = 0
     asked: int = 0
     reads: list[tuple[int, int]] = field(default_factory=list)
+    # The number of events that each stream leaves out at its beginning.
+    leaves_out: int = 0
 
     @property
     def EventRange(self) -> "Node":
@@ -91,6 +93,7 @@ class Node:
             if count == self.breaks_after:
                 raise Broken
             rows = min(self.rows, held[1] - first)
+            first += self.leaves_out
             yield events_pb2.EventBatch(first=first, rows=rows, arrow=b"%d" % first)
 
 
@@ -190,6 +193,15 @@ def test_a_node_that_is_behind_loses_nothing(read: Read) -> None:
     with pytest.raises(ClientError, match=r"from offset 20 on: 0: its events end at 20") as raised:
         read([behind, Node([], dead=True)], 0, END)
     assert not isinstance(raised.value, EventsLost)
+
+
+def test_a_node_that_leaves_events_out_is_passed_over(read: Read) -> None:
+    wrong = Node([(0, END)], leaves_out=2)
+    assert read([wrong, Node([(0, END)])], 0, END) == list(range(END))
+    assert len(wrong.reads) == 1
+    words = r"from offset 0 on: 0: it sent event 2 where 0 was to come; 1: UNAVAILABLE: broken"
+    with pytest.raises(ClientError, match=words):
+        read([wrong, Node([], dead=True)], 0, END)
 
 
 def test_the_earliest_event_is_that_of_all_nodes(dial: Dial) -> None:
