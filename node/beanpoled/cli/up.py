@@ -39,6 +39,8 @@ POLL_TIMEOUT_S: Final = 1.0
 STOP_TIMEOUT_S: Final = 20.0
 # After this long without output, while nodes start, report which ones are awaited.
 PATIENCE_S: Final = 15.0
+# The end of a log, of any size, in which the last line of a node is looked for.
+LAST_BYTES: Final = 4096
 # Other names are no keys of TOML, or are parts of tables, which `up` writes itself.
 _SETTING: Final = re.compile(r"[a-z0-9_]+")
 
@@ -344,7 +346,9 @@ def _how(status: int | None, node: LocalNode) -> str:
 def _last_line(node: LocalNode) -> str:
     """Return the last line that a node printed, which is the reason of its end."""
     try:
-        text = (node.directory / "log").read_bytes()[-4096:].decode(errors="replace")
+        with (node.directory / "log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LAST_BYTES))
+            text = log.read(LAST_BYTES).decode(errors="replace")
     except OSError:
         text = ""
     lines = text.strip().splitlines()

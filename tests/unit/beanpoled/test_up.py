@@ -300,6 +300,16 @@ def test_the_signal_that_ended_a_node_is_told(tmp_path: Path, ended_by: int, wor
     assert _how(-ended_by, node) == words
 
 
+def test_of_a_log_larger_than_the_memory_the_last_line_is_read(tmp_path: Path) -> None:
+    (node,) = layout.plan(tmp_path, 1, 11300)
+    node.directory.mkdir()
+    with (node.directory / "log").open("wb") as log:
+        log.truncate(1 << 40)
+        log.seek(0, os.SEEK_END)
+        log.write(b"\nserving\nno room\n")
+    assert _how(3, node) == "with status 3: no room"
+
+
 def test_nodes_that_refuse_to_start_are_told_with_their_words(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
