@@ -56,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Import everything, and report."""
     user, address, database = _place(arguments.redis)
     password = _password(arguments.password_file)
+    if user and not password:
+        raise ConfigurationError(f"REDIS names the user {user!r}, who needs --password-file")
     now = time.time()
     outcome = Outcome()
     with Redis(
