@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x62\x65\x61npole/pb/node_admin.proto\x12\x0b\x62\x65\x61npole.v1\"C\n\x10ReadAuditRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08\x61\x66ter_id\x18\x02 \x01(\x04\x12\x0f\n\x07\x61t_node\x18\x03 \x01(\x08\"M\n\x0eReadAuditReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05lines\x18\x02 \x03(\t\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x0c\n\x04lost\x18\x04 \x01(\x04\"4\n\x13ListSettingsRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61t_node\x18\x02 \x01(\x08\"I\n\x11ListSettingsReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12&\n\x08settings\x18\x02 \x03(\x0b\x32\x14.beanpole.v1.Setting\"j\n\x07Setting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nvalue_json\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12\x0e\n\x06secret\x18\x05 \x01(\x08\x12\x0f\n\x07waiting\x18\x06 \x01(\x08\".\n\rReloadRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61t_node\x18\x02 \x01(\x08\"=\n\x0bReloadReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x03(\t\x12\x0f\n\x07waiting\x18\x03 \x03(\t\"/\n\x0e\x45xamineRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61t_node\x18\x02 \x01(\x08\"U\n\x0c\x45xamineReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12&\n\x08\x66indings\x18\x02 \x03(\x0b\x32\x14.beanpole.v1.Finding\x12\x0f\n\x07wall_us\x18\x03 \x01(\x04\"E\n\x07\x46inding\x12\r\n\x05level\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05words\x18\x03 \x01(\t\x12\x0e\n\x06remedy\x18\x04 \x01(\t2\xa9\x02\n\tNodeAdmin\x12G\n\tReadAudit\x12\x1d.beanpole.v1.ReadAuditRequest\x1a\x1b.beanpole.v1.ReadAuditReply\x12P\n\x0cListSettings\x12 .beanpole.v1.ListSettingsRequest\x1a\x1e.beanpole.v1.ListSettingsReply\x12>\n\x06Reload\x12\x1a.beanpole.v1.ReloadRequest\x1a\x18.beanpole.v1.ReloadReply\x12\x41\n\x07\x45xamine\x12\x1b.beanpole.v1.ExamineRequest\x1a\x19.beanpole.v1.ExamineReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x62\x65\x61npole/pb/node_admin.proto\x12\x0b\x62\x65\x61npole.v1\"T\n\x10ReadAuditRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08\x61\x66ter_id\x18\x02 \x01(\x04\x12\x0f\n\x07\x61t_node\x18\x03 \x01(\x08\x12\x0f\n\x07last_us\x18\x04 \x01(\x04\"M\n\x0eReadAuditReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05lines\x18\x02 \x03(\t\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x0c\n\x04lost\x18\x04 \x01(\x04\"4\n\x13ListSettingsRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61t_node\x18\x02 \x01(\x08\"I\n\x11ListSettingsReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12&\n\x08settings\x18\x02 \x03(\x0b\x32\x14.beanpole.v1.Setting\"j\n\x07Setting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nvalue_json\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12\x0e\n\x06secret\x18\x05 \x01(\x08\x12\x0f\n\x07waiting\x18\x06 \x01(\x08\".\n\rReloadRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61t_node\x18\x02 \x01(\x08\"=\n\x0bReloadReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x03(\t\x12\x0f\n\x07waiting\x18\x03 \x03(\t\"/\n\x0e\x45xamineRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61t_node\x18\x02 \x01(\x08\"U\n\x0c\x45xamineReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12&\n\x08\x66indings\x18\x02 \x03(\x0b\x32\x14.beanpole.v1.Finding\x12\x0f\n\x07wall_us\x18\x03 \x01(\x04\"E\n\x07\x46inding\x12\r\n\x05level\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05words\x18\x03 \x01(\t\x12\x0e\n\x06remedy\x18\x04 \x01(\t2\xa9\x02\n\tNodeAdmin\x12G\n\tReadAudit\x12\x1d.beanpole.v1.ReadAuditRequest\x1a\x1b.beanpole.v1.ReadAuditReply\x12P\n\x0cListSettings\x12 .beanpole.v1.ListSettingsRequest\x1a\x1e.beanpole.v1.ListSettingsReply\x12>\n\x06Reload\x12\x1a.beanpole.v1.ReloadRequest\x1a\x18.beanpole.v1.ReloadReply\x12\x41\n\x07\x45xamine\x12\x1b.beanpole.v1.ExamineRequest\x1a\x19.beanpole.v1.ExamineReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,25 +32,25 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'beanpole.pb.node_admin_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_READAUDITREQUEST']._serialized_start=45
-  _globals['_READAUDITREQUEST']._serialized_end=112
-  _globals['_READAUDITREPLY']._serialized_start=114
-  _globals['_READAUDITREPLY']._serialized_end=191
-  _globals['_LISTSETTINGSREQUEST']._serialized_start=193
-  _globals['_LISTSETTINGSREQUEST']._serialized_end=245
-  _globals['_LISTSETTINGSREPLY']._serialized_start=247
-  _globals['_LISTSETTINGSREPLY']._serialized_end=320
-  _globals['_SETTING']._serialized_start=322
-  _globals['_SETTING']._serialized_end=428
-  _globals['_RELOADREQUEST']._serialized_start=430
-  _globals['_RELOADREQUEST']._serialized_end=476
-  _globals['_RELOADREPLY']._serialized_start=478
-  _globals['_RELOADREPLY']._serialized_end=539
-  _globals['_EXAMINEREQUEST']._serialized_start=541
-  _globals['_EXAMINEREQUEST']._serialized_end=588
-  _globals['_EXAMINEREPLY']._serialized_start=590
-  _globals['_EXAMINEREPLY']._serialized_end=675
-  _globals['_FINDING']._serialized_start=677
-  _globals['_FINDING']._serialized_end=746
-  _globals['_NODEADMIN']._serialized_start=749
-  _globals['_NODEADMIN']._serialized_end=1046
+  _globals['_READAUDITREQUEST']._serialized_end=129
+  _globals['_READAUDITREPLY']._serialized_start=131
+  _globals['_READAUDITREPLY']._serialized_end=208
+  _globals['_LISTSETTINGSREQUEST']._serialized_start=210
+  _globals['_LISTSETTINGSREQUEST']._serialized_end=262
+  _globals['_LISTSETTINGSREPLY']._serialized_start=264
+  _globals['_LISTSETTINGSREPLY']._serialized_end=337
+  _globals['_SETTING']._serialized_start=339
+  _globals['_SETTING']._serialized_end=445
+  _globals['_RELOADREQUEST']._serialized_start=447
+  _globals['_RELOADREQUEST']._serialized_end=493
+  _globals['_RELOADREPLY']._serialized_start=495
+  _globals['_RELOADREPLY']._serialized_end=556
+  _globals['_EXAMINEREQUEST']._serialized_start=558
+  _globals['_EXAMINEREQUEST']._serialized_end=605
+  _globals['_EXAMINEREPLY']._serialized_start=607
+  _globals['_EXAMINEREPLY']._serialized_end=692
+  _globals['_FINDING']._serialized_start=694
+  _globals['_FINDING']._serialized_end=763
+  _globals['_NODEADMIN']._serialized_start=766
+  _globals['_NODEADMIN']._serialized_end=1063
 # @@protoc_insertion_point(module_scope)

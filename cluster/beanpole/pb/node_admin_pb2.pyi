@@ -7,14 +7,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ReadAuditRequest(_message.Message):
-    __slots__ = ("node", "after_id", "at_node")
+    __slots__ = ("node", "after_id", "at_node", "last_us")
     NODE_FIELD_NUMBER: _ClassVar[int]
     AFTER_ID_FIELD_NUMBER: _ClassVar[int]
     AT_NODE_FIELD_NUMBER: _ClassVar[int]
+    LAST_US_FIELD_NUMBER: _ClassVar[int]
     node: str
     after_id: int
     at_node: bool
-    def __init__(self, node: _Optional[str] = ..., after_id: _Optional[int] = ..., at_node: _Optional[bool] = ...) -> None: ...
+    last_us: int
+    def __init__(self, node: _Optional[str] = ..., after_id: _Optional[int] = ..., at_node: _Optional[bool] = ..., last_us: _Optional[int] = ...) -> None: ...
 
 class ReadAuditReply(_message.Message):
     __slots__ = ("node", "lines", "complete", "lost")

@@ -45,10 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the audit log of one node or of all; name the nodes that do not answer."""
     targets = where.addresses(arguments, where.GRPC)
     wanted = [arguments.node] if arguments.node else members(targets)
-    since_us = max(0, time.time_ns() // 1000 - arguments.since * 1_000_000)
+    last_us = arguments.since * 1_000_000
     found: list[tuple[int, str]] = []
     with Nodes(targets) as nodes:
-        _, silent = ask_each(wanted, lambda member: found.extend(_lines(nodes, member, since_us)))
+        _, silent = ask_each(wanted, lambda member: found.extend(_lines(nodes, member, last_us)))
     for _, line in sorted(found):
         print(line if arguments.json else _words(json.loads(line)))
     if silent:
@@ -56,13 +56,15 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_NO if silent else 0
 
 
-def _lines(nodes: Nodes, member: str, since_us: int) -> Iterator[tuple[int, str]]:
-    request = node_admin_pb2.ReadAuditRequest(node=member, after_id=since_us)
+def _lines(nodes: Nodes, member: str, last_us: int) -> Iterator[tuple[int, str]]:
+    # A node of an older release takes the time by the clock of this machine.
+    after_id = max(0, time.time_ns() // 1000 - last_us)
+    request = node_admin_pb2.ReadAuditRequest(node=member, after_id=after_id, last_us=last_us)
     stub = node_admin_pb2_grpc.NodeAdminStub
     while True:
         reply = first_answer(nodes, stub, "ReadAudit", request, CALL_TIMEOUT_S)
         for line in reply.lines:
-            request.after_id = json.loads(line)["id"]
+            request.after_id, request.last_us = json.loads(line)["id"], 0
             yield request.after_id, line
         if reply.complete:
             if reply.lost:

@@ -65,7 +65,7 @@ AUDITED: Final = {
     ),
     "NodeAdmin/ListSettings": Row(("node",), reads=True),
     "NodeAdmin/Reload": Row(("node", "at_node")),
-    "NodeAdmin/ReadAudit": Row(("node", "after_id"), reads=True),
+    "NodeAdmin/ReadAudit": Row(("node", "after_id", "last_us"), reads=True),
     "Peer/FetchSnapshot": Row(("index",), proves=True),
     "Policies/Set": Row(("policy",)),
     "Policies/Drop": Row(("pattern",)),

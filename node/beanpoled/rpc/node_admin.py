@@ -62,7 +62,10 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
         if forwarded is not None:
             return forwarded
         try:
-            page = await asyncio.to_thread(self._audit.page, request.after_id)
+            after_id = request.after_id
+            if request.last_us:
+                after_id = max(0, time.time_ns() // 1000 - request.last_us)
+            page = await asyncio.to_thread(self._audit.page, after_id)
         except OSError as error:
             words = f"the audit log cannot be read: {error}"
             await fail(context, grpc.StatusCode.UNAVAILABLE, words, "AUDIT_UNREADABLE")

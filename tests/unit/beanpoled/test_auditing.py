@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import json
 import pkgutil
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -396,6 +397,28 @@ def test_the_command_shows_all_nodes_and_names_the_one_that_is_down(
     objects = [json.loads(line) for line in lines if line.startswith("{")]
     assert {one["node"] for one in objects} == {"n1"}
     assert "NodeAdmin/ReadAudit" in {one["method"] for one in objects}
+
+
+def test_the_time_of_a_line_is_that_of_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the machine that asks may be days ahead, which hid each line."""
+    pair = Pair(tmp_path)
+    now_ns = time.time_ns()
+    for ago_s in (100, 10):
+        monkeypatch.setattr(time, "time_ns", lambda ago_s=ago_s: now_ns - ago_s * 1_000_000_000)
+        pair.logs["n1"].add(ENTRY._replace(method=f"{ago_s} s ago"))
+        assert pair.logs["n1"].flush()
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
+    in_days_us = (now_ns // 1000) + 3 * 86_400_000_000
+    request = node_admin_pb2.ReadAuditRequest(node="n1", after_id=in_days_us, last_us=50_000_000)
+
+    def do(address: str) -> list[str]:
+        with grpc.insecure_channel(address) as channel:
+            reply = node_admin_pb2_grpc.NodeAdminStub(channel).ReadAudit(request)
+            return [json.loads(line)["method"] for line in reply.lines]
+
+    assert asyncio.run(pair.run(do))[0] == "10 s ago"
 
 
 def test_pages_of_many_lines_through_another_node(

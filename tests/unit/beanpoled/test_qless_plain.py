@@ -180,6 +180,15 @@ def test_nobody_but_the_cluster_publishes(client: Client) -> None:
     assert said == b"-ERR only the cluster publishes: nobody was told\r\n"
 
 
+def test_the_uptime_is_no_difference_of_wall_clocks() -> None:
+    """A machine may start in 1970, and set its clock later."""
+    scene = Scene()
+    client = scene.connect()
+    scene.host.us += 90_000_000
+    scene.host.walls_us += 10**15
+    assert b"\r\nuptime_in_seconds:90\r\n" in client.send(b"INFO\r\n")
+
+
 def test_flush_is_off_unless_it_is_configured(client: Client) -> None:
     for line in (b"FLUSHDB\r\n", b"FLUSHALL SYNC\r\n"):
         assert b"qless_flush is off" in client.send(line)

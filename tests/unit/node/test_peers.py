@@ -303,6 +303,24 @@ def test_a_cold_start_by_the_entry_of_a_node_whose_wall_clock_is_behind(
     assert abs(stage.node.leader.saved_clock.begin_epoch(1) - start_us) <= 1
 
 
+@pytest.mark.parametrize(
+    ("skew_s", "words"),
+    [
+        (0, "counting 10 s in which no node was running"),
+        (61, "not counting the time in which no node was running: the clocks differ"),
+    ],
+)
+def test_a_cold_start_says_how_much_time_it_counts(skew_s: int, words: str) -> None:
+    stage = Stage()
+    wall_us = stage.host.walls_us
+    for peer in MEMBERS[1:]:
+        stage.node.peers.up(peer)
+        heartbeat(stage, peer, wall_us=wall_us + skew_s * SECOND)
+    stage.node.leader.saved_clock._pair = (7_000_000, wall_us - 10 * SECOND)
+    stage.node.leader.saved_clock.begin_epoch(1)
+    assert words in stage.host.lines
+
+
 def test_a_node_that_was_up_tells_the_time_that_it_received() -> None:
     stage = Stage()
     stage.follow()

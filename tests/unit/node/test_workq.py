@@ -1,5 +1,7 @@
 """Workq's connections at one node: the time of each reply, entry by entry."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from beanpole import commands as c
@@ -163,6 +165,15 @@ def test_the_end_of_a_ttl(scene: Scene, client: Client) -> None:
     assert client.port.take() == NOT_FOUND
     assert client.ask(b"inspect job %b\r\n" % JOB) == NOT_FOUND
     assert b"\r\nevicted-jobs 1\r\n" in client.ask(b"inspect server\r\n")
+
+
+def test_the_start_of_a_node_follows_a_clock_that_is_set(scene: Scene, client: Client) -> None:
+    """A machine may start in 1970, and set its clock later."""
+    before = client.ask(b"inspect server\r\n")
+    scene.host.walls_us += 86_400 * SECOND
+    first, after = before.split(b"started ")[1], client.ask(b"inspect server\r\n")
+    day = datetime.strptime(first.decode().strip(), "%Y-%m-%dT%H:%M:%SZ") + timedelta(days=1)
+    assert after.endswith(f"\r\nstarted {day:%Y-%m-%dT%H:%M:%SZ}\r\n".encode())
 
 
 def test_higher_priorities_are_first(client: Client) -> None:

@@ -20,7 +20,7 @@ class QlessFrontend(Frontend):
 
     def __init__(self, clients: Clients, name: str) -> None:
         super().__init__(clients, name, since=PROTOCOL_SINCE[QLESS])
-        self._shared = Shared(clients.host.wall_us())
+        self._shared = Shared(clients.host.now_us())
         self._shared.counts.update(dict.fromkeys(COMMANDS, 0))
 
     def connect(self, port: ClientPort) -> Connection:

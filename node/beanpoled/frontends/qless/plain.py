@@ -240,7 +240,7 @@ _Pairs = list[tuple[bytes, bytes]]
 
 def _server(client: SubscriberSide) -> _Pairs:
     host = client.clients.host
-    uptime_s = max(0, host.wall_us() - client.shared.started_us) // 1_000_000
+    uptime_s = (host.now_us() - client.shared.started_us) // 1_000_000
     return [
         (b"redis_version", REDIS_VERSION),
         (b"redis_mode", b"standalone"),

@@ -31,7 +31,7 @@ class Shared:
         errors: the number of refused requests, by the kind of error.
         scripts: the scripts that clients have loaded.
         connections: the number of connections so far, which is the number of the newest.
-        started_us: the wall time at which the node started.
+        started_us: the loop time at which the node started.
     """
 
     def __init__(self, started_us: int) -> None:

@@ -21,7 +21,7 @@ class WorkqFrontend(Frontend):
 
     def __init__(self, clients: Clients, name: str) -> None:
         super().__init__(clients, name, PROTOCOL_SINCE[WORKQ], replies.ERRORS)
-        self._shared = Shared(clients.host.wall_us())
+        self._shared = Shared(clients.host.now_us())
 
     def connect(self, port: ClientPort) -> Connection:
         """See `Frontend`."""

@@ -24,7 +24,7 @@ class Shared:
 
     Attributes:
         counts: the number of requests of each kind.
-        started_us: the wall time at which the node started.
+        started_us: the loop time at which the node started.
     """
 
     __slots__ = ("_offset_us", "_reply", "_reply_of", "counts", "started_us")
