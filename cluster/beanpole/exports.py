@@ -75,7 +75,7 @@ class Owner(NamedTuple):
 
     id: str
     host: str
-    # The Unix time at which it last renewed its ownership.
+    # The Unix time at which it last renewed its ownership, by its own clock and for itself alone.
     at_s: int
 
 

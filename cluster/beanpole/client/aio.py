@@ -306,7 +306,7 @@ class Client(Generic[TBody]):
         return await self._run(self._commands.reserve_job(id))
 
     async def delete(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
-        """Delete a job that no other client has reserved; `wait_s` as in `touch`."""
+        """Delete a job that no other client has reserved; for `wait_s` see `touch`."""
         await self._run(self._commands.delete(job, wait_s))
 
     async def release(
@@ -319,7 +319,7 @@ class Client(Generic[TBody]):
     ) -> None:
         """Release a job reserved by this client; it is ready again after `delay` seconds.
 
-        `wait_s` as in `touch`.
+        For `wait_s` see `touch`.
         """
         await self._run(self._commands.release(job, priority, delay, wait_s))
 
@@ -332,13 +332,24 @@ class Client(Generic[TBody]):
     ) -> None:
         """Bury a job reserved by this client: it is not given out until it is kicked.
 
-        `wait_s` as in `touch`.
+        For `wait_s` see `touch`.
         """
         await self._run(self._commands.bury(job, priority, wait_s))
 
     async def touch(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
         """Restart the TTR of a job reserved by this client. See the blocking client."""
         await self._run(self._commands.touch(job, wait_s))
+
+    async def holds(self, job: JobOrID[TBody]) -> bool:
+        """Whether this client has a job reserved, after a `MayBeDoneError` at its end.
+
+        A client whose session is kept resumes it, and the cluster tells. If so, the end may be
+        repeated. If not, the job has been ended, or was lost.
+
+        Raises:
+            NoNodeError: no node answers.
+        """
+        return await self._run(self._commands.holds(job))
 
     async def watch(self, tube: str) -> int:
         """Add this tube to the watch list; return the number of watched tubes."""

@@ -293,7 +293,7 @@ class Client(Generic[TBody]):
         return self._run(self._commands.reserve_job(id))
 
     def delete(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
-        """Delete a job that no other client has reserved; `wait_s` as in `touch`."""
+        """Delete a job that no other client has reserved; for `wait_s` see `touch`."""
         self._run(self._commands.delete(job, wait_s))
 
     def release(
@@ -306,7 +306,7 @@ class Client(Generic[TBody]):
     ) -> None:
         """Release a job reserved by this client; it is ready again after `delay` seconds.
 
-        `wait_s` as in `touch`.
+        For `wait_s` see `touch`.
         """
         self._run(self._commands.release(job, priority, delay, wait_s))
 
@@ -319,7 +319,7 @@ class Client(Generic[TBody]):
     ) -> None:
         """Bury a job reserved by this client: it is not given out until it is kicked.
 
-        `wait_s` as in `touch`.
+        For `wait_s` see `touch`.
         """
         self._run(self._commands.bury(job, priority, wait_s))
 
@@ -328,10 +328,21 @@ class Client(Generic[TBody]):
 
         Args:
             job: the job, or its id.
-            wait_s: how long to wait for the first node's connection or reply, where that is less
-                than the time-outs of the client, and above 0. It doubles with each next node.
+            wait_s: how long to wait for the first node's connection or reply, above 0. It doubles
+                with each next node; the time-outs of the client remain the upper limit.
         """
         self._run(self._commands.touch(job, wait_s))
+
+    def holds(self, job: JobOrID[TBody]) -> bool:
+        """Whether this client has a job reserved, after a `MayBeDoneError` at its end.
+
+        A client whose session is kept resumes it, and the cluster tells. If so, the end may be
+        repeated. If not, the job has been ended, or was lost.
+
+        Raises:
+            NoNodeError: no node answers.
+        """
+        return self._run(self._commands.holds(job))
 
     def watch(self, tube: str) -> int:
         """Add this tube to the watch list; return the number of watched tubes."""

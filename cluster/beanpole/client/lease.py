@@ -20,9 +20,9 @@ TOUCH_MAX_S: Final = 30.0
 # A touch that failed is repeated after this time: half of a TTR later would be too late.
 AGAIN_S: Final = 1.0
 # A touch, and what ends the job, waits for a reply for this part of the time that is left, of the
-# TTR or for the session, so that a silent node leaves time for a connection to another one, for the
-# session to be resumed there, and for the command.
-WAITS_PER_REST: Final = 3
+# TTR or for the session, and for twice as long at the next node: two silent nodes leave time for a
+# connection to a third one, for the session to be resumed there, and for the command.
+WAITS_PER_REST: Final = 5
 # It waits no shorter than that: the commit of a healthy cluster may take as long over a slow link
 # or disk, and a new connection would take longer.
 WAIT_MIN_S: Final = 1.0
@@ -101,7 +101,16 @@ class Lease:
         """Whether the job is lost for sure: not only by the worker's clock."""
         return self._is_gone or self.task.id not in self._client.held
 
-    def end(self, apply: Callable[[float], str], *, is_repeated: bool = False) -> str:
+    def is_held_still(self) -> bool:
+        """Ask whether the job is reserved for this client, after an outcome without an answer.
+
+        Raises:
+            NoNodeError: no node answers.
+        """
+        with self._lock:
+            return self._client.holds(self.task.id)
+
+    def end(self, apply: Callable[[float], str]) -> str:
         """Apply an outcome while the job is not touched, and touch it no more if that succeeds.
 
         The cluster alone tells whether the job is lost, not the clock that told the handler: a
@@ -110,8 +119,6 @@ class Lease:
 
         Args:
             apply: applies the outcome, with a time to wait for the first node.
-            is_repeated: an earlier attempt may have succeeded, so that the client holds the job no
-                more as far as it knows.
 
         Raises:
             NotFoundError: the job was lost.
@@ -119,7 +126,7 @@ class Lease:
         """
         self._has_run.set()
         with self._lock:
-            if self.is_gone and not is_repeated:
+            if self.is_gone:
                 raise NotFoundError
             ended = apply(self._wait_s())
             self._done.set()
@@ -152,8 +159,11 @@ class Lease:
             if self._done.wait(max(next_at - time.monotonic(), pause_s)):
                 return
             with self._lock:
-                if self._done.is_set() or self.is_gone:
+                if self._done.is_set() or self._is_gone:
                     return
+                if self.is_gone:  # as far as the client knows, by an end without an answer
+                    pause_s = AGAIN_S
+                    continue
                 # Before the request: the TTR at the cluster begins at its arrival, or later.
                 began = time.monotonic()
                 try:

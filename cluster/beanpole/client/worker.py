@@ -47,9 +47,9 @@ from beanpole.client.outcome import (
     check_runs_when_called,
     outcome_of,
 )
-from beanpole.client.patience import CONNECT_TIMEOUT_S, REPLY_TIMEOUT_S
-from beanpole.client.sansio.nodes import Nodes
-from beanpole.client.sansio.session import Session
+from beanpole.client.sansio.faults import ClosedError
+from beanpole.client.sansio.nodes import endpoints_of
+from beanpole.client.sansio.settings import check_settings
 from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.requests import is_tube_name
 
@@ -107,16 +107,8 @@ class Worker:
             ValueError: there is no address, `keep` is not from 0 to 300, or no user can have the
                 token.
         """
-        # A thread that makes its client would find it too late.
-        Session(
-            Nodes(addresses, spread),
-            time.monotonic,
-            patience_s=patience_s,
-            reply_timeout_s=REPLY_TIMEOUT_S,
-            connect_timeout_s=CONNECT_TIMEOUT_S,
-            keep_s=keep,
-            token=token.encode(),
-        )
+        endpoints_of(addresses)
+        check_settings(keep, token.encode())
         self._addresses = addresses
         self._token = token
         self._tls = tls
@@ -285,12 +277,11 @@ class Worker:
             self._count("lost")
             return
         task = Task(job.id, job.body, consumer.queue, stats["reserves"])
-        # The reply of the reserve may be old, and the statistics tell what is left: rounded down,
-        # and a TTR up, so that a TTR in milliseconds seems to end up to a second later.
+        # The reply of the reserve may be old; the statistics tell what is left, rounded down. `ttr`
+        # is rounded up, so a TTR in milliseconds may end up to a second before this clock says so.
         ttr_s = stats["ttr"]
         since = reserved_at + min(stats["time-left"] + 1 - ttr_s, 0) if ttr_s else reserved_at
-        keep_s = self._keep if client.is_kept else 0
-        with Lease(client, task, ttr_s, since, keep_s) as lease:
+        with Lease(client, task, ttr_s, since, self._keep) as lease:
             outcome = outcome_of(consumer.handler, consumer.backoff, task, stats["kicks"])
             if lease.is_gone:
                 log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
@@ -324,11 +315,10 @@ class Worker:
         unknown: MayBeDoneError | None = None
         while True:
             try:
-                return lease.end(apply, is_repeated=unknown is not None)
-            except NotFoundError:
-                if unknown is None:
-                    raise
-                raise unknown from None
+                if unknown is None or lease.is_held_still():
+                    return lease.end(apply)
+            except ClosedError:
+                raise
             except (InternalError, NoNodeError, MayBeDoneError) as error:
                 if isinstance(error, MayBeDoneError):
                     unknown = error
@@ -337,6 +327,9 @@ class Worker:
                 if time.monotonic() >= until:
                     raise
                 log.warning("job %d is not ended yet: %s", lease.task.id, error)
+            else:
+                # Done, or lost: its id may belong to another job by now.
+                raise unknown
             # No event: that of the stop or of the loss would make no pause once it is set.
             time.sleep(AGAIN_S)
 

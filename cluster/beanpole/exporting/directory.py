@@ -265,7 +265,12 @@ class Directory:
         probe = f"{HIDDEN}{self._id}"
         steps.put(self.place, probe, b"")
         try:
-            return max(0, int(steps.at_s(self.place, probe) - steps.at_s(self.place, MANIFEST)))
+            return max(
+                0,
+                int(
+                    steps.written_at_s(self.place, probe) - steps.written_at_s(self.place, MANIFEST)
+                ),
+            )
         finally:
             steps.remove(self.place, probe)
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from beanpole.errors import StorageError
 from beanpole.places import Place
 
 
@@ -63,10 +64,16 @@ def replace_file(hidden: str, path: str, content: Any) -> None:
     sync_folder(os.path.dirname(path))
 
 
-def at_s(place: Place, name: str) -> float:
-    """Return when a file was written, in seconds since 1970 by the clock of its store."""
-    found = place.files.get_file_info(place.at(name))
-    return float(found.mtime_ns) / 1e9
+def written_at_s(place: Place, name: str) -> float:
+    """Return when a file was written, in seconds since 1970 by the clock of its store.
+
+    Raises:
+        StorageError: it is not there, or its store does not tell.
+    """
+    written_ns = place.files.get_file_info(place.at(name)).mtime_ns
+    if written_ns is None:
+        raise StorageError(f"the time of {place.name}/{name} is not known: it is not there")
+    return float(written_ns) / 1e9
 
 
 def remove(place: Place, name: str) -> None:

@@ -7,7 +7,7 @@ from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.client import request
 from beanpoled.frontends import large_output
 from beanpoled.frontends.clients import REFUSED_MAX
-from beanpoled.frontends.gearman import listings
+from beanpoled.frontends.gearman import list_line, listings
 from beanpoled.frontends.large_output import STEP_BYTES
 from beanpoled.frontends.requests import LINE_OUTPUTS_MAX, RequestConnection
 from tests.unit.beanpoled.follower_scene import FollowerScene
@@ -298,3 +298,36 @@ def test_a_list_in_the_line_holds_up_no_other_list_and_costs_no_steps(
     scene.let_line_go_on()
     rows = b"".join(b"%b\t0\t0\t1\n" % name for name in names)
     assert [port.output for port in large] == [rows + b".\nOK 1.1.20\n"] * 2
+
+
+class Deaf(Port):
+    """A port whose client does not read."""
+
+    connection: RequestConnection
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.connection.stall()
+
+
+@pytest.mark.constants
+def test_few_lists_that_have_been_in_the_line_wait_for_clients_that_do_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listings, "PIECE_ROWS", 80)
+    monkeypatch.setattr(listings, "WRITE_BYTES", 1)
+    monkeypatch.setattr(list_line, "UNREAD_MAX", 2)
+    scene = Scene()
+    worker = scene.connect("gearman")
+    names = [b"%03d%b" % (number, bytes(b"n" * 500)) for number in range(200)]
+    worker.received(b"".join(request(p.CAN_DO, name) for name in names))
+    scene.commit_own()
+    scene.halt_line()
+    scene.end_step()
+    ports = [Deaf() for _ in range(10)]
+    for port in ports:
+        port.connection = scene.connect("gearman", port)
+        port.connection.received(b"status\n")
+    scene.commit_own()
+    scene.let_line_go_on()
+    assert [port.closed for port in ports] == [True] * 8 + [False] * 2

@@ -381,3 +381,42 @@ def test_a_time_that_no_cluster_keeps_is_refused_before_a_connection(
 def test_a_client_that_watches_nothing_is_refused(client: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match="needs a tube to watch"):
         client("127.0.0.1:1", watch=[])
+
+
+@pytest.mark.parametrize(
+    ("is_done", "has_ended", "holds"),
+    [(False, False, True), (True, False, False), (False, True, False)],
+    ids=["refused", "done", "over"],
+)
+def test_whether_a_job_is_held_after_a_delete_without_an_answer(
+    world: World, cluster: Cluster, told: list[int], is_done: bool, has_ended: bool, holds: bool
+) -> None:
+    commands = keeping(world, told)
+    job = world.run(commands.reserve(1))
+    if is_done:
+        cluster.sessions[cluster.token].remove(job.id)
+    world.nodes[A] = world.nodes[B] = lambda _: b""
+    with pytest.raises(faults.MayBeDoneError):
+        world.run(commands.delete(job))
+    if has_ended:
+        cluster.sessions.clear()
+    world.nodes[A] = world.nodes[B] = cluster
+    assert world.run(commands.holds(job)) == holds
+    assert (job.id in commands.session.held) == holds
+    if holds:
+        world.run(commands.delete(job))
+        assert not any(cluster.sessions.values())
+
+
+def test_a_job_of_a_session_that_is_not_kept_is_not_held_after_that(
+    world: World, cluster: Cluster
+) -> None:
+    commands = world.client("a:1,b:1")
+    job = world.run(commands.reserve(1))
+    assert world.run(commands.holds(job))
+    world.nodes[A] = world.nodes[B] = lambda _: b""
+    with pytest.raises(faults.MayBeDoneError):
+        world.run(commands.delete(job))
+    said = len(world.said)
+    assert not world.run(commands.holds(job))
+    assert len(world.said) == said

@@ -12,10 +12,10 @@ import pytest
 from beanpole.client import worker as workers
 from beanpole.client.backoff import Backoff
 from beanpole.client.blocking import Client
-from beanpole.client.lease import Lease
+from beanpole.client.lease import WAITS_PER_REST, Lease
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.shapes import Job
-from beanpole.client.sansio.steps import Steps
+from beanpole.client.sansio.steps import Endpoint, Steps
 from beanpole.client.worker import Bury, Task, Worker
 from tests.unit.client.kept import A, B, Cluster, keeping
 from tests.unit.client.pretended import World
@@ -94,6 +94,19 @@ def test_a_job_without_a_ttr_is_touched_at_leisure(silent: Silent) -> None:
     with Lease(cast(Client[bytes], silent), task, 0, time.monotonic(), 60):
         assert not task.lost.wait(1)
     assert not silent.touched.is_set()
+
+
+@pytest.mark.parametrize(
+    ("ttr_s", "keep_s", "period_s", "wait_s"),
+    [(60, 0, 30, 12), (60, 60, 30, 12), (7200, 300, 30, 60), (7200, 8, 4, 1.6), (3, 60, 1.5, 1)],
+)
+def test_how_often_a_job_is_touched_and_how_long_a_node_is_waited_for(
+    silent: Silent, ttr_s: int, keep_s: int, period_s: float, wait_s: float
+) -> None:
+    now, task = time.monotonic(), Task(JOB, b"", "mail", 1)
+    lease = Lease(cast(Client[bytes], silent), task, ttr_s, now, keep_s)
+    assert lease._period_s == period_s
+    assert wait_s - 0.5 < lease._wait_s() <= wait_s
 
 
 def test_a_job_whose_handler_has_ended_is_lost_only_where_the_cluster_says_so(
@@ -202,6 +215,21 @@ def test_a_command_leaves_a_silent_node_in_time_and_its_job_is_kept(
     assert (job.id in commands.session.held) == (end is ENDS[0])
 
 
+def test_two_silent_nodes_of_five_leave_time_for_a_third(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    for name in "cde":
+        world.nodes[Endpoint(name, 1)] = cluster
+    commands = world.client("a:1,b:1,c:1,d:1,e:1", keep_s=60)
+    commands.session.lost = told.extend
+    job = world.run(commands.reserve(1))
+    world.nodes[A] = world.nodes[B] = lambda _: None
+    began, rest_s = world.now, 18.0
+    world.run(commands.touch(job, rest_s / WAITS_PER_REST))
+    assert world.now - began < rest_s
+    assert not told
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_the_time_of_a_command_is_not_that_of_the_next_one(
     world: World, cluster: Cluster, told: list[int], end: Any
@@ -213,6 +241,8 @@ def test_the_time_of_a_command_is_not_that_of_the_next_one(
     began = world.now
     world.run(end(commands, job, None))
     assert world.now - began >= 15
+    waits = commands.session.waits
+    assert (waits.reply_s, waits.connect_s) == (15.0, 2.0)
 
 
 def test_a_cluster_that_is_slow_at_each_node_is_waited_for_in_the_end(

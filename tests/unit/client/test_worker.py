@@ -68,6 +68,9 @@ class FakeClient:
     def bury(self, _: Job[bytes], __: int, *, wait_s: float) -> None:
         self.ended.put("buried")
 
+    def holds(self, _: int) -> bool:
+        return bool(self.held)
+
     def on_lost(self, _: Any) -> None:
         pass
 

@@ -12,10 +12,9 @@ from beanpole.client.blocking import (
     Job,
     MayBeDoneError,
     NoNodeError,
-    NotFoundError,
 )
 from beanpole.client.worker import Bury, Retry, Task, Worker
-from tests.unit.client.test_worker import DONE_S, FakeClient
+from tests.unit.client.test_worker import DONE_S, JOB, FakeClient
 
 
 class Minority(FakeClient):
@@ -51,6 +50,10 @@ class Minority(FakeClient):
     def bury(self, job: Job[bytes], priority: int, *, wait_s: float) -> None:
         self.check()
         super().bury(job, priority, wait_s=wait_s)
+
+    def holds(self, _: int) -> bool:
+        self.held = (JOB,)
+        return True
 
     def touch(self, _: int, *, wait_s: float) -> None:
         if self.refused.is_set():
@@ -98,22 +101,45 @@ def test_an_outcome_without_an_answer_that_was_done_is_not_counted_as_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Done(Minority):
-        """The delete succeeds without an answer."""
+        """The delete succeeds without an answer, or the session ends meanwhile."""
 
-        def delete(self, job: Job[bytes], *, wait_s: float) -> None:
-            self.check()
-            raise NotFoundError
+        def holds(self, _: int) -> bool:
+            return False
 
     fake = Done(MayBeDoneError())
     worker = Worker("127.0.0.1:1")
     thread = started(monkeypatch, fake, worker, None)
     was_refused = fake.refused.wait(DONE_S)
     fake.has_majority.set()
+    # The id may belong to another job by now, of which no second delete would be told.
     assert fake.ended.get(timeout=DONE_S) == "reserved", "the next job is asked for"
     worker.stop()
     thread.join(DONE_S)
     assert was_refused
     assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
+
+
+def test_a_job_is_touched_after_an_outcome_without_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Unsure(Minority):
+        """The first reply is lost, and then there is no majority."""
+
+        def holds(self, _: int) -> bool:
+            self.refusal = InternalError()
+            return super().holds(JOB)
+
+    fake = Unsure(MayBeDoneError())
+    fake.counters["ttr"] = 1
+    worker = Worker("127.0.0.1:1")
+    thread = started(monkeypatch, fake, worker, None)
+    was_touched = fake.touched.wait(DONE_S)
+    fake.has_majority.set()
+    ended = fake.ended.get(timeout=DONE_S)
+    worker.stop()
+    thread.join(DONE_S)
+    assert was_touched
+    assert ended == "deleted"
 
 
 @pytest.mark.parametrize(

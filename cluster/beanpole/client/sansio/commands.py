@@ -140,6 +140,16 @@ class Commands(Generic[TBody]):
             session.lost([job_id(job)])
         expected(reply, b"TOUCHED")
 
+    def holds(self, job: JobOrID[TBody]) -> Steps[bool]:
+        """See the clients."""
+        session, number = self.session, job_id(job)
+        if session.is_kept:
+            yield from session.connect(session.until())
+        if number in session.orphans:
+            del session.orphans[number]
+            session.held[number] = None
+        return number in session.held
+
     def watch(self, tube: str) -> Steps[int]:
         """See the clients."""
         name = tube.encode("ascii")

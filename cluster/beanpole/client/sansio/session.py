@@ -4,7 +4,6 @@ Belongs here: the search for a node, the state that is restored on each new conn
 reservations that are lost with one. The commands and their replies are in `commands`.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
@@ -24,6 +23,7 @@ from beanpole.client.sansio.faults import (
     missing,
 )
 from beanpole.client.sansio.nodes import RETURN_MAX_S, RETURN_MIN_S, Nodes
+from beanpole.client.sansio.settings import check_settings
 from beanpole.client.sansio.steps import (
     Close,
     Connect,
@@ -44,7 +44,6 @@ from beanpole.protocol.beanstalk.client import (
     encode_tubes,
     extensions_of,
 )
-from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, USER_TOKEN_PATTERN
 
 # Attempts at a command, in case that every node answers it by closing the connection.
 TRIES_MAX: Final = 6
@@ -56,7 +55,6 @@ TOKEN_BYTES: Final = 24
 KEEP_RETRY_S: Final = 60.0
 RESUME: Final = b"resume"
 AUTH: Final = b"auth"
-_is_token: Final = re.compile(USER_TOKEN_PATTERN).fullmatch
 
 Clock = Callable[[], float]
 
@@ -89,12 +87,9 @@ class Session:
         """Begin without a connection.
 
         Raises:
-            ValueError: `keep_s` is not from 0 to KEEP_MAX_S, or no user can have the token.
+            ValueError: see `check_settings`.
         """
-        if not 0 <= keep_s <= KEEP_MAX_S:
-            raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
-        if token and not _is_token(token):
-            raise ValueError("a token has 1 to 128 printable bytes of ASCII, and no space")
+        check_settings(keep_s, token)
         self._nodes = nodes
         self._clock = clock
         self._patience_s = patience_s

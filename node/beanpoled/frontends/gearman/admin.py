@@ -236,7 +236,7 @@ class AdminSide(ClientSide):
     def write(self) -> None:
         """See `Connection`."""
         super().write()
-        if self._listing is not None and not self._flow.held:
+        if self._listing is not None:
             self._shared.lists.join(self._listing)
 
     def unstall(self) -> None:
