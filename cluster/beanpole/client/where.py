@@ -9,6 +9,7 @@ import argparse
 import difflib
 import json
 import os
+import re
 import stat
 import threading
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, listed
 from beanpole.errors import ConfigurationError
+from beanpole.protocol.beanstalk.requests import USER_TOKEN_PATTERN
 
 # The file that `beanpole up` writes into its folder, and the default of that folder.
 CLUSTER_FILE: Final = "cluster.json"
@@ -28,6 +30,7 @@ LIKENESS: Final = 0.8
 # named pipe that is made again may have the same, and counts as the one before.
 _read_once: dict[tuple[str, int, int], bytes] = {}
 _reading: Final = threading.Lock()
+_is_token: Final = re.compile(USER_TOKEN_PATTERN).fullmatch
 
 
 class Port(NamedTuple):
@@ -189,6 +192,11 @@ def token(environment: Mapping[str, str] = os.environ) -> str:
             raise ConfigurationError(f"{source} is empty")
     if found and not (found.isascii() and found.isprintable() and " " not in found):
         raise ConfigurationError(f"{source} has no token: a token is printable, without spaces")
+    # Nodes would take a longer one for a line or a header that is too long, and hang up.
+    if found and not _is_token(found.encode()):
+        raise ConfigurationError(
+            f"{source} has no token: a token has 1 to 128 characters, and this has {len(found)}"
+        )
     return found
 
 

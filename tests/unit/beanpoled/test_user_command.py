@@ -62,15 +62,31 @@ def test_a_token_is_found_in_the_environment(tmp_path: Path) -> None:
     assert where.token({}) == ""
     assert where.token({where.TOKEN: "plain"}) == "plain"
     assert where.token({where.TOKEN_FILE: str(file)}) == "from-file"
+    file.write_text("x" * 128)
+    assert where.token({where.TOKEN_FILE: str(file)}) == "x" * 128
 
 
-@pytest.mark.parametrize("text", ["", "two words", "tökén", "a\nb"])
+@pytest.mark.parametrize("text", ["", "two words", "tökén", "a\nb", "x" * 129, "x" * 70_000])
 def test_what_is_no_token_names_its_source_and_not_itself(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=where.TOKEN_FILE) as refused:
         where.token({where.TOKEN_FILE: str(file)})
     assert not text or text not in str(refused.value)
+
+
+def test_a_token_that_is_too_long_is_refused_before_a_node_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nodes closed the connection, which the command took for an outage, for 11 s."""
+    file = tmp_path / "token"
+    file.write_text("x" * 200)
+    monkeypatch.setenv(where.TOKEN_FILE, str(file))
+    for line in (["put", "x"], ["status"]):
+        assert main([*line, "--addr", "127.0.0.1:1"]) == 2
+        told = capsys.readouterr().err
+        assert "a token has 1 to 128 characters, and this has 200" in told
+        assert told.count("\n") == 1 and "xx" not in told
 
 
 def test_two_sources_and_no_file_are_refused(tmp_path: Path) -> None:
