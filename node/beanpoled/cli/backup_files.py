@@ -62,11 +62,11 @@ def identities(
         if arguments.passphrase_file:
             raise ConfigurationError("--passphrase-file has no effect without --identity KEYFILE")
         return []
-    if arguments.passphrase_file:
-        passphrase = read_secret("--passphrase-file", arguments.passphrase_file)
-    else:
-        passphrase = _given(environment)
-    return age_keys.identities(files, passphrase)
+    path = arguments.passphrase_file
+    if not path:
+        return age_keys.identities(files, _given(environment))
+    passphrase = read_secret("--passphrase-file", path)
+    return age_keys.identities(files, passphrase, f"--passphrase-file = {path!r} is empty")
 
 
 def _given(environment: Mapping[str, str]) -> str:

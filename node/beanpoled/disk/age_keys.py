@@ -28,6 +28,7 @@ _SSH_PRIVATE: Final = (b"-----BEGIN OPENSSH PRIVATE KEY-----", b"-----BEGIN RSA 
 _X25519_PREFIX: Final = "age1"
 _SSH_PREFIXES: Final = ("ssh-ed25519 ", "ssh-rsa ")
 _SECRET_PREFIX: Final = "AGE-SECRET-KEY-"
+_NO_PASSPHRASE: Final = "--passphrase-file FILE names its passphrase"
 
 
 def library() -> Any:
@@ -74,13 +75,16 @@ def recipients(texts: Sequence[str], files: Sequence[str]) -> "list[Recipient]":
     return found
 
 
-def identities(files: Sequence[str], passphrase: str) -> "list[Identity]":
+def identities(
+    files: Sequence[str], passphrase: str, missing: str = _NO_PASSPHRASE
+) -> "list[Identity]":
     """Return the keys that decrypt backups.
 
     Args:
         files: identity files as `age-keygen` writes them, plain or encrypted with a passphrase
             (`age -p`), or private keys of SSH without a passphrase.
         passphrase: for the encrypted files; empty if there is none.
+        missing: the words for an encrypted file if there is none.
 
     Raises:
         ConfigurationError: a file cannot be read, or holds no identity. The message shows no key.
@@ -90,6 +94,8 @@ def identities(files: Sequence[str], passphrase: str) -> "list[Identity]":
         source = f"--identity {path}"
         data = _contents(source, path)
         if data.startswith((MAGIC, ARMOR)):
+            if not passphrase:
+                raise ConfigurationError(f"{source} is encrypted: {missing}")
             data = _opened(source, data, passphrase)
         found += _identities(source, data)
     return found
@@ -132,10 +138,6 @@ def _identities(source: str, data: bytes) -> "Iterator[Identity]":
 
 def _opened(source: str, data: bytes, passphrase: str) -> bytes:
     pyrage = library()
-    if not passphrase:
-        raise ConfigurationError(
-            f"{source} is encrypted: --passphrase-file FILE names its passphrase"
-        )
     try:
         opened: bytes = pyrage.passphrase.decrypt(data, passphrase)
     except pyrage.DecryptError as error:

@@ -147,6 +147,21 @@ def test_a_key_with_a_passphrase(
     assert "the passphrase does not open it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_an_empty_file_of_a_passphrase_is_named(
+    text: str, tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answer was that --passphrase-file names the passphrase, although it was given."""
+    locked = tmp_path / "locked"
+    locked.write_bytes(age_keys.MAGIC)
+    file = tmp_path / "passphrase"
+    file.write_text(text)
+    file.chmod(0o600)
+    assert verify(BY_AGE, "--identity", str(locked), "--passphrase-file", str(file)) == 2
+    told = f"--identity {locked} is encrypted: --passphrase-file = '{file}' is empty"
+    assert capsys.readouterr().err == f"beanpole: {told}\n"
+
+
 @pytest.mark.parametrize("secret", ["pfx\udcff\udcfe", "pfx\udcc3"])
 def test_a_passphrase_that_is_no_text_is_named_and_not_shown(
     secret: str,
