@@ -24,6 +24,7 @@ from beanpoled.config.settings import MIB
 from beanpoled.disk.disks import read_own
 from beanpoled.disk.identity import FOUNDING, short
 from beanpoled.host.sockets import is_stale
+from beanpoled.trust import secret_file
 from beanpoled.trust.certificates import of_clients, of_peers
 from beanpoled.trust.validity import Validity, validities
 
@@ -60,6 +61,8 @@ def findings(config: NodeConfig) -> Iterator[Finding]:
     else:
         yield from _addresses(config)
     yield from _certificates(config)
+    if odd := secret_file.warning(config.peer_secret, config.peer_secret_file):
+        yield Finding(WARNING, odd)
     yield from _members(config)
     yield from _disk(config)
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())

@@ -12,6 +12,7 @@ from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback
 from beanpole.core.users import ADMIN, User
 from beanpole.errors import ConfigurationError
 from beanpoled.config.node import NodeConfig
+from beanpoled.trust import secret_file
 from beanpoled.trust.certificates import of_clients, of_peers
 from beanpoled.trust.validity import Validity, validities
 from beanpoled.view import Metrics, NodeView
@@ -87,6 +88,9 @@ def examine(
     yield from _jobs(view, now)
     yield from _clients(now, config)
     yield from _certificates(config, now_s, refused)
+    if odd := secret_file.warning(config.peer_secret, config.peer_secret_file):
+        remedy = "unless it is meant, write the secret without it for all nodes, and reload all"
+        yield Finding(WARNING, "peer_secret", odd, remedy)
     yield from _ports(config, anonymous)
 
 

@@ -52,6 +52,7 @@ from beanpoled.rpc.policies import PoliciesServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.rpc.users import UsersServicer
 from beanpoled.supervision import Supervision
+from beanpoled.trust import secret_file
 from beanpoled.turn.node import Node
 
 # A collection of the oldest generation traverses every job: half a second for a million jobs. Jobs
@@ -318,6 +319,8 @@ def _tell(config: NodeConfig, host: AioHost) -> None:
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     if too_much is not None:
         host.log(too_much, WARNING)
+    if odd := secret_file.warning(config.peer_secret, config.peer_secret_file):
+        host.log(odd, WARNING)
     if config.durability == "memory":
         words = "durability is memory: acknowledged jobs are lost when the power is"
         host.log(words, WARNING)

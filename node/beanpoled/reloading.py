@@ -17,6 +17,7 @@ from beanpoled.config.node import SETTINGS, NodeConfig, check_relations
 from beanpoled.config.settings import Secret
 from beanpoled.host.log import LEVELS, LogLines
 from beanpoled.host.seam import WARNING
+from beanpoled.trust import secret_file
 from beanpoled.trust.trust import Trust
 
 LIMITS: Final = (
@@ -182,6 +183,8 @@ class Reloader:
             words = "not reloaded: to begin or end using a peer_secret needs a restart"
             self._lines.write(words, WARNING)
             return None
+        if odd := secret_file.warning(fresh.peer_secret, fresh.peer_secret_file):
+            self._lines.write(odd, WARNING)
         self._trust.secret.replace(fresh.peer_secret)
         self._set(fresh, ["peer_secret", "peer_secret_file"])
         return "peer_secret is another one; links that are up stay, new ones need it"

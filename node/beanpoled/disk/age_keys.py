@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from beanpole.errors import ConfigurationError
+from beanpoled.trust.secret_file import oddities
 
 if TYPE_CHECKING:
     import pyrage
@@ -141,7 +142,10 @@ def _opened(source: str, data: bytes, passphrase: str) -> bytes:
     try:
         opened: bytes = pyrage.passphrase.decrypt(data, passphrase)
     except pyrage.DecryptError as error:
-        raise ConfigurationError(f"{source}: the passphrase does not open it: {error}") from None
+        words = f"{source}: the passphrase does not open it: {error}"
+        if odd := oddities(passphrase):
+            words += f"; the passphrase {odd}, which is part of it"
+        raise ConfigurationError(words) from None
     return opened
 
 

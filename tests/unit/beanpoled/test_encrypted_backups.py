@@ -137,6 +137,11 @@ def test_a_key_with_a_passphrase(
     file.write_text(PASSPHRASE + "\n")
     file.chmod(0o600)
     assert verify(path, *words, "--passphrase-file", str(file)) == 0
+    file.write_text(f"\ufeff{PASSPHRASE} \n")
+    assert verify(path, *words, "--passphrase-file", str(file)) == 2
+    told = capsys.readouterr().err
+    odd = "the passphrase begins with a byte order mark and ends with a blank, which is part of it"
+    assert told.endswith(f"; {odd}\n") and PASSPHRASE not in told
     file.chmod(0o644)
     assert verify(path, *words, "--passphrase-file", str(file)) == 2
     assert "others must not read" in capsys.readouterr().err

@@ -1,15 +1,22 @@
 """`peer_secret_file`: reading, refusals and reloading."""
 
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from beanpole.core.users import OPEN
 from beanpole.errors import ConfigurationError
+from beanpoled import checking, main
 from beanpoled.config.node import NodeConfig, load
+from beanpoled.examining import WARNING, Finding, examine
 from beanpoled.host.log import LogLines
 from beanpoled.reloading import Reading, Reloader
-from tests.unit.beanpoled.fakes import trust_of
+from beanpoled.trust.secret_file import oddities, warning
+from tests.unit.beanpoled.fakes import FakeView, trust_of
 
 SECRET = "a secret of a cluster"
 
@@ -109,3 +116,63 @@ def test_another_secret_in_the_file_is_taken_by_a_reload(
     lines = "".join(capsys.readouterr())
     assert "peer_secret is another one" in lines and "not reloaded: peer_secret_file" in lines
     assert "secret of a cluster" not in lines
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("\ufeff{}", "begins with a byte order mark"),
+        ("\ufeff{}  ", "begins with a byte order mark and ends with a blank"),
+        (" {}", "begins with a blank"),
+        ("{}\t", "ends with a blank"),
+        ("{}\u00a0", "ends with a blank"),
+        ("{}\n\n", "has a line end at its end"),
+        ("{}\r\r\n", "has a line end at its end"),
+        ("{}\nmore\n", "has more than one line"),
+        ("{}\0", "has a control character"),
+        ("\0" * 20, "has a control character"),
+        (" " * 20 + "\n", "has only blanks"),
+    ],
+)
+def test_what_is_odd_about_a_secret_is_told_and_the_secret_is_used(
+    tmp_path: Path, data: str, words: str
+) -> None:
+    """Nodes whose files differ in it refuse each other, and nothing told why."""
+    path = written(tmp_path, data.format(SECRET).encode())
+    config = loaded(tmp_path, peer_secret_file=path)
+    assert config.peer_secret == data.format(SECRET).removesuffix("\n").removesuffix("\r")
+    told = f"peer_secret_file = '{path}' {words}, which is part of the secret"
+    assert warning(config.peer_secret, path) == told
+    assert checking.Finding(checking.WARNING, told) in checking.findings(config)
+    made = examine(FakeView(), config, OPEN, time.time())
+    (found,) = [one for one in made if one.name == "peer_secret"]
+    assert found == Finding(WARNING, "peer_secret", told, found.remedy) and found.remedy
+    lines: list[str] = []
+    host: Any = SimpleNamespace(log=lambda line, *_: lines.append(line))
+    main._tell(config, host)
+    assert told in lines and SECRET not in "".join(lines)
+
+
+@pytest.mark.parametrize("secret", [SECRET, "sécret  of\ta cluster", "", "x\ufeffy"])
+def test_a_secret_without_oddities(secret: str) -> None:
+    assert oddities(secret) == "" == warning(secret, "file")
+
+
+def test_an_odd_secret_in_the_configuration_itself_has_no_file() -> None:
+    told = "peer_secret has a line end at its end, which is part of the secret"
+    assert warning(SECRET + "\r", "") == told
+
+
+def test_a_reload_tells_what_is_odd_about_the_new_secret(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, SECRET.encode())
+    first = loaded(tmp_path, peer_secret_file=path)
+    reading = Reading(first, lambda: loaded(tmp_path, peer_secret_file=path))
+    reloader = Reloader(reading, first, LogLines(first), trust_of("a", first.peer_secret))
+    written(tmp_path, b"\xef\xbb\xbfanother secret of a cluster\r\n")
+    for _ in range(2):
+        reloader.reload()
+    lines = "".join(capsys.readouterr())
+    assert lines.count("begins with a byte order mark, which is part of the secret") == 1
+    assert "peer_secret is another one" in lines and "secret of a cluster" not in lines
