@@ -167,7 +167,7 @@ def _certificates(config: NodeConfig) -> Iterator[Finding]:
             continue
         lasting = list(validities(config, time.time(), is_peers))
         yield from (_lasting(one) for one in lasting)
-        if fault and not any(one.days < 0 for one in lasting):
+        if fault and not any(one.is_invalid for one in lasting):
             yield Finding(WARNING, fault)
 
 
@@ -176,7 +176,7 @@ def _lasting(one: Validity) -> Finding:
     told = f"{one.setting}: {one.path}"
     if one.broken:
         return Finding(WARNING, f"{told} {one.broken}")
-    if one.days < 0:
+    if one.is_invalid:
         # With such a CA or list the node accepts no certificate, so it can serve no client. Its own
         # certificate is accepted by clients that do not look at the time.
         return Finding(WARNING if one.is_own else WRONG, f"{told} {one.words}")

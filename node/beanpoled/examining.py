@@ -182,7 +182,11 @@ def _certificates(
         lasting = [_lasting(one) for one in validities(config, now_s, is_peers)]
         yield from lasting
         if any(one.level == ERROR for one in lasting):
-            continue  # a handshake would fail for the same reason
+            # A handshake would fail for the same reason.
+            if before := refused.get(setting, ""):
+                remedy = "fix the files: they are read within ten seconds"
+                yield Finding(ERROR, f"{setting}* files", before, remedy)
+            continue
         try:
             made = of_peers(config, config.node_id) if is_peers else of_clients(config)
             fault = made.fault() if made is not None else ""
@@ -202,7 +206,7 @@ def _certificates(
 def _lasting(one: Validity) -> Finding:
     if one.broken:
         return Finding(ERROR, one.setting, f"{one.path} {one.broken}", "put it back")
-    level = ERROR if one.days < 0 else WARNING if one.is_near else OK
+    level = ERROR if one.is_invalid else WARNING if one.is_near else OK
     remedy = "put another one in its place: it is read within ten seconds"
     return Finding(level, one.setting, f"{one.path} {one.words}", remedy if level != OK else "")
 

@@ -1,4 +1,4 @@
-"""Certificates in PEM files, read from their bytes (DER, RFC 5280): their expiry and their names.
+"""Certificates in PEM files, read from their bytes (DER, RFC 5280): their times and their names.
 
 Callers decide whether an expiry is soon, and how to report it.
 """
@@ -7,7 +7,7 @@ import base64
 import calendar
 import re
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from beanpole.client.der import Field, fields, signed
 
@@ -23,6 +23,13 @@ GENERALIZED_TIME_TAG: Final = 0x18
 # Positions among the fields of a certificate (RFC 5280, 4.1), after its version.
 _VALIDITY: Final = 3
 _SUBJECT: Final = 4
+
+
+class Span(NamedTuple):
+    """The time in which a certificate is valid, in seconds since 1970."""
+
+    begin_s: float
+    end_s: float
 
 
 def expires_s(path: str) -> float:
@@ -42,7 +49,16 @@ def all_expire_s(path: str) -> list[float]:
         OSError: the file cannot be read.
         ValueError, IndexError: the file has no certificate, or something else under its label.
     """
-    return [_not_after_s(raw) for raw in certificates(path)]
+    return [span.end_s for span in spans(path)]
+
+
+def spans(path: str) -> list[Span]:
+    """Return when each certificate of a PEM file is valid, in their order.
+
+    Raises:
+        OSError, ValueError, IndexError: see `all_expire_s`.
+    """
+    return [_span(raw) for raw in certificates(path)]
 
 
 def subjects(path: str) -> frozenset[bytes]:
@@ -68,8 +84,9 @@ def certificates(path: str) -> list[bytes]:
     return [base64.b64decode(text) for text in texts]
 
 
-def _not_after_s(raw: bytes) -> float:
-    return seconds_of(fields(signed(raw, VERSION_TAG)[_VALIDITY][1])[1])
+def _span(raw: bytes) -> Span:
+    begin, end, *_ = fields(signed(raw, VERSION_TAG)[_VALIDITY][1])
+    return Span(seconds_of(begin), seconds_of(end))
 
 
 def seconds_of(field: Field) -> float:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from beanpole.client.expiry import certificates, subjects
+from beanpole.client.expiry import Span, certificates, subjects
 from beanpole.client.tls_files import why
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
 from beanpoled.trust import revocations
 from beanpoled.trust.regular_files import read_regular
 from beanpoled.trust.standing import Standing
-from beanpoled.trust.validity import ends_of
+from beanpoled.trust.validity import fault_of, spans_of
 
 # Required contents of files of trusted certificates: the key in `SSLContext.cert_store_stats`.
 _KINDS: Final = {"ca": ("x509", "certificate"), "crl": ("crl", "list of revoked certificates")}
@@ -94,12 +94,18 @@ class Certificates:
         ends_s: when what is in each file ends, by setting, in seconds since 1970.
     """
 
-    def __init__(self, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        files: Files,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         """Read the files.
 
         Args:
             files: their paths.
             clock: seconds that only grow.
+            wall: the wall clock.
 
         Raises:
             ConfigurationError: a file cannot be read or does not fit; the message names the
@@ -108,13 +114,14 @@ class Certificates:
         self.setting = files.setting
         self._files = files
         self._clock = clock
+        self._wall = wall
         self._read_s = clock()
         self.generation = 0
         self.refusal = ""
         self.standing = Standing(files.crl) if files.crl else None
         self._known = self._stamps()
         self.server, self.client, self.pem = self._read()
-        self.ends_s = self._ends()
+        self._use(self._spans())
 
     def refresh(self, is_asked: bool = False) -> str | None:
         """Read the files again if they changed, or if they were refused.
@@ -136,7 +143,8 @@ class Certificates:
             return None
         self._known = stamps
         try:
-            fresh, ends_s = self._read(), self._ends()
+            fresh, spans = self._read(), self._spans()
+            self._check_times(spans)
             if (fault := self._fault(*fresh[:2])) and not self.fault():
                 raise ConfigurationError(fault)
         except ConfigurationError as error:
@@ -144,10 +152,11 @@ class Certificates:
             return self.refusal if is_asked or self.refusal != told else None
         self.refusal = ""
         self.server, self.client, self.pem = fresh
-        self.ends_s = ends_s
+        self._use(spans)
         self._read_s = self._clock()
         self.generation += 1
-        return f"{self._files.setting}certificate_file and what belongs to it was read again"
+        words = f"{self._files.setting}certificate_file and what belongs to it was read again"
+        return "; ".join((words, *self.time_faults()))
 
     def _forget_sessions(self) -> None:
         """Make new contexts of the same files, if the present ones are old and verify clients."""
@@ -156,6 +165,37 @@ class Certificates:
         with suppress(ConfigurationError):  # files that change just now are reported the next time
             self.server, self.client, self.pem = self._read()
             self._read_s = self._clock()
+
+    def _use(self, spans: dict[str, list[Span]]) -> None:
+        self._valid = spans
+        self.ends_s = {name: [span.end_s for span in found] for name, found in spans.items()}
+
+    def _check_times(self, fresh: dict[str, list[Span]]) -> None:
+        """Keep files in use that are valid, in place of new ones that are not.
+
+        An expired list of revoked certificates is no reason: it may revoke more than the one in
+        use.
+
+        Raises:
+            ConfigurationError: a new certificate or CA has expired, or is not valid yet.
+        """
+        faults, before = self._time_faults(fresh), self._time_faults(self._valid)
+        faults.pop(self._name("crl"), None)
+        for setting, words in faults.items():
+            if setting not in before:
+                raise ConfigurationError(words)
+
+    def time_faults(self) -> list[str]:
+        """Return which files in use have expired, or are not valid yet."""
+        return list(self._time_faults(self._valid).values())
+
+    def _time_faults(self, spans: dict[str, list[Span]]) -> dict[str, str]:
+        now_s, paths = self._wall(), self._named()
+        return {
+            setting: f"{setting} = {paths[setting]!r} {words}"
+            for setting, found in spans.items()
+            if (words := fault_of(found, now_s))
+        }
 
     def fault(self) -> str:
         """Return why other nodes would refuse this one now; empty if nothing is known of that."""
@@ -221,14 +261,17 @@ class Certificates:
         files = self._files
         return [path for path in (files.certificate, files.key, files.ca, files.crl) if path]
 
-    def _ends(self) -> dict[str, list[float]]:
+    def _named(self) -> dict[str, str]:
+        """Return the paths of the files that have an end, by the settings that name them."""
         files = self._files
         paths = {"certificate": files.certificate, "ca": files.ca, "crl": files.crl}
-        named = {self._name(part): path for part, path in paths.items() if path}
+        return {self._name(part): path for part, path in paths.items() if path}
+
+    def _spans(self) -> dict[str, list[Span]]:
         found = {}
-        for setting, path in named.items():
+        for setting, path in self._named().items():
             try:
-                found[setting] = ends_of(setting, path)
+                found[setting] = spans_of(setting, path)
             except OSError as error:
                 raise _unreadable(setting, path, error) from error
         return found

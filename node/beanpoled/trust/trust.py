@@ -124,6 +124,10 @@ class Trust:
         """Return why certificate files, as they are now, are not in use, by prefix of settings."""
         return {one.setting: one.refusal for one in self._certificates() if one.refusal}
 
+    def time_faults(self) -> list[str]:
+        """Return which certificate files in use have expired, or are not valid yet."""
+        return [words for one in self._certificates() for words in one.time_faults()]
+
     def files_end_s(self, now_s: float) -> dict[str, float]:
         """Return when each file of TLS that is in use ends; files that never end are left out.
 

@@ -1,13 +1,14 @@
-"""How long the files of TLS are valid, for `beanpoled --check`, `beanpole doctor` and the metrics.
+"""When the files of TLS are valid, for the log, `--check`, `beanpole doctor` and the metrics.
 
-Callers decide the consequences of a file that has expired or expires soon.
+Callers decide the consequences of a file that is not valid yet, has expired or expires soon.
 """
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from beanpole.client.expiry import all_expire_s, expires_s
+from beanpole.client.expiry import Span, spans
 from beanpoled.config.tls import TlsConfig
 from beanpoled.trust import revocations
 
@@ -31,6 +32,7 @@ class Validity(NamedTuple):
         days: until it ends, negative if it has ended; infinite for a list without an end.
         broken: why the file cannot be read; empty if it can.
         some_ended: whether a certificate in a file of several has ended, and others have not.
+        begin_s: when it begins to be valid, in seconds since 1970; 0 if that is past.
     """
 
     setting: str
@@ -38,11 +40,17 @@ class Validity(NamedTuple):
     days: float
     broken: str = ""
     some_ended: bool = False
+    begin_s: float = 0.0
 
     @property
     def is_own(self) -> bool:
         """Whether it is the node's own certificate."""
         return self.setting in _CERTIFICATES
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether it has ended, or is not valid yet."""
+        return self.days < 0 or self.begin_s > 0
 
     @property
     def is_near(self) -> bool:
@@ -51,7 +59,9 @@ class Validity(NamedTuple):
 
     @property
     def words(self) -> str:
-        """When it ends, in words that follow the path."""
+        """When it ends, or begins, in words that follow the path."""
+        if self.begin_s:
+            return f"is not valid before {_stamp(self.begin_s)}"
         if self.some_ended:
             return "has a certificate that has expired, beside valid ones"
         if self.days < 0:
@@ -74,25 +84,39 @@ def validities(config: TlsConfig, now_s: float, is_peers: bool) -> Iterator[Vali
         if not path:
             continue
         try:
-            ends_s = _ends_s(setting, path)
+            found = _spans(setting, path)
         except (OSError, ValueError, IndexError) as error:
             yield Validity(setting, path, 0.0, broken=f"cannot be read: {error}")
             continue
+        ends_s = [span.end_s for span in found]
         later = sum(end_s > now_s for end_s in ends_s)
         days = (next_end_s(ends_s, now_s) - now_s) / DAY_S
-        yield Validity(setting, path, days, some_ended=0 < later < len(ends_s))
+        begin_s = _begin_s(found, now_s)
+        yield Validity(setting, path, days, "", 0 < later < len(ends_s), begin_s)
 
 
-def ends_of(setting: str, path: str) -> list[float]:
-    """Return the ends of all that is in a file, in seconds since 1970; none if it is unknown.
+def spans_of(setting: str, path: str) -> list[Span]:
+    """Return when all that is in a file is valid; none if it is unknown.
 
     Raises:
         OSError: the file cannot be read.
     """
     try:
-        return _ends_s(setting, path)
+        return _spans(setting, path)
     except (ValueError, IndexError):  # OpenSSL may read more than `expiry` does
         return []
+
+
+def fault_of(found: Sequence[Span], now_s: float) -> str:
+    """Return why nothing in a file is valid now; empty if something is, or if that is unknown.
+
+    The words follow the path. They have a date and no duration: they are the same at each look.
+    """
+    if not found or any(span.begin_s <= now_s < span.end_s for span in found):
+        return ""
+    if begin_s := _begin_s(found, now_s):
+        return f"is not valid before {_stamp(begin_s)}"
+    return f"has expired at {_stamp(max(span.end_s for span in found))}"
 
 
 def next_end_s(ends_s: Sequence[float], now_s: float) -> float:
@@ -100,8 +124,20 @@ def next_end_s(ends_s: Sequence[float], now_s: float) -> float:
     return min((end_s for end_s in ends_s if end_s > now_s), default=max(ends_s))
 
 
-def _ends_s(setting: str, path: str) -> list[float]:
+def _begin_s(found: Sequence[Span], now_s: float) -> float:
+    """Return when the first part of a file begins to be valid; 0 if one is valid, or none will."""
+    if any(span.begin_s <= now_s < span.end_s for span in found):
+        return 0.0
+    return min((span.begin_s for span in found if span.begin_s > now_s), default=0.0)
+
+
+def _stamp(at_s: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s))
+
+
+def _spans(setting: str, path: str) -> list[Span]:
     if setting in _LISTS:
-        return [revocations.expires_s(path)]
+        return [Span(-math.inf, revocations.expires_s(path))]
     # The first certificate of a chain is the node's own; of several CAs any may have made others.
-    return all_expire_s(path) if setting in _AUTHORITIES else [expires_s(path)]
+    found = spans(path)
+    return found if setting in _AUTHORITIES else found[:1]

@@ -2,6 +2,7 @@
 
 import ssl
 import subprocess
+import time
 from pathlib import Path
 
 from beanpoled.cli.certs import make_ca, make_certificate
@@ -14,7 +15,14 @@ database = {place}/index
 crlnumber = {place}/crlnumber
 default_md = sha256
 default_crl_days = 30
+new_certs_dir = {place}
+rand_serial = yes
+unique_subject = no
+policy = any
+[any]
+commonName = supplied
 """
+_OF_CA = "basicConstraints=critical,CA:true\nkeyUsage=critical,keyCertSign,cRLSign\n"
 
 
 class Authority:
@@ -37,6 +45,31 @@ class Authority:
         make_certificate(self.place, name, [name, "localhost", "127.0.0.1"], days)
         return str(self.place / f"{name}.pem"), str(self.place / f"{name}.key")
 
+    def date(self, name: str, begin_s: float, end_s: float) -> str:
+        """Make a certificate, or the CA's as `ca`, again with other times; returns its file.
+
+        Args:
+            name: of a certificate that was made; its key and names stay.
+            begin_s: from when on it is valid, by the wall clock.
+            end_s: until when.
+        """
+        shown, key = str(self.place / f"{name}.pem"), str(self.place / f"{name}.key")
+        request, extensions = str(self.place / "request"), self.place / "extensions"
+        line = ["openssl", "x509", "-in", shown, "-noout", "-subject", "-nameopt", "RFC2253"]
+        told = subprocess.run(line, check=True, capture_output=True, text=True).stdout
+        subject = "/" + told.strip().removeprefix("subject=")
+        line = ["openssl", "req", "-new", "-key", key, "-subj", subject, "-out", request]
+        subprocess.run(line, check=True, capture_output=True)
+        is_ca = shown == self.ca
+        names = f"subjectAltName=DNS:{name},DNS:localhost,IP:127.0.0.1\n"
+        extensions.write_text(_OF_CA if is_ca else names)
+        line = [*self._ca(), "-batch", "-notext", "-in", request, "-out", shown]
+        line += ["-extfile", str(extensions), *(["-selfsign"] if is_ca else [])]
+        for option, at_s in (("-startdate", begin_s), ("-enddate", end_s)):
+            line += [option, time.strftime("%Y%m%d%H%M%SZ", time.gmtime(at_s))]
+        subprocess.run(line, check=True, capture_output=True)
+        return shown
+
     def revoke(self, *names: str, until: str = "") -> str:
         """Revoke certificates; returns the file of a new list of all revoked ones.
 
@@ -44,13 +77,7 @@ class Authority:
             names: of the certificates.
             until: the end of the list, as 20210131000000Z; by default in 30 days.
         """
-        settings = self.place / "openssl.cnf"
-        settings.write_text(_CONFIGURATION.format(place=self.place))
-        for file, first in (("index", ""), ("crlnumber", "01\n")):
-            if not (self.place / file).exists():
-                (self.place / file).write_text(first)
-        base = ["openssl", "ca", "-config", str(settings), "-cert", self.ca]
-        base += ["-keyfile", str(self.place / "ca.key")]
+        base = self._ca()
         for name in names:
             line = [*base, "-revoke", str(self.place / f"{name}.pem")]
             subprocess.run(line, check=True, capture_output=True)
@@ -61,9 +88,28 @@ class Authority:
         subprocess.run(line, check=True, capture_output=True)
         return str(crl)
 
+    def _ca(self) -> list[str]:
+        """Return the begin of a command that signs, with its files."""
+        settings = self.place / "openssl.cnf"
+        settings.write_text(_CONFIGURATION.format(place=self.place))
+        for file, first in (("index", ""), ("crlnumber", "01\n")):
+            if not (self.place / file).exists():
+                (self.place / file).write_text(first)
+        base = ["openssl", "ca", "-config", str(settings), "-cert", self.ca]
+        return [*base, "-keyfile", str(self.place / "ca.key")]
+
     def client(self, shown: tuple[str, str] | None) -> ssl.SSLContext:
         """Return the TLS context of a client, with its certificate or without one."""
         context = ssl.create_default_context(cafile=self.ca)
         if shown is not None:
             context.load_cert_chain(*shown)
         return context
+
+
+def begun(place: Path, name: str = "") -> tuple[Authority, str, str]:
+    """Make a CA, and a certificate with its key, that are valid from yesterday on, for 30 days."""
+    authority = Authority(place, name)
+    certificate, key = authority.make("n0")
+    for one in ("ca", "n0"):
+        authority.date(one, time.time() - 86_400, time.time() + 30 * 86_400)
+    return authority, certificate, key

@@ -37,7 +37,7 @@ from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.rpc.server import Context, fail
 from beanpoled.view import ClientFigures, Digests, Metrics, QlessFigures, QueueFigures
-from tests.integration.support.authority import Authority
+from tests.integration.support.authority import Authority, begun
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
 from tests.unit.node.stage import config
 
@@ -214,8 +214,7 @@ def levels(now_s: float, **settings: Any) -> dict[str, str]:
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
     """The settings of a node with TLS and lists of revoked certificates, all for 30 days."""
-    authority = Authority(tmp_path / "ca")
-    certificate, key = authority.make("n0")
+    authority, certificate, key = begun(tmp_path / "ca")
     own = {"certificate": certificate, "key": key, "crl": authority.revoke()}
     made = {f"{prefix}{part}_file": path for prefix in PREFIXES for part, path in own.items()}
     return made | {"tls_client_ca_file": authority.ca, "peer_tls_ca_file": authority.ca}
@@ -242,9 +241,8 @@ def test_the_end_of_a_ca_and_of_a_list_of_revoked_certificates(
 
 def test_files_that_other_nodes_would_refuse(files: dict[str, str], tmp_path: Path) -> None:
     """A node that runs says so as well as a start."""
-    other = Authority(tmp_path / "other")
     first_s = time.time() - 3600
-    certificate, key = other.make("n0")
+    _, certificate, key = begun(tmp_path / "other")
     pair = {"peer_tls_certificate_file": certificate, "peer_tls_key_file": key}
     assert levels(first_s, **{**files, **pair}) == {"peer_tls_* files": ERROR}
     assert levels(first_s, **{**files, "tls_key_file": key}) == {"tls_* files": ERROR}
@@ -258,7 +256,7 @@ def test_a_list_of_another_ca(files: dict[str, str], tmp_path: Path) -> None:
     assert levels(first_s, **files) == {"tls_crl_file": WARNING}
     words = [one.words for one in _certificates(config(**files)) if one.weight == checking.WARNING]
     assert any("is of no CA in tls_client_ca_file" in one for one in words)
-    other = Authority(tmp_path / "other", "Other CA")
+    other, *_ = begun(tmp_path / "other", "Other CA")
     files |= {"tls_client_ca_file": other.ca}
     assert levels(first_s, **files) == {"tls_crl_file": WARNING}
     assert levels(first_s, **{**files, "tls_crl_file": other.revoke()}) == {}

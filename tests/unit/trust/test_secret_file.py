@@ -148,7 +148,7 @@ def test_what_is_odd_about_a_secret_is_told_and_the_secret_is_used(
     (found,) = [one for one in made if one.name == "peer_secret"]
     assert found == Finding(WARNING, "peer_secret", told, found.remedy) and found.remedy
     lines: list[str] = []
-    host: Any = SimpleNamespace(log=lambda line, *_: lines.append(line))
+    host: Any = SimpleNamespace(log=lambda line, *_: lines.append(line), trust=trust_of())
     main._tell(config, host)
     assert told in lines and SECRET not in "".join(lines)
 
