@@ -7,7 +7,7 @@ This file has the checks across all nodes and the output. A node examines itself
 import argparse
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from beanpole.client import where
@@ -91,7 +91,7 @@ def _line(one: Finding) -> str:
 def _of_cluster(targets: list[str]) -> Iterator[Finding]:
     reply = status.first_answer(targets)
     yield from _together(reply)
-    differences: list[tuple[float, float]] = []
+    differences: dict[str, tuple[float, float]] = {}
     with Nodes(targets) as nodes:
         for node in reply.nodes:
             if not node.reachable:
@@ -108,24 +108,27 @@ def _of_cluster(targets: list[str]) -> Iterator[Finding]:
                 yield Finding(WARNING, f"node {node.id}", f"it was not examined: {error}", remedy)
                 continue
             wall_s = timed.answer.wall_us / 1e6
-            differences.append((wall_s - timed.ended_s, wall_s - timed.begun_s))
+            differences[node.id] = (wall_s - timed.ended_s, wall_s - timed.begun_s)
             for one in timed.answer.findings:
                 yield Finding(one.level, f"{node.id} {one.name}", one.words, one.remedy)
     if len(differences) > 1:
         yield clocks(differences)
 
 
-def clocks(differences: list[tuple[float, float]]) -> Finding:
+def clocks(differences: Mapping[str, tuple[float, float]]) -> Finding:
     """Compare the clocks of the nodes; a slow call hides a difference, but never makes one.
 
     Args:
-        differences: of each node the least and the most seconds by which its clock may be ahead of
-            this machine's: the node read its clock at some moment of the call.
+        differences: of each node, by its id, the least and the most seconds by which its clock may
+            be ahead of this machine's: the node read its clock at some moment of the call.
     """
-    least, most = zip(*differences, strict=True)
+    least, most = zip(*differences.values(), strict=True)
     surely_s = max(least) - min(most)
     if surely_s > CLOCK_DIFFERENCE_MAX_S:
+        ahead = max(differences, key=lambda node: differences[node][0])
+        behind = min(differences, key=lambda node: differences[node][1])
         words = f"those of the nodes are at least {surely_s:.3f} s apart"
+        words += f": {ahead} is ahead of {behind}"
         return Finding(WARNING, "clocks", words, "let all machines set their clocks by NTP")
     words = f"those of the nodes are at most {max(most) - min(least):.3f} s apart"
     return Finding(OK, "clocks", words)

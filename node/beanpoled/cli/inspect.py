@@ -152,7 +152,10 @@ def age(wall_s: float) -> str:
         return "never"
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_s))
     passed_s = time.time() - wall_s
+    # The clock of that machine, or of this one, is wrong: "0 seconds ago" hides less than a second.
+    relation = "ago" if passed_s > -1 else "in the future by this machine's clock"
+    passed_s = abs(passed_s)
     for unit_s, name in ((DAY_S, "days"), (HOUR_S, "hours"), (MINUTE_S, "minutes")):
         if passed_s >= 2 * unit_s:
-            return f"{stamp}, {passed_s / unit_s:.0f} {name} ago"
-    return f"{stamp}, {passed_s:.0f} seconds ago"
+            return f"{stamp}, {passed_s / unit_s:.0f} {name} {relation}"
+    return f"{stamp}, {passed_s:.0f} seconds {relation}"
