@@ -102,7 +102,7 @@ ORDER = {
         ),
         ("beanpoled.checking",),
         ("beanpoled.starting",),
-        ("beanpoled.__main__", "beanpoled.cli", "beanpoled.main"),
+        ("beanpoled.__main__", "beanpoled.cli", "beanpoled.launch", "beanpoled.main"),
     ),
 }
 FUNCTION_LINES_MAX = 70

@@ -1,6 +1,6 @@
 """`python -m beanpoled`: the same as the command `beanpoled`."""
 
-from beanpoled.main import main
+from beanpoled.launch import main
 
 if __name__ == "__main__":
     main()

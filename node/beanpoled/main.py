@@ -23,7 +23,7 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
-from beanpoled import checking, descriptors, program, starting
+from beanpoled import checking, descriptors, first_process, program, starting
 from beanpoled.audit.log import AuditLog
 from beanpoled.config import memory, memory_budget, reach
 from beanpoled.config import node as configuration
@@ -31,7 +31,7 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.frontends.table import FRONTENDS, Table
-from beanpoled.host.aio import RUNNING_SIGNALS, AioHost
+from beanpoled.host.aio import AioHost
 from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
@@ -117,6 +117,8 @@ def main() -> None:
         sys.exit("beanpoled: asserts are part of its safety; do not run it with python -O")
     try:
         arguments = parse(parser())
+        if arguments.dump_wal is not None or arguments.check:
+            first_process.restore()
         if arguments.dump_wal is not None:
             print_lines(describe(_log_in(arguments.dump_wal)))
             return
@@ -128,7 +130,7 @@ def main() -> None:
         sys.exit(_exit_status(error))
     lines = LogLines(config)
     # A node that is still reading its disk has nothing to reload or to drain, and no reason to end.
-    for one in RUNNING_SIGNALS:
+    for one in first_process.RUNNING_SIGNALS:
         signal.signal(one, signal.SIG_IGN)
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, partial(_stop_early, lines))

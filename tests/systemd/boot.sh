@@ -53,7 +53,7 @@ exec $home/python/bin/python3 -c "import sys; from $2 import main; sys.exit(main
 END
     chmod 755 "$root$home/bin/$1"
 }
-launcher beanpoled beanpoled.main
+launcher beanpoled beanpoled.launch
 launcher beanpole beanpoled.cli
 
 cd "$root"

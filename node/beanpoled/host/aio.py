@@ -20,6 +20,7 @@ from beanpole.storage.files import LANE_BULK, RealFiles
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog.converter import Converter
 from beanpoled.eventlog.events import EventBatch, Events
+from beanpoled.first_process import RUNNING_SIGNALS
 from beanpoled.host.aio_clients import ClientServer
 from beanpoled.host.aio_peers import PeerLinks
 from beanpoled.host.log import LogLines
@@ -41,8 +42,6 @@ BULK_AT_STOP_MAX_S: Final = 3.0
 DISK_AT_STOP_MAX_S: Final = 5.0
 # Often enough that a loop that turns is never taken for one that the disk blocks.
 BEAT_PERIOD_S: Final = 0.5
-# The signals that a running node handles and that do not stop it.
-RUNNING_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
 class AioHost:
