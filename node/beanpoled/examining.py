@@ -20,6 +20,8 @@ from beanpoled.view import Metrics, NodeView
 OK: Final = "ok"
 WARNING: Final = "warning"
 ERROR: Final = "error"
+# Found by each node, and by the command, which compares all nodes that answer.
+CLOCKS: Final = "clocks"
 
 # A change waits for the loops of two nodes, several times.
 LATE_MEAN_MAX_S: Final = 0.1
@@ -95,7 +97,10 @@ def examine(
 
 
 def _clocks(view: NodeView) -> Iterator[Finding]:
-    """Name the members whose clocks differ: a certificate may keep the command from asking them."""
+    """Name the members whose clocks differ: a certificate may keep the command from asking them.
+
+    Only links tell the clocks; a member whose link that certificate refuses tells none.
+    """
     off = {name: ahead_s for name, ahead_s in view.skews_s().items() if abs(ahead_s) > SKEW_MAX_S}
     if off:
         each = [
@@ -103,7 +108,7 @@ def _clocks(view: NodeView) -> Iterator[Finding]:
             for name, ahead_s in off.items()
         ]
         words = f"compared with that of {view.node_id}, {', '.join(each)}"
-        yield Finding(WARNING, "clocks", words, "let all machines set their clocks by NTP")
+        yield Finding(WARNING, CLOCKS, words, "let all machines set their clocks by NTP")
 
 
 def _loop(now: Metrics) -> Finding:

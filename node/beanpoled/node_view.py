@@ -175,7 +175,11 @@ class LocalNodeView:
 
     def no_link_words(self, member: str) -> str:
         """See `NodeView`."""
-        return "" if member in self.links() else self._node.condition.reason(member)
+        if member in self.links():
+            return ""
+        reason = self._node.condition.reason(member)
+        # The reader of a whole cluster's state does not know which node tells this.
+        return reason.replace("this node", self.node_id)
 
     def skews_s(self) -> dict[str, float]:
         """See `NodeView`."""

@@ -14,6 +14,7 @@ import grpc
 from beanpole.client import tls_files, where
 from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, jitter
 from beanpole.client.pickling import reduced
+from beanpole.client.terminals import visible
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import errors_pb2
 
@@ -101,10 +102,15 @@ def _packed_detail(error: grpc.RpcError) -> bytes | None:
 
 def words_of(error: grpc.RpcError) -> str:
     """Return a short human-readable description of a failed call."""
-    words = error.details()
+    words = _details(error)
     if error.code() == grpc.StatusCode.UNIMPLEMENTED:
         words = "its program is too old: it does not have this call"
     return f"{error.code().name}: {words}"
+
+
+def _details(error: grpc.RpcError) -> str:
+    # They are printed, and any server may answer at an address.
+    return visible(error.details() or "", "\n")
 
 
 def is_refused(error: grpc.RpcError) -> bool:
@@ -118,7 +124,7 @@ class Refused(ClientError):
     __reduce__ = reduced
 
     def __init__(self, address: str, error: grpc.RpcError) -> None:
-        self.words = error.details() or ""
+        self.words = _details(error)
         self.field = detail_of(error).field
         super().__init__(f"{address}: {self.words}")
 

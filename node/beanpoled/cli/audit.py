@@ -34,7 +34,7 @@ def add_way(ways: Any) -> None:
         type=values.duration_s,
         default=86_400,
         metavar="TIME",
-        help="of the last 90s, 15m, 2h or 7d (default: 1d)",
+        help="of the last 90s, 15m, 2h or 7d by the clock of each node (default: 1d)",
     )
     way.add_argument("--json", action="store_true", help="print the lines as they are: JSON")
     where.add_options(way, where.GRPC)

@@ -104,7 +104,7 @@ def _as_json(node: node_pb2.Node) -> dict[str, Any]:
 
 def _row(node: node_pb2.Node) -> tuple[str, ...]:
     if not node.reachable:
-        return (node.id, "-", " -", "not reachable")
+        return (node.id, "-", " -", status.away_words(node))
     return (node.id, status.ROLES[node.role], f" {node.version}", status.state_words(node))
 
 

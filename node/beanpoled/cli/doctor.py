@@ -13,6 +13,7 @@ from typing import Any, Final
 from beanpole.client import where
 from beanpole.client.printing import print_lines
 from beanpole.client.rpc import Nodes, Refused
+from beanpole.client.terminals import visible
 from beanpole.errors import BeanpoleError, ClientError, Damaged
 from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
 from beanpole.storage.readonly import ReadOnlyFiles
@@ -24,7 +25,7 @@ from beanpoled.cli.members import CALL_TIMEOUT_S, timed_answer
 from beanpoled.config import node as configuration
 from beanpoled.disk import identity as identities
 from beanpoled.disk.offline import look
-from beanpoled.examining import ERROR, OK, WARNING, Finding
+from beanpoled.examining import CLOCKS, ERROR, OK, WARNING, Finding
 from beanpoled.leading.saved_clock import CLOCK_FILE, CLOCK_REMEDY
 
 # Cluster time follows the leader's clock; people compare the logs of nodes.
@@ -37,10 +38,8 @@ _OF_CHECKING: Final = {
     checking.WRONG: ERROR,
     checking.MISCONFIGURED: ERROR,
 }
-# For a member that has a peer link, and refuses calls.
 _REFUSED: Final = (
-    "give all nodes the same peer_secret, and certificates that the others trust, then "
-    "`beanpole node reload --all`"
+    "give all nodes the same members, peer_secret and CA of peers: `beanpole node reload --all`"
 )
 # The digests that are compared, the more conclusive one first.
 _IMAGE: Final = "the digest of its image"
@@ -82,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _line(one: Finding) -> str:
     more = f"; {one.remedy}" if one.remedy else ""
-    return f"{one.level} {one.name}: {one.words}{more}"
+    return visible(f"{one.level} {one.name}: {one.words}{more}")
 
 
 # --- a cluster ------------------------------------------------------------------------------------
@@ -92,6 +91,7 @@ def _of_cluster(targets: list[str]) -> Iterator[Finding]:
     reply = status.first_answer(targets)
     yield from _together(reply)
     differences: dict[str, tuple[float, float]] = {}
+    by_nodes: list[Finding] = []
     with Nodes(targets) as nodes:
         for node in reply.nodes:
             if not node.reachable:
@@ -110,9 +110,15 @@ def _of_cluster(targets: list[str]) -> Iterator[Finding]:
             wall_s = timed.answer.wall_us / 1e6
             differences[node.id] = (wall_s - timed.ended_s, wall_s - timed.begun_s)
             for one in timed.answer.findings:
-                yield Finding(one.level, f"{node.id} {one.name}", one.words, one.remedy)
-    if len(differences) > 1:
-        yield clocks(differences)
+                found = Finding(one.level, f"{node.id} {one.name}", one.words, one.remedy)
+                if one.name == CLOCKS:
+                    by_nodes.append(found)
+                else:
+                    yield found
+    compared = [clocks(differences)] if len(differences) > 1 else []
+    if all(one.level == OK for one in compared):
+        yield from by_nodes  # of a member that could not be asked
+    yield from compared
 
 
 def clocks(differences: Mapping[str, tuple[float, float]]) -> Finding:
@@ -129,9 +135,9 @@ def clocks(differences: Mapping[str, tuple[float, float]]) -> Finding:
         behind = min(differences, key=lambda node: differences[node][1])
         words = f"those of the nodes are at least {surely_s:.3f} s apart"
         words += f": {ahead} is ahead of {behind}"
-        return Finding(WARNING, "clocks", words, "let all machines set their clocks by NTP")
+        return Finding(WARNING, CLOCKS, words, "let all machines set their clocks by NTP")
     words = f"those of the nodes are at most {max(most) - min(least):.3f} s apart"
-    return Finding(OK, "clocks", words)
+    return Finding(OK, CLOCKS, words)
 
 
 def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
@@ -140,10 +146,11 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
     away = [node for node in reply.nodes if not node.reachable]
     if away:
         words = f"{', '.join(node.id for node in away)} of {len(reply.nodes)} cannot be reached"
-        if reasons := [f"{node.id}: {node.error}" for node in away if node.error]:
+        whys = [(node.id, node.refusal or node.no_link) for node in away]
+        if reasons := [f"{name}: {why}" for name, why in whys if why]:
             words += f" ({'; '.join(reasons)})"
         remedy = "start them, or look at the network between the nodes"
-        if any(node.error and _is_linked(node, there) for node in away):
+        if any(node.refusal for node in away):
             remedy = _REFUSED
         yield Finding(ERROR, "members", words, remedy)
     else:
@@ -165,10 +172,6 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
         yield _links(there)
 
 
-def _is_linked(node: node_pb2.Node, there: list[node_pb2.Node]) -> bool:
-    return any(node.id in other.links for other in there)
-
-
 def _leader(
     reply: admin_pb2.StatusReply, there: list[node_pb2.Node], away: list[node_pb2.Node]
 ) -> Finding:
@@ -177,10 +180,10 @@ def _leader(
         return Finding(OK, "leader", f"{leading[0]} in term {reply.term}")
     # One that is down is named, too, until the others notice; they have no link to it.
     named = next((node for node in away if node.id == reply.leader), None)
-    if not leading and named is not None and _is_linked(named, there):
+    if not leading and named is not None and any(named.id in one.links for one in there):
         words = f"{named.id} in term {reply.term}, and its gRPC cannot be reached"
         remedy = "look at its grpc_listen, and at firewalls between the nodes"
-        return Finding(ERROR, "leader", words, _REFUSED if named.error else remedy)
+        return Finding(ERROR, "leader", words, _REFUSED if named.refusal else remedy)
     words = f"{' and '.join(leading)} lead" if leading else "there is none"
     remedy = "ask again; a majority of the members must reach each other"
     return Finding(ERROR, "leader", words, remedy)

@@ -9,6 +9,7 @@ import grpc
 
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, words_of
+from beanpole.client.terminals import visible
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import status_qless
@@ -92,7 +93,9 @@ def as_json(reply: admin_pb2.StatusReply) -> dict[str, Any]:
 
 def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
     if not node.reachable:
-        return {"id": node.id, "role": "unknown", "reachable": False}
+        whys = {"refusal": node.refusal, "no_link": node.no_link}
+        known = {name: why for name, why in whys.items() if why}
+        return {"id": node.id, "role": "unknown", "reachable": False, **known}
     jobs = node.jobs
     return {
         "id": node.id,
@@ -166,7 +169,7 @@ def as_text(reply: admin_pb2.StatusReply, chars: int | None = None) -> str:
 
 def _row(node: node_pb2.Node) -> Sequence[object]:
     if not node.reachable:
-        return (node.id, *["-"] * 8, " -", "-", "not reachable")
+        return (node.id, *["-"] * 8, " -", "-", away_words(node))
     jobs = node.jobs
     return (
         *(node.id, ROLES[node.role], node.term, node.commit_index, node.applied_index),
@@ -200,6 +203,12 @@ def possible_version(nodes: Sequence[node_pb2.Node]) -> int:
     leading = [node for node in nodes if node.role == node_pb2.ROLE_LEADER]
     waits = any(node.upgrade_finalize == "manual" for node in leading)
     return known if waits and known > active else 0
+
+
+def away_words(node: node_pb2.Node) -> str:
+    """Return the state of a node that did not answer, with the reason if there is one."""
+    reason = node.refusal or node.no_link
+    return f"not reachable: {visible(reason)}" if reason else "not reachable"
 
 
 def machine_words(node: node_pb2.Node) -> str:

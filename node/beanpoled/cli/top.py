@@ -22,7 +22,13 @@ from beanpole.client.terminals import moves_cursor
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, live_pb2, live_pb2_grpc, node_pb2
 from beanpoled.cli.columns import Column, cut, duration_words, name_words, table, terminal_chars
-from beanpoled.cli.status import ROLES, STATUS_TIMEOUT_S, state_as_json, state_words
+from beanpoled.cli.status import (
+    ROLES,
+    STATUS_TIMEOUT_S,
+    away_words,
+    state_as_json,
+    state_words,
+)
 
 INTERVAL_DEFAULT_S: Final = 2.0
 # Nodes update their figures once a second; shorter intervals would often show the same picture.
@@ -320,7 +326,7 @@ def _durations(its: live_pb2.Durations) -> Mapping[str, float] | None:
 
 def _node_row(node: node_pb2.Node, newest: int, rate: float | None) -> Sequence[object]:
     if not node.reachable:
-        return (node.id, *["-"] * 6, " not reachable")
+        return (node.id, *["-"] * 6, f" {away_words(node)}")
     its = _clients(node)
     return (
         *(node.id, ROLES[node.role], its["connections"], its["waiting"]),

@@ -96,7 +96,8 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         if member == self._view.node_id:
             return describe(self._view)
         answer, refusal = await self._peers.node_info(member, PEER_STATUS_TIMEOUT_S)
-        return answer or node_pb2.Node(id=member, error=refusal or self._view.no_link_words(member))
+        no_link = self._view.no_link_words(member)
+        return answer or node_pb2.Node(id=member, refusal=refusal, no_link=no_link)
 
     async def TransferLeader(
         self, request: admin_pb2.TransferLeaderRequest, context: Context

@@ -125,7 +125,7 @@ class Condition:
         return ", ".join(f"{name} {self.reason(name)}" for name in names)
 
     def reason(self, name: str) -> str:
-        """The reason why there is no link to a member, as a verb and what follows."""
+        """The reason why there is no link to a member, to follow its name."""
         refusal = self._introductions.refusal(name)
         if refusal:
             return f"is refused: {refusal}"

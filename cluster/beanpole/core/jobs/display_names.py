@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from beanpole.core.jobs.spaces import PREFIX_END, SPACES, Rules, Space, prefix_of
+from beanpole.core.jobs.spaces import PREFIX_END, SPACES, Rules, Space, bare, prefix_of
 from beanpole.events import GEARMAN, PROTOCOL_NAMES, WORKQ
 
 # The separator between the protocol name of a space and the name of a queue.
@@ -37,7 +37,7 @@ def queue(name: bytes) -> str:
     rules = _rules(name)
     if rules is None or not rules.prefix:
         return text(name)
-    return f"{PROTOCOL_NAMES[rules.protocols[0]]}{SEPARATOR}{text(name[1:])}"
+    return f"{PROTOCOL_NAMES[rules.protocols[0]]}{SEPARATOR}{text(bare(name))}"
 
 
 def _rules(name: bytes) -> Rules | None:
