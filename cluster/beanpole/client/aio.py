@@ -340,6 +340,13 @@ class Client(Generic[TBody]):
         """Restart the TTR of a job reserved by this client. See the blocking client."""
         await self._run(self._commands.touch(job, wait_s))
 
+    def limit_waits(self, wait_s: float) -> None:
+        """Wait no longer than this for a connection or a reply of each node from now on.
+
+        For a program that is to end. Any thread may call it; a wait that has begun goes on.
+        """
+        self._session.waits.limit(wait_s)
+
     async def holds(self, job: JobOrID[TBody]) -> bool:
         """Whether this client has a job reserved, after a `MayBeDoneError` at its end.
 

@@ -26,13 +26,18 @@ WAITS_PER_REST: Final = 5
 # It waits no shorter than that: the commit of a healthy cluster may take as long over a slow link
 # or disk, and a new connection would take longer.
 WAIT_MIN_S: Final = 1.0
+# Nor shorter than so many replies of this node took: one that is only far away is not silent.
+REPLIES_PER_WAIT: Final = 3
 
 
 class Held(Protocol):
     """The job that is held, as far as the lease knows it."""
 
     id: int
-    lost: threading.Event
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set once it is lost."""
 
 
 class Lease:
@@ -42,7 +47,13 @@ class Lease:
     """
 
     def __init__(
-        self, client: Client[bytes], task: Held, ttr_s: int, since: float, keep_s: int
+        self,
+        client: Client[bytes],
+        task: Held,
+        ttr_s: int,
+        since: float,
+        keep_s: int,
+        reply_s: float,
     ) -> None:
         """Begin without a touch.
 
@@ -52,15 +63,18 @@ class Lease:
             ttr_s: its TTR; 0 if it has none, as a job of another protocol may.
             since: when the TTR began, in seconds of the monotonic clock.
             keep_s: how long the cluster keeps the client's session; 0 if it does not.
+            reply_s: how long the last reply took.
         """
         self.task = task
         self._client = client
         self._ttr_s = ttr_s
         self._since = since
         self._keep_s = keep_s
+        self._reply_s = reply_s  # the longest so far
         halves_s = [limit_s / TOUCHES_PER_TTR for limit_s in (ttr_s, keep_s) if limit_s]
         self._period_s = min([TOUCH_MAX_S, *halves_s])
         self._is_gone = False  # as the cluster told, or the end of the session
+        self.is_lost = False  # so, or by the clock
         self._done = threading.Event()
         self._has_run = threading.Event()
         # A client is for one thread at a time: the handler's is the other, when it ends the job.
@@ -110,6 +124,16 @@ class Lease:
         with self._lock:
             return self._client.holds(self.task.id)
 
+    def hurry(self, wait_s: float) -> None:
+        """Touch the job no more, and wait no longer than this for each node.
+
+        The touches would take turns with what ends the job, each for a while. Where the session is
+        not kept, the job ends with the connection, so the node is waited for.
+        """
+        self._done.set()
+        if self._client.is_kept:
+            self._client.limit_waits(wait_s)
+
     def end(self, apply: Callable[[float], str]) -> str:
         """Apply an outcome while the job is not touched, and touch it no more if that succeeds.
 
@@ -133,22 +157,30 @@ class Lease:
         return ended
 
     def _wait_s(self) -> float:
-        """Return how long to wait for the first node that is asked."""
-        rest_s = min(self._until - time.monotonic(), self._keep_s or math.inf)
-        return max(rest_s / WAITS_PER_REST, WAIT_MIN_S)
+        """Return how long to wait for the first node that is asked.
+
+        Where the session is not kept, the job ends with the connection, so nothing is gained by
+        another one.
+        """
+        rest_s = self._until - time.monotonic()
+        if not self._client.is_kept:
+            return max(rest_s, WAIT_MIN_S)
+        rest_s = min(rest_s, self._keep_s or math.inf)
+        return max(rest_s / WAITS_PER_REST, WAIT_MIN_S, REPLIES_PER_WAIT * self._reply_s)
 
     def _lost(self, jobs: Sequence[int]) -> None:
         if self.task.id in jobs:
-            self._is_gone = True
+            self._is_gone = self.is_lost = True
             self.task.lost.set()
 
     def _watch(self) -> None:
         """Tell the handler once the TTR has ended without a confirmed touch."""
         while not self._has_run.wait(max(self._until - time.monotonic(), 0)):
             if time.monotonic() >= self._until:
-                if not self.task.lost.is_set():
+                if not self.is_lost:
                     words = "job %d is taken for lost: no touch was confirmed in time (TTR %d s)"
                     log.warning(words, self.task.id, self._ttr_s)
+                self.is_lost = True
                 self.task.lost.set()
                 return
 
@@ -169,6 +201,7 @@ class Lease:
                 try:
                     self._client.touch(self.task.id, wait_s=self._wait_s())
                     self._since, pause_s = began, 0.0
+                    self._reply_s = max(self._reply_s, time.monotonic() - began)
                 except NotFoundError:
                     self._lost([self.task.id])
                     return

@@ -46,6 +46,27 @@ class Retry(Exception):
         super().__init__(f"again in {self.delay_s} s")
 
 
+class Loss(threading.Event):
+    """The loss of a job, and whether its handler knows of it.
+
+    A handler that was told and returns may have finished or given up: nothing says which.
+    """
+
+    is_told = False
+
+    def is_set(self) -> bool:
+        """See `threading.Event`."""
+        found = super().is_set()
+        self.is_told = self.is_told or found
+        return found
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """See `threading.Event`."""
+        found = super().wait(timeout)
+        self.is_told = self.is_told or found
+        return found
+
+
 @dataclass(slots=True)
 class Task:
     """A job that a handler works on.
@@ -57,15 +78,16 @@ class Task:
         tried: how often the job was reserved, this time included.
         lost: set when this worker has lost the job: its TTR or its session ended, and another
             worker may have the job. It is also set, whatever the connection does, once a TTR has
-            passed without a confirmed touch. A handler that runs long should check this event. The
-            outcome of one that goes on counts if the cluster still holds the job for this worker.
+            passed without a confirmed touch. A handler that runs long should check this event, and
+            give up. If the cluster still holds the job for this worker, the job is then released.
+            So is that of a handler that was told and returned: whether it has finished is unknown.
     """
 
     id: int
     body: bytes
     queue: str
     tried: int
-    lost: threading.Event = field(default_factory=threading.Event)
+    lost: Loss = field(default_factory=Loss)
 
 
 Handler = Callable[[Task], object]
@@ -86,6 +108,11 @@ class Outcome:
     words: str = ""
     failed: bool = False
     is_noted: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the handler returned."""
+        return self.rest_s is None and not self.words
 
     def tell(self, task: Task) -> None:
         """Log why a job failed, and what becomes of it."""
@@ -109,7 +136,7 @@ class Outcome:
         if self.rest_s is not None:
             client.release(job, priority, self.rest_s, wait_s=wait_s)
             return "released"
-        if not self.words:
+        if self.is_done:
             client.delete(job, wait_s=wait_s)
             return "deleted"
         try:

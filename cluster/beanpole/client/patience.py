@@ -42,6 +42,13 @@ class Waits:
         """Begin with the time-outs of the client, which are never exceeded."""
         self._usual = self.reply_s, self.connect_s = reply_s, connect_s
 
+    def limit(self, wait_s: float) -> None:
+        """Wait no longer than this from the next step on."""
+        self._usual = self.reply_s, self.connect_s = (
+            min(wait_s, self._usual[0]),
+            min(wait_s, self._usual[1]),
+        )
+
     @contextmanager
     def at_first(self, wait_s: float | None) -> Iterator[None]:
         """Wait no longer than this at the first node; None changes nothing.

@@ -63,6 +63,9 @@ KEEP_DEFAULT_S: Final = 60
 # The pause after a cluster did not answer; the client has looked for a node for `patience_s`, ten
 # seconds by default.
 AGAIN_S: Final = 1.0
+# A worker that stops waits for each node for at most this long, so that nodes that hang do not use
+# up the time that a supervisor gives it. A healthy node answers sooner.
+STOP_WAIT_S: Final = 3.0
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 # The main thread runs the handlers of signals. One that the system gives to another thread, or that
 # arrives just before the main thread begins to wait, does not wake it.
@@ -120,6 +123,8 @@ class Worker:
         self.counts = {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
+        self._clients: list[Client[bytes]] = []
+        self._ending: list[Lease] = []  # whose handlers have ended
         self._interrupted: list[threading.Thread] = []  # those that a run left behind
         self._is_stop_asked = False  # since the end of the last run
 
@@ -157,6 +162,11 @@ class Worker:
         """Reserve no more jobs; `run` returns when the running handlers have ended."""
         self._is_stop_asked = True
         self._stopping.set()
+        for client in tuple(self._clients):
+            if not client.held:  # a handler that runs may take as long as it likes
+                client.limit_waits(STOP_WAIT_S)
+        for lease in tuple(self._ending):
+            lease.hurry(STOP_WAIT_S)
 
     def run(self, *, handle_signals: bool = True) -> None:
         """Work until `stop`, SIGTERM or SIGINT.
@@ -251,8 +261,12 @@ class Worker:
                     token=self._token,
                     tls=self._tls,
                 ) as client:
-                    while not self._stopping.is_set():
-                        self._take(consumer, client)
+                    self._clients.append(client)
+                    try:
+                        while not self._stopping.is_set():
+                            self._take(consumer, client)
+                    finally:
+                        self._clients.remove(client)
             except (DeniedError, NotAvailableError):
                 raise  # every node would answer the same, for as long as the rights are these
             except (OSError, ClientError) as error:
@@ -271,6 +285,7 @@ class Worker:
             return
         reserved_at = time.monotonic()
         stats = client.stats_job(job)
+        reply_s = time.monotonic() - reserved_at
         if job.id not in client.held:
             # The connection was lost between the two, before a lease was there to be told.
             log.warning("%s: job %d was lost before it ran", consumer.queue, job.id)
@@ -281,16 +296,21 @@ class Worker:
         # is rounded up, so a TTR in milliseconds may end up to a second before this clock says so.
         ttr_s = stats["ttr"]
         since = reserved_at + min(stats["time-left"] + 1 - ttr_s, 0) if ttr_s else reserved_at
-        with Lease(client, task, ttr_s, since, self._keep) as lease:
+        with Lease(client, task, ttr_s, since, self._keep, reply_s) as lease:
             outcome = outcome_of(consumer.handler, consumer.backoff, task, stats["kicks"])
             if lease.is_gone:
                 log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
                 self._count("lost")
                 return
-            if outcome.failed and task.lost.is_set():
+            if outcome.failed and lease.is_lost:
                 # The clock alone has told the handler, which gave up: the job has not failed.
                 outcome = Outcome(rest_s=0, words=outcome.words)
+            elif outcome.is_done and task.lost.is_told:
+                words = "%s: the handler of job %d knew of its loss: the job is released"
+                log.warning(words, consumer.queue, task.id)
+                outcome = Outcome(rest_s=0)
             outcome.tell(task)
+            self._ending.append(lease)
             try:
                 apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
                 self._count(self._end(lease, apply))
@@ -299,6 +319,8 @@ class Worker:
                 self._count("lost")
             except BeanstalkdError as error:
                 log.warning("%s: job %d: %s", consumer.queue, task.id, error)
+            finally:
+                self._ending.remove(lease)
 
     def _end(self, lease: Lease, apply: Callable[[float], str]) -> str:
         """Apply an outcome, again and again while no majority or node answers and the job is held.
@@ -314,6 +336,9 @@ class Worker:
         until = math.inf
         unknown: MayBeDoneError | None = None
         while True:
+            if self._stopping.is_set():
+                until = min(until, time.monotonic() + self._patience_s)
+                lease.hurry(STOP_WAIT_S)
             try:
                 if unknown is None or lease.is_held_still():
                     return lease.end(apply)
@@ -322,9 +347,8 @@ class Worker:
             except (InternalError, NoNodeError, MayBeDoneError) as error:
                 if isinstance(error, MayBeDoneError):
                     unknown = error
-                if self._stopping.is_set():
-                    until = min(until, time.monotonic() + self._patience_s)
                 if time.monotonic() >= until:
+                    log.warning("job %d is given up, and may run again", lease.task.id)
                     raise
                 log.warning("job %d is not ended yet: %s", lease.task.id, error)
             else:

@@ -135,7 +135,7 @@ def _run_command(command: list[str], task: Task) -> None:
     Raises:
         Bury: the command reports that the job is wrong.
         Retry: the command reports a temporary failure.
-        CommandFailed: it failed otherwise.
+        CommandFailed: it failed otherwise, or was ended.
     """
     environment = {
         **os.environ,
@@ -155,7 +155,9 @@ def _run_command(command: list[str], task: Task) -> None:
             except subprocess.TimeoutExpired:
                 if task.lost.is_set():
                     _end(process)
-                    break
+                    # Whatever its status is: many programs end with 0 at SIGTERM.
+                    words = f"{command[0]}: it was ended, because the job was lost"
+                    raise CommandFailed(words) from None
     status = process.returncode
     if status == EXIT_BURY:
         raise Bury(f"status {status}")

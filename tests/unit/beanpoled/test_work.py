@@ -50,6 +50,12 @@ def test_what_a_command_has_started_ends_with_it(tmp_path: Path) -> None:
     assert is_over(lose(tmp_path, "(echo begun; exec sleep 1000) > $P & wait"))
 
 
+@pytest.mark.parametrize("status", [0, 65, 75])
+def test_a_command_that_was_ended_has_not_done_its_job(tmp_path: Path, status: int) -> None:
+    """Whatever its status is, by which the job was deleted, or buried."""
+    assert is_over(lose(tmp_path, f"trap 'exit {status}' TERM; echo begun > $P; sleep 1000 & wait"))
+
+
 @pytest.mark.constants
 @pytest.mark.parametrize("waits", ["wait", "trap '' TERM; wait"], ids=["leader ends", "stays"])
 def test_what_ignores_sigterm_is_killed(

@@ -30,6 +30,7 @@ class Silent:
 
     def __init__(self) -> None:
         self.held = (JOB,)
+        self.is_kept = True
         self.answers = threading.Event()
         self.touched = threading.Event()
 
@@ -49,7 +50,7 @@ def silent() -> Iterator[Silent]:
 
 
 def lease_of(client: Silent, task: Task, ttr_s: int) -> Lease:
-    return Lease(cast(Client[bytes], client), task, ttr_s, time.monotonic(), 0)
+    return Lease(cast(Client[bytes], client), task, ttr_s, time.monotonic(), 0, 0.0)
 
 
 def test_a_handler_is_told_when_its_ttr_is_over_although_a_touch_hangs(silent: Silent) -> None:
@@ -83,7 +84,7 @@ def test_a_touch_comes_before_a_kept_session_ends(silent: Silent, ttr_s: int) ->
     """It resumes the session after the loss of a node, however long the TTR is."""
     silent.answers.set()
     task = Task(JOB, b"", "mail", 1)
-    with Lease(cast(Client[bytes], silent), task, ttr_s, time.monotonic(), 1):
+    with Lease(cast(Client[bytes], silent), task, ttr_s, time.monotonic(), 1, 0.0):
         assert silent.touched.wait(DONE_S)
     assert not task.lost.is_set()
 
@@ -91,20 +92,30 @@ def test_a_touch_comes_before_a_kept_session_ends(silent: Silent, ttr_s: int) ->
 def test_a_job_without_a_ttr_is_touched_at_leisure(silent: Silent) -> None:
     silent.answers.set()
     task = Task(JOB, b"", "mail", 1)
-    with Lease(cast(Client[bytes], silent), task, 0, time.monotonic(), 60):
+    with Lease(cast(Client[bytes], silent), task, 0, time.monotonic(), 60, 0.0):
         assert not task.lost.wait(1)
     assert not silent.touched.is_set()
 
 
 @pytest.mark.parametrize(
-    ("ttr_s", "keep_s", "period_s", "wait_s"),
-    [(60, 0, 30, 12), (60, 60, 30, 12), (7200, 300, 30, 60), (7200, 8, 4, 1.6), (3, 60, 1.5, 1)],
+    ("ttr_s", "keep_s", "reply_s", "period_s", "wait_s"),
+    [
+        (60, 60, 0.1, 30, 12),
+        (7200, 300, 0.1, 30, 60),
+        (7200, 8, 0.1, 4, 1.6),
+        (3, 60, 0.1, 1.5, 1),
+        (3, 60, 1.2, 1.5, 3.6),  # a node that is far away
+        (600, 1, 1.2, 0.5, 3.6),
+        (60, 0, 0.1, 30, 60),  # the job ends with the connection
+        (600, 0, 0.1, 30, 600),
+    ],
 )
 def test_how_often_a_job_is_touched_and_how_long_a_node_is_waited_for(
-    silent: Silent, ttr_s: int, keep_s: int, period_s: float, wait_s: float
+    silent: Silent, ttr_s: int, keep_s: int, reply_s: float, period_s: float, wait_s: float
 ) -> None:
     now, task = time.monotonic(), Task(JOB, b"", "mail", 1)
-    lease = Lease(cast(Client[bytes], silent), task, ttr_s, now, keep_s)
+    silent.is_kept = keep_s > 0
+    lease = Lease(cast(Client[bytes], silent), task, ttr_s, now, keep_s, reply_s)
     assert lease._period_s == period_s
     assert wait_s - 0.5 < lease._wait_s() <= wait_s
 
@@ -141,7 +152,7 @@ class Hung(FakeClient):
 @pytest.mark.parametrize(
     ("error", "end", "words"),
     [
-        (None, "deleted", ""),
+        (None, "released", "knew of its loss: the job is released"),
         (RuntimeError("another worker has the job"), "released", "is tried again in 0 s"),
         (Bury("an empty mail"), "buried", "is buried"),
     ],
@@ -153,7 +164,10 @@ def test_a_job_that_only_the_clock_takes_for_lost_is_not_held_for_nobody(
     end: str,
     words: str,
 ) -> None:
-    """Its touch was confirmed late. A handler that gives up for the loss has not failed."""
+    """Its touch was confirmed late. A handler that gives up for the loss has not failed.
+
+    One that was told and returns may have finished or given up: the job must not be lost.
+    """
     ended: Queue[str] = Queue()
     told = threading.Event()
     monkeypatch.setattr(workers, "Client", lambda *_, **__: Hung(ended, told))
@@ -171,6 +185,27 @@ def test_a_job_that_only_the_clock_takes_for_lost_is_not_held_for_nobody(
     assert ended.get_nowait() == end
     assert words in caplog.text
     assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0} | {end: 1}
+
+
+def test_a_handler_that_was_not_told_has_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: Queue[str] = Queue()
+    told = threading.Event()
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: Hung(ended, told))
+    worker = Worker("127.0.0.1:1")
+
+    @worker.handles("mail")
+    def handle(task: Task) -> None:
+        until = time.monotonic() + DONE_S
+        while not lost(task) and time.monotonic() < until:
+            pass
+        told.set()
+        worker.stop()
+
+    def lost(task: Task) -> bool:
+        return threading.Event.is_set(task.lost)  # as its handler would not ask
+
+    worker.run(handle_signals=False)
+    assert ended.get_nowait() == "deleted"
 
 
 def test_a_lease_whose_second_thread_cannot_start_touches_nothing(
@@ -257,6 +292,19 @@ def test_a_cluster_that_is_slow_at_each_node_is_waited_for_in_the_end(
     world.nodes[A] = world.nodes[B] = slow
     world.run(commands.delete(job, 1.0))
     assert not any(cluster.sessions.values())
+
+
+def test_waits_that_are_limited_stay_so(world: World, cluster: Cluster, told: list[int]) -> None:
+    """A worker that stops meets nodes that hang, each for 15 s."""
+    commands = keeping(world, told)
+    job = world.run(commands.reserve(1))
+    commands.session.waits.limit(1.0)
+    world.nodes[A] = lambda _: None
+    for _ in range(2):
+        began = world.now
+        world.run(commands.touch(job, 60.0))
+        assert world.now - began < 2
+        world.nodes[A], world.nodes[B] = world.nodes[B], world.nodes[A]
 
 
 @pytest.mark.parametrize("wait_s", [0, -1, math.nan])

@@ -40,6 +40,7 @@ class FakeClient:
         self.held: tuple[int, ...] = (JOB,)
         self.is_kept = True
         self.notes: list[bytes] = []
+        self.limits: list[float] = []
         self.counters = {"reserves": reserves, "kicks": kicks, "ttr": 60}
         self.counters |= {"time-left": 60, "pri": 1}
 
@@ -67,6 +68,9 @@ class FakeClient:
 
     def bury(self, _: Job[bytes], __: int, *, wait_s: float) -> None:
         self.ended.put("buried")
+
+    def limit_waits(self, wait_s: float) -> None:
+        self.limits.append(wait_s)
 
     def holds(self, _: int) -> bool:
         return bool(self.held)

@@ -13,7 +13,7 @@ from beanpole.client.blocking import (
     MayBeDoneError,
     NoNodeError,
 )
-from beanpole.client.worker import Bury, Retry, Task, Worker
+from beanpole.client.worker import STOP_WAIT_S, Bury, Retry, Task, Worker
 from tests.unit.client.test_worker import DONE_S, JOB, FakeClient
 
 
@@ -169,6 +169,7 @@ def test_a_worker_that_stops_gives_up_an_outcome(monkeypatch: pytest.MonkeyPatch
     worker.stop()
     thread.join(DONE_S)
     assert not thread.is_alive()
+    assert set(fake.limits) == {STOP_WAIT_S}
     assert fake.ended.empty(), "no other job was taken"
     assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
 
