@@ -17,7 +17,7 @@ import uvloop
 
 # First, because gRPC reads its settings when it is imported.
 import beanpoled.quiet  # noqa: F401
-from beanpole.client.printing import parse, print_lines
+from beanpole.client.printing import Parser, print_lines
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
@@ -116,7 +116,7 @@ def main() -> None:
     if not __debug__:
         sys.exit("beanpoled: asserts are part of its safety; do not run it with python -O")
     try:
-        arguments = parse(parser())
+        arguments = parser().parse_args()
         if arguments.dump_wal is not None or arguments.check:
             first_process.restore()
         if arguments.dump_wal is not None:
@@ -171,7 +171,7 @@ def _check(config: NodeConfig) -> int:
     return 1 if checking.WRONG in weights else 0
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     """A parser that treats a wrong flag as a configuration error."""
 
     def error(self, message: str) -> NoReturn:

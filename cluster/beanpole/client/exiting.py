@@ -3,14 +3,13 @@
 The status of a command that ends without an error is its own: `beanpoled.cli.exits` has them.
 """
 
-import argparse
 import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from beanpole.client.printing import drop_output, parse, print_lines
+from beanpole.client.printing import Parser, drop_output, print_lines
 from beanpole.client.spoken import hint
 from beanpole.errors import BeanpoleError, ConfigurationError
 
@@ -23,9 +22,7 @@ EXIT_INTERRUPTED: Final = 130
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def run(
-    program: str, make: Callable[[], argparse.ArgumentParser], argv: Sequence[str] | None
-) -> int:
+def run(program: str, make: Callable[[], Parser], argv: Sequence[str] | None) -> int:
     """Run one command; return the exit status.
 
     Args:
@@ -37,7 +34,7 @@ def run(
         # It is closed. `print` to None would write to standard output.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
-        arguments = parse(make(), argv)
+        arguments = make().parse_args(argv)
         if sys.stdout is None:
             return _say(program, "standard output is closed", EXIT_REFUSED)
         status: int = arguments.run(arguments)

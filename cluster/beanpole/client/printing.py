@@ -1,11 +1,13 @@
 """Standard output that cannot be written: its reader has gone (`| head`), or its disk is full."""
 
 import argparse
-import contextlib
-import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -27,22 +29,19 @@ def print_lines(lines: Iterable[str]) -> None:
         raise
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse a command line, and print the text of --help and --version.
+class Parser(argparse.ArgumentParser):
+    """A parser that tells where the text of --help or --version cannot be written.
 
-    argparse itself ignores that it cannot be written, and a full disk looks like success.
-
-    Raises:
-        OSError: it cannot be written.
+    argparse itself ignores that, and a full disk looks like success. It parses in any thread: it
+    leaves `sys.stdout`, which other threads write to, as it is.
     """
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed):
-            return parser.parse_args(argv)
-    except SystemExit:
-        if sys.stdout is not None:
-            print_lines(printed.getvalue().splitlines())
-        raise
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        # The one way of argparse to all of its outputs. The file is None if it is closed.
+        if file is not None and file is sys.stdout:
+            print_lines(message.splitlines())
+        elif file is not None:
+            super()._print_message(message, file)
 
 
 def drop_output() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import beanpoled.quiet  # noqa: F401
 from beanpole import VERSION
 from beanpole.client import exiting
+from beanpole.client.printing import Parser
 from beanpoled import program
 from beanpoled.cli import (
     alias,
@@ -46,9 +47,9 @@ from beanpoled.cli.exits import EXIT_WORDS
 
 # Making it takes 20 ms, and the scripts of completion want it again.
 @cache
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser of all commands: for `main`, shells and the manual."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="beanpole",
         description="A replicated work queue that speaks beanstalk, Workq, Gearman and qless.",
         epilog=EXIT_WORDS,

@@ -3,11 +3,11 @@
 This module only builds the parsers; a command imports Spark when it runs.
 """
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from beanpole.client import exiting
+from beanpole.client.printing import Parser
 from pyspark_beanpole.cli import audit, job, qless, redrive, report, stream
 
 
@@ -26,8 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exiting.run("beanpole pipeline", _parser, argv)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="beanpole pipeline",
         description="The events of every job, by Spark.",
         allow_abbrev=False,

@@ -214,6 +214,19 @@ def held(client: Any, helper: Helper, scene: Scene) -> None:
     assert list(client.held) == [job.id]
 
 
+def holds(client: Any, helper: Helper, scene: Scene) -> None:
+    job = reserved(client, helper)
+    scene.disconnect(job.id)
+    assert client.holds(job)
+    assert state(helper, job.id) == "reserved"
+    assert not client.holds(job.id + 1)
+
+
+def limit_waits(client: Any, helper: Helper, scene: Scene) -> None:
+    client.limit_waits(PATIENCE_S)
+    reserved(client, helper)
+
+
 def connect(client: Any, helper: Helper, scene: Scene) -> None:
     client.close()
     client.connect()
@@ -238,7 +251,7 @@ METHODS: Final[Mapping[str, Method]] = {
         *(peek, peek_ready, peek_delayed, peek_buried, kick, kick_job),
         *(stats_job, stats_tube, stats, tubes, using, watching, pause_tube),
         *(put_many, reserve_many, delete_many),
-        *(close, connect, node, is_kept, held, on_lost),
+        *(close, connect, node, is_kept, held, holds, limit_waits, on_lost),
     )
 }
 KEEPS_S: Final[Mapping[Method, int]] = {on_lost: 0, close: KEEP_CLOSED_S}

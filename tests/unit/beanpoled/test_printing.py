@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from beanpole.client.printing import Parser
+
 TIMEOUT_S = 60.0
 BEANPOLE = "from beanpoled.cli import main; exit(main())"
 BEANPOLED = "from beanpoled.main import main; main()"
@@ -80,3 +82,12 @@ def test_a_reader_that_has_gone_is_no_error_and_a_full_disk_is_one(
             status, errors = ended(program, words, full.fileno(), tmp_path, unbuffered)
         assert status == status_full
         assert errors.startswith("beanpole") and errors.count("\n") == 1
+
+
+def test_parsing_leaves_the_output_to_other_threads() -> None:
+    """They lost what they wrote meanwhile."""
+    seen: list[object] = []
+    parser = Parser()
+    parser.add_argument("--one", type=lambda _: seen.append(sys.stdout))
+    parser.parse_args(["--one", "x"])
+    assert seen == [sys.stdout]

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from beanpole.client import exiting
+from beanpole.client.printing import Parser
 from beanpole.errors import ClientError
 
 PIPELINE = "from pyspark_beanpole.cli import main; exit(main())"
@@ -71,7 +72,7 @@ def test_ctrl_c_while_a_hint_is_looked_for_ends_in_silence(
     def hint(_: argparse.Namespace) -> str:
         raise KeyboardInterrupt
 
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     parser.set_defaults(run=fail)
     monkeypatch.setattr(exiting, "hint", hint)
     assert exiting.run("beanpole", lambda: parser, []) == exiting.EXIT_INTERRUPTED
