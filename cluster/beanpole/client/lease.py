@@ -26,7 +26,8 @@ WAITS_PER_REST: Final = 5
 # It waits no shorter than that: the commit of a healthy cluster may take as long over a slow link
 # or disk, and a new connection would take longer.
 WAIT_MIN_S: Final = 1.0
-# Nor shorter than so many replies of this node took: one that is only far away is not silent.
+# It waits at least this many times as long as the slowest reply so far: a distant node is not
+# silent.
 REPLIES_PER_WAIT: Final = 3
 
 

@@ -4,6 +4,7 @@ Belongs here: the times that several clients have in common. A client with anoth
 defines it itself, as `rpc` does.
 """
 
+import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,23 +32,26 @@ def jitter(longest_s: float) -> float:
 
 
 class Waits:
-    """How long a session waits for a connection and for a reply, before it tries another node.
-
-    Attributes:
-        reply_s: for a reply, in addition to the time that a node may wait before it answers.
-        connect_s: for a connection.
-    """
+    """How long a session waits for a connection and for a reply, before it tries another node."""
 
     def __init__(self, reply_s: float, connect_s: float) -> None:
         """Begin with the time-outs of the client, which are never exceeded."""
-        self._usual = self.reply_s, self.connect_s = reply_s, connect_s
+        self._reply_s, self._connect_s = reply_s, connect_s
+        self._command_s = math.inf  # the limit of the command in progress
+
+    @property
+    def reply_s(self) -> float:
+        """How long to wait for a reply, in addition to what a node may wait before it answers."""
+        return min(self._reply_s, self._command_s)
+
+    @property
+    def connect_s(self) -> float:
+        """How long to wait for a connection."""
+        return min(self._connect_s, self._command_s)
 
     def limit(self, wait_s: float) -> None:
         """Wait no longer than this from the next step on."""
-        self._usual = self.reply_s, self.connect_s = (
-            min(wait_s, self._usual[0]),
-            min(wait_s, self._usual[1]),
-        )
+        self._reply_s, self._connect_s = min(wait_s, self._reply_s), min(wait_s, self._connect_s)
 
     @contextmanager
     def at_first(self, wait_s: float | None) -> Iterator[None]:
@@ -58,16 +62,12 @@ class Waits:
         """
         if wait_s is not None and not wait_s > 0:
             raise ValueError(f"wait_s must be above 0, and is {wait_s}")
-        if wait_s is not None:
-            self.reply_s, self.connect_s = (min(wait_s, usual) for usual in self._usual)
+        self._command_s = math.inf if wait_s is None else wait_s
         try:
             yield
         finally:
-            self.reply_s, self.connect_s = self._usual
+            self._command_s = math.inf
 
     def double(self) -> None:
         """Wait for twice as long at the next node: the cluster may be slow, not one node silent."""
-        self.reply_s, self.connect_s = (
-            min(2 * now, usual)
-            for now, usual in zip((self.reply_s, self.connect_s), self._usual, strict=True)
-        )
+        self._command_s *= 2

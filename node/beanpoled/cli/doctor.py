@@ -146,8 +146,7 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
     away = [node for node in reply.nodes if not node.reachable]
     if away:
         words = f"{', '.join(node.id for node in away)} of {len(reply.nodes)} cannot be reached"
-        whys = [(node.id, node.refusal or node.no_link) for node in away]
-        if reasons := [f"{name}: {why}" for name, why in whys if why]:
+        if reasons := [f"{node.id}: {why}" for node in away if (why := status.why_away(node))]:
             words += f" ({'; '.join(reasons)})"
         remedy = "start them, or look at the network between the nodes"
         if any(node.refusal for node in away):

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     user, address, database = _place(arguments.redis)
     password = _password(arguments.password_file)
     if user and not password:
-        raise ConfigurationError(f"REDIS names the user {user!r}, who needs --password-file")
+        raise ConfigurationError(f"REDIS names the user {user!r}: --password-file is required")
     now = time.time()
     outcome = Outcome()
     with Redis(

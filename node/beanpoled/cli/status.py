@@ -205,9 +205,14 @@ def possible_version(nodes: Sequence[node_pb2.Node]) -> int:
     return known if waits and known > active else 0
 
 
+def why_away(node: node_pb2.Node) -> str:
+    """Return why a node did not answer; empty if that is not known."""
+    return node.refusal or node.no_link
+
+
 def away_words(node: node_pb2.Node) -> str:
     """Return the state of a node that did not answer, with the reason if there is one."""
-    reason = node.refusal or node.no_link
+    reason = why_away(node)
     return f"not reachable: {visible(reason)}" if reason else "not reachable"
 
 

@@ -45,7 +45,7 @@ def test_where_a_redis_is(text: str, place: tuple[str, str, int]) -> None:
     [
         (["host"], "REDIS = 'host' is not allowed: it must be HOST:PORT"),
         (["redis://u:p@host"], "REDIS must not hold a password: use --password-file"),
-        (["redis://a%20b@host"], "REDIS names the user 'a b', who needs --password-file"),
+        (["redis://a%20b@host"], "REDIS names the user 'a b': --password-file is required"),
         (["redis://host/one"], "the database 'one' is no number"),
         (["redis://host/" + "1" * 5000], "1' is no number"),
         (["h:1", "--password-file", "/nowhere"], "--password-file /nowhere: "),

@@ -275,19 +275,27 @@ def test_clients_in_the_line_have_no_more_requests_answered(
     assert all(port.output == 10 * reply and port.reading for port in ports)
 
 
-@pytest.mark.constants
-def test_a_list_in_the_line_holds_up_no_other_list_and_costs_no_steps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+FUNCTIONS = [b"%03d%b" % (number, bytes(b"n" * 500)) for number in range(200)]
+
+
+def listing_scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Return a node whose list of functions has large pieces, and whose line writes nothing."""
     monkeypatch.setattr(listings, "PIECE_ROWS", 80)
     monkeypatch.setattr(listings, "WRITE_BYTES", 1)
     scene = Scene()
     worker = scene.connect("gearman")
-    names = [b"%03d%b" % (number, bytes(b"n" * 500)) for number in range(200)]
-    worker.received(b"".join(request(p.CAN_DO, name) for name in names))
+    worker.received(b"".join(request(p.CAN_DO, name) for name in FUNCTIONS))
     scene.commit_own()
     scene.halt_line()
     scene.end_step()
+    return scene
+
+
+@pytest.mark.constants
+def test_a_list_in_the_line_holds_up_no_other_list_and_costs_no_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = listing_scene(monkeypatch)
     before = scene.steps
     large = scene.ports(2, b"status\nversion\n", "gearman")
     [short] = scene.ports(1, b"show jobs\n", "gearman")
@@ -296,7 +304,7 @@ def test_a_list_in_the_line_holds_up_no_other_list_and_costs_no_steps(
     assert scene.steps - before < 20
     assert not any(port.output for port in large)
     scene.let_line_go_on()
-    rows = b"".join(b"%b\t0\t0\t1\n" % name for name in names)
+    rows = b"".join(b"%b\t0\t0\t1\n" % name for name in FUNCTIONS)
     assert [port.output for port in large] == [rows + b".\nOK 1.1.20\n"] * 2
 
 
@@ -314,16 +322,8 @@ class Deaf(Port):
 def test_few_lists_that_have_been_in_the_line_wait_for_clients_that_do_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listings, "PIECE_ROWS", 80)
-    monkeypatch.setattr(listings, "WRITE_BYTES", 1)
+    scene = listing_scene(monkeypatch)
     monkeypatch.setattr(list_line, "UNREAD_MAX", 2)
-    scene = Scene()
-    worker = scene.connect("gearman")
-    names = [b"%03d%b" % (number, bytes(b"n" * 500)) for number in range(200)]
-    worker.received(b"".join(request(p.CAN_DO, name) for name in names))
-    scene.commit_own()
-    scene.halt_line()
-    scene.end_step()
     ports = [Deaf() for _ in range(10)]
     for port in ports:
         port.connection = scene.connect("gearman", port)

@@ -76,6 +76,15 @@ def started(
     return thread
 
 
+def ended_with_a_majority(fake: "Minority", worker: Worker, thread: threading.Thread) -> str:
+    """Let the cluster answer, stop the worker, and return how its job ended."""
+    fake.has_majority.set()
+    ended = fake.ended.get(timeout=DONE_S)
+    worker.stop()
+    thread.join(DONE_S)
+    return ended
+
+
 @pytest.mark.parametrize("refusal", [NoNodeError(), MayBeDoneError()], ids=["unsent", "unanswered"])
 @pytest.mark.parametrize(
     ("error", "end"), [(None, "deleted"), (Retry(), "released"), (Bury(), "buried")]
@@ -87,10 +96,7 @@ def test_an_outcome_without_a_node_is_repeated(
     worker = Worker("127.0.0.1:1")
     thread = started(monkeypatch, fake, worker, error)
     was_refused = fake.refused.wait(DONE_S)
-    fake.has_majority.set()
-    ended = fake.ended.get(timeout=DONE_S)
-    worker.stop()
-    thread.join(DONE_S)
+    ended = ended_with_a_majority(fake, worker, thread)
     assert was_refused
     assert ended == end
     assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0} | {end: 1}
@@ -134,10 +140,7 @@ def test_a_job_is_touched_after_an_outcome_without_an_answer(
     worker = Worker("127.0.0.1:1")
     thread = started(monkeypatch, fake, worker, None)
     was_touched = fake.touched.wait(DONE_S)
-    fake.has_majority.set()
-    ended = fake.ended.get(timeout=DONE_S)
-    worker.stop()
-    thread.join(DONE_S)
+    ended = ended_with_a_majority(fake, worker, thread)
     assert was_touched
     assert ended == "deleted"
 
