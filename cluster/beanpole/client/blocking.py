@@ -337,6 +337,9 @@ class Client(Generic[TBody]):
         """Wait no longer than this for a connection or a reply of each node from now on.
 
         For a program that is to end. Any thread may call it; a wait that has begun goes on.
+
+        Raises:
+            ValueError: `wait_s` is not above 0.
         """
         self._session.waits.limit(wait_s)
 

@@ -50,7 +50,12 @@ class Waits:
         return min(self._connect_s, self._command_s)
 
     def limit(self, wait_s: float) -> None:
-        """Wait no longer than this from the next step on."""
+        """Wait no longer than this from the next step on.
+
+        Raises:
+            ValueError: `wait_s` is not above 0.
+        """
+        _check(wait_s)
         self._reply_s, self._connect_s = min(wait_s, self._reply_s), min(wait_s, self._connect_s)
 
     @contextmanager
@@ -60,8 +65,8 @@ class Waits:
         Raises:
             ValueError: `wait_s` is not above 0.
         """
-        if wait_s is not None and not wait_s > 0:
-            raise ValueError(f"wait_s must be above 0, and is {wait_s}")
+        if wait_s is not None:
+            _check(wait_s)
         self._command_s = math.inf if wait_s is None else wait_s
         try:
             yield
@@ -71,3 +76,8 @@ class Waits:
     def double(self) -> None:
         """Wait for twice as long at the next node: the cluster may be slow, not one node silent."""
         self._command_s *= 2
+
+
+def _check(wait_s: float) -> None:
+    if not wait_s > 0:
+        raise ValueError(f"wait_s must be above 0, and is {wait_s}")

@@ -315,4 +315,6 @@ def test_a_time_that_is_not_above_0_is_refused(
     job = world.run(commands.reserve(1))
     with pytest.raises(ValueError, match="wait_s must be above 0"):
         world.run(commands.touch(job, wait_s))
+    with pytest.raises(ValueError, match="wait_s must be above 0"):
+        commands.session.waits.limit(wait_s)
     world.run(commands.touch(job))

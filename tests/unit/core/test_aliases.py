@@ -312,14 +312,16 @@ def test_a_release_keeps_the_job_and_its_clients() -> None:
     assert cluster.state(job) == b"gone"  # abandoned
 
 
-def test_the_result_of_a_job_of_workq_that_beanstalk_has_done_is_empty() -> None:
+@pytest.mark.parametrize("state", [DONE, FAILED])
+def test_the_result_of_a_job_of_workq_that_beanstalk_has_ended_is_empty(state: int) -> None:
     cluster = Bridged()
     job = cluster.add(ttl_us=60 * SECOND_US)
     reserved_by_beanstalk(cluster, job)
-    assert cluster.do(c.DELETE, BEANSTALK, job) == c.OK
-    assert cluster.do(c.RESULT, WORKQ, job) == (DONE, b"", b"")
-    assert cluster.do(c.DELETE, BEANSTALK, job) == c.OK  # and now it is deleted
-    assert cluster.do(c.FIND, WORKQ, UUID) == c.NOT_FOUND
+    end = (c.DELETE, BEANSTALK, job) if state == DONE else (c.BURY, BEANSTALK, job, 1)
+    assert cluster.do(*end) == c.OK
+    # A worker whose reply was lost repeats its delete, and the result stays.
+    assert cluster.do(c.DELETE, BEANSTALK, job) == c.NOT_FOUND
+    assert cluster.do(c.RESULT, WORKQ, job) == (state, b"", b"")
 
 
 @pytest.mark.parametrize("queue", [W, b"\x01own"], ids=["of beanstalk", "of workq"])
@@ -454,13 +456,11 @@ def changed(cluster: Cluster, kind: str, change: Any) -> list[bytes]:
 @pytest.mark.parametrize(
     "pair",
     [
-        [b"\x02q", b"\x02other"],
-        [b"default", b"\x02q"],
+        *([b"\x02q", b"\x02other"], [b"default", b"\x02q"]),
         [b"\x02second", TUBE],
         [G, b"another"],
         [b"\x05q", TUBE],
-        [1, 2],
-        [G],
+        *([1, 2], [G]),
     ],
 )
 def test_aliases_that_cannot_be_are_damage(pair: list[Any]) -> None:

@@ -180,7 +180,11 @@ def delete(machine: MachineState, origin: Origin, command: c.Command) -> int:
         and (job.holder is not None or session.leased)
     ):
         return c.NOT_FOUND
-    if job.ext is not None and job.state == RESERVED and session.space.conflict == NO_EXTERNAL_IDS:
+    of_beanstalk = session.space.conflict == NO_EXTERNAL_IDS
+    if of_beanstalk and job.state in (DONE, FAILED):
+        # A worker whose reply was lost repeats its delete: the result is kept for Workq's clients.
+        return c.NOT_FOUND
+    if of_beanstalk and job.ext is not None and job.state == RESERVED:
         # A beanstalk worker reports success by delete; the job's clients, of another protocol, are
         # notified.
         machine.queue.finish(job, DONE, b"", session)
