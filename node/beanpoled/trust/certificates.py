@@ -173,14 +173,18 @@ class Certificates:
     def _check_times(self, fresh: dict[str, list[Span]]) -> None:
         """Keep files in use that are valid, in place of new ones that are not.
 
-        An expired list of revoked certificates is no reason: it may revoke more than the one in
-        use.
+        An expired list of revoked certificates that is newer than the one in use is no reason: it
+        may revoke more.
 
         Raises:
-            ConfigurationError: a new certificate or CA has expired, or is not valid yet.
+            ConfigurationError: a new file has expired, or is not valid yet.
         """
         faults, before = self._time_faults(fresh), self._time_faults(self._valid)
-        faults.pop(self._name("crl"), None)
+        crl = self._name("crl")
+        if crl in faults and self._valid[crl]:
+            began_s, now_s = self._valid[crl][0].begin_s, self._wall()
+            if began_s < fresh[crl][0].begin_s <= now_s:
+                del faults[crl]
         for setting, words in faults.items():
             if setting not in before:
                 raise ConfigurationError(words)

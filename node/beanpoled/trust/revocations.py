@@ -1,4 +1,4 @@
-"""The certificates that a list in a file revokes, and the end of the list (DER, RFC 5280).
+"""The certificates that a list in a file revokes, and when the list is valid (DER, RFC 5280).
 
 OpenSSL checks the list at each handshake; this is for connections that were made before:
 `standing` decides which of them end.
@@ -14,6 +14,7 @@ from beanpole.client.expiry import (
     GENERALIZED_TIME_TAG,
     UTC_TIME_TAG,
     VERSION_TAG,
+    Span,
     seconds_of,
 )
 from beanpoled.trust.regular_files import read_regular
@@ -29,6 +30,7 @@ _SEQUENCE_TAG: Final = 0x30
 _SERIAL: Final = 0
 _ISSUER: Final = 2
 _ISSUER_OF_LIST: Final = 1
+_THIS_UPDATE: Final = 2
 _NEXT_UPDATE: Final = 3
 
 
@@ -60,25 +62,29 @@ def issuers(path: str) -> frozenset[bytes]:
     return frozenset(signed(raw, _INTEGER_TAG)[_ISSUER_OF_LIST][1] for raw in _lists(path))
 
 
-def expires_s(path: str) -> float:
-    """Return the first time, in seconds since 1970, at which an issuer has no valid list any more.
+def span(path: str) -> Span:
+    """Return when all issuers of the lists in a PEM file have a valid one.
 
-    OpenSSL then accepts no certificate of that issuer. Of several lists of one issuer the one that
-    is valid for longest counts; a list without an end is valid for ever.
+    At another time OpenSSL accepts no certificate of an issuer. Of several lists of one issuer the
+    first begin and the last end count; a list without an end is valid for ever.
 
     Raises:
         OSError: the file cannot be read.
         ValueError, IndexError: it has something else, or no list.
     """
-    ends: dict[bytes, float] = {}
+    found: dict[bytes, Span] = {}
     for raw in _lists(path):
         parts = signed(raw, _INTEGER_TAG)
         issuer = parts[_ISSUER_OF_LIST][1]
         next_update = parts[_NEXT_UPDATE] if len(parts) > _NEXT_UPDATE else (0, b"")
         has_end = next_update[0] in (UTC_TIME_TAG, GENERALIZED_TIME_TAG)
         end_s = seconds_of(next_update) if has_end else math.inf
-        ends[issuer] = max(end_s, ends.get(issuer, 0.0))
-    return min(ends.values())
+        one = Span(seconds_of(parts[_THIS_UPDATE]), end_s)
+        other = found.get(issuer, one)
+        found[issuer] = Span(min(one.begin_s, other.begin_s), max(one.end_s, other.end_s))
+    return Span(
+        max(one.begin_s for one in found.values()), min(one.end_s for one in found.values())
+    )
 
 
 def _lists(path: str) -> list[bytes]:

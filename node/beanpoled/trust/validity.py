@@ -137,7 +137,7 @@ def _stamp(at_s: float) -> str:
 
 def _spans(setting: str, path: str) -> list[Span]:
     if setting in _LISTS:
-        return [Span(-math.inf, revocations.expires_s(path))]
+        return [revocations.span(path)]
     # The first certificate of a chain is the node's own; of several CAs any may have made others.
     found = spans(path)
     return found if setting in _AUTHORITIES else found[:1]

@@ -14,7 +14,6 @@ default_ca = here
 database = {place}/index
 crlnumber = {place}/crlnumber
 default_md = sha256
-default_crl_days = 30
 new_certs_dir = {place}
 rand_serial = yes
 unique_subject = no
@@ -66,25 +65,26 @@ class Authority:
         line = [*self._ca(), "-batch", "-notext", "-in", request, "-out", shown]
         line += ["-extfile", str(extensions), *(["-selfsign"] if is_ca else [])]
         for option, at_s in (("-startdate", begin_s), ("-enddate", end_s)):
-            line += [option, time.strftime("%Y%m%d%H%M%SZ", time.gmtime(at_s))]
+            line += [option, _stamp(at_s)]
         subprocess.run(line, check=True, capture_output=True)
         return shown
 
-    def revoke(self, *names: str, until: str = "") -> str:
+    def revoke(self, *names: str, until: str = "", since: str = "20200101000000Z") -> str:
         """Revoke certificates; returns the file of a new list of all revoked ones.
 
         Args:
             names: of the certificates.
             until: the end of the list, as 20210131000000Z; by default in 30 days.
+            since: its begin.
         """
         base = self._ca()
         for name in names:
             line = [*base, "-revoke", str(self.place / f"{name}.pem")]
             subprocess.run(line, check=True, capture_output=True)
         crl = self.place / "crl.pem"
+        until = until or _stamp(time.time() + 30 * 86_400)
         line = [*base, "-gencrl", "-out", str(crl)]
-        if until:
-            line += ["-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", until]
+        line += ["-crl_lastupdate", since, "-crl_nextupdate", until]
         subprocess.run(line, check=True, capture_output=True)
         return str(crl)
 
@@ -104,6 +104,10 @@ class Authority:
         if shown is not None:
             context.load_cert_chain(*shown)
         return context
+
+
+def _stamp(at_s: float) -> str:
+    return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(at_s))
 
 
 def begun(place: Path, name: str = "") -> tuple[Authority, str, str]:

@@ -12,11 +12,12 @@ from beanpoled.trust.validity import DAY_S, Validity, validities
 from tests.integration.support.authority import Authority
 from tests.unit.node.stage import config
 
+NEW_YEAR_2020_S = float(calendar.timegm((2020, 1, 1, 0, 0, 0)))
 NEW_YEAR_2021_S = float(calendar.timegm((2021, 1, 1, 0, 0, 0)))
 NEW_YEAR_2060_S = float(calendar.timegm((2060, 1, 1, 0, 0, 0)))
 
 
-def test_the_end_of_a_list(tmp_path: Path) -> None:
+def test_the_times_of_a_list(tmp_path: Path) -> None:
     """After 2049 a time has four digits of its year."""
     authority = Authority(tmp_path / "ca")
     authority.make("a")
@@ -25,13 +26,13 @@ def test_the_end_of_a_list(tmp_path: Path) -> None:
     for text, end_s in until.items():
         for names in ((), ("a",)):
             path = authority.revoke(*names, until=text)
-            assert revocations.expires_s(path) == end_s
+            assert revocations.span(path) == (NEW_YEAR_2020_S, end_s)
             # A certificate is revoked once.
             (authority.place / "index").write_text("")
         texts.append(Path(path).read_text())
     both = tmp_path / "both.pem"
     both.write_text("".join(texts))
-    assert revocations.expires_s(str(both)) == NEW_YEAR_2060_S, "OpenSSL takes the later one"
+    assert revocations.span(str(both)).end_s == NEW_YEAR_2060_S, "OpenSSL takes the later one"
 
 
 def test_a_list_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +43,7 @@ def test_a_list_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revocations, "signed", lambda raw, _tag: lists[raw])
     for given, end_s in (((b"a",), math.inf), ((b"c",), math.inf), ((b"a", b"b"), NEW_YEAR_2021_S)):
         monkeypatch.setattr(revocations, "_lists", lambda _path, given=given: given)
-        assert revocations.expires_s("") == end_s
+        assert revocations.span("") == (NEW_YEAR_2020_S, end_s)
 
 
 def test_a_file_of_several_authorities(tmp_path: Path) -> None:
