@@ -83,7 +83,12 @@ class _Consumer:
 
 
 class Worker:
-    """Runs handlers for the jobs of queues until it is stopped."""
+    """Runs handlers for the jobs of queues until it is stopped.
+
+    Attributes:
+        counts: the jobs of all runs, by what became of them.
+        given_up: those of all runs that a stop left without an end, so that they may run again.
+    """
 
     def __init__(
         self,
@@ -121,6 +126,7 @@ class Worker:
         self._consumers: list[_Consumer] = []
         self._stopping = threading.Event()
         self.counts = {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
+        self.given_up = 0
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self._clients: list[Client[bytes]] = []
@@ -172,7 +178,6 @@ class Worker:
         """Work until `stop`, SIGTERM or SIGINT.
 
         It may be called again after it has ended, however it did. A `stop` before it begins counts.
-        The `counts` are those of all runs.
 
         Args:
             handle_signals: install the signal handlers; only the main thread may do that.
@@ -349,6 +354,8 @@ class Worker:
                     unknown = error
                 if time.monotonic() >= until:
                     log.warning("job %d is given up, and may run again", lease.task.id)
+                    with self._lock:
+                        self.given_up += 1
                     raise
                 log.warning("job %d is not ended yet: %s", lease.task.id, error)
             else:

@@ -126,6 +126,8 @@ def _run(arguments: argparse.Namespace) -> int:
         print(" ".join(f"{what}={count}" for what, count in worker.counts.items()))
     if missing:
         raise ClientError(f"work: {command[0]} cannot be run any more: {missing[0].strerror}")
+    if worker.given_up:
+        raise ClientError(f"work: {worker.given_up} jobs were given up, and may run again")
     return 0
 
 

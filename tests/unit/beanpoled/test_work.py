@@ -91,3 +91,18 @@ def test_addresses_of_both_kinds_are_tried(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Worker, "run", run)
     assert main(["work", "--addr", "unix:/a,127.0.0.1:2,unix:/b", "mail", "--", "true"]) == 0
     assert found == [Endpoint("/a", 0), Endpoint("127.0.0.1", 2), Endpoint("/b", 0)]
+
+
+def test_a_job_that_is_given_up_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command ended with 0 although a finished job may run again."""
+
+    def run(worker: Worker) -> None:
+        worker.given_up = 2
+
+    monkeypatch.setattr(Worker, "run", run)
+    assert main(["work", "--addr", "127.0.0.1:1", "mail", "--", "true"]) == 3
+    output, errors = capsys.readouterr()
+    assert output == "deleted=0 released=0 buried=0 lost=0\n"
+    assert errors == "beanpole: work: 2 jobs were given up, and may run again\n"

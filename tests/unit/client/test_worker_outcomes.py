@@ -123,6 +123,7 @@ def test_an_outcome_without_an_answer_that_was_done_is_not_counted_as_lost(
     thread.join(DONE_S)
     assert was_refused
     assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
+    assert worker.given_up == 0
 
 
 def test_a_job_is_touched_after_an_outcome_without_an_answer(
@@ -175,6 +176,7 @@ def test_a_worker_that_stops_gives_up_an_outcome(monkeypatch: pytest.MonkeyPatch
     assert set(fake.limits) == {STOP_WAIT_S}
     assert fake.ended.empty(), "no other job was taken"
     assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
+    assert worker.given_up == 1
 
 
 def test_a_refused_outcome_of_a_job_that_is_lost_is_not_repeated(
