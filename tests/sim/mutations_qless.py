@@ -172,6 +172,22 @@ def throttles_not_in_image() -> list[Patch]:
     return [(image.QlessCopy, "_throttle_chunks", wrong)]
 
 
+def image_cut_by_the_past() -> list[Patch]:
+    """A chunk of workers ends where a list of their order does, which depends on its past."""
+    chunks = image.QlessCopy._chunks
+
+    def wrong(copy: image.QlessCopy) -> Any:
+        first = len(copy._workers[0]) if copy._workers else 0
+        for word, records in chunks(copy):
+            if word == image.WORKERS and len(records) > first:
+                yield [word, records[:first]]
+                yield [word, records[first:]]
+            else:
+                yield [word, records]
+
+    return [(image.QlessCopy, "_chunks", wrong)]
+
+
 # --- messages and replies -------------------------------------------------------------------------
 
 
@@ -294,6 +310,13 @@ QLESS: Final = (
         "qless: a snapshot has no throttles",
         r"differs|job \d+ of qless has the state \d, and what does not fit",
         throttles_not_in_image,
+    ),
+    in_lives(
+        "image_cut_by_the_past",
+        "qless: the bytes of a snapshot depend on more than its state",
+        r"the image of n\d differs, but its state hash does not",
+        image_cut_by_the_past,
+        seed=5,
     ),
     in_lives(
         "told_in_reverse",

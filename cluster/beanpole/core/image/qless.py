@@ -7,7 +7,8 @@ name of the field. Data that can be derived from jobs is omitted: sets, leases, 
 of throttles, sizes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 from beanpole.core.qless.job import QlessJob, Recurring
@@ -206,9 +207,10 @@ class QlessCopy(Keeper):
         yield [TOTALS, self._totals]
         yield from _cut(OPTIONS, self._options)
         yield from _cut(PATTERNS, self._patterns)
-        for word, parts in ((WORKERS, self._workers), (TRACKED, self._tracked)):
-            for part in parts:  # 256 names at most
-                yield [word, part]
+        # The lists of an order depend on its past. The bytes of an image must not: a node that was
+        # started from one would differ from the others.
+        yield from _cut(WORKERS, chain.from_iterable(self._workers))
+        yield from _cut(TRACKED, chain.from_iterable(self._tracked))
         yield from self._queue_chunks()
         yield from self._throttle_chunks()
         yield from self._recurring_chunks()
@@ -303,16 +305,18 @@ class QlessCopy(Keeper):
             yield None, 0
 
 
-def _cut(word: str, records: list[Any]) -> Iterator[Any]:
+def _cut(word: str, records: Iterable[Any]) -> Iterator[Any]:
     """Yield chunks of small records, which do not change any more."""
-    start = size = 0
-    for place, record in enumerate(records):
+    chunk: list[Any] = []
+    size = 0
+    for record in records:
+        chunk.append(record)
         size += sum([len(one) for one in record if type(one) is bytes])
-        if size >= CHUNK_BYTES or place - start + 1 >= CHUNK_SMALL:
-            yield [word, records[start : place + 1]]
-            start, size = place + 1, 0
-    if start < len(records):
-        yield [word, records[start:]]
+        if size >= CHUNK_BYTES or len(chunk) >= CHUNK_SMALL:
+            yield [word, chunk]
+            chunk, size = [], 0
+    if chunk:
+        yield [word, chunk]
 
 
 def _in_pieces(record: Record, before: list[Record]) -> Iterator[Any]:

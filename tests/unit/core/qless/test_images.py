@@ -1,5 +1,6 @@
 """Images of qless: the same bytes on every node, and independent of when the image is made."""
 
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -235,3 +236,34 @@ def test_a_worker_may_have_the_empty_name() -> None:
     assert call(q.CANCEL, (b"j",))[0] == q.OK
     assert call(q.WORKER_COUNTS, now=200_000.0) == (q.OK, ())
     check(cluster.machine)
+
+
+def test_an_image_does_not_depend_on_the_past_of_an_order() -> None:
+    """With 257 workers or tracked jobs a node that had loaded an image differed, and stopped.
+
+    Adds and removes split the lists of an order at other places than a load does.
+    """
+    cluster = opened()
+
+    def do(code: int, *args: Any) -> None:
+        now = cluster.time_us / SECOND
+        assert cluster.do(*operations.command(1, code, q.CORE, now, args))[0] == q.OK
+
+    count = 600
+    for number in range(2 * count):
+        cluster.time_us += SECOND
+        name = b"%d" % (7 * number % count)
+        if number < count:
+            do(q.PUT, b"queue", name, b"Klass", b"{}", 0.0, *[None] * 4, (), None, False)
+        else:
+            do(q.UNTRACK, name)
+        do(q.TRACK, name)
+        do(q.POP, b"other", name, 1)
+    copy = copy_of(cluster.machine)
+    for before, after in zip(_orders(cluster.machine), _orders(copy), strict=True):
+        assert before != after and list(chain(*before)) == list(chain(*after))
+    assert image_of(cluster.machine) == image_of(copy)
+
+
+def _orders(machine: Machine) -> list[list[list[tuple[float, bytes]]]]:
+    return [machine.qless.workers.copied(), machine.qless.tracked.copied()]
