@@ -101,12 +101,14 @@ class Outcome:
         rest_s: the delay of a release; None for a job that is deleted or buried.
         words: the traceback of a handler that raised; empty for one that returned.
         failed: the handler raised something else than `Bury` and `Retry`.
+        is_given_up: the handler returned, and knew that it may have lost the job.
         is_noted: there is a note of the burial.
     """
 
     rest_s: int | None = None
     words: str = ""
     failed: bool = False
+    is_given_up: bool = False
     is_noted: bool = False
 
     @property
@@ -114,12 +116,22 @@ class Outcome:
         """Whether the handler returned."""
         return self.rest_s is None and not self.words
 
-    def tell(self, task: Task) -> None:
-        """Log why a job failed, and what becomes of it."""
+    def tell(self, task: Task, fate: str) -> None:
+        """Log why a job failed or was given up, and what became of it.
+
+        Args:
+            task: the job.
+            fate: what `apply` has returned; another word if the job was lost, or if that is
+                unknown.
+        """
+        if self.is_given_up:
+            words = "%s: the handler of job %d knew of its loss: the job is released"
+            log.warning(words, task.queue, task.id)
         if self.words:
-            then = "is buried" if self.rest_s is None else f"is tried again in {self.rest_s} s"
+            again = f" and is tried again in {self.rest_s} s"
+            then = {"buried": " and is buried", "released": again}.get(fate, "")
             place = task.queue, task.id, task.tried
-            log.warning("%s: job %d failed (%d) and %s:\n%s", *place, then, self.words)
+            log.warning("%s: job %d failed (%d)%s:\n%s", *place, then, self.words)
 
     def apply(
         self, client: Client[bytes], queue: str, job: Job[bytes], priority: int, wait_s: float

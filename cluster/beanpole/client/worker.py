@@ -66,7 +66,7 @@ AGAIN_S: Final = 1.0
 # A worker that stops waits for each node for at most this long, so that nodes that hang do not use
 # up the time that a supervisor gives it. A healthy node answers sooner.
 STOP_WAIT_S: Final = 3.0
-STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # The main thread runs the handlers of signals. One that the system gives to another thread, or that
 # arrives just before the main thread begins to wait, does not wake it.
 SIGNAL_WAIT_S: Final = 0.2
@@ -175,7 +175,7 @@ class Worker:
             lease.hurry(STOP_WAIT_S)
 
     def run(self, *, handle_signals: bool = True) -> None:
-        """Work until `stop`, SIGTERM or SIGINT.
+        """Work until `stop`, SIGTERM, SIGINT or SIGHUP.
 
         It may be called again after it has ended, however it did. A `stop` before it begins counts.
 
@@ -191,7 +191,12 @@ class Worker:
         """
         before = {}
         if handle_signals:
-            before = {number: signal.signal(number, self._signalled) for number in STOPPING}
+            before = {
+                number: signal.signal(number, self._signalled)
+                for number in STOPPING
+                # What `nohup` ignores stays ignored.
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+            }
         threads = [
             threading.Thread(target=self._guard, args=(consumer,), name=f"{consumer.queue}-{place}")
             for consumer in self._consumers
@@ -235,8 +240,8 @@ class Worker:
             self._stopping.clear()
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
+        self.stop()  # before the log, which may wait for whoever reads it
         log.info("%s: no more jobs are taken", signal.Signals(number).name)
-        self.stop()
 
     # --- one thread -----------------------------------------------------------------------------
 
@@ -311,21 +316,31 @@ class Worker:
                 # The clock alone has told the handler, which gave up: the job has not failed.
                 outcome = Outcome(rest_s=0, words=outcome.words)
             elif outcome.is_done and task.lost.is_told:
-                words = "%s: the handler of job %d knew of its loss: the job is released"
-                log.warning(words, consumer.queue, task.id)
-                outcome = Outcome(rest_s=0)
-            outcome.tell(task)
-            self._ending.append(lease)
+                outcome = Outcome(rest_s=0, is_given_up=True)
+            apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
             try:
-                apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
-                self._count(self._end(lease, apply))
-            except NotFoundError:
-                log.warning("%s: job %d was lost when it was done", consumer.queue, task.id)
-                self._count("lost")
-            except BeanstalkdError as error:
-                log.warning("%s: job %d: %s", consumer.queue, task.id, error)
-            finally:
-                self._ending.remove(lease)
+                fate = self._finish(task, lease, apply)
+            except BaseException:
+                outcome.tell(task, "")
+                raise
+        # When no touch holds the job any more: the log may wait for whoever reads it.
+        outcome.tell(task, fate)
+
+    def _finish(self, task: Task, lease: Lease, apply: Callable[[float], str]) -> str:
+        """Apply an outcome and count it; return what was done; empty if it was refused."""
+        self._ending.append(lease)
+        try:
+            fate = self._end(lease, apply)
+        except NotFoundError:
+            log.warning("%s: job %d was lost when it was done", task.queue, task.id)
+            fate = "lost"
+        except BeanstalkdError as error:
+            log.warning("%s: job %d: %s", task.queue, task.id, error)
+            return ""
+        finally:
+            self._ending.remove(lease)
+        self._count(fate)
+        return fate
 
     def _end(self, lease: Lease, apply: Callable[[float], str]) -> str:
         """Apply an outcome, again and again while no majority or node answers and the job is held.
