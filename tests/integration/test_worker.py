@@ -238,7 +238,7 @@ def test_the_command(shared: Cluster) -> None:
         "--addr",
         given,
         "--tries",
-        "1",
+        "2",
         "script",
         "--",
         "sh",
@@ -253,7 +253,7 @@ def test_the_command(shared: Cluster) -> None:
             output, errors = process.communicate(timeout=DONE_S)
         assert process.returncode == 0, errors
         lines = output.decode().splitlines()
-        assert lines[-1] == "deleted=2 released=1 buried=2 lost=0"
+        assert lines[-1] == "deleted=2 released=2 buried=2 lost=0"
         fine, bad, again, fails = numbers
         assert sorted(lines[:-1]) == sorted(
             [
@@ -262,6 +262,7 @@ def test_the_command(shared: Cluster) -> None:
                 f"{again} script 1 again",
                 f"{again} script 2 again",
                 f"{fails} script 1 fails",
+                f"{fails} script 2 fails",
             ]
         )
         assert b"SIGTERM" in errors
