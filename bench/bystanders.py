@@ -45,6 +45,14 @@ class Connection:
         self.send(data)
         return self.line()
 
+    def ready(self) -> int:
+        """Return how many jobs of the used tube are ready."""
+        tube = self.ask(b"list-tube-used\r\n").split()[1]
+        size = int(self.ask(b"stats-tube %b\r\n" % tube).split()[1])
+        lines = self._file.read(size + 2).splitlines()
+        (found,) = [line for line in lines if line.startswith(b"current-jobs-ready:")]
+        return int(found.split()[1])
+
     def close(self) -> None:
         self._file.close()
         self.socket.close()
@@ -71,11 +79,7 @@ class Waits:
     def __init__(self, pipe: "Pipe[None, list[float]]") -> None:
         self._pipe = pipe
 
-    def __call__(self) -> float:
-        """Return the p99 of its puts since the last call, in ms; 0 without puts."""
-        return p99_ms(self.waits_s())
-
-    def waits_s(self) -> list[float]:
+    def __call__(self) -> list[float]:
         """Return the durations of all puts since the last call; BenchError if it has ended."""
         try:
             self._pipe.send(None)

@@ -16,6 +16,9 @@ from bench.results import BASELINE, Results, Spread, groups, ratios, spread
 RECORDED: Final = Path(__file__).resolve().parent / "recorded.json"
 # A smaller loss is never reported: two rounds may agree by chance better than a third would.
 SPREAD_MIN: Final = 0.1
+# A larger loss is always reported, however much the rounds differ. Where they differ by more, no
+# loss of this size can be told from chance.
+SPREAD_MAX: Final = 0.2
 # The parts of a machine without which ratios cannot be compared.
 SAME: Final = ("processor", "system", "python")
 
@@ -39,7 +42,7 @@ def ratios_of(results: Results) -> dict[str, Spread]:
 def slower(recorded: Ratios, measured: Ratios) -> list[str]:
     """Return the ratios that fell by more than the spread of both runs, and the missing ones.
 
-    beanstalkd itself is not checked.
+    The spread counts up to a fifth of a ratio. beanstalkd itself is not checked.
     """
     found: list[str] = []
     for name, old in recorded.items():
@@ -50,12 +53,22 @@ def slower(recorded: Ratios, measured: Ratios) -> list[str]:
             found.append(f"{name}: recorded, but not measured now")
             continue
         allowed = max(SPREAD_MIN * old.median, (old.high - old.low) + (new.high - new.low))
+        allowed = min(allowed, SPREAD_MAX * old.median)
         if new.median < old.median - allowed:
             found.append(
                 f"{name}: {new.median:.2f} times {BASELINE}, recorded {old.median:.2f}, "
                 f"allowed from {old.median - allowed:.2f}"
             )
     return found
+
+
+def unclear(measured: Ratios) -> list[str]:
+    """Return the ratios whose rounds differ too much to be compared."""
+    return [
+        f"{name}: its rounds are from {one.low:.2f} to {one.high:.2f}"
+        for name, one in measured.items()
+        if one.high - one.low > SPREAD_MAX * one.median and not name.startswith("beanstalkd")
+    ]
 
 
 def record(results: Results, path: Path) -> int:
@@ -75,7 +88,12 @@ def record(results: Results, path: Path) -> int:
 def elsewhere(path: Path, machine: Mapping[str, str]) -> str:
     """Return in words how the recorded machine differs from this one; empty if it does not."""
     recorded = json.loads(path.read_text()).get("machine", {})
-    differ = [name for name in SAME if recorded.get(name) != machine.get(name)]
+    # Python's path is left out: each checkout has another one.
+    differ = [
+        name
+        for name in SAME
+        if recorded.get(name, "").partition(" of ")[0] != machine.get(name, "").partition(" of ")[0]
+    ]
     if not differ:
         return ""
     told = "; ".join(f"{name}: {recorded.get(name, 'unknown')}" for name in differ)

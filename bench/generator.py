@@ -47,7 +47,9 @@ class Figure(NamedTuple):
     connections: int
     rate: float  # of an open loop; 0: closed loop
     op_s: float
+    # Of the commands that began in the window. A worker's wait for its job is none: see `handoff`.
     latency_us: dict[str, dict[str, float]]
+    done_per_s: dict[str, float]  # by kind of commands
     gap_us: float
     client_cpu_share: float
     server_us_per_op: float
@@ -174,8 +176,8 @@ def figure_of(
 ) -> Figure:
     """Convert one run of the generator into a figure."""
     result = found.result
-    latency = result["latency_us"]
-    jobs = latency.get("delete", latency["put" if "put" in latency else "all"])["count"]
+    done = result["done"]
+    jobs = done.get("delete", done.get("put", result["operations"]))
     server_s = found.end.cpu_s - found.start.cpu_s
     client_s = result["client_cpu_share"] * result["seconds"]
     return Figure(
@@ -186,7 +188,8 @@ def figure_of(
         connections=connections,
         rate=result["rate"],
         op_s=result["op_s"],
-        latency_us=latency,
+        latency_us=result["latency_us"],
+        done_per_s={kind: count / result["seconds"] for kind, count in done.items()},
         gap_us=result["gap_us"],
         client_cpu_share=result["client_cpu_share"],
         server_us_per_op=server_s / result["operations"] * 1e6,

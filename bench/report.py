@@ -99,8 +99,7 @@ def foreground(results: Results) -> list[list[str]]:
     rows = [["system", "promise", "submitters", "results/s", "p50 ms", "p99 ms", "to a worker p50"]]
     for (_, system, connections), group in groups(results.figures).items():
         if "run" in group[0].latency_us:
-            seconds = middle(group, "latency_us", "all", "count") / middle(group, "op_s")
-            done = middle(group, "latency_us", "run", "count") / seconds
+            done = middle(group, "done_per_s", "run")
             times = [middle(group, "latency_us", "run", part) / 1e3 for part in ("p50", "p99")]
             given = middle(group, "latency_us", "handoff", "p50") / 1e3
             cells = [f"{time:.2f}" for time in (*times, given)]

@@ -37,6 +37,8 @@ from bench.workloads import BACKLOG_JOBS, SETS, SYSTEMS, Set, Workload, workload
 WARM_UP_S: Final = 1.0
 DEFAULT: Final = "quick"
 QUICK: Final = SETS[0]
+# `check` found nothing slower, but a loss would not have shown.
+EXIT_UNCLEAR: Final = 3
 WHEEL_AND_TREE: Final = (BEANPOLE_3, BEANPOLE_INSTALLED)
 HELP: Final = """\
 Measures Beanpole beside beanstalkd and other queues, all in one run on this machine. Without a
@@ -111,7 +113,8 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--rounds", type=_count, default=tls.ROUNDS)
     _add_dir(command)
     command.set_defaults(run=run_tls)
-    command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
+    words = "a quick run; status 1 if a recorded ratio got worse, 3 if that cannot be told"
+    command = _add(commands, "check", words)
     _add_measuring(command, QUICK)
     command.add_argument("--recorded", type=Path, default=check.RECORDED)
     command.set_defaults(run=run_check, set=QUICK)
@@ -279,15 +282,20 @@ def run_check(options: argparse.Namespace) -> int:
     measured = measure(options.set, options)
     if words := check.elsewhere(options.recorded, measured.machine):
         print(f"bench-check: {words}")
-    slower = check.slower(recorded, check.ratios_of(measured))
+    found = check.ratios_of(measured)
+    slower, unclear = check.slower(recorded, found), check.unclear(found)
     for line in slower:
         print(f"slower: {line}")
-    print(
-        f"bench-check: {len(slower)} of {len(recorded)} ratios got worse"
-        if slower
-        else "bench-check: as fast as recorded"
-    )
-    return 1 if slower else 0
+    for line in unclear:
+        print(f"cannot tell: {line}")
+    if slower:
+        print(f"bench-check: {len(slower)} of {len(recorded)} ratios got worse")
+        return 1
+    if unclear:
+        print("bench-check: other work disturbs this run: repeat it on a quiet machine")
+        return EXIT_UNCLEAR
+    print("bench-check: as fast as recorded")
+    return 0
 
 
 def run_record(options: argparse.Namespace) -> int:

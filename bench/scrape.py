@@ -50,11 +50,11 @@ def measure(queues: int, directory: Path) -> Scraped:
             _page(url)
             with bystander(node["beanstalk"]) as looked:
                 for _ in range(TURNS):
-                    looked.waits_s()
+                    looked()
                     time.sleep(TURN_S)
-                    quiet += looked.waits_s()
+                    quiet += looked()
                     pages += _scrape(url)
-                    beside += looked.waits_s()
+                    beside += looked()
             page = _page(url)[1]
     quiet_ms, beside_ms = ([wait_s * 1e3 for wait_s in waits] for waits in (quiet, beside))
     return Scraped(queues, len(page), promtool(page), pages, quiet_ms, beside_ms)

@@ -38,6 +38,8 @@ GIANTS: Final = 64
 # Puts per batch when a queue is filled.
 FILL: Final = 500
 SETTLE_S: Final = 2.0
+# How often a node is asked whether all jobs have returned.
+POLL_S: Final = 0.01
 # The longest permitted wait for one answer, whatever other clients do.
 WAIT_MAX_MS: Final = 500
 
@@ -153,8 +155,15 @@ def _prepare_sessions(addresses: list[str], folder: Path) -> list[Connection]:
 
 
 def _close(connections: list[Connection]) -> None:
+    watch = Connection("{}:{}".format(*connections[0].socket.getpeername()), b"held")
     for connection in connections:
         connection.close()
+    ended_s = time.monotonic() + REPLY_S
+    while watch.ready() < SESSIONS:
+        if time.monotonic() > ended_s:
+            raise BenchError(f"{watch.ready()} jobs have returned, of {SESSIONS}")
+        time.sleep(POLL_S)
+    watch.close()
 
 
 # --- watch lists ----------------------------------------------------------------------------------

@@ -7,7 +7,9 @@
  * Closed loop (no --rate): every connection has one command under way, or a batch of --depth
  * commands, and sends the next when all are answered; latency counts from the sending. Open loop
  * (--rate): every command has a time at which it is to be sent, and its latency counts from then,
- * whether or not a slow reply delayed the sending (no coordinated omission).
+ * whether or not a slow reply delayed the sending (no coordinated omission). Latencies are those of
+ * the commands that began in the window, also of those that are answered after it; the rate is that
+ * of the answers within it.
  *
  * Any reply that is not a success ends the run with status 1: a benchmark of errors is worth
  * nothing. At the end each connection finishes its cycle uncounted, so that the workloads that
@@ -40,6 +42,8 @@ static const uint64_t SILENCE_NS_MAX = 60ull * 1000000000ull;
 enum { FILL_BATCH_BYTES = 64 * 1024, INPUT_BYTES_MIN = 16 * 1024 };
 /* In `handoff`, a worker waits for so long before its job is put: it surely is blocked. */
 static const uint64_t HANDOFF_PAUSE_NS = 3000000;
+/* How often the end of the catching up is looked for. */
+static const uint64_t CATCH_UP_NS = 1000000;
 
 static const enum operation WORKER_CYCLE[] = {RESERVE, DELETE};
 static const char *const OPERATION_NAMES[OPERATIONS] = {
@@ -48,8 +52,11 @@ static struct connection *all;
 static struct connection **later; /* a heap: who is to send at a known time, the first on top */
 static int later_count;
 static int epoll, timer;
-static bool counting, stopping, filling;
+static bool stopping, filling;
 static int running;
+/* The window that is measured: not begun while both are 0, and its end is set when it is over. */
+static uint64_t start_ns, end_ns;
+static uint64_t done[OPERATIONS]; /* commands that were answered in it */
 /* How many jobs may still be begun, by cycles that start with a reserve or by the filling. */
 static unsigned long long budget;
 static uint64_t interval_ns, last_reply_ns, gap_ns_max;
@@ -66,18 +73,29 @@ int answered_slot(const struct connection *one) {
     return one->answered;
 }
 
+static bool is_measured(uint64_t at_ns) {
+    return start_ns && at_ns >= start_ns && (!end_ns || at_ns < end_ns);
+}
+
 void answer(struct connection *one) {
     uint64_t now = now_ns();
     one->answered = answered_slot(one) + 1;
-    if (counting) {
-        uint64_t took = now > one->sent_ns ? now - one->sent_ns : 0;
-        record(&total, took);
-        record(&by_operation[doing(one)], took);
-        if (now - last_reply_ns > gap_ns_max) gap_ns_max = now - last_reply_ns;
-        if (one->cycle == WORKER_CYCLE && doing(one) == RESERVE)
-            record(&handoff, now - one->partner->sent_ns);
-    }
+    if (start_ns && !end_ns) done[doing(one)]++;
+    /* What began in the window counts, whenever it ends: a stall at its end is a stall. */
+    if (is_measured(last_reply_ns) && now - last_reply_ns > gap_ns_max)
+        gap_ns_max = now - last_reply_ns;
     last_reply_ns = now;
+    bool waits = one->cycle == WORKER_CYCLE && doing(one) == RESERVE;
+    /* A worker's reserve waits until its partner puts: that says nothing of the server. */
+    uint64_t sent_ns = waits ? one->partner->sent_ns : one->sent_ns;
+    if (!is_measured(sent_ns)) return;
+    uint64_t took = now > sent_ns ? now - sent_ns : 0;
+    if (waits) {
+        record(&handoff, took);
+        return;
+    }
+    record(&total, took);
+    record(&by_operation[doing(one)], took);
 }
 
 /* --- who sends later --- */
@@ -204,16 +222,16 @@ static void receive(struct connection *one, size_t room) {
 }
 
 /* Serves the connections until that time, 0: until all are finished. */
-static void run_until(uint64_t end_ns) {
+static void run_until(uint64_t until_ns) {
     struct epoll_event events[EVENTS_MAX];
     size_t room = settings.body_bytes + INPUT_BYTES_MIN;
     while (running) {
         uint64_t now = now_ns();
-        if (end_ns && now >= end_ns) return;
+        if (until_ns && now >= until_ns) return;
         while (later_count && later[0]->due_ns <= now) advance(pop_later(), true);
         if (now - last_reply_ns > SILENCE_NS_MAX && last_reply_ns < now)
             die("the servers answer nothing", NULL);
-        uint64_t next = end_ns ? end_ns : now + 1000000000ull;
+        uint64_t next = until_ns ? until_ns : now + 1000000000ull;
         if (later_count && later[0]->due_ns < next) next = later[0]->due_ns;
         /* Milliseconds are too coarse for epoll to wait: a timer wakes it. */
         struct itimerspec at = {.it_value = {.tv_sec = (time_t)(next / 1000000000ull),
@@ -234,6 +252,12 @@ static void run_until(uint64_t end_ns) {
             if (events[number].events & ~(uint32_t)EPOLLOUT) receive(one, room);
         }
     }
+}
+
+/* In an open loop: sends what was due in the window and is not sent yet, under the same load. */
+static void catch_up(void) {
+    for (int at = 0; interval_ns && at < settings.connections; at++)
+        while (all[at].due_ns < end_ns && all[at].step >= 0) run_until(now_ns() + CATCH_UP_NS);
 }
 
 static void open_connection(struct connection *one, int number, bool idle) {
@@ -302,14 +326,24 @@ static double cpu_seconds(void) {
 }
 
 static void report(double elapsed, double cpu) {
+    uint64_t all_done = 0;
+    for (int at = 0; at < OPERATIONS; at++) all_done += done[at];
+    if (total.count == 0 || all_done == 0) die("nothing was measured", options.workload->name);
     printf("{\"protocol\": \"%s\", \"workload\": \"%s\", \"connections\": %d, \"body_bytes\": %zu, "
            "\"depth\": %d, \"rate\": %.0f, \"filled\": %llu, \"seconds\": %.3f, "
            "\"operations\": %llu, \"op_s\": %.1f, \"client_cpu_share\": %.3f, "
-           "\"gap_us\": %.1f, \"latency_us\": {",
+           "\"gap_us\": %.1f, \"done\": {",
            options.protocol->name, options.workload->name, settings.connections,
            settings.body_bytes, settings.depth, options.rate, options.fill_jobs, elapsed,
-           (unsigned long long)total.count, (double)total.count / elapsed, cpu / elapsed,
+           (unsigned long long)all_done, (double)all_done / elapsed, cpu / elapsed,
            (double)gap_ns_max / 1e3);
+    const char *between = "";
+    for (int at = 0; at < OPERATIONS; at++) {
+        if (!done[at]) continue;
+        printf("%s\"%s\": %llu", between, OPERATION_NAMES[at], (unsigned long long)done[at]);
+        between = ", ";
+    }
+    printf("}, \"latency_us\": {");
     print_latency("all", &total);
     for (int at = 0; at < OPERATIONS; at++) {
         if (!by_operation[at].count) continue;
@@ -353,21 +387,20 @@ int main(int count, char **words) {
             (uint64_t)((double)settings.connections * settings.depth / options.rate * 1e9);
     begin(options.workload->cycle, options.workload->steps);
     run_until(now_ns() + (uint64_t)(options.warm_up * 1e9));
-    counting = true;
-    uint64_t start = last_reply_ns = now_ns();
+    start_ns = last_reply_ns = now_ns();
     double cpu = cpu_seconds();
     mark("start", false);
-    run_until(start + (uint64_t)(options.seconds * 1e9));
-    double elapsed = (double)(now_ns() - start) / 1e9;
+    run_until(start_ns + (uint64_t)(options.seconds * 1e9));
+    end_ns = now_ns();
+    double elapsed = (double)(end_ns - start_ns) / 1e9;
     mark("end", false);
     cpu = cpu_seconds() - cpu;
-    counting = false;
+    catch_up();
     stopping = true;
     interval_ns = 0;
     while (later_count && !settings.by_pairs) advance(pop_later(), true);
     /* Blocked workers of pairs would wait for ever; their end is the end of the process. */
     if (!settings.by_pairs) run_until(0);
-    if (total.count == 0) die("nothing was measured", options.workload->name);
     report(elapsed, cpu);
     return 0;
 }

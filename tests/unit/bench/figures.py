@@ -16,6 +16,7 @@ def figure(number: int, system: str, op_s: float, connections: int = 64) -> Figu
         rate=0,
         op_s=op_s,
         latency_us={"all": LATENCY, "put": LATENCY},
+        done_per_s={"put": op_s},
         gap_us=1,
         client_cpu_share=0.1,
         server_us_per_op=10,

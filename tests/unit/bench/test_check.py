@@ -82,3 +82,33 @@ def test_the_command_fails_with_status_1(
 def test_nothing_recorded_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--recorded", str(tmp_path / "none.json")]) == 1
     assert "python -m bench record" in capsys.readouterr().err
+
+
+def test_rounds_that_differ_widely_do_not_hide_a_large_loss(tmp_path: Path) -> None:
+    """The wider the rounds, the more loss passed: a third, and more."""
+    wild = run(
+        ("beanpole, 3 nodes", 100), (BASELINE, 100), ("beanpole, 3 nodes", 340), (BASELINE, 100)
+    )
+    (line,) = judge(wild, tmp_path)
+    assert "2.20 times" in line and "allowed from 2.48" in line
+
+
+def test_the_command_says_that_it_cannot_tell_with_status_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "recorded.json"
+    check.record(BEFORE, path)
+    wild = run(
+        ("beanpole, 3 nodes", 250), (BASELINE, 100), ("beanpole, 3 nodes", 390), (BASELINE, 100)
+    )
+    monkeypatch.setattr("bench.run.measure", lambda *_: wild)
+    assert main(["check", "--recorded", str(path)]) == 3
+    assert f"cannot tell: {NAME}: its rounds are from" in capsys.readouterr().out
+
+
+def test_the_same_python_of_another_checkout_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "recorded.json"
+    machine = {**BEFORE.machine, "python": "3.11.7 of /here/python"}
+    check.record(BEFORE._replace(machine=machine), path)
+    assert check.elsewhere(path, {**machine, "python": "3.11.7 of /there/python"}) == ""
+    assert "python" in check.elsewhere(path, {**machine, "python": "3.12.1 of /here/python"})

@@ -27,18 +27,20 @@ def test_a_ratio_is_taken_within_its_round() -> None:
 def test_a_slope_is_that_of_a_hundred_thousand_jobs() -> None:
     def step(jobs: int, seconds: float, size: int) -> Step:
         ran = Ran(seconds, 10 * MIB)
-        return Step(jobs, ran, ran, size, 50 * MIB, MIB, 1.0, 2.0, ran, ran, seconds)
+        return Step(jobs, ran, ran, size, 50 * MIB, MIB, [0.001], [0.002, 0.003], ran, ran, seconds)
 
     rows = backups.table([step(250_000, 1.0, 30 * MIB), step(1_000_000, 7.0, 120 * MIB)])
     by_words = {row[0]: row[1:] for row in rows}
     assert by_words["backup"] == ["1.0 s", "7.0 s", "0.80 s"]
+    assert by_words["longest put before"] == ["1.0 ms", "1.0 ms", "0.00 ms"]
+    assert by_words["longest put beside the backup"] == ["3.0 ms", "3.0 ms", "0.00 ms"]
     assert by_words["the file"] == ["30.0 MiB", "120.0 MiB", "12.00 MiB"]
     assert by_words["verify: peak memory of the command"] == ["10 MiB", "10 MiB", "0.0 MiB"]
 
 
 def test_one_number_of_jobs_has_no_slope() -> None:
     ran = Ran(1.0, 10 * MIB)
-    one = Step(250_000, ran, ran, 30 * MIB, 50 * MIB, MIB, 1.0, 2.0, ran, ran, 1.0)
+    one = Step(250_000, ran, ran, 30 * MIB, 50 * MIB, MIB, [0.001], [0.002], ran, ran, 1.0)
     assert ["backup", "1.0 s", "-"] in backups.table([one])
     for wrong in ("5,5", "5,4"):
         with pytest.raises(SystemExit):
