@@ -16,6 +16,7 @@ from beanpole.client.tls_files import why
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
 from beanpoled.trust import revocations
+from beanpoled.trust.handshakes import NO_CRL, reason_of
 from beanpoled.trust.regular_files import read_regular
 from beanpoled.trust.standing import Standing
 from beanpoled.trust.validity import fault_of, spans_of
@@ -246,6 +247,9 @@ class Certificates:
         error = _refusal(server, client, name) if name else None
         if error is None:
             return ""
+        if reason_of(error) == NO_CRL:
+            words = f"{self._name('crl')} = {self._files.crl!r}: with it other nodes would refuse"
+            return f"{words} this one: {why(error)}"
         words = f"{self._name('certificate')} = {self._files.certificate!r}"
         return f"{words}: other nodes would refuse it: {why(error)}"
 
