@@ -323,7 +323,7 @@ def _tell(config: NodeConfig, host: AioHost) -> None:
         host.log(too_much, WARNING)
     if odd := secret_file.warning(config.peer_secret, config.peer_secret_file):
         host.log(odd, WARNING)
-    for words in host.trust.time_faults():
+    for words in (*host.trust.time_faults(), *host.trust.list_faults()):
         host.log(words, WARNING)
     if config.durability == "memory":
         words = "durability is memory: acknowledged jobs are lost when the power is"

@@ -61,13 +61,15 @@ def spans(path: str) -> list[Span]:
     return [_span(raw) for raw in certificates(path)]
 
 
-def subjects(path: str) -> frozenset[bytes]:
+def subjects(path: str) -> list[bytes]:
     """Return the names of all certificates of a PEM file, as they are in their bytes.
+
+    They are in the order of the certificates; one that is there twice counts once.
 
     Raises:
         OSError, ValueError, IndexError: see `all_expire_s`.
     """
-    return frozenset(signed(raw, VERSION_TAG)[_SUBJECT][1] for raw in certificates(path))
+    return [signed(raw, VERSION_TAG)[_SUBJECT][1] for raw in dict.fromkeys(certificates(path))]
 
 
 def certificates(path: str) -> list[bytes]:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from beanpole.client.expiry import Span, certificates, subjects
+from beanpole.client.expiry import Span, certificates
 from beanpole.client.tls_files import why
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
 from beanpoled.trust import revocations
+from beanpoled.trust.authorities import Fit, Name, canonical, fit
 from beanpoled.trust.handshakes import NO_CRL, reason_of
 from beanpoled.trust.regular_files import read_regular
 from beanpoled.trust.standing import Standing
@@ -28,8 +29,7 @@ _KINDS: Final = {"ca": ("x509", "certificate"), "crl": ("crl", "list of revoked 
 # session, so they are made this often; it costs some milliseconds.
 SESSIONS_S: Final = 60.0
 # OpenSSL's codes of a certificate whose CA has no list, or has not signed the one of its name.
-_NO_LIST: Final = 3
-_NOT_SIGNED: Final = 8
+_OF_NO_LIST: Final = (3, 8)
 _STAY: Final = "the certificates that were read before stay in use"
 # A handshake takes two flights of each side at most, in TLS 1.2.
 _FLIGHTS: Final = 3
@@ -62,6 +62,18 @@ class Pem(NamedTuple):
     key: bytes
     certificate: bytes
     ca: bytes
+
+
+class _Listing(NamedTuple):
+    """Whose the lists of revoked certificates are.
+
+    Attributes:
+        fault: why certificates of clients are refused; empty if nothing is known of that.
+        fit: the names in the files.
+    """
+
+    fault: str = ""
+    fit: Fit = Fit()
 
 
 def of_clients(config: TlsConfig) -> "Certificates | None":
@@ -122,7 +134,7 @@ class Certificates:
         self.standing = Standing(files.crl) if files.crl else None
         self._known = self._stamps()
         self.server, self.client, self.pem = self._read()
-        self._use(self._spans())
+        self._use(self._spans(), self._judged(self.server))
 
     def refresh(self, is_asked: bool = False) -> str | None:
         """Read the files again if they changed, or if they were refused.
@@ -145,7 +157,9 @@ class Certificates:
         self._known = stamps
         try:
             fresh, spans = self._read(), self._spans()
+            listing = self._judged(fresh[0])
             self._check_times(spans)
+            self._check_list(listing)
             if (fault := self._fault(*fresh[:2])) and not self.fault():
                 raise ConfigurationError(fault)
         except ConfigurationError as error:
@@ -153,11 +167,11 @@ class Certificates:
             return self.refusal if is_asked or self.refusal != told else None
         self.refusal = ""
         self.server, self.client, self.pem = fresh
-        self._use(spans)
+        self._use(spans, listing)
         self._read_s = self._clock()
         self.generation += 1
         words = f"{self._files.setting}certificate_file and what belongs to it was read again"
-        return "; ".join((words, *self.time_faults()))
+        return "; ".join((words, *self.time_faults(), *filter(None, [self.list_fault()])))
 
     def _forget_sessions(self) -> None:
         """Make new contexts of the same files, if the present ones are old and verify clients."""
@@ -167,8 +181,9 @@ class Certificates:
             self.server, self.client, self.pem = self._read()
             self._read_s = self._clock()
 
-    def _use(self, spans: dict[str, list[Span]]) -> None:
+    def _use(self, spans: dict[str, list[Span]], listing: _Listing) -> None:
         self._valid = spans
+        self._listing = listing
         self.ends_s = {name: [span.end_s for span in found] for name, found in spans.items()}
 
     def _check_times(self, fresh: dict[str, list[Span]]) -> None:
@@ -207,39 +222,48 @@ class Certificates:
         return self._fault(self.server, self.client)
 
     def list_fault(self) -> str:
-        """Return why the list of revoked certificates lets no client in; empty if unknown.
+        """Return why the list in use lets no client of a CA in the file in; empty if unknown.
 
-        A list that has expired is reported by `validity`, and the list of nodes by `fault`.
+        An intermediate CA, known only to clients, may have signed it all the same. A list that has
+        expired is reported by `validity`, and the list of nodes by `fault`.
         """
+        return self._listing.fault
+
+    def _check_list(self, fresh: _Listing) -> None:
+        """Keep a list in use that is of a CA of clients, in place of one that is of none.
+
+        A list that goes on with the one in use is no reason: it lets the same clients in.
+
+        Raises:
+            ConfigurationError: the new list lets no client in that the one in use lets in.
+        """
+        in_use = self._listing
+        if fresh.fault and not in_use.fault and not fresh.fit.goes_on(in_use.fit):
+            raise ConfigurationError(fresh.fault)
+
+    def _judged(self, server: ssl.SSLContext) -> _Listing:
+        """Judge the list in a context of this node, and in the files that it was made of."""
         files = self._files
         if files.name or not files.crl:
-            return ""
-        client = self._context(ssl.PROTOCOL_TLS_CLIENT)
+            return _Listing()
+        client = self._own_context(ssl.PROTOCOL_TLS_CLIENT)
         client.check_hostname = False
         client.verify_mode = ssl.CERT_NONE
         # The node's own certificate shows it if it is of the same CA as those of clients.
-        error = _refusal(self.server, client, None)
-        code = getattr(error, "verify_code", 0)
-        if error is None or (code != _NOT_SIGNED and self._may_fit(code == _NO_LIST)):
-            return ""
-        words = f"{self._name('crl')} = {files.crl!r} is of no CA in {self._name('ca')}"
-        return f"{words} = {files.ca!r}: certificates of these are refused"
-
-    def _may_fit(self, is_missing: bool) -> bool:
-        """Whether the list may be of a CA of clients, by the names in the files.
-
-        Args:
-            is_missing: whether OpenSSL finds no list of the CA of the node's own certificate.
-        """
-        files = self._files
+        error = _refusal(server, client, None)
         try:
-            listed = revocations.issuers(files.crl)
-            issuer, _ = revocations.identity(certificates(files.certificate)[0])
-            if is_missing and issuer in listed:
-                return False  # another CA has the same name
-            return not subjects(files.ca).isdisjoint(listed)
-        except (OSError, ValueError, IndexError):
-            return True
+            found = fit(files.ca, files.crl)
+            if getattr(error, "verify_code", 0) in _OF_NO_LIST:
+                found = found.without(_issuer_of(files.certificate))
+        except OSError as failure:
+            paths = {path: setting for setting, path in self._named().items()}
+            path = failure.filename if failure.filename in paths else files.crl
+            raise _unreadable(paths[path], path, failure) from failure
+        if error is None or not found.is_of_none:
+            return _Listing("", found)
+        words = f"{self._name('crl')} = {files.crl!r} is of no CA in {self._name('ca')}"
+        words += f" = {files.ca!r}: certificates of these are refused"
+        return _Listing(f"{words}; if it is of an intermediate CA, add that one there", found)
 
     def _fault(self, server: ssl.SSLContext, client: ssl.SSLContext) -> str:
         """Let a node with these contexts shake hands with itself, in memory."""
@@ -300,20 +324,9 @@ class Certificates:
         return server, client, Pem(*parts)
 
     def _context(self, kind: Any) -> ssl.SSLContext:
-        files = self._files
-        context = ssl.SSLContext(kind)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._bytes("certificate")
-        self._bytes("key")
-        try:
-            context.load_cert_chain(files.certificate, files.key, password=self._no_password)
-        except (ssl.SSLError, OSError) as error:
-            raise ConfigurationError(
-                f"{files.setting}certificate_file = {files.certificate!r} and {files.setting}"
-                f"key_file = {files.key!r} do not make a certificate with its key: {why(error)}"
-            ) from error
+        context = self._own_context(kind)
         for part in ("ca", "crl"):
-            path = getattr(files, part)
+            path = getattr(self._files, part)
             if path:
                 self._bytes(part)
                 before = context.cert_store_stats()
@@ -326,8 +339,24 @@ class Certificates:
                 kind, words = _KINDS[part]
                 if context.cert_store_stats()[kind] == before[kind]:
                     raise ConfigurationError(f"{self._name(part)} = {path!r} has no {words}")
-        if files.crl:
+        if self._files.crl:
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        return context
+
+    def _own_context(self, kind: Any) -> ssl.SSLContext:
+        """Return a context with the node's own certificate, which verifies none."""
+        files = self._files
+        context = ssl.SSLContext(kind)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._bytes("certificate")
+        self._bytes("key")
+        try:
+            context.load_cert_chain(files.certificate, files.key, password=self._no_password)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigurationError(
+                f"{files.setting}certificate_file = {files.certificate!r} and {files.setting}"
+                f"key_file = {files.key!r} do not make a certificate with its key: {why(error)}"
+            ) from error
         return context
 
     def _no_password(self) -> str:
@@ -353,6 +382,14 @@ class Certificates:
 
 def _unreadable(setting: str, path: str, error: OSError) -> ConfigurationError:
     return ConfigurationError(f"{setting} = {path!r} cannot be read: {error.strerror}")
+
+
+def _issuer_of(certificate: str) -> Name:
+    """Return the name of the CA of the first certificate in a file; no CA's if not understood."""
+    try:
+        return canonical(revocations.identity(certificates(certificate)[0])[0])
+    except (ValueError, IndexError):
+        return ()
 
 
 def _refusal(

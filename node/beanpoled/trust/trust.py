@@ -128,6 +128,10 @@ class Trust:
         """Return which certificate files in use have expired, or are not valid yet."""
         return [words for one in self._certificates() for words in one.time_faults()]
 
+    def list_faults(self) -> list[str]:
+        """Return which lists of revoked certificates in use are of no CA of clients."""
+        return [words for one in self._certificates() if (words := one.list_fault())]
+
     def files_end_s(self, now_s: float) -> dict[str, float]:
         """Return when each file of TLS that is in use ends; files that never end are left out.
 

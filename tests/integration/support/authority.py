@@ -27,17 +27,45 @@ _OF_CA = "basicConstraints=critical,CA:true\nkeyUsage=critical,keyCertSign,cRLSi
 class Authority:
     """One CA in a folder."""
 
-    def __init__(self, place: Path, name: str = "") -> None:
-        """Make it in a new folder; without a name, it has the one of all development CAs."""
+    def __init__(self, place: Path, name: str = "", above: "Authority | None" = None) -> None:
+        """Make it in a new folder.
+
+        Args:
+            place: the folder.
+            name: by default the one of all development CAs.
+            above: the CA that signs its certificate, and can revoke it by the name; by default it
+                signs its own.
+        """
         place.mkdir()
         self.place = place
-        if name:
+        if above is not None:
+            above.sign(name, place)
+        elif name:
             line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
             line += ["ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}", "-days", "30"]
             line += ["-keyout", str(place / "ca.key"), "-out", str(place / "ca.pem")]
             subprocess.run(line, check=True, capture_output=True)
         make_ca(place, "30")
         self.ca = str(place / "ca.pem")
+
+    def sign(self, name: str, place: Path) -> None:
+        """Make the certificate of an intermediate CA, with its key, in another folder."""
+        request, extensions = str(place / "request"), place / "extensions"
+        line = ["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        line += ["-nodes", "-subj", f"/CN={name}", "-keyout", str(place / "ca.key")]
+        subprocess.run([*line, "-out", request], check=True, capture_output=True)
+        extensions.write_text(_OF_CA)
+        line = [*self._ca(), "-batch", "-notext", "-in", request, "-out", str(place / "ca.pem")]
+        line += ["-days", "30", "-extfile", str(extensions)]
+        subprocess.run(line, check=True, capture_output=True)
+        (self.place / f"{name}.pem").write_bytes((place / "ca.pem").read_bytes())
+
+    def chain(self, name: str) -> tuple[str, str]:
+        """Make a certificate that is shown with this CA's; returns its file and its key's."""
+        certificate, key = self.make(name)
+        with open(certificate, "a", encoding="ascii") as file:
+            file.write(Path(self.ca).read_text())
+        return certificate, key
 
     def make(self, name: str, days: str = "30") -> tuple[str, str]:
         """Make a certificate for a name and this machine; returns its file and its key's."""
