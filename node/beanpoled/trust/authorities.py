@@ -63,11 +63,11 @@ class Fit(NamedTuple):
         return stays and not self.listed.isdisjoint(before.listed)
 
 
-def fit(authorities: str, lists: str) -> Fit:
-    """Return the names in a file of CAs and in a file of lists.
+def fit(authorities: bytes, lists: str) -> Fit:
+    """Return the names in the content of a file of CAs, and in a file of lists.
 
     Raises:
-        OSError: one of them cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         return Fit(
