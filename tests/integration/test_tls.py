@@ -36,6 +36,7 @@ TIMEOUT_S = 60.0
 HALF_OPEN = 1000
 # Three times the failures that an address may have in a second.
 FAILURES = 30
+STAY = "the certificates that were read before stay in use"
 
 
 @pytest.fixture(scope="module")
@@ -309,6 +310,27 @@ def reaches_all(safe: SafeCluster, number: int) -> bool:
     if status.returncode != 0:
         return False
     return all(one["reachable"] for one in json.loads(status.stdout)["nodes"])
+
+
+def test_a_reload_refuses_the_list_of_another_ca(safe: SafeCluster, tmp_path: Path) -> None:
+    """It said that the files were read again, and no client was let in from then on."""
+    crl = safe.authority.place / "crl.pem"
+    good, call = crl.read_bytes(), ("node", "reload", safe.nodes[2].id)
+    other = Authority(tmp_path / "other", "Other CA").revoke()
+    try:
+        crl.write_bytes(Path(other).read_bytes())
+        reload = safe.say(*call, "--addr", safe.nodes[2].grpc)
+        told = reload.stdout + reload.stderr
+        assert reload.returncode == 1, told
+        assert f" tls_crl_file = '{crl}' is of no CA in tls_client_ca_file = " in told
+        assert f"; {STAY}: peer_tls_crl_file = '{crl}': with it other nodes would refuse" in told
+        with safe.connect(2, safe.context()) as stream:
+            stream.sendall(b"list-tube-used\r\n")
+            assert stream.recv(100) == b"USING default\r\n"
+    finally:
+        crl.write_bytes(good)
+    reload = safe.say(*call, "--addr", safe.nodes[2].grpc)
+    assert reload.returncode == 0, reload.stdout + reload.stderr
 
 
 def test_a_revoked_certificate_ends_what_it_has_connected(safe: SafeCluster) -> None:
