@@ -6,7 +6,7 @@ defines it itself, as `rpc` does.
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -21,6 +21,9 @@ WAIT_SLICE_S: Final = 30
 # The pause after the first failed attempt; it doubles up to the longest one.
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
+
+# Returns the time in seconds; only differences count.
+Clock = Callable[[], float]
 
 
 def jitter(longest_s: float) -> float:

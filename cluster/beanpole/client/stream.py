@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Self, TypeVar
 
 from beanpole.client.dialing import dial_address, is_of_handler
@@ -20,12 +20,29 @@ from beanpole.client.patience import (
     REPLY_TIMEOUT_S,
     jitter,
 )
+from beanpole.client.pickling import reduced
+from beanpole.client.refusal import is_refusal
 from beanpole.client.tls_files import why
 from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
 
 _RECEIVE_BYTES: Final = 65536
 
 _Reply = TypeVar("_Reply")
+
+
+class NoNode(ClientError):
+    """No node answers. The last attempt at each did nothing.
+
+    Attributes:
+        refused_by: the addresses of the nodes that refused the handshake of TLS.
+    """
+
+    __reduce__ = reduced
+
+    def __init__(self, peer: str, reasons: Mapping[str, str], refused_by: Collection[str]) -> None:
+        words = "; ".join(f"{address}: {why}" for address, why in reasons.items())
+        super().__init__(f"no {peer} answers: {words}")
+        self.refused_by = frozenset(refused_by)
 
 
 def _why(error: OSError | ProtocolError) -> str:
@@ -66,6 +83,9 @@ class StreamClient:
         self._tls = tls
         self._peer = peer
         self._socket: socket.socket | None = None
+        self._is_heard = False  # something was read on the present connection
+        self._reasons: dict[str, str] = {}  # of each address that was left in this request
+        self._refused: set[str] = set()  # those of them at which the handshake was refused
 
     def __enter__(self) -> Self:
         return self
@@ -126,10 +146,14 @@ class StreamClient:
             wait_s: how long the node itself may wait before it answers.
 
         Raises:
-            OutcomeUnknown: the connection ended before the reply, and `repeat` is False.
-            ClientError: no node answers.
+            OutcomeUnknown: the connection ended before the reply, and `repeat` is False. A node
+                that refuses the handshake of TLS has done nothing, and the next one is asked.
+            NoNode: no node answers.
+            ClientError: every node has ended the connection before the reply.
         """
         until = time.monotonic() + self._patience_s
+        self._reasons.clear()
+        self._refused.clear()
         losses = 0
         pause_s = PAUSE_MIN_S
         ends_s: float | None = None
@@ -150,11 +174,14 @@ class StreamClient:
                 until += min(time.monotonic() - sent_s, left_s)
                 losses += 1
                 lost = f"{self.address}: {_why(error)}"
+                is_refused = self._note(error)
                 self._leave()
-                if not repeat:
+                if not (repeat or is_refused):
                     raise OutcomeUnknown(f"it may have been done: {lost}") from error
                 # One silent node may take all of the patience, and the others still answer.
                 if losses >= len(self._addresses) and time.monotonic() > until:
+                    if is_refused:
+                        raise NoNode(self._peer, self._reasons, self._refused) from error
                     raise ClientError(lost) from error
                 time.sleep(jitter(pause_s))
                 if losses >= len(self._addresses):  # each was asked: a full server goes on to close
@@ -171,6 +198,7 @@ class StreamClient:
                 data = self._socket.recv(_RECEIVE_BYTES)
                 if not data:
                     raise ConnectionError(f"the {self._peer} closed the connection")
+                self._is_heard = True
                 self._feed(data)
         except BaseException:
             # Also if the caller was interrupted: a late reply would answer another request.
@@ -188,7 +216,6 @@ class StreamClient:
     def _connect(self, until: float) -> None:
         """Connect to the first node that answers, in rounds until the time `until`."""
         pause_s = PAUSE_MIN_S
-        reasons: dict[str, str] = {}
         while self._socket is None:
             for _ in self._addresses:
                 try:
@@ -197,16 +224,25 @@ class StreamClient:
                 except (OSError, ProtocolError) as error:
                     if is_of_handler(error):
                         raise
-                    reasons[self.address] = _why(error)
+                    self._note(error)
                     self._leave()
             if time.monotonic() > until:
-                words = "; ".join(f"{address}: {why}" for address, why in reasons.items())
-                raise ClientError(f"no {self._peer} answers: {words}")
+                raise NoNode(self._peer, self._reasons, self._refused)
             time.sleep(jitter(pause_s))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
+    def _note(self, error: OSError | ProtocolError) -> bool:
+        """Note why this node is left; return whether it has refused, and so has done nothing."""
+        is_refused = is_refusal(error) and not self._is_heard
+        self._reasons[self.address] = _why(error)
+        self._refused.discard(self.address)
+        if is_refused:
+            self._refused.add(self.address)
+        return is_refused
+
     def _open(self) -> None:
         """Connect to the first address."""
+        self._is_heard = False
         self._socket = dial_address(self.address, CONNECT_TIMEOUT_S, self._tls)
         try:
             self._begin()

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from beanpole.client import admin, aio, blocking, events, queue, rpc, worker, workq
+from beanpole.client import admin, aio, blocking, events, queue, rpc, stream, worker, workq
 
 
 class Failed(grpc.RpcError):
@@ -32,11 +32,12 @@ ARGUMENTS: dict[type[BaseException], tuple[Any, ...]] = {
     events.EventsLost: (1, 2, {"a:1": "refused"}),
     queue.JobRefused: (3, "too large"),
     rpc.Refused: ("a:1", Failed()),
+    stream.NoNode: ("node", {"a:1": "refused"}, ["a:1"]),
     worker.Retry: (1.5,),
 }
 KINDS: set[type[Exception]] = {
     kind
-    for module in (admin, aio, blocking, events, queue, rpc, worker, workq)
+    for module in (admin, aio, blocking, events, queue, rpc, stream, worker, workq)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Exception)
     if kind.__module__.startswith("beanpole.client.")

@@ -92,8 +92,10 @@ def _ask_each(
     left = list(range(len(requests)))
     again: set[int] = set()
     losses = 0
+    session.refusals.begin(session.until())
     while left:
         try:
+            yield from session.refusals.wait()
             yield from session.connect(session.until())
         except faults.UNCONNECTED as error:
             _doubt(results, again.intersection(left), error)
@@ -112,7 +114,7 @@ def _ask_each(
             why = "misread a put" if is_misread else "sent a reply that does not fit"
             _doubt(results, window[wrong + 1 : len(got)], f"{place} {why}")
             yield from session.drop()
-        if lost_by is not None:
+        if lost_by is not None and not session.refusals.note(place, lost_by):
             losses += 1
             again.update(window[len(got) :])
             if not repeat or losses == TRIES_MAX:

@@ -78,9 +78,14 @@ class Nodes:
         self._salt = random.randbytes(8) if spread else b""
         self.known: list[Endpoint] = []  # result of the last look-up, the home first
         self.why: dict[str, str] = {}  # reasons of failures, by address
+        # The reasons of each node that has refused the present command's handshakes of TLS.
+        self.refused: dict[Endpoint, list[str]] = {}
 
     def look_up(self, avoid: Endpoint | None) -> Steps[list[Endpoint]]:
-        """Resolve all names and return the endpoints, `avoid` as the last."""
+        """Resolve all names and return the endpoints, `avoid` as the last.
+
+        Those that have refused the present command follow: the more often, the later.
+        """
         found: list[Endpoint] = []
         for one in self._named:
             if not one.port:
@@ -95,11 +100,12 @@ class Nodes:
             # A hash of each address: the rest of the order is stable when an address comes or goes.
             found.sort(key=lambda one: blake2b(str(one).encode(), salt=self._salt).digest())
         self.known = found
-        return sorted(found, key=lambda one: one == avoid)
+        return sorted(found, key=lambda one: (len(self.refused.get(one, ())), one == avoid))
 
     def words(self) -> str:
         """Return the reasons of all failures as one text."""
-        return "; ".join(f"{place}: {why}{_hint(place)}" for place, why in self.why.items())
+        found = {str(one): told[-1] for one, told in self.refused.items()} | self.why
+        return "; ".join(f"{place}: {why}{_hint(place)}" for place, why in found.items())
 
 
 def _hint(place: str) -> str:

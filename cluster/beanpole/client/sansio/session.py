@@ -9,7 +9,7 @@ from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Final
 
-from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, Waits, jitter
+from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, Clock, Waits, jitter
 from beanpole.client.sansio.faults import (
     UNCONNECTED,
     ClosedError,
@@ -23,6 +23,7 @@ from beanpole.client.sansio.faults import (
     missing,
 )
 from beanpole.client.sansio.nodes import RETURN_MAX_S, RETURN_MIN_S, Nodes
+from beanpole.client.sansio.refusals import Refusals
 from beanpole.client.sansio.settings import check_settings
 from beanpole.client.sansio.steps import (
     Close,
@@ -56,8 +57,6 @@ KEEP_RETRY_S: Final = 60.0
 RESUME: Final = b"resume"
 AUTH: Final = b"auth"
 
-Clock = Callable[[], float]
-
 
 class Session:
     """The state of a client that outlives its connections.
@@ -71,6 +70,7 @@ class Session:
             replies that reserved them were lost.
         lost: the callback for the jobs whose reservations ended with a connection.
         waits: the time-outs of the client, which a command may lower for itself.
+        refusals: the nodes that have refused the handshakes of the present command.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Session:
         self._clock = clock
         self._patience_s = patience_s
         self.waits = Waits(reply_timeout_s, connect_timeout_s)
+        self.refusals = Refusals(nodes, clock)
         self._parser = ReplyParser()
         self._is_clean = False  # no reply on the present connection was another command's
         self._return_s, self._return_at = RETURN_MIN_S, 0.0
@@ -150,15 +151,17 @@ class Session:
         needs: bytes = b"",
     ) -> Steps[tuple[list[Reply], bool]]:
         """Send requests together and return their replies; all are repeated, or none. See `ask`."""
+        self.refusals.begin(self.until())
         sent = losses = 0
         while True:
             try:
+                yield from self.refusals.wait()
                 yield from self.connect(self.until())
             except UNCONNECTED as error:
                 if sent:
                     raise may_be_done(error) from error
                 raise
-            place = self.at
+            place, before = self.at, sent
             try:
                 if needs and needs not in (yield from self.extensions()):
                     raise missing(needs, place, sent)
@@ -169,6 +172,9 @@ class Session:
             except (OSError, ProtocolError) as error:
                 yield from self.drop()
                 self.waits.double()
+                if self.refusals.note(place, error):
+                    sent = before
+                    continue
                 losses += 1
                 if losses == TRIES_MAX or (sent and not repeat):
                     why = f"{place}: {str(error) or 'the connection ended'}"
@@ -201,6 +207,7 @@ class Session:
                     data = yield Receive(wait_s + self.waits.reply_s)
                     if not data:
                         raise ConnectionError("the node closed the connection")
+                    self.refusals.is_heard = True
                     self._parser.feed(data)
                 replies.append(reply)
             is_clean = self._parser.is_empty and all(map(fits, requests, replies))
@@ -360,6 +367,7 @@ class Session:
 
     def _open(self, endpoint: Endpoint) -> Steps[bool]:
         try:
+            self.refusals.is_heard = False
             yield Connect(endpoint, self.waits.connect_s)
             self._is_clean = True
             yield from self._begin()
@@ -382,8 +390,7 @@ class Session:
 
     def _begin(self) -> Steps[None]:
         """Authenticate, resume the kept session, and restore the used tube and the watch list."""
-        self._parser = ReplyParser()
-        self._words = None
+        self._parser, self._words = ReplyParser(), None
         if self._user_token:
             yield from self._authenticate()
         if self._keep_s:
