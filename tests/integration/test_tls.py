@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -133,6 +134,55 @@ def test_commands_for_jobs_by_tls(safe: SafeCluster) -> None:
         "BEANPOLE_TLS_CERTIFICATE, BEANPOLE_TLS_KEY, which it may ask for, are not set"
         in refused.stderr
     )
+
+
+def test_a_node_that_refuses_a_certificate_has_done_nothing(safe: SafeCluster) -> None:
+    """With TLS 1.3 its alert comes after the client's first command."""
+    tls = safe.authority.client(safe.authority.make("suspect"))
+    safe.authority.revoke("suspect")
+    os.kill(safe.pid(0), signal.SIGHUP)  # the others still use the list before
+    wait_until(lambda: not lets_in(safe, 0, tls), TIMEOUT_S, "the list is in use")
+    assert lets_in(safe, 1, tls)
+    before, jobs = Counter(safe.refusals(0)), jobs_put(safe)
+    addresses = [f"localhost:{port}" for _, port in safe.safe[:2]]
+    for module in (blocking, aio):
+        with maker(module)(addresses, tls=tls, spread=False) as client:
+            assert client.put("x")
+        with maker(module)(addresses, tls=tls, spread=False) as client:
+            assert client.kick(1) == 0
+        alone = maker(module)(addresses[0], tls=tls, patience_s=0.1)
+        with alone as client, pytest.raises(blocking.NoNodeError, match="CERTIFICATE_REVOKED"):
+            client.put("x")
+    other = workq.Client([safe.speaks_tls(number, "workq") for number in range(2)], tls=tls)
+    with other, pytest.raises(workq.JobNotFound):
+        other.fail(uuid.uuid4())
+    shown = ("suspect.pem", "suspect.key")
+    put = safe.say("put", "--addr", ",".join(f"tls:{one}" for one in addresses), "x", shown=shown)
+    assert put.returncode == 0, put.stderr
+    put = safe.say("put", "--addr", f"tls:{addresses[0]}", "x", shown=shown)
+    told = f"beanpole: no node answers: {addresses[0]}: [SSL: SSLV3_ALERT_CERTIFICATE_REVOKED]"
+    assert put.returncode == 3 and put.stderr.startswith(told), put.stderr
+    assert len(put.stderr.splitlines()) == 1, "no hint"
+    after = Counter(safe.refusals(0))
+    assert after["certificate_revoked"] > before["certificate_revoked"]
+    assert after["not_tls"] == before["not_tls"], "no probe for a hint"
+    assert jobs_put(safe) == jobs + 3
+
+
+def jobs_put(safe: SafeCluster) -> int:
+    """Return the number of jobs that were ever put into the default tube."""
+    with greenstalk.Client(split_address(safe.nodes[1].beanstalk)) as client:
+        return int(client.stats_tube("default")["total-jobs"])
+
+
+def lets_in(safe: SafeCluster, number: int, context: ssl.SSLContext) -> bool:
+    """Whether a node answers a client with this certificate."""
+    try:
+        with safe.connect(number, context) as stream:
+            stream.sendall(b"list-tube-used\r\n")
+            return stream.recv(100) == b"USING default\r\n"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Final
 
 from beanpole.client.printing import Parser, drop_output, print_lines
 from beanpole.client.spoken import hint
+from beanpole.client.stream import refused_by
 from beanpole.errors import BeanpoleError, ConfigurationError
 
 # The request is wrong.
@@ -48,7 +49,7 @@ def run(program: str, make: Callable[[], Parser], argv: Sequence[str] | None) ->
     except BeanpoleError as error:
         _say(program, str(error), EXIT_NO_ANSWER)
         try:
-            words = hint(arguments)  # asks servers, which may take seconds
+            words = hint(arguments, refused_by(error))  # asks servers, which may take seconds
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED
         if words:

@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -40,10 +41,15 @@ _ANSWERS: Final = (
 )
 
 
-def hint(arguments: argparse.Namespace) -> str:
+def hint(arguments: argparse.Namespace, refused_by: Collection[str] = ()) -> str:
     """Return a one-line hint if the addresses of a command speak another protocol, or TLS.
 
     If no server answers at an address that was only assumed, the hint is how to give one.
+
+    Args:
+        arguments: of the command.
+        refused_by: the addresses, without the prefix of TLS, whose nodes have refused the
+            handshake. They are not asked: it would count as another handshake that has failed.
     """
     asked: tuple[Port, list[str]] | None = getattr(arguments, "asked", None)
     if asked is None:
@@ -52,7 +58,9 @@ def hint(arguments: argparse.Namespace) -> str:
     spoken = ""
     for address in found[:ADDRESSES_MAX]:
         if address.startswith(TLS_PREFIX):
-            if words := _hint_of_encrypted(address):
+            plain = address.removeprefix(TLS_PREFIX)
+            told = _hint_of_refused if plain in refused_by else _hint_of_encrypted
+            if words := told(plain):
                 return words
             continue
         spoken = spoken_at(address)
@@ -81,13 +89,16 @@ def hint(arguments: argparse.Namespace) -> str:
     return "" if spoken else getattr(arguments, "assumed", "")
 
 
-def _hint_of_encrypted(address: str) -> str:
+def _hint_of_encrypted(plain: str) -> str:
     """Return a hint for an address that was given as one with TLS; empty if there is none."""
-    plain = address.removeprefix(TLS_PREFIX)
     if spoken := spoken_at(plain):
         return f"hint: {plain} speaks {spoken} without TLS, and {TLS_PREFIX} before it asks for TLS"
-    missing = _unset()
-    if missing and speaks_tls(plain):
+    return _hint_of_refused(plain) if _unset() and speaks_tls(plain) else ""
+
+
+def _hint_of_refused(plain: str) -> str:
+    """Return a hint for an address that speaks TLS; empty if this client has what it may want."""
+    if missing := _unset():
         return (
             f"hint: {plain} speaks TLS, and {missing}, which it may ask for, are not set "
             "(docs/security.md)"

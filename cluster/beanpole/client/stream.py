@@ -45,6 +45,11 @@ class NoNode(ClientError):
         self.refused_by = frozenset(refused_by)
 
 
+def refused_by(error: BaseException) -> frozenset[str]:
+    """Return the addresses of the nodes that refused a request by an alert of TLS."""
+    return error.refused_by if isinstance(error, NoNode) else frozenset()
+
+
 def _why(error: OSError | ProtocolError) -> str:
     """Return the reason of an error, without the system's number; one of TLS stays whole."""
     return str(error) if isinstance(error, ssl.SSLError) else why(error)

@@ -4,6 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_ctrl_c_while_a_hint_is_looked_for_ends_in_silence(
     def fail(_: argparse.Namespace) -> int:
         raise ClientError("no node answers")
 
-    def hint(_: argparse.Namespace) -> str:
+    def hint(_: argparse.Namespace, __: Collection[str]) -> str:
         raise KeyboardInterrupt
 
     parser = Parser()

@@ -21,7 +21,9 @@ from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.session import TRIES_MAX
 from beanpole.client.sansio.steps import Endpoint
 from beanpole.client.stream import NoNode
+from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY
 from beanpole.errors import OutcomeUnknown
+from beanpoled.cli import main
 from tests.unit.client.encrypted import Answer, Encrypted, certificates
 from tests.unit.client.pretended import World, server
 
@@ -223,6 +225,27 @@ def test_a_node_that_was_heard_has_perhaps_done_what_its_alert_follows(
                 client.put(b"x")
         finally:
             monkeypatch.undo()
+
+
+def test_a_command_that_every_node_refused_asks_none_of_them_for_a_hint(
+    start: Callable[..., Encrypted],
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A probe would count as another handshake that has failed."""
+    defaults = beanstalk.Client.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "patience_s", 0.0)
+    monkeypatch.setenv(TLS_CA, str(place / "ca.pem"))
+    node = start()
+    assert main(["put", "--addr", f"tls:{node.address}", "x"]) == 3
+    told, hint = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"beanpole: no node answers: {node.address}: [SSL: {ALERT}]")
+    missing = f"{TLS_CERTIFICATE}, {TLS_KEY}"
+    assert hint.startswith(f"hint: {node.address} speaks TLS, and {missing}, which it may ask for")
+    node.close()
+    assert node.refused == ["PEER_DID_NOT_RETURN_A_CERTIFICATE"]
 
 
 # --- without sockets ------------------------------------------------------------------------------
