@@ -1,4 +1,4 @@
-"""The nodes that refuse the handshake of TLS while a client searches one for a command.
+"""The nodes that refuse the handshake of TLS while a client looks for one that does a command.
 
 The session notices a refusal, and connects again. Nodes that cannot be connected to do not belong
 here: the search for a node passes them over by itself.
