@@ -6,7 +6,9 @@ docs/security.md.
 
 import argparse
 import ipaddress
+import os
 import re
+import secrets
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ DAYS_DEFAULT: Final = 365
 _LOCAL: Final = ("localhost", "127.0.0.1")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _CLIENT: Final = "client"
+# A serial number has at most 20 bytes, of a positive number (RFC 5280, 4.1.2.2).
+_SERIAL_BITS: Final = 159
 # Nodes may not have these names: their files would overwrite another certificate, or the CA itself.
 _TAKEN: Final = {_CLIENT: "the clients' certificate", "ca": "the CA"}
 
@@ -68,37 +72,49 @@ def run(arguments: argparse.Namespace) -> int:
             f"--to {place}: it must be a folder, or one that can be made: {error.strerror}"
         ) from None
     days = str(arguments.days)
-    make_ca(place, days)
     with _staged(place) as folder:
+        authority = folder if _lacks_ca(place) else place
+        if authority is folder:
+            _make_ca(folder, days)
         for name in (*nodes, _CLIENT):
-            _make(place, folder, name, [name, *hosts, *_LOCAL], days)
+            _make(authority, folder, name, [name, *hosts, *_LOCAL], days)
     print(f"{place / 'ca.pem'}: the CA; {', '.join((*nodes, _CLIENT))}: NAME.pem and NAME.key")
     return 0
 
 
 def make_ca(place: Path, days: str) -> None:
-    """Make ca.pem and ca.key if they are missing.
+    """Make ca.pem and ca.key if they are missing. Raises the exceptions of `_lacks_ca`."""
+    if _lacks_ca(place):
+        with _staged(place) as folder:
+            _make_ca(folder, days)
+
+
+def _lacks_ca(place: Path) -> bool:
+    """Whether there is no CA yet.
 
     Raises:
-        ConfigurationError: only one of them is missing: what the other belongs to would be lost.
+        ConfigurationError: only one of its files is missing: what the other belongs to would be
+            lost.
     """
     paths = (place / "ca.pem", place / "ca.key")
     there = [path for path in paths if path.exists()]
     missing = [path for path in paths if path not in there]
-    if not missing:
-        return
-    if there:
+    if there and missing:
         raise ConfigurationError(
             f"{missing[0]} is missing, and {there[0]} is there: put it back, or remove the other "
             "one, too, for a new CA"
         )
-    with _staged(place) as folder:
-        _openssl(
-            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-            *("-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"), "-days", days),
-            *("-subj", "/CN=Beanpole development CA"),
-            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
-        )
+    return not there
+
+
+def _make_ca(folder: Path, days: str) -> None:
+    key = _make_key(folder, "ca")
+    made = _openssl(
+        *("req", "-x509", "-new", "-key", str(key), "-days", days),
+        *("-subj", "/CN=Beanpole development CA"),
+        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
+    )
+    _write(folder / "ca.pem", made)
 
 
 def make_certificate(place: Path, name: str, names: Sequence[str], days: str) -> None:
@@ -112,30 +128,59 @@ def _staged(place: Path) -> Iterator[Path]:
     """Yield a folder whose files go to `place` at the end; if anything fails, none of them.
 
     A file that is replaced this way has the permissions of the new one.
+
+    Raises:
+        ConfigurationError: a folder has the name of one of the files.
+        OSError: the disk refuses; it names `place`, because the folder is gone by then.
     """
-    with TemporaryDirectory(prefix=".making-", dir=place) as made:
-        folder = Path(made)
-        yield folder
-        # Sorted, so that a key and its certificate are replaced right after each other.
-        for path in sorted(folder.iterdir()):
-            path.replace(place / path.name)
+    try:
+        with TemporaryDirectory(prefix=".making-", dir=place) as made:
+            folder = Path(made)
+            yield folder
+            # Sorted, so that a key and its certificate are replaced right after each other.
+            staged = [(path, place / path.name) for path in sorted(folder.iterdir())]
+            for _, target in staged:
+                if target.is_dir() and not target.is_symlink():
+                    raise ConfigurationError(f"{target} is a folder, and not the file to replace")
+            for path, target in staged:
+                path.replace(target)
+    except OSError as error:
+        error.filename, error.filename2 = str(place), None
+        raise
 
 
-def _make(place: Path, folder: Path, name: str, names: Sequence[str], days: str) -> None:
-    """Make a certificate of the CA in `place` in another folder."""
-    request, extensions = folder / f".{name}.csr", folder / f".{name}.ext"
-    _openssl(
-        *("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-        *("-keyout", str(folder / f"{name}.key"), "-out", str(request), "-subj", f"/CN={name}"),
+def _make(authority: Path, folder: Path, name: str, names: Sequence[str], days: str) -> None:
+    """Make a certificate of the CA in one folder in another folder."""
+    key, extensions = _make_key(folder, name), folder / f".{name}.ext"
+    request = _openssl("req", "-new", "-key", str(key), "-subj", f"/CN={name}")
+    _write(extensions, f"subjectAltName={','.join(map(_entry, dict.fromkeys(names)))}\n")
+    # A serial number of its own needs no file beside the CA that counts them.
+    serial = f"0x{secrets.randbits(_SERIAL_BITS):x}"
+    made = _openssl(
+        *("x509", "-req", "-days", days, "-set_serial", serial, "-extfile", str(extensions)),
+        *("-CA", str(authority / "ca.pem"), "-CAkey", str(authority / "ca.key")),
+        given=request,
     )
-    extensions.write_text(f"subjectAltName={','.join(map(_entry, dict.fromkeys(names)))}\n")
-    _openssl(
-        *("x509", "-req", "-in", str(request), "-out", str(folder / f"{name}.pem"), "-days", days),
-        *("-CA", str(place / "ca.pem"), "-CAkey", str(place / "ca.key"), "-CAcreateserial"),
-        *("-CAserial", str(place / ".ca.srl"), "-extfile", str(extensions)),
-    )
-    request.unlink()
+    _write(folder / f"{name}.pem", made)
     extensions.unlink()
+
+
+def _make_key(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.key"
+    _write(path, _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"))
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, so that it is whole on the disk at return.
+
+    openssl itself ends with status 0 after a write to a full disk has failed.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
 
 
 def _names(option: str, text: str) -> list[str]:
@@ -164,23 +209,20 @@ def _entry(name: str) -> str:
     return f"{'IP' if _is_address(name) else 'DNS'}:{name}"
 
 
-def _openssl(*words: str) -> None:
-    """Run openssl; its files are readable only by their owner.
+def _openssl(*words: str, given: str = "") -> str:
+    """Run openssl with a standard input, and return its output in PEM.
 
     Raises:
         ConfigurationError: it is not installed, or failed; with its own message.
     """
     try:
         done = subprocess.run(
-            ["openssl", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            umask=0o077,
+            ["openssl", *words], input=given, capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
         raise ConfigurationError(
             "the program openssl is not installed (Debian: apt-get install openssl)"
         ) from None
-    if done.returncode:
+    if done.returncode or "-----END " not in done.stdout:
         raise ConfigurationError(f"openssl {words[0]} failed: {done.stderr.strip()}")
+    return done.stdout

@@ -1,5 +1,7 @@
 """`beanpole certs dev`: permissions of keys, and what a failed call leaves."""
 
+import errno
+import os
 import ssl
 from pathlib import Path
 
@@ -64,6 +66,65 @@ def test_a_failed_call_leaves_everything_as_it_was(place: Path, capsys: Capture)
     assert dev(place) == 2
     assert "openssl x509 failed" in capsys.readouterr().err
     assert contents(place) == before
+
+
+@pytest.mark.parametrize("has_ca", [False, True])
+def test_an_openssl_that_writes_nothing_replaces_no_file(
+    has_ca: bool,
+    place: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    """openssl 3.0 makes empty files on a full disk, and ends with status 0."""
+    if not has_ca:
+        for name in ("ca.pem", "ca.key"):
+            (place / name).unlink()
+    before = contents(place)
+    programs = tmp_path_factory.mktemp("programs")
+    fake = programs / "openssl"
+    fake.write_text(
+        '#!/bin/sh\nfor word in "$@"; do case $word in */.*) : > "$word";; esac; done\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    assert dev(place) == 2
+    assert "openssl genpkey failed" in capsys.readouterr().err
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize("files", [0, 1, 4])
+@pytest.mark.parametrize("has_ca", [False, True])
+def test_a_full_disk_leaves_everything_as_it_was(
+    has_ca: bool, files: int, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+) -> None:
+    if not has_ca:
+        for name in ("ca.pem", "ca.key"):
+            (place / name).unlink()
+    before = contents(place)
+    left = files
+
+    def sync(_: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    assert dev(place) == 3
+    assert capfd.readouterr().err == f"beanpole: {place}: the disk is full\n"
+    assert contents(place) == before
+
+
+def test_a_folder_in_place_of_a_file_leaves_everything_as_it_was(
+    place: Path, capsys: Capture
+) -> None:
+    (place / "client.pem").unlink()
+    (place / "client.pem").mkdir()
+    before = {name: (place / name).read_bytes() for name in ("a.key", "a.pem", "client.key")}
+    assert dev(place) == 2
+    assert f"{place / 'client.pem'} is a folder" in capsys.readouterr().err
+    assert {name: (place / name).read_bytes() for name in before} == before
 
 
 def test_a_zone_cannot_be_in_a_certificate(place: Path, capsys: Capture) -> None:
