@@ -19,6 +19,7 @@ LABEL_CHARS_MAX: Final = 63
 _NETWORK_BYTES: Final = 8
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]+")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
+PORT_MAX: Final = 65535
 _MAPPED: Final = re.compile(r"::ffff:([0-9]{1,3}(?:\.[0-9]{1,3}){3})", re.IGNORECASE)
 _LOOPBACK: Final = re.compile(r"127(\.[0-9]{1,3}){3}")
 
@@ -35,16 +36,7 @@ def split_address(text: str) -> tuple[str, int]:
     Raises:
         ValueError: the text is neither; the message names the allowed form.
     """
-    host, colon, port = text.rpartition(":")
-    if not colon or not _PORT.fullmatch(port) or int(port) > 65535:
-        raise ValueError("HOST:PORT")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError("[HOST]:PORT, with brackets around an IPv6 host")
-    if not _HOST.fullmatch(host) or not has_labels(host):
-        raise ValueError("HOST:PORT")
-    return host, int(port)
+    return _split(text, 0)
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -56,12 +48,25 @@ def listed(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for address in found:
         try:
-            _, port = split_address(address)
+            _split(address, 1)
         except ValueError as error:
             raise ValueError(f"HOST:PORT,...; {address!r} is not {error}") from None
-        if not port:
-            raise ValueError(f"HOST:PORT,...; the port of {address!r} is not from 1 to 65535")
     return found
+
+
+def _split(text: str, port_min: int) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdecimal()):
+        raise ValueError("HOST:PORT")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("[HOST]:PORT, with brackets around an IPv6 host")
+    if not _HOST.fullmatch(host) or not has_labels(host):
+        raise ValueError("HOST:PORT")
+    if not _PORT.fullmatch(port) or not port_min <= int(port) <= PORT_MAX:
+        raise ValueError(f"HOST:PORT (with a port from {port_min} to {PORT_MAX})")
+    return host, int(port)
 
 
 def host_name(address: str) -> bytes:

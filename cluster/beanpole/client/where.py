@@ -235,6 +235,8 @@ def split(text: str, source: str, port: Port) -> list[str]:
         raise ConfigurationError(f"{refused}all addresses must begin with {TLS_PREFIX}, or none")
     try:
         for part in parts:
+            if unix and part == UNIX_PREFIX:
+                raise ConfigurationError(f"{refused}{part!r} has no path of a socket")
             if not (unix and part.startswith(UNIX_PREFIX)):
                 listed(part.removeprefix(TLS_PREFIX) if tls else part)
     except ValueError as error:

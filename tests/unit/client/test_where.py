@@ -89,6 +89,9 @@ def test_a_cluster_of_an_older_release_has_no_port_for_a_new_protocol(here: Path
         (BEANSTALK, ["--addr", "tls:a:1,unix:/s"], {}, "all addresses must begin with tls:"),
         (QLESS, ["--addr", "unix:/s"], {}, "is not HOST:PORT or tls:HOST:PORT"),
         (GRPC, ["--addr", "tls:a:1"], {}, "--addr = 'tls:a:1' is not allowed"),
+        # It took 13 s of dialing, and then the system called it an invalid argument.
+        (BEANSTALK, [], {"BEANPOLE_ADDR": "unix:"}, "'unix:' has no path of a socket"),
+        (BEANSTALK, ["--addr", "a:1,unix:"], {}, "'unix:' has no path of a socket"),
     ],
 )
 def test_what_is_no_address_is_named_with_its_source(
@@ -97,6 +100,22 @@ def test_what_is_no_address_is_named_with_its_source(
     with pytest.raises(ConfigurationError) as caught:
         found(port, *line, environment=environment)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("number", ["0", "65536", "99999", "123456", "1" * 5000])
+@pytest.mark.parametrize(
+    ("port", "begin", "others"),
+    [
+        (BEANSTALK, "", " or unix:PATH or tls:HOST:PORT"),
+        (BEANSTALK, "tls:", " or unix:PATH or tls:HOST:PORT"),
+        (GRPC, "", ""),
+    ],
+)
+def test_the_range_of_ports_is_named(port: Port, begin: str, others: str, number: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        found(port, "--addr", f"{begin}a:{number}")
+    words = f"'a:{number}' is not HOST:PORT (with a port from 1 to 65535){others}"
+    assert str(caught.value).endswith(f"it must be HOST:PORT,...; {words}")
 
 
 @pytest.mark.parametrize(
