@@ -5,8 +5,7 @@ The effect on jobs is described in docs/protocols/bridging.md.
 
 import argparse
 import json
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.patience import REPLY_TIMEOUT_S
@@ -22,8 +21,7 @@ _NAMES: Final = (
 )
 # Reasons that are an answer of "no"; all others are refusals.
 _NO: Final = ("NO_ALIAS", "ALIAS_IN_USE", "ALIAS_EXISTS")
-
-T = TypeVar("T")
+_STUB: Final = queue_pb2_grpc.QueueStub
 
 
 def add_command(commands: Any) -> None:
@@ -62,7 +60,12 @@ def _remove(arguments: argparse.Namespace) -> int:
 
 def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, words: str) -> int:
     try:
-        _ask(arguments, lambda stub: stub.SetAlias(request, timeout=REPLY_TIMEOUT_S))
+        ask(
+            arguments,
+            _STUB,
+            lambda stub: stub.SetAlias(request, timeout=REPLY_TIMEOUT_S),
+            look="beanpole alias list",
+        )
     except AskRefused as error:
         if error.reason not in _NO:
             raise
@@ -72,7 +75,7 @@ def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, w
 
 def _list(arguments: argparse.Namespace) -> int:
     request = queue_pb2.ListAliasesRequest()
-    reply = _ask(arguments, lambda stub: stub.ListAliases(request, timeout=REPLY_TIMEOUT_S))
+    reply = ask(arguments, _STUB, lambda stub: stub.ListAliases(request, timeout=REPLY_TIMEOUT_S))
     if arguments.json:
         print(json.dumps({one.alias: one.queue for one in reply.aliases}))
         return 0
@@ -81,7 +84,3 @@ def _list(arguments: argparse.Namespace) -> int:
     for alias, queue in rows:
         print(f"{alias:<{width}}  {queue}")
     return 0
-
-
-def _ask(arguments: argparse.Namespace, call: Callable[[queue_pb2_grpc.QueueStub], T]) -> T:
-    return ask(arguments, queue_pb2_grpc.QueueStub, call, "beanpole alias list")

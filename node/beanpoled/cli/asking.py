@@ -44,18 +44,19 @@ def ask(
     arguments: argparse.Namespace,
     make: Callable[[grpc.Channel], Stub],
     call: Callable[[Stub], T],
-    look: str,
+    look: str = "",
 ) -> T:
     """Try one node after the other and return the first answer.
 
     A lost node may have removed the object. So `not found` from a later node leaves the outcome
-    unknown.
+    of a change unknown.
 
     Args:
         arguments: of the command line, with the nodes' addresses.
         make: makes the stub of a service.
         call: makes the call at such a stub.
-        look: the command that shows whether a call without an answer took effect.
+        look: the command that shows whether a change without an answer took effect; empty for a
+            call that only reads.
 
     Raises:
         AskRefused: a node has refused it.
@@ -72,7 +73,7 @@ def ask(
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                     raise ConfigurationError(error.details()) from None
-                if error.code() == grpc.StatusCode.NOT_FOUND and lost:
+                if error.code() == grpc.StatusCode.NOT_FOUND and lost and look:
                     words = f"{error.details()}; a node that was lost may have done it, look at "
                     raise ClientError(f"{words}`{look}`: {told(lost)}") from None
                 if _is_final(error):
@@ -83,7 +84,8 @@ def ask(
                     lost[target] = failures[target]
     if are_old:
         raise ClientError(f"{TOO_OLD}: {told(failures)}")
-    raise ClientError(f"no answer, look at `{look}`: {told(failures)}")
+    also = f", look at `{look}`" if look else ""
+    raise ClientError(f"no answer{also}: {told(failures)}")
 
 
 def _is_final(error: grpc.RpcError) -> bool:

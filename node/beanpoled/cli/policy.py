@@ -46,6 +46,8 @@ _OPTIONS: Final = {
     "priority": "--default-priority",
     "unique_window_us": "--unique",
 }
+# Shows whether a change without an answer took effect.
+_LOOK: Final = "beanpole policy list"
 
 T = TypeVar("T")
 
@@ -210,7 +212,7 @@ def _set(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("give at least one rule, or --none and no rule")
     request = policies_pb2.SetPolicyRequest(policy=policy)
     try:
-        _ask(arguments, lambda stub: stub.Set(request, timeout=REPLY_TIMEOUT_S))
+        _ask(arguments, lambda stub: stub.Set(request, timeout=REPLY_TIMEOUT_S), _LOOK)
     except ConfigurationError as error:
         raise ConfigurationError(_by_options(str(error))) from None
     words = f"{policy.pattern}: {'; '.join(rules_of(policy))}"
@@ -245,7 +247,7 @@ def _by_options(words: str) -> str:
 @says_absent
 def _drop(arguments: argparse.Namespace) -> int:
     request = policies_pb2.DropPolicyRequest(pattern=arguments.pattern)
-    _ask(arguments, lambda stub: stub.Drop(request, timeout=REPLY_TIMEOUT_S))
+    _ask(arguments, lambda stub: stub.Drop(request, timeout=REPLY_TIMEOUT_S), _LOOK)
     words = f"{arguments.pattern} has no policy any more"
     return say_done(words, {"dropped": arguments.pattern}, arguments.json)
 
@@ -327,5 +329,9 @@ def time_words(time_us: int) -> str:
     return f"{time_us} us"
 
 
-def _ask(arguments: argparse.Namespace, call: Callable[[policies_pb2_grpc.PoliciesStub], T]) -> T:
-    return ask(arguments, policies_pb2_grpc.PoliciesStub, call, "beanpole policy list")
+def _ask(
+    arguments: argparse.Namespace,
+    call: Callable[[policies_pb2_grpc.PoliciesStub], T],
+    look: str = "",
+) -> T:
+    return ask(arguments, policies_pb2_grpc.PoliciesStub, call, look)

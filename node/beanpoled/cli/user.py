@@ -151,7 +151,7 @@ def _list(arguments: argparse.Namespace) -> int:
     users: list[users_pb2.User] = []
     request = users_pb2.ListUsersRequest()
     while True:
-        reply = _ask(arguments, lambda stub: stub.List(request, timeout=REPLY_TIMEOUT_S))
+        reply = _read(arguments, lambda stub: stub.List(request, timeout=REPLY_TIMEOUT_S))
         users += reply.users
         request.after = reply.next_after
         if not request.after:
@@ -169,7 +169,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     request = users_pb2.ListUsersRequest(name=arguments.user)
-    reply = _ask(arguments, lambda stub: stub.List(request, timeout=REPLY_TIMEOUT_S))
+    reply = _read(arguments, lambda stub: stub.List(request, timeout=REPLY_TIMEOUT_S))
     found = next(iter(reply.users), None) if arguments.user else None
     if found is None:
         return say_no(f"there is no user {arguments.user!r}", arguments.json)
@@ -249,7 +249,7 @@ def _token(arguments: argparse.Namespace) -> int:
 
 
 def _whoami(arguments: argparse.Namespace) -> int:
-    reply = _ask(
+    reply = _read(
         arguments, lambda stub: stub.WhoAmI(users_pb2.WhoAmIRequest(), timeout=REPLY_TIMEOUT_S)
     )
     if arguments.json:
@@ -268,10 +268,14 @@ def _whoami(arguments: argparse.Namespace) -> int:
 def _rules(arguments: argparse.Namespace) -> int:
     if arguments.file is not None:
         request = users_pb2.SetRulesRequest(rules=read_rules(_text_of(arguments.file)))
-        _ask(arguments, lambda stub: stub.SetRules(request, timeout=REPLY_TIMEOUT_S))
+        _ask(
+            arguments,
+            lambda stub: stub.SetRules(request, timeout=REPLY_TIMEOUT_S),
+            look="beanpole user rules",
+        )
         found = list(request.rules)
     else:
-        reply = _ask(
+        reply = _read(
             arguments,
             lambda stub: stub.ListRules(users_pb2.ListRulesRequest(), timeout=REPLY_TIMEOUT_S),
         )
@@ -380,5 +384,14 @@ def _as_json(user: users_pb2.User) -> dict[str, Any]:
     }
 
 
-def _ask(arguments: argparse.Namespace, call: Callable[[users_pb2_grpc.UsersStub], T]) -> T:
-    return ask(arguments, users_pb2_grpc.UsersStub, call, "beanpole user list")
+def _read(arguments: argparse.Namespace, call: Callable[[users_pb2_grpc.UsersStub], T]) -> T:
+    return ask(arguments, users_pb2_grpc.UsersStub, call)
+
+
+def _ask(
+    arguments: argparse.Namespace,
+    call: Callable[[users_pb2_grpc.UsersStub], T],
+    look: str = "beanpole user list",
+) -> T:
+    """Ask for a change."""
+    return ask(arguments, users_pb2_grpc.UsersStub, call, look)

@@ -1,8 +1,9 @@
 """Commands at several nodes: which refusals are final, and which send them to the next node."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,6 +18,7 @@ from beanpole.pb import (
     live_pb2_grpc,
     node_admin_pb2_grpc,
     node_pb2,
+    policies_pb2_grpc,
     queue_pb2,
     queue_pb2_grpc,
 )
@@ -27,25 +29,26 @@ FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class Queue(queue_pb2_grpc.QueueServicer):
-    """A node that refuses every call, or has done what is asked."""
+    """A node that refuses every change, or has done what is asked."""
 
-    def __init__(self, refusal: Refusal | None) -> None:
+    def __init__(self, refusal: Refusal | None, words: str = "") -> None:
         self.refusal = refusal
+        self.words = words
         self.asked = 0
 
     def SetAlias(self, request: queue_pb2.SetAliasRequest, context: Any) -> Any:
         """See `Queue` in queue.proto."""
         self.asked += 1
-        refuse(context, self.refusal)
+        refuse(context, self.refusal, self.words)
         return queue_pb2.SetAliasReply()
 
 
-def refuse(context: Any, refusal: Refusal | None) -> None:
+def refuse(context: Any, refusal: Refusal | None, words: str = "") -> None:
     if refusal is not None:
         code, reason = refusal
         detail = errors_pb2.ErrorDetail(reason=reason)
         context.set_trailing_metadata(((ERROR_KEY, detail.SerializeToString()),))
-        context.abort(code, f"{reason} in words")
+        context.abort(code, words or f"{reason} in words")
 
 
 @contextmanager
@@ -64,18 +67,77 @@ def serving(*adds: Callable[[grpc.Server], None]) -> Iterator[str]:
             server.stop(None).wait()
 
 
-def set_alias(*queues: Queue) -> int:
+def on_aliases(*queues: Queue, words: Sequence[str] = ("set", "gearman:a", "b")) -> int:
     def adding(queue: Queue) -> Callable[[grpc.Server], None]:
         return lambda server: queue_pb2_grpc.add_QueueServicer_to_server(queue, server)
 
     with serving(*map(adding, queues)) as addresses:
-        return main(["alias", "set", "gearman:a", "b", "--addr", addresses])
+        return main(["alias", *words, "--addr", addresses])
+
+
+def has_no_node(words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([*words.split(), "--addr", "127.0.0.1:1"]) == exits.EXIT_NO_ANSWER
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("policy list", "policy show q", "alias list", "user list", "user show u"),
+        *("user whoami", "user rules"),
+    ],
+)
+def test_after_a_read_without_an_answer_there_is_nothing_to_look_at(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert has_no_node(words, capsys).startswith("beanpole: no answer: 127.0.0.1:1: UNAVAILABLE")
+
+
+@pytest.mark.parametrize(
+    ("words", "look"),
+    [
+        ("policy drop q", "policy list"),
+        ("alias remove q", "alias list"),
+        ("user token u", "user list"),
+        ("user rules --set /dev/null", "user rules"),
+    ],
+)
+def test_a_change_without_an_answer_names_where_to_look(
+    words: str, look: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = has_no_node(words, capsys)
+    assert told.startswith(f"beanpole: no answer, look at `beanpole {look}`: 127.0.0.1:1: ")
+
+
+def test_a_lost_node_has_no_part_in_what_another_one_does_not_find(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A lost change may be the reason that another node finds nothing; a lost read is not."""
+
+    class Policies(policies_pb2_grpc.PoliciesServicer):
+        def __init__(self, code: grpc.StatusCode) -> None:
+            self.code = code
+
+        def List(self, request: Any, context: Any) -> Any:
+            context.abort(self.code, "its words")
+
+        Drop = List
+
+    def adding(code: grpc.StatusCode) -> Callable[[grpc.Server], None]:
+        return partial(policies_pb2_grpc.add_PoliciesServicer_to_server, Policies(code))
+
+    codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND)
+    with serving(*map(adding, codes)) as addresses:
+        assert main(["policy", "drop", "q", "--addr", addresses]) == exits.EXIT_NO_ANSWER
+        assert "a node that was lost may have done it" in capsys.readouterr().err
+        assert main(["policy", "show", "q", "--addr", addresses]) == exits.EXIT_NO_ANSWER
+        assert capsys.readouterr().err == "beanpole: its words\n"
 
 
 @pytest.mark.parametrize("reason", ["TOO_MANY_CALLS", "OUTBOX_FULL", "TOO_MANY_CHECKS", "", "NEW"])
 def test_another_node_is_asked_where_one_is_busy(reason: str) -> None:
     busy, free = Queue((FULL, reason)), Queue(None)
-    assert set_alias(busy, free) == 0
+    assert on_aliases(busy, free) == 0
     assert (busy.asked, free.asked) == (1, 1)
 
 
@@ -90,7 +152,7 @@ def test_a_limit_of_the_cluster_is_one_of_every_node(
     reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full, other = Queue((FULL, reason)), Queue(None)
-    assert set_alias(full, other) == exits.EXIT_NO_ANSWER
+    assert on_aliases(full, other) == exits.EXIT_NO_ANSWER
     assert other.asked == 0
     assert capsys.readouterr().err == f"beanpole: {reason} in words\n"
 
