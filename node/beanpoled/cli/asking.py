@@ -11,6 +11,7 @@ import grpc
 
 from beanpole.client import where
 from beanpole.client.rpc import TOO_OLD, Nodes, detail_of, is_refused, told, was_sent, words_of
+from beanpole.client.terminals import visible
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli.exits import say_no
 
@@ -35,7 +36,7 @@ class AskRefused(ClientError):
     """A node refuses, and every other node would, too; `reason` is the code for programs."""
 
     def __init__(self, error: grpc.RpcError) -> None:
-        super().__init__(error.details() or error.code().name)
+        super().__init__(_details(error) or error.code().name)
         self.code = error.code()
         self.reason = detail_of(error).reason
 
@@ -72,9 +73,9 @@ def ask(
                 return call(make(nodes.channel(target)))
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-                    raise ConfigurationError(error.details()) from None
+                    raise ConfigurationError(_details(error)) from None
                 if error.code() == grpc.StatusCode.NOT_FOUND and lost and look:
-                    words = f"{error.details()}; a node that was lost may have done it, look at "
+                    words = f"{_details(error)}; a node that was lost may have done it, look at "
                     raise ClientError(f"{words}`{look}`: {told(lost)}") from None
                 if _is_final(error):
                     raise AskRefused(error) from None
@@ -86,6 +87,11 @@ def ask(
         raise ClientError(f"{TOO_OLD}: {told(failures)}")
     also = f", look at `{look}`" if look else ""
     raise ClientError(f"no answer{also}: {told(failures)}")
+
+
+def _details(error: grpc.RpcError) -> str:
+    # They have names, whose escapes would steer the terminal.
+    return visible(error.details() or "", "\n")
 
 
 def _is_final(error: grpc.RpcError) -> bool:

@@ -5,6 +5,7 @@ import sys
 from typing import Any, Final
 
 from beanpole.client.exiting import EXIT_NO_ANSWER, EXIT_REFUSED
+from beanpole.client.terminals import visible
 
 __all__ = ["EXIT_NO", "EXIT_NO_ANSWER", "EXIT_REFUSED", "EXIT_WORDS", "say_done", "say_no"]
 
@@ -19,7 +20,8 @@ EXIT_WORDS: Final = (
 
 def say_done(words: str, plain: dict[str, Any], as_json: bool) -> int:
     """Print the result of a change, in words or as JSON, and return its status."""
-    print(json.dumps(plain) if as_json else words)
+    # They have names, whose escapes would steer the terminal.
+    print(json.dumps(plain) if as_json else visible(words))
     return 0
 
 
@@ -28,5 +30,5 @@ def say_no(words: object, as_json: bool) -> int:
 
     With --json programs read standard output, and find nothing there: the words are no JSON.
     """
-    print(words, file=sys.stderr if as_json else sys.stdout)
+    print(visible(str(words), "\n"), file=sys.stderr if as_json else sys.stdout)
     return EXIT_NO

@@ -266,11 +266,11 @@ def _list(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     found = _found(arguments)
     if not found:
-        return say_no(f"{arguments.queue} has no policy", arguments.json)
+        return say_no(f"{visible(arguments.queue)} has no policy", arguments.json)
     if arguments.json:
         print(json.dumps(_as_json(found[0])))
         return 0
-    print(f"{arguments.queue} has the policy of {visible(found[0].pattern)}:")
+    print(f"{visible(arguments.queue)} has the policy of {visible(found[0].pattern)}:")
     for rule in rules_of(found[0]):
         print(f"  {rule}")
     return 0

@@ -231,5 +231,5 @@ def _set_pause(admin: Admin, arguments: argparse.Namespace, seconds: int, words:
     if arguments.json:
         print(json.dumps({"queue": arguments.queue, "paused": seconds > 0}))
     else:
-        print(f"{arguments.queue} {words}")
+        print(f"{visible(arguments.queue)} {words}")
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from beanpole.client.admin import Admin
 from beanpole.client.rpc import ERROR_KEY
 from beanpole.pb import (
     admin_pb2,
@@ -18,11 +19,12 @@ from beanpole.pb import (
     live_pb2_grpc,
     node_admin_pb2_grpc,
     node_pb2,
+    policies_pb2,
     policies_pb2_grpc,
     queue_pb2,
     queue_pb2_grpc,
 )
-from beanpoled.cli import exits, main
+from beanpoled.cli import exits, main, policy
 
 Refusal = tuple[grpc.StatusCode, str]
 FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -73,6 +75,41 @@ def on_aliases(*queues: Queue, words: Sequence[str] = ("set", "gearman:a", "b"))
 
     with serving(*map(adding, queues)) as addresses:
         return main(["alias", *words, "--addr", addresses])
+
+
+@pytest.mark.parametrize("queue", ["b", "caf\u00e9"])
+def test_escapes_in_the_name_of_an_alias_do_not_reach_the_terminal(
+    queue: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alias, shown = "gearman:x\x1b[31m", "gearman:x\\x1b[31m"
+    assert on_aliases(Queue(None), words=["set", alias, queue]) == 0
+    assert on_aliases(Queue(None), words=["remove", alias]) == 0
+    out = f"{shown} is {queue}\n{shown} is no alias any more\n"
+    assert capsys.readouterr() == (out, "")
+    absent = Queue((grpc.StatusCode.NOT_FOUND, "NO_ALIAS"), f"{alias} is no alias")
+    assert on_aliases(absent, words=["remove", alias]) == exits.EXIT_NO
+    assert capsys.readouterr() == (f"{shown} is no alias\n", "")
+    refused = Queue((grpc.StatusCode.PERMISSION_DENIED, "NO_RIGHT"), f"not {alias}")
+    assert on_aliases(refused, words=["remove", alias]) == exits.EXIT_NO_ANSWER
+    assert capsys.readouterr() == ("", f"beanpole: not {shown}\n")
+
+
+def test_escapes_in_the_name_of_a_queue_do_not_reach_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, shown = "gearman:x\x1b[31m", "gearman:x\\x1b[31m"
+    found = [policies_pb2.Policy(pattern="gearman:*", jobs_max=5)]
+    monkeypatch.setattr(Admin, "ask", lambda *_: None)
+    monkeypatch.setattr(policy, "_ask", lambda *_: policies_pb2.ListPoliciesReply(policies=found))
+    assert main(["queue", "resume", queue, "--addr", "127.0.0.1:1"]) == 0
+    assert main(["policy", "show", queue, "--addr", "127.0.0.1:1"]) == 0
+    resumed, has, _ = capsys.readouterr().out.splitlines()
+    assert (resumed, has) == (f"{shown} goes on", f"{shown} has the policy of gearman:*:")
+    found.clear()
+    assert main(["policy", "show", queue, "--addr", "127.0.0.1:1"]) == exits.EXIT_NO
+    assert main(["policy", "drop", queue, "--addr", "127.0.0.1:1"]) == 0
+    out = f"{shown} has no policy\n{shown} has no policy any more\n"
+    assert capsys.readouterr().out == out
 
 
 def has_no_node(words: str, capsys: pytest.CaptureFixture[str]) -> str:
