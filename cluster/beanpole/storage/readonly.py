@@ -4,7 +4,9 @@ For tools that read the files of a stopped node with the code of the node's star
 clean up (cut a torn tail, remove unfinished files). This module knows no file format.
 """
 
+import errno
 import os
+import stat
 
 from beanpole.storage.disk_handle import DiskHandle
 from beanpole.storage.files import Handle, InlineFiles
@@ -35,11 +37,20 @@ class ReadOnlyFiles(InlineFiles):
         """Open an existing file for reading.
 
         Raises:
-            OSError: the file does not exist, or `create` is set.
+            OSError: the file does not exist, is a directory, a pipe or a device, or `create` is
+                set.
         """
         if create:
             raise OSError(f"{path} does not exist, and nothing is made here")
-        return ReadOnlyHandle(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        # A plain open of a pipe without a writer would wait for one.
+        handle = ReadOnlyHandle(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        mode = os.fstat(handle.descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            handle.close()
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        return handle
 
     def make_directory(self, path: str) -> None:
         """Do nothing."""

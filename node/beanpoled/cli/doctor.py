@@ -24,7 +24,7 @@ from beanpoled.cli.exits import EXIT_NO
 from beanpoled.cli.members import CALL_TIMEOUT_S, timed_answer
 from beanpoled.config import node as configuration
 from beanpoled.disk import identity as identities
-from beanpoled.disk.offline import look
+from beanpoled.disk.offline import look, words_of
 from beanpoled.examining import CLOCKS, ERROR, OK, WARNING, Finding
 from beanpoled.leading.saved_clock import CLOCK_FILE, CLOCK_REMEDY
 
@@ -267,7 +267,7 @@ def _of_directory(path: str) -> Iterator[Finding]:
         yield Finding(ERROR, f"{path} damage", str(error), remedy)
         return
     except (BeanpoleError, OSError) as error:
-        yield Finding(ERROR, path, str(error), "stop its node, or name a data directory")
+        yield Finding(ERROR, path, words_of(error), "stop its node, or name a data directory")
         return
     about = inspect.as_json(record, found)
     words = f"node {record.node} of cluster {record.cluster}, {record.standing}"
@@ -279,7 +279,7 @@ def _of_directory(path: str) -> Iterator[Finding]:
     try:
         read_checked(files, os.path.join(path, CLOCK_FILE), record.owner)
     except (BeanpoleError, OSError) as error:
-        yield Finding(ERROR, f"{path} clock", str(error), CLOCK_REMEDY)
+        yield Finding(ERROR, f"{path} clock", words_of(error), CLOCK_REMEDY)
     if found.damage:
         return
     log, snapshot, jobs = about["log"], about["snapshot"], about["jobs"]

@@ -189,7 +189,7 @@ def _write(
 ) -> None:
     files = InlineFiles()
     try:
-        clock = read_checked(files, os.path.join(directory, CLOCK_FILE), record.owner)
+        clock = read_checked(ReadOnlyFiles(), os.path.join(directory, CLOCK_FILE), record.owner)
     except StorageError as error:
         print(f"{error}: the time in which no node ran will not count for delays")
         clock = None

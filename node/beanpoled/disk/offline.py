@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from beanpole import commands as c
+from beanpole.client.exiting import os_error_words
 from beanpole.core.image import image, restore
 from beanpole.core.machine import Machine
 from beanpole.errors import BeanpoleError, UnknownVersion
@@ -61,7 +62,7 @@ def look(files: Files, directory: str, record: DiskIdentity) -> Holdings:
         found.replica = replica
         found.machine = machine_of(replica)
     except (BeanpoleError, OSError) as error:
-        found.damage.append(str(error))
+        found.damage.append(words_of(error))
     if found.replica is not None and found.replica.snapshot is not None:
         found.committed = found.replica.snapshot.index
     found.committed = max(
@@ -153,15 +154,20 @@ def _last_with_events(files: Files, directory: str, identity: Identity, damage: 
     try:
         names = [name for name in files.list(folder) if name.endswith(segments.SUFFIX)]
     except OSError as error:
-        damage.append(f"events: {error}")
+        damage.append(f"events: {words_of(error)}")
         return last
     for name in names:
         try:
             found = segments.inspect(files, os.path.join(folder, name), identity)
             last = max(last, found.about.log_index[1])
         except (BeanpoleError, OSError) as error:
-            damage.append(f"events: {error}")
+            damage.append(f"events: {words_of(error)}")
     return last
+
+
+def words_of(error: BeanpoleError | OSError) -> str:
+    """Return why a part of a directory cannot be read, in words for people."""
+    return os_error_words(error) if isinstance(error, OSError) else str(error)
 
 
 def _forget_events(machine: Machine) -> None:
