@@ -87,7 +87,9 @@ def add_filter(
     if text.startswith("-"):
         words = "this stands somewhere in the body"
         which.add_argument(text, dest="text", type=values.body_text, metavar="TEXT", help=words)
-    which.add_argument("--protocol", metavar="NAME", help="beanstalk, workq or gearman")
+    which.add_argument(
+        "--protocol", type=values.protocol, metavar="NAME", help="beanstalk, workq or gearman"
+    )
 
 
 def filter_of(arguments: argparse.Namespace) -> jobs_pb2.JobFilter:

@@ -83,6 +83,13 @@ def queue_name(text: str) -> str:
     return text
 
 
+def protocol(text: str) -> str:
+    """Return the name of a protocol; an empty one would stand for all protocols."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no protocol: beanstalk, workq or gearman")
+    return text
+
+
 def body_text(text: str) -> str:
     """Return a part of a body; an empty one would be in all bodies."""
     if not text:
