@@ -102,7 +102,9 @@ class Size(Integer):
 
     def __init__(self, low: int, high: int) -> None:
         super().__init__(low, high)
-        self.allowed = f'a number of bytes from {low} to {high}, or text like "64 MiB"'
+        self.allowed = (
+            f'a number of bytes from {low} to {high}, or text like "64 MiB" (KiB, MiB or GiB)'
+        )
 
     def from_text(self, text: str) -> object:
         match = _SIZE.fullmatch(text)
