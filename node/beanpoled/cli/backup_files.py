@@ -174,6 +174,8 @@ def opened(name: str, keys: "list[Identity]") -> Iterator[Opened]:
             raise ConfigurationError("standard input is closed; give a file")
         yield Opened(sys.stdin.buffer, name, keys)
         return
+    if not name:
+        raise ConfigurationError("FILE is empty; it must be a backup, or - for standard input")
     try:
         stream = open(name, "rb")  # noqa: SIM115 - an error of the caller is not one of opening
     except OSError as error:

@@ -14,7 +14,7 @@ from beanpole.client import where
 from beanpole.client.printing import print_lines
 from beanpole.client.rpc import Nodes, Refused
 from beanpole.client.terminals import visible
-from beanpole.errors import BeanpoleError, ClientError, Damaged
+from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged
 from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked
@@ -69,6 +69,7 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; exit status 1 if something is wrong."""
     if arguments.paths:
+        _check_paths(arguments)
         found = [one for path in arguments.paths for one in _of_path(path)]
     else:
         found = list(_of_cluster(where.addresses(arguments, where.GRPC)))
@@ -77,6 +78,17 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_lines(map(_line, found))
     return EXIT_NO if any(one.level != OK for one in found) else 0
+
+
+def _check_paths(arguments: argparse.Namespace) -> None:
+    if "" in arguments.paths:
+        # A variable that is not set: it is neither a file nor the cluster.
+        raise ConfigurationError("'' is no data directory and no configuration file")
+    if arguments.addr is not None or arguments.dir is not None:
+        raise ConfigurationError(
+            "--addr and --dir name a cluster, which is not checked beside data directories and "
+            "configuration files: give one or the other"
+        )
 
 
 def _line(one: Finding) -> str:

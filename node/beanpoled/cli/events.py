@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import signal
 import sys
 import threading
@@ -125,8 +126,10 @@ def run_export(arguments: argparse.Namespace) -> int:
     Lost files of the directory give that of a damaged one, though all new events are written.
     """
     wanted = _start(arguments.start)
-    if not arguments.every > 0:
-        raise ConfigurationError(f"--every = {arguments.every} is not allowed: it must be above 0")
+    if not 0 < arguments.every < math.inf:
+        raise ConfigurationError(
+            f"--every = {arguments.every} is not allowed: it must be above 0, and finite"
+        )
     ended = threading.Event()
     with _source(arguments) as source, _stopped_by_signals(ended) as signals:
         run = _Run(source, arguments.to, wanted, arguments.every, ended)

@@ -80,7 +80,7 @@ def add_commands(commands: Any) -> None:
     bury.add_argument("--priority", type=_u32, help="default: as it is")
 
     kick = _add(commands, "kick", _kick, "make buried jobs ready, or else delayed ones")
-    kick.add_argument("bound", type=_u32, nargs="?", default=1, help="how many (default 1)")
+    kick.add_argument("bound", type=_u32, nargs="?", help="how many (default 1)")
     kick.add_argument("--tube", type=_tube, default=DEFAULT_TUBE, help=_TUBE_HELP)
     kick.add_argument("--job", type=values.whole, help="kick this job instead")
 
@@ -231,11 +231,15 @@ def _bury(client: Client, arguments: argparse.Namespace) -> int:
 
 def _kick(client: Client, arguments: argparse.Namespace) -> int:
     if arguments.job is not None:
+        if arguments.bound is not None:
+            raise ConfigurationError(
+                f"--job {arguments.job} is one job: leave out the number {arguments.bound}"
+            )
         done = client.kick_job(arguments.job)
         return _say("KICKED" if done else "NOT_FOUND", done)
     if arguments.tube != DEFAULT_TUBE:
         client.use(arguments.tube)
-    return _say(f"KICKED {client.kick(arguments.bound)}")
+    return _say(f"KICKED {client.kick(1 if arguments.bound is None else arguments.bound)}")
 
 
 def _peek(client: Client, arguments: argparse.Namespace) -> int:

@@ -289,6 +289,10 @@ def _rules(arguments: argparse.Namespace) -> int:
 
 
 def _text_of(path: str) -> str:
+    if not path:
+        raise ConfigurationError(
+            "--set '' is not allowed: it must be a file, or - for standard input"
+        )
     if path == "-" and sys.stdin is None:
         raise ConfigurationError("--set -: standard input is closed; give a file")
     try:
