@@ -64,7 +64,7 @@ def listed(tmp_path: Path) -> Listed:
     [
         (DAY_S, 9 * DAY_S, "is not valid before"),
         (-9 * DAY_S, -DAY_S, "has expired at"),
-        (-2 * DAY_S, -DAY_S, "has expired at"),
+        (-2 * DAY_S - 60, -DAY_S, "has expired at"),
     ],
 )
 def test_a_list_that_refuses_all_replaces_no_valid_one(
