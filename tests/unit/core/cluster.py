@@ -3,14 +3,16 @@
 It assigns indices, times and batch numbers to entries. Expected results belong in the tests.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+
+import msgpack
 
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole.constants import SECOND_US
 from beanpole.core.applied import Applied
-from beanpole.core.image.image import Image
+from beanpole.core.image.image import Image, pack
 from beanpole.core.image.restore import load
 from beanpole.core.jobs.job import STATE_NAMES
 from beanpole.core.machine import Machine
@@ -157,6 +159,24 @@ def image_of(machine: Machine) -> list[bytes]:
     image = Image(machine)
     chunks = chunks_of(image)
     image.close()
+    return chunks
+
+
+def with_chunk(machine: Machine, kind: str, value: Any) -> list[bytes]:
+    """Return the image of a machine with one more chunk, at the end of the part of a kind."""
+    chunks = image_of(machine)
+    chunks.insert(chunks.index(pack([kind, None])), pack([kind, value]))
+    return chunks
+
+
+def changed(machine: Machine, kind: str, change: Callable[[Any], object]) -> list[bytes]:
+    """Return the image of a machine with changed values in all chunks of a kind."""
+    chunks = []
+    for chunk in image_of(machine):
+        values = msgpack.unpackb(chunk, strict_map_key=False)
+        if values[0] == kind and values[1] is not None:
+            change(values[1])
+        chunks.append(pack(values))
     return chunks
 
 

@@ -11,12 +11,11 @@ from beanpole import commands as c
 from beanpole import events as e
 from beanpole.constants import NOBODYS_TTR_US, SECOND_US
 from beanpole.core.image import restore
-from beanpole.core.image.image import pack
 from beanpole.core.jobs import display_names, effects
 from beanpole.core.jobs.job import DONE, FAILED, RESERVED
 from beanpole.core.operations import queues
 from beanpole.errors import Damaged
-from tests.unit.core.cluster import Cluster, copy_of, events_of, image_of
+from tests.unit.core.cluster import Cluster, changed, copy_of, events_of, image_of
 
 BEANSTALK, WORKQ, GEARMAN, OTHER = 1, 2, 3, 4  # sessions; the last speaks beanstalk
 TUBE = b"resize"
@@ -442,17 +441,6 @@ def test_an_image_has_all_of_it_and_the_machine_goes_on_alike() -> None:
     assert list(cluster.machine.origins[0].sessions[GEARMAN].watched) == [b"\x02own"]
 
 
-def changed(cluster: Cluster, kind: str, change: Any) -> list[bytes]:
-    """Return an image with changed chunks of one kind."""
-    chunks = []
-    for chunk in image_of(cluster.machine):
-        name, *values = restore._unpack(chunk)
-        if name == kind and values[0]:
-            change(values[0])
-        chunks.append(pack([name, *values]))
-    return chunks
-
-
 @pytest.mark.parametrize(
     "pair",
     [
@@ -466,7 +454,7 @@ def changed(cluster: Cluster, kind: str, change: Any) -> list[bytes]:
 def test_aliases_that_cannot_be_are_damage(pair: list[Any]) -> None:
     cluster = Bridged((G, TUBE))
     with pytest.raises(Damaged):
-        restore.load(changed(cluster, "aliases", lambda pairs: pairs.append(pair)))
+        restore.load(changed(cluster.machine, "aliases", lambda pairs: pairs.append(pair)))
 
 
 @pytest.mark.parametrize("watched", [[1, b"q"], [1, G], [1, b"default"], [1], [1, G, 1]])
@@ -480,7 +468,7 @@ def test_a_tube_of_another_space_is_watched_by_a_name_of_the_own(watched: list[A
                 record[7] = [watched]
 
     with pytest.raises(Damaged):
-        restore.load(changed(cluster, "sessions", change))
+        restore.load(changed(cluster.machine, "sessions", change))
 
 
 def test_a_job_has_another_home_than_its_queue_or_none() -> None:
@@ -496,5 +484,5 @@ def test_a_job_has_another_home_than_its_queue_or_none() -> None:
 
     for home in (e.BEANSTALK, 99, 0):
         with pytest.raises(Damaged):
-            restore.load(changed(cluster, "jobs", to(home)))
-    restore.load(changed(cluster, "jobs", to(e.GEARMAN)))
+            restore.load(changed(cluster.machine, "jobs", to(home)))
+    restore.load(changed(cluster.machine, "jobs", to(e.GEARMAN)))

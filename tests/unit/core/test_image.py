@@ -17,7 +17,7 @@ from beanpole.core.image.restore import OLDEST_VERSION, load
 from beanpole.core.state import MachineState
 from beanpole.errors import Damaged, UnknownVersion
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX
-from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, image_of
+from tests.unit.core.cluster import DEFAULT, Cluster, changed, chunks_of, image_of
 
 
 def busy() -> Cluster:
@@ -291,6 +291,20 @@ def test_a_session_that_holds_no_such_job_is_damage() -> None:
     reserved.append(4)
     with pytest.raises(Damaged, match="holds a job"):
         load([*BUSY[:SESSIONS], pack(sessions), *BUSY[KEYS:]])
+
+
+@pytest.mark.parametrize("serial", [0, -1, 1, 99])
+def test_a_session_whose_serial_number_cannot_be_is_damage(serial: int) -> None:
+    cluster = Cluster()
+    cluster.open(1)
+    cluster.open(2)
+
+    def change(sessions: list[Any]) -> None:
+        assert [session[0] for session in sessions] == [1, 2]
+        sessions[1][0] = serial
+
+    with pytest.raises(Damaged, match=f"session {serial} of 2"):
+        load(changed(cluster.machine, "sessions", change))
 
 
 @pytest.mark.parametrize("place", [13, 14])

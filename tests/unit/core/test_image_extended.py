@@ -13,7 +13,7 @@ from beanpole.core.image.restore import load
 from beanpole.core.jobs.job import DONE, FAILED
 from beanpole.errors import Damaged
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX
-from tests.unit.core.cluster import Cluster, copy_of, image_of
+from tests.unit.core.cluster import Cluster, changed, copy_of, image_of
 from tests.unit.core.foreign import LEASED, NOBODY, QUEUES, SECOND, Foreign, add_spaces
 
 
@@ -79,19 +79,8 @@ def unpack(chunk: bytes) -> Any:
     return msgpack.unpackb(chunk, strict_map_key=False)
 
 
-def changed(kind: str, change: Callable[[list[Any]], object]) -> list[bytes]:
-    """Return the image with changed records of one kind of chunk."""
-    chunks = []
-    for chunk in image_of(busy().machine):
-        values = unpack(chunk)
-        if values[0] == kind and values[1] is not None:
-            change(values[1])
-        chunks.append(pack(values))
-    return chunks
-
-
 def test_what_is_not_changed_is_read() -> None:
-    chunks = changed("jobs", len)
+    chunks = changed(busy().machine, "jobs", len)
     assert image_of(load(chunks)) == chunks
 
 
@@ -147,7 +136,7 @@ def of_ext(job: int, field: int, value: Any) -> Callable[[list[Any]], object]:
 )
 def test_a_job_that_cannot_be_is_damage(change: Callable[[list[Any]], object]) -> None:
     with pytest.raises(Damaged):
-        load(changed("jobs", change))
+        load(changed(busy().machine, "jobs", change))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +151,7 @@ def test_a_job_that_cannot_be_is_damage(change: Callable[[list[Any]], object]) -
 )
 def test_a_tube_that_cannot_be_is_damage(change: Callable[[list[Any]], object]) -> None:
     with pytest.raises(Damaged):
-        load(changed("tubes", change))
+        load(changed(busy().machine, "tubes", change))
 
 
 def test_a_session_of_beanstalk_uses_a_tube() -> None:
@@ -170,7 +159,7 @@ def test_a_session_of_beanstalk_uses_a_tube() -> None:
         sessions[0][6] = 0
 
     with pytest.raises(Damaged):
-        load(changed("sessions", change))
+        load(changed(busy().machine, "sessions", change))
 
 
 @pytest.mark.parametrize("value", [[1, 5, 0], [99, 5, 0], [LEASED, 5], [LEASED, b"", 0]])

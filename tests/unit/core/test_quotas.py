@@ -20,7 +20,7 @@ from beanpole.core.machine import Machine
 from beanpole.core.users import ANONYMOUS, PUT, WORK
 from beanpole.errors import Damaged
 from beanpole.events import GEARMAN
-from tests.unit.core.cluster import chunks_of, copy_of, image_of
+from tests.unit.core.cluster import chunks_of, copy_of, image_of, with_chunk
 from tests.unit.core.guests import PING, Guests
 from tests.unit.core.having_users import LEE, LEES, ROOT, ROOTS, add_lee, lock, set_user
 from tests.unit.core.logs import LATEST_STEPS, Step, log_of
@@ -309,11 +309,8 @@ def test_a_job_that_counts_for_what_is_no_user_is_damage(cluster: Guests, user: 
 
 @pytest.mark.parametrize("more", [[[1, 2, 3, 4]], [[0, 0, 0]], [[1], [1]], [5], [[-1]], [[b"1"]]])
 def test_a_user_with_what_is_no_limit_is_damage(more: list[Any]) -> None:
-    chunks = image_of(Guests().machine)
-    place = next(n for n, chunk in enumerate(chunks) if msgpack.unpackb(chunk) == ["users", None])
-    chunks.insert(place, msgpack.packb(["users", ["users", [[LEE, [ROOTS], [], *more]]]]))
     with pytest.raises(Damaged):
-        load(chunks)
+        load(with_chunk(Guests().machine, "users", ["users", [[LEE, [ROOTS], [], *more]]]))
 
 
 def test_what_counts_takes_memory(cluster: Guests) -> None:
@@ -340,7 +337,8 @@ def test_the_counts_are_those_of_the_jobs_that_are_there(steps: list[Step]) -> N
                 jobs[user] += 1
                 sizes[user] += len(job.body)
         found = {usage.name: (usage.jobs, usage.bytes) for usage in quotas.usages.values()}
-        assert found == {name: (jobs[name], sizes[name]) for name in found}
+        # A user with a limit is there without a job.
+        assert found == {name: (jobs[name], sizes[name]) for name in {*found, *jobs}}
         assert quotas.counted == sum(jobs.values())
         assert all(usage.jobs or usage.is_limited for usage in quotas.usages.values())
         assert len(quotas._shards) <= quotas.counted

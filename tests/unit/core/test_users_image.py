@@ -19,7 +19,7 @@ from beanpole.core.users import (
 )
 from beanpole.errors import Damaged
 from beanpole.events import GEARMAN
-from tests.unit.core.cluster import chunks_of, copy_of, image_of
+from tests.unit.core.cluster import chunks_of, copy_of, image_of, with_chunk
 from tests.unit.core.guests import Guests
 from tests.unit.core.having_users import (
     LEE,
@@ -99,11 +99,8 @@ def test_a_machine_without_users_has_no_chunk_of_them() -> None:
 def test_a_damaged_image_is_told(value: Any) -> None:
     cluster = Guests()
     add_lee(cluster)
-    chunks = image_of(cluster.machine)
-    place = next(n for n, chunk in enumerate(chunks) if msgpack.unpackb(chunk) == ["users", None])
-    chunks.insert(place, msgpack.packb(["users", value]))
     with pytest.raises(Damaged):
-        load(chunks)
+        load(with_chunk(cluster.machine, "users", value))
 
 
 @pytest.mark.parametrize(("user", "token"), [(5, b""), (b"a b", b""), (LEE, b"short"), (b"", LEES)])

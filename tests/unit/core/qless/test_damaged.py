@@ -26,6 +26,7 @@ def chunks() -> list[Any]:
     t.set_pattern(0, b"x", b"[]")
     t.set_option(b"x", b"y")
     t.tracked.add(b"nobody", 1.0)
+    assert b"t" in t.throttles
     made = [msgpack.unpackb(chunk) for chunk in image_of(cluster.machine)]
     words = {chunk[1][0] for chunk in made if chunk[0] == "qless" and chunk[1] is not None}
     assert words >= {*qless.WORDS} - {*qless.LONG_FIELDS}
@@ -97,6 +98,8 @@ def twice(rows: list[Any]) -> None:
         (qless.JOBS, of_first("failed_order", 10**9)),
         (qless.JOBS, of_first("locked", [b"nobody"])),
         (qless.JOBS, of_first("pending", [[b"nobody", 1.0]])),
+        (qless.JOBS, of_first("locked", [b"t", b"t"])),
+        (qless.JOBS, of_first("pending", [[b"t", 1.0], [b"t", 1.0]])),
         (qless.JOBS, of_first("failure", [b"g"])),
         (qless.JOBS, lambda rows: rows[0].pop()),
         (qless.JOBS, lambda rows: rows[0].append(1)),
