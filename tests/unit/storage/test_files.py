@@ -55,6 +55,29 @@ def test_a_file_is_written_read_cut_and_renamed(tmp_path: Path) -> None:
     assert files.free_bytes(directory) > 0
 
 
+def test_what_the_system_writes_in_parts_is_written_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short write is no error: without the rest, a log would have a record cut in the middle."""
+    pwrite, pwritev = os.pwrite, os.pwritev
+
+    def half(descriptor: int, data: bytes | memoryview, offset: int) -> int:
+        return pwrite(descriptor, data[: (len(data) + 1) // 2], offset)
+
+    def half_synced(descriptor: int, buffers: Any, offset: int, flags: int) -> int:
+        (data,) = buffers
+        return pwritev(descriptor, (data[: (len(data) + 1) // 2],), offset, flags)
+
+    monkeypatch.setattr(os, "pwrite", half)
+    monkeypatch.setattr(os, "pwritev", half_synced)
+    handle = InlineFiles().open(str(tmp_path / "file"), create=True)
+    handle.write(0, b"0123456789")
+    assert handle.read(0, 100) == b"0123456789"
+    handle.write_synced(5, b"abcdefghijk")
+    assert handle.read(0, 100) == b"01234abcdefghijk"
+    handle.close()
+
+
 @pytest.mark.parametrize(
     ("inodes", "free", "room"),
     [(1000, 16, True), (1000, 15, False), (1000, 0, False), (0, 0, True)],
