@@ -23,7 +23,16 @@ from beanpole.events import GEARMAN
 from tests.unit.core.cluster import chunks_of, copy_of, image_of, with_chunk
 from tests.unit.core.guests import PING, Guests
 from tests.unit.core.having_users import LEE, LEES, ROOT, ROOTS, add_lee, lock, set_user
-from tests.unit.core.logs import LATEST_STEPS, Step, log_of
+from tests.unit.core.logs import (
+    JOB,
+    LATEST_STEPS,
+    LIMIT,
+    ORIGIN,
+    TOKENS,
+    Step,
+    command,
+    log_of,
+)
 
 LEES_SESSION = 9
 
@@ -324,10 +333,27 @@ def test_what_counts_takes_memory(cluster: Guests) -> None:
     assert accounts.beside_jobs_bytes(cluster.machine) == before
 
 
-@given(st.lists(LATEST_STEPS, min_size=1, max_size=12))
+# Lee's session at each node, in the logs, and what changes the number of lee's jobs.
+OPENED = ((c.OPEN, LEES_SESSION), (c.AS_USER, LEES_SESSION, b"", TOKENS[1]))
+LEES_PUT = (c.PUT, LEES_SESSION, b"default", 0, 0, 60, b"lee's")
+BEGUN: Step = (0, 0, [(origin, "next", [*OPENED, LEES_PUT]) for origin in (0, 1)])
+RIGHTS = msgpack.packb(((b"*", PUT | WORK),))
+LEES_COMMANDS = st.one_of(
+    st.just(LEES_PUT),
+    command(c.DELETE, st.just(LEES_SESSION), JOB),
+    command(c.SET_USER, *map(st.just, (1, LEE, RIGHTS)), LIMIT, LIMIT, st.just(0)),
+)
+LEES_STEPS = st.builds(
+    lambda origin, commands: (0, 0, [(origin, "next", commands)]),
+    ORIGIN,
+    st.lists(LEES_COMMANDS, min_size=1, max_size=4),
+)
+
+
+@given(st.lists(st.one_of(LATEST_STEPS, LEES_STEPS), min_size=1, max_size=12))
 def test_the_counts_are_those_of_the_jobs_that_are_there(steps: list[Step]) -> None:
     machine = Machine()
-    for entry in log_of(steps, GEARMAN, 4, users=True):
+    for entry in log_of([BEGUN, *steps], GEARMAN, 4, users=True):
         machine.apply(*entry)
         quotas = machine.queue.quotas
         jobs, sizes = Counter[bytes](), Counter[bytes]()
@@ -340,5 +366,6 @@ def test_the_counts_are_those_of_the_jobs_that_are_there(steps: list[Step]) -> N
         # A user with a limit is there without a job.
         assert found == {name: (jobs[name], sizes[name]) for name in {*found, *jobs}}
         assert quotas.counted == sum(jobs.values())
+        assert entry[0] != 2 or jobs == {LEE: 2}, "none of lee's jobs counts"
         assert all(usage.jobs or usage.is_limited for usage in quotas.usages.values())
         assert len(quotas._shards) <= quotas.counted
