@@ -201,6 +201,17 @@ def test_no_job_is_dropped_for_a_put_that_finds_no_place_for_its_tube(cluster: G
     assert ids(cluster) == [2]
 
 
+def test_no_job_is_dropped_for_a_put_that_the_memory_does_not_allow(cluster: Guests) -> None:
+    set_policy(cluster, jobs_max=1, when_full=DROP_OLDEST)
+    assert try_put(cluster) == 1
+    cluster.machine.jobs_max = 1
+    assert try_put(cluster) == c.OUT_OF_MEMORY
+    assert ids(cluster) == [1]
+    cluster.machine.jobs_max = 2
+    assert try_put(cluster) == 2
+    assert ids(cluster) == [2]
+
+
 @pytest.mark.constants
 def test_with_very_many_priorities_the_least_urgent_are_looked_at(
     cluster: Guests, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,14 @@ def empty_tables() -> Tables:
     return t
 
 
+def fill_queues(t: Tables) -> None:
+    """Make queues, called 0, 1 and so on, until there is no room for another."""
+    number = 0
+    while len(t.queues) < q.QUEUES_MAX:
+        t.queue(b"%d" % number)
+        number += 1
+
+
 def waiting_job(t: Tables, jid: bytes, queue: bytes = b"q", now: float = 0.0) -> QlessJob:
     """Make a waiting job in a queue."""
     job = QlessJob(t.new_id(), jid)

@@ -3,6 +3,7 @@
 from beanpole import qless as q
 from beanpole.core.qless import completing
 from tests.unit.core.qless.checking import Qless
+from tests.unit.core.qless.making import fill_queues
 
 
 def test_a_complete_job_stays_without_queue_and_worker() -> None:
@@ -91,8 +92,7 @@ def test_circles_and_limits_leave_a_job_running() -> None:
     refused = (q.DEPENDS_ON_ITSELF, (b"a",))
     assert world.done(2, b"a", following=b"q", depends=(b"b",)) == refused
     assert world.done(2, b"a", following=b"q", depends=(b"a",)) == refused
-    for number in range(q.QUEUES_MAX):
-        world.t.queue(b"%d" % number)
+    fill_queues(world.t)
     assert world.done(2, b"a", following=b"new")[0] == q.TOO_MUCH
     assert world.job(b"a").state == q.RUNNING
     assert not world.said()

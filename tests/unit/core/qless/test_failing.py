@@ -1,8 +1,9 @@
 """Failures: fail, retry, unfail."""
 
 from beanpole import qless as q
-from beanpole.core.qless import cancelling, failing, ordering, putting, throttles
+from beanpole.core.qless import cancelling, failing, limits, ordering, putting, throttles
 from tests.unit.core.qless.checking import Qless
+from tests.unit.core.qless.making import fill_queues
 
 VIEW = q.FailureView(b"group", b"why", 4.0, b"w")
 
@@ -157,3 +158,20 @@ def test_failures_and_retries_give_locks_of_throttles_back() -> None:
     assert world.job(b"c").state == q.THROTTLED
     world.give(failing.fail, 6, b"a", b"w", b"group", b"why", None)
     assert world.pop(7, 2) == [b"b"]
+
+
+def test_a_job_goes_on_in_no_queue_that_would_be_one_too_many() -> None:
+    world = running()
+    fill_queues(world.t)
+    args = (b"w", 0.0, None, None)
+    assert world.call(failing.retry, 2, b"a", b"new", *args) == limits.QUEUES
+    assert (world.job(b"a").state, world.job(b"a").remaining) == (q.RUNNING, 1)
+    assert world.give(failing.fail, 3, b"a", b"w", b"group", b"why", None) == b"a"
+    fill_queues(world.t)  # the call before dropped those without a job
+    assert world.call(failing.unfail, 4, b"new", b"group", 1) == limits.QUEUES
+    assert list(world.t.groups[b"group"]) == [b"a"]
+    assert b"new" not in world.t.queues
+    fill_queues(world.t)
+    assert world.give(failing.unfail, 5, b"7", b"group", 1) == 1
+    assert world.pop(6, queue=b"7") == [b"a"]
+    assert world.give(failing.retry, 7, b"a", b"8", *args) == 0

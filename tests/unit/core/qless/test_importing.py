@@ -7,8 +7,9 @@ import pytest
 from beanpole import events as e
 from beanpole import qless as q
 from beanpole.core.jobs.job import DONE, FAILED, GONE, READY
-from beanpole.core.qless import completing, failing, importing, queues, recurring, views
+from beanpole.core.qless import completing, failing, importing, limits, queues, recurring, views
 from tests.unit.core.qless.checking import Qless
+from tests.unit.core.qless.making import fill_queues
 from tests.unit.core.qless.test_events import Scene, said
 
 FAILURE = (b"group", b"why", 30.0, b"w")
@@ -126,6 +127,27 @@ def test_without_room_only_what_is_there_is_taken() -> None:
     world.t.room = 0
     assert world.call(importing.import_job, 50, *job(b"b"))[0] == q.NO_ROOM
     assert world.call(importing.import_job, 50, *job(b"a")) == (q.OK, False)
+
+
+def test_no_queue_comes_that_would_be_one_too_many() -> None:
+    world = Qless()
+    world.give(importing.import_queue, 50, b"known", False)
+    fill_queues(world.t)
+    assert world.call(importing.import_queue, 60, b"new", False) == limits.QUEUES
+    for state in (q.WAITING, q.STALLED, q.SCHEDULED, q.DEPENDS, q.FAILED):
+        fill_queues(world.t)  # each call drops those without a job
+        args = job(b"a", state, queue=b"new", failure=FAILURE)
+        assert world.call(importing.import_job, 60, *args) == limits.QUEUES
+    assert b"new" not in world.t.queues and not world.t.jobs
+    fill_queues(world.t)
+    assert world.give(importing.import_queue, 60, b"known", False) is False
+    fill_queues(world.t)
+    assert world.give(importing.import_queue, 60, b"7", False) is True
+    fill_queues(world.t)
+    assert world.give(importing.import_job, 60, *job(b"a", queue=b"7")) is True
+    fill_queues(world.t)
+    # A complete job is in no queue.
+    assert world.give(importing.import_job, 60, *job(b"b", q.COMPLETE_, queue=b"new")) is True
 
 
 def test_templates_go_on_with_their_numbers_and_times() -> None:

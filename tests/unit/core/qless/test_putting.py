@@ -3,6 +3,7 @@
 from beanpole import qless as q
 from beanpole.core.qless import failing, locks, putting
 from tests.unit.core.qless.checking import Qless
+from tests.unit.core.qless.making import fill_queues
 
 
 def test_a_new_job_waits_with_defaults() -> None:
@@ -201,8 +202,7 @@ def test_dependents_have_a_limit() -> None:
 
 def test_queues_have_a_limit() -> None:
     world = Qless()
-    for number in range(q.QUEUES_MAX):
-        world.t.queue(b"%d" % number)
+    fill_queues(world.t)
     assert world.put(0, b"a")[0] == q.TOO_MUCH
     assert world.put(0, b"a", queue=b"7")[0] == q.OK
 

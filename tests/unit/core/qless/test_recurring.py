@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from beanpole import qless as q
 from beanpole.core.qless import importing, queues, recurring
 from beanpole.core.qless.tables import Tables
-from tests.unit.core.qless.making import empty_tables, waiting_job
+from tests.unit.core.qless.making import empty_tables, fill_queues, waiting_job
 
 AS = q.THROTTLES
 
@@ -227,8 +227,7 @@ def test_what_is_too_much_is_refused_before_anything_is_changed() -> None:
     assert recur(t, tags=names)[1][0] == b"tags of a job"
     assert recur(t, throttles=names[: q.THROTTLES_MAX + 1])[1][0] == b"throttles of a job"
     assert recur(t, jid=b"x" * q.NAME_MAX_BYTES)[1][0] == b"bytes of a name"
-    for number in range(q.QUEUES_MAX):
-        t.queue(b"%d" % number)
+    fill_queues(t)
     assert recur(t)[1][0] == b"queues"
     assert not t.recurring
     assert recur(t, queue=b"7")[0] == q.OK
