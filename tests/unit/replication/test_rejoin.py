@@ -31,6 +31,18 @@ def test_it_neither_votes_nor_stands(repaired: bool) -> None:
     assert (kinds == set()) is repaired
 
 
+def test_it_does_not_stand_when_its_leader_hands_over_to_it() -> None:
+    """The leader may not know of the new disk yet: its last acknowledgement was of the old one."""
+    lone = Lone(rejoin=True)
+    lone.append("n1", 1, (1, 0))
+    lone.run(0.05)
+    assert lone.replica.leader == "n1"
+    lone.receive("n1", messages.TIMEOUT_NOW, 1)
+    lone.replica.turn()
+    assert (lone.replica.role, lone.replica.term) == ("follower", 1)
+    assert lone.take(messages.VOTE) == []
+
+
 def test_it_counts_only_when_its_node_was_told_so() -> None:
     lone = Lone(rejoin=True)
     lone.crash()
