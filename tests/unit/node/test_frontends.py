@@ -101,3 +101,15 @@ def test_the_limit_of_connections_is_of_all_protocols() -> None:
     taken = [late_ones.connected(Port()) for _ in range(REFUSED_MAX + 1)]
     assert taken[-1] is None and None not in taken[:-1]
     assert late_ones.figures().refused_total == REFUSED_MAX + 1
+
+
+def test_errors_are_counted_by_their_words() -> None:
+    stage = stage_of_two()
+    frontend = stage.node.frontends["beanstalk"]
+    assert set(frontend.errors().values()) == {0}
+    _, port = stage.client(b"nonsense\r\ndelete 9\r\nnonsense\r\n")
+    stage.commit()
+    assert port.take() == b"UNKNOWN_COMMAND\r\nNOT_FOUND\r\nUNKNOWN_COMMAND\r\n"
+    found = {word: count for word, count in frontend.errors().items() if count}
+    assert found == {"UNKNOWN_COMMAND": 2, "NOT_FOUND": 1}
+    assert set(stage.node.frontends["late"].errors().values()) == {0}

@@ -3,6 +3,7 @@
 import pytest
 
 from beanpole import commands as c
+from beanpole.constants import BATCH_MAX_BYTES
 from beanpole.core.machine import Machine
 from beanpole.weights import COMMAND_BYTES
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
@@ -380,6 +381,21 @@ def test_what_a_client_sends_behind_a_large_job_stays_behind_it(roomy: Stage) ->
     kinds = [(item[0], item[6][:1] if item[0] == c.PUT else b"") for item in own]
     assert kinds == [(c.OPEN, b""), (c.PUT, b"x"), (c.PUT, b"l"), (c.PUT, b"x"), (c.CLOSE, b"")]
     assert port.output == b""
+
+
+def test_a_large_job_overtakes_no_full_batch_of_its_client(roomy: Stage) -> None:
+    """The open batch, behind which it waits, is empty when the one before has just become full."""
+    body = b"m" * (LARGE_BYTES_MIN // 2)
+    count = BATCH_MAX_BYTES // 2 // len(body)
+    connection, _ = roomy.client()
+    connection.received(b"put 0 0 60 %d\r\n%b\r\n" % (len(body), body) * count + large_put())
+    origin = roomy.node.origin
+    assert len(origin._full) == len(origin._large) == 1 and not origin._open.commands
+    found: list[bytes] = []
+    while not origin.is_idle():
+        roomy.run()
+        found += [letter for batch in bodies(sent_and_applied(roomy)) for letter in batch]
+    assert found == [b"m"] * count + [b"l"]
 
 
 def connection_number(commands: list[c.Command]) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.users import ANONYMOUS, EVERYWHERE, PUT
+from beanpoled.leading import dispatching
 from beanpoled.links import frames
 from beanpoled.turn.node import TURN_PERIOD_US
 from tests.unit.node.stage import SECOND, Stage, config, grants, put
@@ -81,6 +82,30 @@ def test_a_waiter_whose_right_ends_does_not_keep_the_leader_busy(is_ready: bool)
     assert stage.granted() == []
     stage.do(stage.user(LEE, (b"default", 15)))
     assert stage.granted() == [b"x"]  # it keeps waiting until it has the right
+
+
+@pytest.mark.constants
+def test_many_waiters_whose_rights_change_move_a_few_in_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those beyond the first turn kept their old lines until another entry came."""
+    stage = Rights((b"*", 15))
+    sessions = range(2, 7)
+    for session in sessions[1:]:
+        stage.do((c.OPEN, session), (c.AS_USER, session, b"", LEES), (c.WATCH, session, b"mail"))
+    for session in sessions:
+        stage.wait(session)
+    stage.settle()
+    waiters = stage.node.leader.line.waiters.values()
+    assert [waiter.tubes for waiter in waiters] == [(b"default", b"mail")] * len(sessions)
+    monkeypatch.setattr(dispatching, "LOOKS_PER_TURN_MAX", 1)
+    stage.number += 1
+    stage.batch("n1", stage.number, stage.user(LEE, MAIL))
+    stage.commit(1)
+    stage.node.leader.proposer.propose()
+    assert [waiter.tubes for waiter in waiters].count((b"mail",)) == 1
+    stage.run()
+    assert [waiter.tubes for waiter in waiters] == [(b"mail",)] * len(sessions)
 
 
 def test_a_waiter_whose_token_is_dropped_gets_nothing() -> None:

@@ -346,6 +346,18 @@ def test_without_a_majority(scene: Scene, client: Client) -> None:
     assert not any(one.connection.blocked for one in clients)
 
 
+def test_a_client_whose_lease_has_failed_waits_no_longer(scene: Scene, client: Client) -> None:
+    """A node that stops would close it in its next request."""
+    assert client.ask(b"lease q 0\r\n") == TIMEOUT
+    scene.become("follower", None, 2)
+    assert client.send(b"lease q 500\r\n") == b""
+    assert client.connection.is_waiting
+    scene.pass_us(6 * SECOND)  # and the node still keeps its clients
+    assert client.port.take() == replies.NO_MAJORITY
+    assert client.send(ADD) == b""
+    assert not client.connection.is_waiting and not client.connection.is_at_rest
+
+
 def test_a_wait_whose_barrier_is_not_done(scene: Scene, client: Client) -> None:
     other = Client(scene)
     assert client.ask(ADD + b"result %b 1000\r\n" % JOB) == OK
