@@ -192,8 +192,15 @@ def test_a_list_has_all_jobs_where_the_encoding_lacks_a_character(
         assert shown in text and "plain" in text
 
 
-@pytest.mark.parametrize(("count", "is_told"), [(1500, False), (1501, True)])
+@pytest.mark.parametrize(
+    ("limit", "count", "is_told"),
+    [
+        *((1500, 1500, False), (1500, 1501, True)),
+        *((1000, 1000, False), (1000, 1001, True), (3, 3, False), (3, 4, True)),  # whole pages
+    ],
+)
 def test_a_list_that_is_cut_in_its_last_page_says_so(
+    limit: int,
     count: int,
     is_told: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -205,10 +212,10 @@ def test_a_list_that_is_cut_in_its_last_page_says_so(
         return jobs_pb2.ListJobsReply(jobs=jobs, complete=ids[-1] == count, next_after_id=ids[-1])
 
     monkeypatch.setattr(Admin, "ask", ask)
-    assert cli.main(["job", "list", "--limit", "1500", "--addr", "127.0.0.1:1"]) == 0
+    assert cli.main(["job", "list", "--limit", str(limit), "--addr", "127.0.0.1:1"]) == 0
     said = capsys.readouterr()
-    assert len(said.out.splitlines()) == 1 + 1500
-    assert ("there may be more: --after 1500 goes on" in said.err) == is_told
+    assert len(said.out.splitlines()) == 1 + limit
+    assert (f"there may be more: --after {limit} goes on" in said.err) == is_told
 
 
 @pytest.mark.parametrize(

@@ -363,3 +363,11 @@ def test_the_hash_covers_what_must_agree_and_nothing_else(path: Path) -> None:
     assert load(path, members="n0=a:1/a:2,n1=b:1/b:2").config_hash != usual
     moved = "n2=a:1/a:2,n1=b:1/b:2,n0=c:1/c:2"
     assert load(path, members=moved).config_hash == usual
+
+
+@pytest.mark.parametrize("value", ["5", "true", "1.5", '["dev"]', "{}", "1979-05-27"])
+def test_a_name_that_is_no_text_is_named_with_what_is_allowed(path: Path, value: str) -> None:
+    path.write_text(FILE.replace('cluster = "dev"', f"cluster = {value}"))
+    with pytest.raises(ConfigurationError, match=r"cluster .* 1 to 63 letters") as caught:
+        load(path)
+    assert str(path) in str(caught.value)

@@ -11,6 +11,7 @@ from tests.unit.beanpoled.test_jobs_rpc import Admin, run
 
 TURN, TWIST = b"\x02turn", b"\x02twist"
 MOVE = jobs_pb2.JOB_ACTION_MOVE
+THERE = jobs_pb2.JOB_OUTCOME_ALREADY_THERE
 FULL = jobs_pb2.JOB_OUTCOME_QUEUE_FULL
 BY_IDS: dict[str, Any] = {"job_ids": range(2, 12)}
 BY_FILTER: dict[str, Any] = {"filter": jobs_pb2.JobFilter(queue="gearman:turn")}
@@ -55,5 +56,20 @@ def test_each_foretold_move_takes_room(
             moved,
             FULL if moved < 10 and chosen is BY_FILTER else 0,
         )
+
+    run(test)
+
+
+def test_a_job_that_is_there_already_is_foretold() -> None:
+    """The dry run said that it would be moved, and took a place in the queue for it."""
+
+    async def test(admin: Admin) -> None:
+        fill(admin, 1)
+        fields = {"action": MOVE, "to_queue": "gearman:twist", "job_ids": [1, 2, 1]}
+        foretold = (await admin.change(**fields, dry_run=True))[-1]
+        outcomes = [one.outcome for one in foretold.results]
+        assert outcomes == [THERE, jobs_pb2.JOB_OUTCOME_DONE, THERE]
+        done = (await admin.change(**fields))[-1]
+        assert done == foretold
 
     run(test)

@@ -198,3 +198,13 @@ def test_nothing_to_reserve() -> None:
 def test_nothing_to_put() -> None:
     here = world()
     assert here.run(batches.put_many(here.client("a:1"), [], 1, 0, 60)) == []
+
+
+def test_a_first_body_of_another_encoding_hides_no_other_job() -> None:
+    """A mistake here was the error of the one job alone: the caller never got the other jobs."""
+    here = world(a=Counting(3, bodies=b"\xffbc"))
+    with pytest.raises(faults.BatchError) as caught:
+        here.run(batches.reserve_many(here.client("a:1"), 3, 0))
+    wrong, *others = caught.value.results
+    assert isinstance(wrong, UnicodeDecodeError)
+    assert [(job.id, job.body) for job in others] == [(4, "b"), (5, "c")]

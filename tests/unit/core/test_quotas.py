@@ -316,7 +316,10 @@ def test_a_job_that_counts_for_what_is_no_user_is_damage(cluster: Guests, user: 
         load(chunks)
 
 
-@pytest.mark.parametrize("more", [[[1, 2, 3, 4]], [[0, 0, 0]], [[1], [1]], [5], [[-1]], [[b"1"]]])
+@pytest.mark.parametrize(
+    "more",
+    [*([[one]] for one in (-1, b"1", True, 1.0)), [[1, 2, 3, 4]], [[0, 0, 0]], [[1], [1]], [5]],
+)
 def test_a_user_with_what_is_no_limit_is_damage(more: list[Any]) -> None:
     with pytest.raises(Damaged):
         load(with_chunk(Guests().machine, "users", ["users", [[LEE, [ROOTS], [], *more]]]))
