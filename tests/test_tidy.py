@@ -124,7 +124,10 @@ UNFINISHED = re.compile(
         )
     )
 )
-SLEEP = re.compile(r"\btime\.slee" + r"p\(|asyncio\.slee" + r"p\((?!0\))")
+SLEEP = re.compile(
+    r"\btime\.slee" + r"p\(|asyncio\.slee" + r"p\((?!0\))"
+    r"|from (time|asyncio) import [^\n]*\bslee" + r"p\b"
+)
 
 
 # Only the last tree is kept: with all of them, collecting garbage costs more than parsing.

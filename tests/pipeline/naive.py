@@ -46,13 +46,6 @@ def durations(events: Iterable[Event]) -> Iterator[Duration]:
             ready[job] = now
 
 
-def grouped(found: Iterable[Duration]) -> dict[tuple[Key, str], list[float]]:
-    groups: dict[tuple[Key, str], list[float]] = defaultdict(list)
-    for key, kind, seconds in found:
-        groups[key, kind].append(seconds)
-    return groups
-
-
 def percentile(values: Sequence[float], percent: int) -> float:
     """Return the smallest value that at least `percent` of all values do not exceed."""
     return sorted(values)[max(0, math.ceil(percent * len(values) / 100) - 1)]
