@@ -462,14 +462,14 @@ class World:
 
     def check_equal(self) -> None:
         """Compare the state of each node with the witness's, byte by byte."""
-        expected = _image_crc(self.witness.machine)
+        expected = image_crc(self.witness.machine)
         for name, host in sorted(self.hosts.items()):
             machine = host.node.context.machine
             if machine.index != self.witness.machine.index:
                 raise Violation(f"{name} is at {machine.index}, not {self.witness.machine.index}")
             if machine.state_hash != self.witness.machine.state_hash:
                 raise Violation(f"the state hash of {name} differs")
-            if _image_crc(machine) != expected:
+            if image_crc(machine) != expected:
                 raise Violation(f"the image of {name} differs, but its state hash does not")
             # A clock that is years ahead makes all events old enough to be removed.
             whole = name not in self.may_miss_events and not self.walls_move
@@ -490,7 +490,8 @@ class World:
         return "; ".join(parts)
 
 
-def _image_crc(machine: Any) -> int:
+def image_crc(machine: Any) -> int:
+    """Return the CRC of the canonical image."""
     whole = image.Image(machine)
     crc = 0
     while (chunk := whole.next_chunk()) is not None:

@@ -12,11 +12,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
 from beanpole import commands as c
 from beanpole.core.hosts import HOSTS_SINCE
-from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.storage.format import Identity
 from beanpoled.eventlog import columns
@@ -30,7 +27,7 @@ from tests.sim.host import SimHost
 from tests.sim.schedules_node import Hand
 from tests.sim.storm import Stuck
 from tests.sim.witness import Witness
-from tests.sim.world import CLUSTER, World
+from tests.sim.world import CLUSTER, World, image_crc
 
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
 # Folders of a node's data directory.
@@ -79,7 +76,7 @@ def replay(log: Log) -> Replayed:
         machine.apply(index, flags, time_us, wall_us, sections)
         found.chains.append(machine.state_hash)
         if place % IMAGE_EVERY == 0 or place == len(log):
-            found.images.append(_image_crc(machine))
+            found.images.append(image_crc(machine))
         names.update(machine.queue.tubes_named)
         if machine.queue.events:
             first = len(found.events)
@@ -99,14 +96,6 @@ def replay(log: Log) -> Replayed:
             machine.queue.externals.clear()
             machine.queue.details.clear()
     return found
-
-
-def _image_crc(machine: Machine) -> int:
-    image, crc = Image(machine), 0
-    while (chunk := image.next_chunk()) is not None:
-        crc = crc32c(chunk, crc)
-    image.close()
-    return crc
 
 
 def facts_of(log: Log, operations: Log) -> dict[str, Any]:
