@@ -1,7 +1,7 @@
 """Invalid images of qless raise `Damaged` and no other error."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgpack
@@ -10,11 +10,11 @@ import pytest
 from beanpole import qless as q
 from beanpole.core.image import qless, restore
 from beanpole.core.image.image import pack
-from beanpole.core.qless.job import QlessJob
+from beanpole.core.qless.job import SCHEDULED_AT, QlessJob
 from beanpole.errors import Damaged
 from tests.unit.core.cluster import Cluster, image_of
 from tests.unit.core.qless.random_calls import Calls
-from tests.unit.core.qless.test_images import opened, run
+from tests.unit.core.qless.test_images import check, opened, run
 from tests.unit.seeds import seeds
 
 
@@ -55,6 +55,7 @@ MARKERS: dict[type, Any] = {
     bool: True,
     tuple: ((b"a marker", 987.5),),
 }
+DEPENDENTS = -2  # the index in a job's record
 NONE_MARKERS = {"lease": 987.5, "due": 987.5, "failure": q.FailureView(b"g", b"m", 1.0, b"w")}
 
 
@@ -74,6 +75,23 @@ def of_first(name: str, value: Any) -> Callable[[list[Any]], None]:
         rows[0][place(name)] = value
 
     return change
+
+
+def of_state(state: int, name: str, value: Any) -> Callable[[list[Any]], None]:
+    """Change a field of the first job with a state."""
+
+    def change(rows: list[Any]) -> None:
+        row = next(row for row in rows if row[place("state")] == state)
+        assert row[place(name)] != value
+        row[place(name)] = value
+
+    return change
+
+
+def of_dependent(rows: list[Any]) -> None:
+    """Replace a dependent of a job by another job, so that their number stays."""
+    row = next(row for row in rows if row[DEPENDENTS])
+    row[DEPENDENTS][0] = row[place("jid")]
 
 
 def twice(rows: list[Any]) -> None:
@@ -101,6 +119,15 @@ def twice(rows: list[Any]) -> None:
         (qless.JOBS, of_first("locked", [b"t", b"t"])),
         (qless.JOBS, of_first("pending", [[b"t", 1.0], [b"t", 1.0]])),
         (qless.JOBS, of_first("failure", [b"g"])),
+        (qless.JOBS, of_state(q.WAITING, "place", SCHEDULED_AT)),
+        (qless.JOBS, of_state(q.WAITING, "queue", b"nobody")),
+        (qless.JOBS, of_state(q.WAITING, "lease", 5.0)),
+        (qless.JOBS, of_state(q.WAITING, "failed_order", 1)),
+        (qless.JOBS, of_state(q.WAITING, "completed_in", b"q")),
+        (qless.JOBS, of_state(q.FAILED, "failed_order", 0)),
+        (qless.JOBS, of_state(q.FAILED, "failed_order", 10**9)),
+        (qless.JOBS, of_state(q.FAILED, "failure", None)),
+        (qless.JOBS, of_dependent),
         (qless.JOBS, lambda rows: rows[0].pop()),
         (qless.JOBS, lambda rows: rows[0].append(1)),
         (qless.JOBS, lambda rows: rows[0].__setitem__(-1, [[1.0, 99, b"", b""]])),
@@ -142,6 +169,15 @@ def test_words_that_are_none(chunks: list[Any]) -> None:
             restore.load(broken)
 
 
+def plain_values(value: Any) -> Iterator[Any]:
+    """Yield all values in lists that are no lists."""
+    if type(value) is list:
+        for one in value:
+            yield from plain_values(one)
+    else:
+        yield value
+
+
 @pytest.mark.parametrize("seed", seeds(range(300), 60))
 def test_any_change_is_read_or_damaged(chunks: list[Any], seed: int) -> None:
     """A change of one value of one record is read or is `Damaged`; no other error is raised."""
@@ -162,15 +198,20 @@ def test_any_change_is_read_or_damaged(chunks: list[Any], seed: int) -> None:
         True,
     )
     copied = [msgpack.unpackb(pack(chunk)) for chunk in chunks]
-    inner: Any = dice.choice([chunk for chunk in copied if chunk[0] == "qless"])
+    # Most changes are inside of records: a chunk that is none is refused before it is looked at.
+    chunk = dice.choice([chunk for chunk in copied if chunk[0] == "qless" and chunk[1]])
+    inner = chunk[1][1] if dice.random() < 0.9 else chunk
+    known = list(plain_values(chunk[1][1]))
     while True:
         at = dice.randrange(len(inner))
-        if type(inner[at]) is not list or not inner[at] or dice.random() < 0.1:
-            inner[at] = dice.choice(values)
+        if type(inner[at]) is not list or not inner[at] or dice.random() < 0.05:
+            inner[at] = dice.choice(values) if dice.random() < 0.3 else dice.choice(known)
             break
         inner = inner[at]
     try:
         machine = restore.load([pack(chunk) for chunk in copied])
     except Damaged:
         return
-    image_of(machine)
+    image = image_of(machine)
+    assert image_of(restore.load(image)) == image
+    check(machine)
