@@ -11,6 +11,7 @@ from beanpoled.frontends import user_changes
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.frontends.requests import WRONG_TOKEN_DELAY_US, WRONG_TOKENS_MAX
 from tests.unit.core.cluster import copy_of
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import Port, Stage, put
 
 TOKEN = b"the-token-of-lee"
@@ -40,20 +41,11 @@ class Scene(Stage):
     def do(self, *commands: c.Command, first: bool = False) -> None:
         self.number += 1
         self.batch("n1", self.number, *commands, first=first)
-        self.settle()
-
-    def settle(self) -> None:
-        for _ in range(6):
-            self.commit()
-            self.run()
-            for done in self.replica.confirmations[:]:
-                self.replica.confirmations.remove(done)
-                done()
-            self.run()
+        settle(self)
 
     def say(self, data: bytes) -> tuple[BeanstalkConnection, Port]:
         connection, port = self.client(data)
-        self.settle()
+        settle(self)
         return connection, port
 
 
@@ -77,10 +69,10 @@ def test_a_client_that_says_nothing_is_denied_each_command_and_stays(stage: Scen
     connection, port = stage.say(b"")
     for command in commands:
         connection.received(command + b"\r\n")
-        stage.settle()
+        settle(stage)
         assert port.take() == b"DENIED\r\n", command
     connection.received(b"list-tube-used\r\nlist-tubes\r\nignore none\r\ndelete 99\r\n")
-    stage.settle()
+    settle(stage)
     assert port.take() == b"USING default\r\nOK 4\r\n---\n\r\nWATCHING 1\r\nNOT_FOUND\r\n"
     assert not port.closed
 
@@ -98,7 +90,7 @@ def test_a_reserve_is_refused_when_a_watched_tube_is_closed(stage: Scene) -> Non
     stage.do(stage.user(LEE, MAIL))
     port.take()
     connection.received(b"reserve\r\nreserve\r\nignore other\r\nreserve-with-timeout 0\r\n")
-    stage.settle()
+    settle(stage)
     assert port.take() == b"DENIED\r\nDENIED\r\nWATCHING 2\r\nTIMED_OUT\r\n"
 
 
@@ -135,7 +127,7 @@ def test_a_worker_that_waits_is_told_when_its_right_ends(
     stage.pass_us(61_000_000)
     assert port.take() == b"", "it is told once"
     connection.received(b"list-tube-used\r\nreserve-with-timeout 0\r\n")
-    stage.settle()
+    settle(stage)
     assert port.take() == b"USING default\r\nDENIED\r\n"
 
 
@@ -167,11 +159,11 @@ def test_many_workers_are_told_in_several_turns(
     monkeypatch.setattr(user_changes, "LOOKS_PER_TURN_MAX", 4)
     command = b"auth %b\r\nwatch mail\r\nreserve\r\n" % TOKEN
     ports = [stage.client(command)[1] for _ in range(10)]
-    stage.settle()
+    settle(stage)
     for port in ports:
         port.take()
     stage.do(stage.user(LEE))
-    stage.settle()
+    settle(stage)
     assert {port.take() for port in ports} == {b"DENIED\r\n"}
 
 
@@ -182,7 +174,7 @@ def test_a_snapshot_in_which_the_right_is_gone_tells_a_worker(stage: Scene) -> N
     machine.users.change({**machine.users.rows, LEE: User(LEE, (), ())})
     stage.load(machine)
     stage.pass_us(20_000)
-    stage.settle()
+    settle(stage)
     assert port.take() == b"DENIED\r\n"
 
 
@@ -192,7 +184,7 @@ def test_a_right_that_is_there_and_not_yet_known_here_counts(stage: Scene) -> No
     stage.number += 1
     stage.batch("n1", stage.number, stage.user(LEE, (b"*", 15)))
     connection.received(b"watch other\r\nreserve\r\n")
-    stage.settle()
+    settle(stage)
     assert port.take() == b"ACCEPTED\r\nWATCHING 2\r\nRESERVED 1 1\r\nx\r\n"
 
 
@@ -200,7 +192,7 @@ def test_wrong_tokens_cost_time_and_then_the_connection(stage: Scene) -> None:
     connection, port = stage.say(b"")
     for wrong in range(1, WRONG_TOKENS_MAX + 1):
         connection.received(WRONG + b"list-tube-used\r\n" * (wrong == 1))
-        stage.settle()
+        settle(stage)
         assert port.take() == b""
         stage.pass_us(WRONG_TOKEN_DELAY_US + 1)
         assert port.take().startswith(b"DENIED\r\n")
@@ -222,7 +214,7 @@ def test_a_token_that_is_dropped_ends_the_rights_of_its_connection(stage: Scene)
     stage.do((c.SET_TOKEN, 1, LEE, hashlib.sha256(TOKEN).digest(), 0))
     port.take()
     connection.received(b"put 0 0 60 1\r\nx\r\n")
-    stage.settle()
+    settle(stage)
     assert port.take() == b"DENIED\r\n"
 
 
@@ -243,7 +235,7 @@ def test_a_rule_makes_a_client_a_user_at_its_first_command(
     connection = stage.node.frontends["beanstalk"].connected(port)
     assert connection is not None
     connection.received(b"watch mail\r\nreserve-with-timeout 0\r\n")
-    stage.settle()
+    settle(stage)
     allowed = b"WATCHING 2\r\nTIMED_OUT\r\n"
     assert port.take() == (allowed if user else b"DENIED\r\nDENIED\r\n")
     session = stage.node.clients.session(connection.number)

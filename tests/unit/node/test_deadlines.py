@@ -6,8 +6,9 @@ from typing import Any
 
 from beanpole.core.jobs.job import Job
 from beanpoled.frontends.deadlines import FEW
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import SECOND, Stage
-from tests.unit.node.test_takes import client, raised, settle
+from tests.unit.node.test_takes import client, raised
 
 HELD = 4 * FEW
 FLOOR_S = 10  # more than the floor of an election is in the future

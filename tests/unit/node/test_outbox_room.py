@@ -3,8 +3,8 @@
 import pytest
 
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import Port, Stage
-from tests.unit.node.test_takes import settle
 
 BYTES_MAX = 64 * 1024
 # Short requests, each of which is a command of less than 256 bytes.

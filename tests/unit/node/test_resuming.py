@@ -3,8 +3,8 @@
 import pytest
 
 from beanpole import commands as c
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import Stage
-from tests.unit.node.test_takes import settle
 
 TOKEN = b"0123456789abcdefghijkl"
 KEEP = b"keep " + TOKEN + b" 60\r\n"

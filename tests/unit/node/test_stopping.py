@@ -3,20 +3,11 @@
 import pytest
 
 from beanpole import commands as c
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import SECOND, Port, Stage
 
 KEEP = b"keep abcdefghijklmnopqrstuv 60\r\n"
 TAKE = b"put 1 0 60 1\r\nx\r\nreserve\r\n"
-
-
-def settle(stage: Stage) -> None:
-    """Commit until nothing is proposed, and confirm that this node leads."""
-    for _ in range(6):
-        stage.commit()
-        for done in stage.replica.confirmations[:]:
-            stage.replica.confirmations.remove(done)
-            done()
-        stage.run()
 
 
 @pytest.fixture

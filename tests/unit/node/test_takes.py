@@ -10,6 +10,7 @@ from beanpole.protocol.beanstalk import requests as r
 from beanpoled.config.settings import MIB
 from beanpoled.frontends.beanstalk import takes
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import SECOND, Port, Stage, put
 
 RESERVE = b"reserve\r\n"
@@ -52,17 +53,6 @@ def fill(stage: Stage, count: int) -> None:
     number = stage.node.context.machine.origins[1].next_number
     stage.batch("n1", number, *([put()] * count))
     stage.commit()
-
-
-def settle(stage: Stage) -> None:
-    """Commit until nothing is proposed, and let ending waits end."""
-    for _ in range(4):
-        stage.commit()
-        stage.run()
-        for done in stage.replica.confirmations[:]:
-            stage.replica.confirmations.remove(done)
-            done()
-        stage.run()
 
 
 def client(stage: Stage) -> tuple[BeanstalkConnection, Port]:

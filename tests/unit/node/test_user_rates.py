@@ -8,6 +8,7 @@ import pytest
 from beanpole import commands as c
 from beanpole.core.users import ANONYMOUS, EVERYWHERE
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import Port, Stage
 
 LEE, TOKEN = b"lee", b"the-token-of-lee"
@@ -34,15 +35,10 @@ class Scene(Stage):
     def do(self, *commands: c.Command) -> None:
         self.number += 1
         self.batch("n1", self.number, *commands, first=self.number == 1)
-        self.settle()
+        settle(self)
 
     def limit(self, rate: int, user: bytes = LEE) -> None:
         self.do((c.SET_USER, 1, user, ALL, 0, 0, rate))
-
-    def settle(self) -> None:
-        for _ in range(4):
-            self.run()
-            self.commit()
 
     def lee(self, host: bytes = b"10.0.0.1") -> tuple[BeanstalkConnection, Port]:
         return self.connected(host, b"auth %b\r\n" % TOKEN)
@@ -52,13 +48,13 @@ class Scene(Stage):
         connection = self.node.frontends["beanstalk"].connected(port)
         assert isinstance(connection, BeanstalkConnection)
         connection.received(data)
-        self.settle()
+        settle(self)
         assert port.take() == b"ACCEPTED\r\n" * bool(data)
         return connection, port
 
     def answers(self, port: Port) -> int:
         """Return the number of replies since the last call."""
-        self.settle()
+        settle(self)
         self.pass_us(1000)
         found = port.take()
         assert found == ANSWER * (len(found) // len(ANSWER))
@@ -101,7 +97,7 @@ def test_reserves_in_a_row_are_charged_one_by_one() -> None:
     connection, port = scene.lee()
     connection.received(b"reserve-with-timeout 0\r\n" * 40)
     for _ in range(40):
-        scene.settle()
+        settle(scene)
     assert port.take().count(b"RESERVED ") == 10
     assert connection.throttled
 
@@ -156,7 +152,7 @@ def test_the_end_of_a_rate_reads_no_client_in_its_own_step() -> None:
     made = [scene.lee(b"10.0.0.%d" % number) for number in range(20)]
     for connection, _ in made:
         connection.received(ASK * 100)
-    scene.settle()
+    settle(scene)
     assert sum(connection.throttled for connection, _ in made) >= 19
     for _, port in made:
         port.take()

@@ -10,6 +10,7 @@ from beanpole.core.operations.administering import BURY, KICK
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq.values import format_time
 from beanpoled.frontends.workq import inspection
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import SECOND
 from tests.unit.node.workq_scene import (
     ADD,
@@ -91,7 +92,7 @@ def test_a_lease_whose_entry_may_look_no_more_is_repeated(scene: Scene, client: 
     assert client.send(b"lease q 0\r\n") == b""
     scene.commit_own(*[(c.TAKE, OTHERS)] * 66)
     assert client.port.take() == b""
-    scene.settle()
+    settle(scene)
     assert client.port.take() == LEASED
 
 
@@ -102,7 +103,7 @@ def test_many_queues_are_shown_one_client_after_the_other(scene: Scene, client: 
     for one in clients:
         one.send(b"inspect queues 299 100\r\n")
     assert len(scene.node.origin.heavy) == 2
-    scene.settle()
+    settle(scene)
     block = b"+OK 1\r\nq299 2\r\nready-len 0\r\nscheduled-len 0\r\n"
     assert [one.port.take() for one in clients] == [block] * 3
 
@@ -118,7 +119,7 @@ def test_a_client_that_sends_nothing_more_does_not_lease(scene: Scene, client: C
     """The client may be gone: a job would be lost for its TTR."""
     assert client.ask(b"lease q 60000\r\n") == b""
     client.connection.half_closed()
-    scene.settle()
+    settle(scene)
     assert client.port.take() == TIMEOUT
     assert client.port.closed
 
@@ -127,7 +128,7 @@ def test_a_lease_belongs_to_nobody(scene: Scene, client: Client) -> None:
     other = Client(scene)
     assert client.ask(ADD + b"lease q 0\r\n") == OK + LEASED
     client.connection.lost()
-    scene.settle()
+    settle(scene)
     assert other.state() == b"4", "the end of a connection changes no job"
     assert other.ask(b"complete %b 1\r\nx\r\n" % JOB) == OK
 

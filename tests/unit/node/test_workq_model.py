@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole.protocol.workq import replies
+from tests.unit.node.settling import settle
 from tests.unit.node.workq_scene import Client, Scene
 
 JOBS = [uuid.UUID(int=number, version=4) for number in range(3)]
@@ -139,7 +140,7 @@ def test_a_pipeline_is_answered_as_the_model_answers(
         stream = stream[size:]
     answered += client.ask(stream)
     for _ in range(len(requests) // 8):
-        client.scene.settle()
+        settle(client.scene)
         answered += client.port.take()
     assert answered == expected
 
@@ -162,7 +163,7 @@ def test_whatever_clients_send_the_node_goes_on(
         clients[number].ask(data)
     for number in leaving:
         clients[number].connection.half_closed()
-        scene.settle()
+        settle(scene)
         clients[number].connection.lost()
     scene.after(6_000_000)
     other = Client(scene)

@@ -5,6 +5,7 @@ from beanpole.core.jobs.job import DONE
 from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
 from beanpoled.frontends.workq.connection import WorkqConnection
+from tests.unit.node.settling import settle
 from tests.unit.node.stage import Port, Stage
 
 MS = 1_000
@@ -43,7 +44,7 @@ class Client:
     def ask(self, data: bytes) -> bytes:
         """Send requests, commit them, and return the replies."""
         answered = self.send(data)
-        self.scene.settle()
+        settle(self.scene)
         return answered + self.port.take()
 
     def state(self) -> bytes:
@@ -61,32 +62,22 @@ class Scene(Stage):
         self.lead()
         self.come_up()
         self.batch("n1", 1, first=True)  # its NODE_UP
-        self.settle()
+        settle(self)
         self.number = 1
         self.others((c.OPEN, OTHERS), (c.SET_PROTOCOL, OTHERS, WORKQ))
-
-    def settle(self) -> None:
-        """Commit everything, including consequences."""
-        for _ in range(8):
-            self.commit()
-            confirmed, self.replica.confirmations = self.replica.confirmations, []
-            for done in confirmed:
-                done()
-            self.pass_us(10 * MS)
-        self.commit()
 
     def after(self, us: int) -> None:
         """Let time pass, and commit everything meanwhile."""
         for _ in range(us // (50 * MS)):
             self.pass_us(50 * MS)
             self.commit()
-        self.settle()
+        settle(self)
 
     def others(self, *commands: c.Command) -> None:
         """Apply a batch of n1, whose session 1 is a Workq client's."""
         self.number += 1
         self.batch("n1", self.number, *commands)
-        self.settle()
+        settle(self)
 
     def commit_own(self, *before: c.Command, after_us: int = 0, is_own_later: bool = False) -> None:
         """Apply commands of n1 and then, in the same entry, the batches that this node has sent.
