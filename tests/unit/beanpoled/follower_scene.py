@@ -17,17 +17,18 @@ class FollowerScene(Stage):
         self.apply_sections((c.LEADER, 0, 0, ((c.RAISE, c.MACHINE_VERSION),)))
         self.come_up_behind()
 
-    def commit_own(self) -> int:
-        """Apply the batches of this node until no more follow; return the number of commands."""
-        commands = 0
+    def commit_own(self) -> list[c.Command]:
+        """Apply the batches of this node until no more follow; return their commands."""
+        logged: list[c.Command] = []
         origin = self.node.origin
         self.run()
         while origin._numbered:
             sections = [(0, 1, number, b.payload) for number, b in sorted(origin._numbered.items())]
-            commands += sum(len(c.unpack_commands(payload)) for *_, payload in sections)
+            for *_, payload in sections:
+                logged += c.unpack_commands(payload)
             self.apply(c.encode_entry(0, self.machine.queue.now_us, 0, sections))
             self.run()
-        return commands
+        return logged
 
     def others(self, *commands: c.Command) -> None:
         """Apply an entry with a batch of n1."""

@@ -98,21 +98,9 @@ class Scene(QlessScene):
         connection = self.node.frontends[self.protocol].connected(port)
         assert connection is not None
         connection.received(AUTH[self.protocol])
-        self.settle()
+        self.commit_own()
         port.take()
         return connection, port
-
-    def settle(self) -> list[c.Command]:
-        """Apply this node's batches until there are no more; return their commands."""
-        logged: list[c.Command] = []
-        self.run()
-        while batches := sorted(self.node.origin._numbered.items()):
-            for _, batch in batches:
-                logged += c.unpack_commands(batch.payload)
-            sections = [(0, 1, number, batch.payload) for number, batch in batches]
-            self.apply(c.encode_entry(0, self.machine.queue.now_us, 0, sections))
-            self.run()
-        return logged
 
     @property
     def jobs(self) -> int:
@@ -127,7 +115,7 @@ def test_a_denied_put_is_not_logged(protocol: str) -> None:
     for one in put(scene, protocol):
         connection.received(one + BEHIND[protocol][0])
         assert port.take() == b"", "it is not known to be denied"
-        logged = scene.settle()
+        logged = scene.commit_own()
         assert sum(len(c.pack_commands([command])) for command in logged) < 100, logged
         assert port.take() == REFUSALS[protocol] + BEHIND[protocol][1]
     assert scene.node.clients.unfinished.bytes == 0
@@ -141,7 +129,7 @@ def test_a_grant_that_the_node_has_not_applied_is_honoured(protocol: str) -> Non
     connection.received(put(scene, protocol)[0] + BEHIND[protocol][0])
     scene.run()
     scene.grant()  # in the log before the barrier
-    scene.settle()
+    scene.commit_own()
     assert scene.jobs == 1
     said = port.take()
     assert REFUSALS[protocol] not in said
@@ -154,12 +142,12 @@ def test_a_run_that_was_held_waits_for_its_job() -> None:
     connection.received(put(scene, "workq")[2])
     scene.run()
     scene.grant()
-    scene.settle()
+    scene.commit_own()
     assert scene.jobs == 1
     assert port.take() == b""
     for _ in range(4):
         scene.pass_us(100_000)
-        scene.settle()
+        scene.commit_own()
     assert port.take() == b"-TIMEOUT\r\n"
 
 
@@ -169,7 +157,7 @@ def test_replies_keep_their_order() -> None:
     connection, port = scene.open()
     body = b"put 0 0 60 1\r\nx\r\n"
     connection.received(b"peek 7\r\n" + body + b"peek 8\r\n" + body + b"peek 9\r\n")
-    scene.settle()
+    scene.commit_own()
     denied = REFUSALS["beanstalk"]
     assert port.take() == b"NOT_FOUND\r\n" + denied + b"NOT_FOUND\r\n" + denied + b"NOT_FOUND\r\n"
 
@@ -180,7 +168,7 @@ def test_many_denied_puts_share_a_barrier() -> None:
     clients = [scene.open() for _ in range(held_requests.CLIENTS_IN_A_ROW_MAX + 44)]
     for connection, _ in clients:
         connection.received(b"put 0 0 60 1\r\nx\r\n" * 2)
-    logged = scene.settle()
+    logged = scene.commit_own()
     assert [command[0] for command in logged] == [c.PEEK] * len(logged)
     assert len(logged) <= 5
     assert all(port.take() == REFUSALS["beanstalk"] * 2 for _, port in clients)
@@ -199,7 +187,7 @@ def test_a_put_that_waits_counts_with_the_unfinished_requests(
     assert [port.closed for _, port in clients] == [True, False, False], "the oldest ends"
     assert scene.node.clients.unfinished.bytes >= 2 * len(BODY)
     clients[1][0].lost()
-    scene.settle()
+    scene.commit_own()
     assert scene.node.clients.unfinished.bytes == 0
     assert [port.take() for _, port in clients] == [b"", b"", REFUSALS[protocol]]
 
@@ -211,7 +199,7 @@ def test_a_client_that_has_sent_its_last_is_answered(protocol: str) -> None:
     connection.received(put(scene, protocol, b"x")[0])
     connection.half_closed()
     assert not port.closed
-    scene.settle()
+    scene.commit_own()
     assert port.take() == REFUSALS[protocol]
     assert port.closed
 
@@ -229,10 +217,12 @@ def test_without_a_majority_a_held_put_is_not_done(protocol: str) -> None:
     scene.run()
     for _, port in clients:
         assert port.take().startswith(NOT_ANSWERED[protocol])
-    assert not any(command[0] in (c.PUT, c.ADD, c.SUBMIT, c.QLESS) for command in scene.settle())
+    assert not any(
+        command[0] in (c.PUT, c.ADD, c.SUBMIT, c.QLESS) for command in scene.commit_own()
+    )
     assert scene.jobs == 0
     clients[0][0].received(put(scene, protocol, b"x")[0])
-    scene.settle()
+    scene.commit_own()
     assert clients[0][1].take() == REFUSALS[protocol], "the next put has a barrier of its own"
 
 
@@ -256,11 +246,11 @@ def test_a_call_of_qless_with_much_data_and_no_right_is_not_logged() -> None:
     scene = Scene("qless", (b"default", PUT))
     connection, port = scene.open()
     connection.received(put(scene, "qless", b"x")[0])
-    scene.settle()
+    scene.commit_own()
     assert scene.jobs == 1
     port.take()
     call = array(b"EVALSHA", scene.sha, b"0", b"fail", b"1", b"jid", b"me", b"group", BODY)
     connection.received(call)
-    logged = scene.settle()
+    logged = scene.commit_own()
     assert [command[0] for command in logged] == [c.PEEK]
     assert port.take() == REFUSALS["qless"]

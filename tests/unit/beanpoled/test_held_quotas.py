@@ -71,22 +71,10 @@ class Scene(FollowerScene):
         rights = msgpack.packb(((name, PUT | WORK),))
         self.others((c.SET_USER, 1, LEE, rights, jobs_max, 0, 0))
 
-    def settle(self) -> list[int]:
-        """Apply this node's batches until there are no more; return their operations."""
-        logged: list[int] = []
-        self.run()
-        while batches := sorted(self.node.origin._numbered.items()):
-            for _, batch in batches:
-                logged += [command[0] for command in c.unpack_commands(batch.payload)]
-            sections = [(0, 1, number, batch.payload) for number, batch in batches]
-            self.apply(c.encode_entry(0, self.machine.queue.now_us, 0, sections))
-            self.run()
-        return logged
-
     def say(self, data: bytes) -> tuple[list[int], bytes]:
         """Send requests; return the operations that were logged for them, and the replies."""
         self.connection.received(data)
-        logged = self.settle()
+        logged = [command[0] for command in self.commit_own()]
         return logged, self.port.take()
 
 
@@ -109,7 +97,7 @@ def test_room_that_the_node_does_not_know_of_is_used(protocol: str) -> None:
     scene.connection.received(put(protocol, 2))
     scene.run()
     scene.limit(2)  # in the log before the barrier
-    logged = scene.settle()
+    logged = [command[0] for command in scene.commit_own()]
     assert logged[0] == c.PEEK and len(logged) == 2
     assert REFUSALS[protocol] not in scene.port.take()
     assert len(scene.machine.queue.jobs) == 2

@@ -36,20 +36,6 @@ REPORTS = {
 }
 
 
-def settle(scene: FollowerScene) -> list[c.Command]:
-    """Apply this node's batches until there are no more; return their commands."""
-    logged: list[c.Command] = []
-    origin = scene.node.origin
-    scene.run()
-    while batches := sorted(origin._numbered.items()):
-        for _, batch in batches:
-            logged += c.unpack_commands(batch.payload)
-        sections = [(0, 1, number, batch.payload) for number, batch in batches]
-        scene.apply(c.encode_entry(0, scene.machine.queue.now_us, 0, sections))
-        scene.run()
-    return logged
-
-
 def codes(logged: list[c.Command]) -> list[int]:
     """Return which commands were logged, and check that their bodies are small."""
     assert sum(len(c.pack_commands([command])) for command in logged) < 500, "a body was logged"
@@ -65,13 +51,13 @@ class Workq:
         connection: Any = scene.node.frontends["workq"].connected(self.port)
         self.connection = connection
         connection.received(b"auth %b\r\n" % token if token else b"result %b 0\r\n" % JOB)
-        settle(scene)
+        scene.commit_own()
         self.port.take()
 
     def say(self, data: bytes) -> tuple[list[c.Command], bytes]:
         """Send requests; return the commands that were logged for them, and the replies."""
         self.connection.received(data)
-        logged = settle(self.scene)
+        logged = self.scene.commit_own()
         return logged, self.port.take()
 
 
@@ -91,7 +77,7 @@ def test_a_result_of_no_job_is_not_logged(how: str) -> None:
     client = Workq(FollowerScene())
     client.connection.received(end(how) + BEHIND)
     assert client.port.take() == b"", "the job may exist at another node"
-    assert codes(settle(client.scene)) == [c.PEEK]
+    assert codes(client.scene.commit_own()) == [c.PEEK]
     assert client.port.take() == NOT_FOUND + BEHIND_REPLY
     assert client.scene.node.clients.unfinished.bytes == 0
 
@@ -116,7 +102,7 @@ def test_a_result_without_the_right_is_not_logged(how: str) -> None:
     client.connection.received(end(how))
     scene.run()
     change_rights(scene, WORKQ, (b"mail", WORK))  # in the log before the barrier
-    assert [command[0] for command in settle(scene)] == [c.PEEK, c.FINISH_NAMED]
+    assert [command[0] for command in scene.commit_own()] == [c.PEEK, c.FINISH_NAMED]
     assert client.port.take() == OK
 
 
@@ -130,7 +116,7 @@ def test_the_result_of_a_job_that_the_node_has_not_applied_is_taken(how: str) ->
         *((c.OPEN, 1), (c.SET_PROTOCOL, 1, WORKQ)),
         (c.ADD, 1, b"\x01mail", 2**31, 0, 1_000_000, 60_000_000, job, 0, 0, b"x"),
     )
-    assert [command[0] for command in settle(client.scene)] == [c.PEEK, c.FINISH_NAMED]
+    assert [command[0] for command in client.scene.commit_own()] == [c.PEEK, c.FINISH_NAMED]
     assert client.port.take() == OK + BEHIND_REPLY
 
 
@@ -142,7 +128,7 @@ def test_a_result_behind_its_own_large_job_is_taken() -> None:
     # One large command is in flight at a time, so that the second one waits in the line.
     client.connection.received(add(BODY * 2, OTHER_JOB) + add(large) + end("complete"))
     other.connection.received(end("fail", job=NO_JOB))
-    settle(scene)
+    scene.commit_own()
     assert client.port.take() == OK * 3
     assert other.port.take() == NOT_FOUND
 
@@ -167,7 +153,7 @@ def test_without_a_majority_a_held_result_is_not_done() -> None:
     client.scene.run()
     said = client.port.take()
     assert said.startswith(b"-SERVER-ERROR ") and said.endswith(BEHIND_REPLY)
-    assert codes(settle(client.scene)) == [c.PEEK]
+    assert codes(client.scene.commit_own()) == [c.PEEK]
 
 
 # --- Gearman --------------------------------------------------------------------------------------
@@ -196,7 +182,7 @@ def test_a_report_of_a_job_that_is_not_held_is_not_logged(kind: int) -> None:
     for other in (job, job + 1):  # held by another worker; unknown
         client.connection.received(report(kind, other) + ECHO)
         assert client.port.take() == b""
-        assert codes(settle(scene)) == [c.PEEK]
+        assert codes(scene.commit_own()) == [c.PEEK]
         assert client.port.take() == REPORTS[kind] + ECHO_REPLY
 
 
@@ -206,7 +192,7 @@ def test_a_report_of_a_held_job_does_not_wait(kind: int) -> None:
     worker, job = working(scene)
     worker.connection.received(report(kind, job))
     notifies = kind in (p.WORK_DATA, p.WORK_WARNING)
-    assert [command[0] for command in settle(scene)] == [c.NOTIFY if notifies else c.FINISH]
+    assert [command[0] for command in scene.commit_own()] == [c.NOTIFY if notifies else c.FINISH]
     assert worker.port.take() == b""
 
 
@@ -222,7 +208,7 @@ def test_a_report_without_the_right_is_not_logged_and_its_job_returns(kind: int)
     change_rights(scene, GEARMAN, (b"f", PUT))
     worker.connection.received(report(kind, job))
     ends = kind in (p.WORK_COMPLETE, p.WORK_EXCEPTION)
-    assert codes(settle(scene)) == [c.PEEK] + [c.RETURN] * ends
+    assert codes(scene.commit_own()) == [c.PEEK] + [c.RETURN] * ends
     assert worker.port.take() == replies.DENIED
     assert (scene.machine.queue.jobs[job].holder is None) == ends
 
@@ -234,7 +220,7 @@ def test_a_failure_behind_a_refused_exception_has_no_answer() -> None:
     failure = request(p.WORK_FAIL, gearman_scene.handle(7))
     for body in (b"x", BODY):
         client.connection.received(report(p.WORK_EXCEPTION, 7, body) + failure + ECHO)
-        settle(scene)
+        scene.commit_own()
         assert client.port.take() == replies.NO_JOB_OF_EXCEPTION + ECHO_REPLY
 
 
@@ -247,7 +233,7 @@ def test_without_a_majority_an_exception_is_no_end_of_its_job() -> None:
     barrier = scene.node.clients.held_requests._barrier
     assert barrier is not None
     barrier.failed(0, NOT_DONE)
-    settle(scene)
+    scene.commit_own()
     assert client.port.take() == replies.NO_MAJORITY + replies.NO_JOB_OF_RESULT
 
 
@@ -286,7 +272,7 @@ class Qless:
     def call(self, *arguments: bytes) -> tuple[list[c.Command], bytes]:
         """Call the script; return the commands that were logged for it, and the reply."""
         self.send(*arguments)
-        logged = settle(self.scene)
+        logged = self.scene.commit_own()
         return logged, self.client.port.take()
 
     def send(self, *arguments: bytes) -> None:
@@ -345,5 +331,5 @@ def test_a_call_about_a_run_that_the_node_has_not_applied_is_made() -> None:
     it.scene.run()
     pop = operations.command(1, q.POP, q.CORE, 1.0, (b"queue", b"me", 1))
     it.scene.others((c.OPEN, 1), (c.SET_PROTOCOL, 1, QLESS), pop)  # in the log before the barrier
-    assert [command[0] for command in settle(it.scene)] == [c.PEEK, c.QLESS]
+    assert [command[0] for command in it.scene.commit_own()] == [c.PEEK, c.QLESS]
     assert it.client.port.take() == b"$8\r\ncomplete\r\n"
