@@ -61,16 +61,15 @@ def spans(path: str) -> list[Span]:
     return [_span(raw) for raw in certificates(path)]
 
 
-def subjects(content: bytes) -> list[bytes]:
-    """Return the names of all certificates in a PEM file's content, as they are in their bytes.
+def subjects(path: str) -> list[bytes]:
+    """Return the names of all certificates of a PEM file, as they are in their bytes.
 
     They are in the order of the certificates; one that is there twice counts once.
 
     Raises:
-        ValueError, IndexError: it has no certificate, or something else under its label.
+        OSError, ValueError, IndexError: see `all_expire_s`.
     """
-    found = dict.fromkeys(certificates_in(content))
-    return [signed(raw, VERSION_TAG)[_SUBJECT][1] for raw in found]
+    return [signed(raw, VERSION_TAG)[_SUBJECT][1] for raw in dict.fromkeys(certificates(path))]
 
 
 def certificates(path: str) -> list[bytes]:
@@ -81,16 +80,7 @@ def certificates(path: str) -> list[bytes]:
         ValueError: it has no certificate.
     """
     with open(path, "rb") as file:
-        return certificates_in(file.read())
-
-
-def certificates_in(content: bytes) -> list[bytes]:
-    """Return all certificates of a PEM file with this content in DER.
-
-    Raises:
-        ValueError: it has no certificate.
-    """
-    texts = [text for _, text in _PEM.findall(content)]
+        texts = [text for _, text in _PEM.findall(file.read())]
     if not texts:
         raise ValueError("it is no certificate in PEM")
     return [base64.b64decode(text) for text in texts]

@@ -34,40 +34,30 @@ class Fit(NamedTuple):
     listed: frozenset[Name] = frozenset()
 
     @property
-    def is_complete(self) -> bool:
-        """Whether each CA has a list, so that whole chains can be checked."""
-        return bool(self.authorities) and self.listed.issuperset(self.authorities)
-
-    @property
-    def is_of_none(self) -> bool:
-        """Whether no CA has a list."""
+    def has_no_list(self) -> bool:
+        """Whether no CA in the file of CAs has a list."""
         return bool(self.authorities) and self.listed.isdisjoint(self.authorities)
 
     def without(self, issuer: Name) -> "Fit":
-        """Return it without the list of a name, which is of another CA of that name.
+        """Return it without the list of an issuer that OpenSSL has found to be of another CA.
 
-        It stays if several CAs have the name, since it may be another one's of these. If whole
-        chains are checked, the lists of intermediate CAs are of no use without those of the others.
+        Where several CAs in the file have this name, another one of them may have made the list.
         """
         if self.authorities.count(issuer) != 1:
             return self
-        of_use = self.listed.intersection(self.authorities) if self.is_complete else self.listed
-        return self._replace(listed=of_use - {issuer})
+        return self._replace(listed=self.listed - {issuer})
 
-    def goes_on(self, before: "Fit") -> bool:
-        """Whether a CA and a list of the files before are in these, too, by their names.
-
-        The list may be of an intermediate CA, which only clients show: they are let in as before.
-        """
+    def shares_with(self, before: "Fit") -> bool:
+        """Whether a CA and a list of other files are in these, too, by their names."""
         stays = not frozenset(self.authorities).isdisjoint(before.authorities)
         return stays and not self.listed.isdisjoint(before.listed)
 
 
-def fit(authorities: bytes, lists: str) -> Fit:
-    """Return the names in the content of a file of CAs, and in a file of lists.
+def fit(authorities: str, lists: str) -> Fit:
+    """Return the names in a file of CAs and in a file of lists.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: one of them cannot be read.
     """
     try:
         return Fit(

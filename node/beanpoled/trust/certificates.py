@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from beanpole.client.expiry import Span, certificates_in
+from beanpole.client.expiry import Span, certificates
 from beanpole.client.tls_files import why
 from beanpole.errors import ConfigurationError
 from beanpoled.config.tls import TlsConfig
@@ -65,7 +65,7 @@ class Pem(NamedTuple):
 
 
 class _Listing(NamedTuple):
-    """Whose the lists of revoked certificates are.
+    """The CAs that have made the lists of revoked certificates.
 
     Attributes:
         fault: why certificates of clients are refused; empty if nothing is known of that.
@@ -178,8 +178,7 @@ class Certificates:
         if self.refusal or not self._files.ca or self._clock() < self._read_s + SESSIONS_S:
             return
         with suppress(ConfigurationError):  # files that change just now are reported the next time
-            # The names in a long list take as long as a third of the rest.
-            self.server, self.client, self.pem = self._read(self.server.verify_flags)
+            self.server, self.client, self.pem = self._read()
             self._read_s = self._clock()
 
     def _use(self, spans: dict[str, list[Span]], listing: _Listing) -> None:
@@ -233,13 +232,15 @@ class Certificates:
     def _check_list(self, fresh: _Listing) -> None:
         """Keep a list in use that is of a CA of clients, in place of one that is of none.
 
-        A list that goes on with the one in use is no reason: it lets the same clients in.
+        Where the list in use is of an intermediate CA alone, which only clients show, another one
+        of that CA is no worse.
 
         Raises:
             ConfigurationError: the new list lets no client in that the one in use lets in.
         """
-        in_use = self._listing
-        if fresh.fault and not in_use.fault and not fresh.fit.goes_on(in_use.fit):
+        used = self._listing
+        is_no_worse = used.fit.has_no_list and fresh.fit.shares_with(used.fit)
+        if fresh.fault and not used.fault and not is_no_worse:
             raise ConfigurationError(fresh.fault)
 
     def _judged(self, server: ssl.SSLContext) -> _Listing:
@@ -252,22 +253,19 @@ class Certificates:
         client.verify_mode = ssl.CERT_NONE
         # The node's own certificate shows it if it is of the same CA as those of clients.
         error = _refusal(server, client, None)
-        found = self._fit()
-        if getattr(error, "verify_code", 0) in _OF_NO_LIST:
-            found = found.without(_issuer_of(self._bytes("certificate")))
-        if error is None or not found.is_of_none:
+        try:
+            found = fit(files.ca, files.crl)
+            if getattr(error, "verify_code", 0) in _OF_NO_LIST:
+                found = found.without(_issuer_of(files.certificate))
+        except OSError as failure:
+            paths = {path: setting for setting, path in self._named().items()}
+            path = failure.filename if failure.filename in paths else files.crl
+            raise _unreadable(paths[path], path, failure) from failure
+        if error is None or not found.has_no_list:
             return _Listing("", found)
         words = f"{self._name('crl')} = {files.crl!r} is of no CA in {self._name('ca')}"
         words += f" = {files.ca!r}: certificates of these are refused"
         return _Listing(f"{words}; if it is of an intermediate CA, add that one there", found)
-
-    def _fit(self) -> Fit:
-        """Return the names in the files of CAs and of lists, as they are now."""
-        authorities, path = self._bytes("ca"), self._files.crl
-        try:
-            return fit(authorities, path)
-        except OSError as error:
-            raise _unreadable(self._name("crl"), path, error) from error
 
     def _fault(self, server: ssl.SSLContext, client: ssl.SSLContext) -> str:
         """Let a node with these contexts shake hands with itself, in memory."""
@@ -312,15 +310,11 @@ class Certificates:
                 raise _unreadable(setting, path, error) from error
         return found
 
-    def _read(
-        self, flags: ssl.VerifyFlags | None = None
-    ) -> tuple[ssl.SSLContext, ssl.SSLContext, Pem]:
-        """Read the files into contexts; `flags`: those of the same files, if they are known."""
-        if flags is None:
-            flags = self._list_flags()
-        server = self._context(ssl.PROTOCOL_TLS_SERVER, flags)
-        client = self._context(ssl.PROTOCOL_TLS_CLIENT, flags)
-        if self._files.ca:
+    def _read(self) -> tuple[ssl.SSLContext, ssl.SSLContext, Pem]:
+        files = self._files
+        server = self._context(ssl.PROTOCOL_TLS_SERVER)
+        client = self._context(ssl.PROTOCOL_TLS_CLIENT)
+        if files.ca:
             server.verify_mode = ssl.CERT_REQUIRED
         # A resumed session verifies no certificate: one that has expired since, or whose list of
         # revoked ones has, would be accepted for as long as its client renews its ticket.
@@ -331,7 +325,7 @@ class Certificates:
         parts = (self._bytes(part) for part in ("key", "certificate", "ca"))
         return server, client, Pem(*parts)
 
-    def _context(self, kind: Any, flags: ssl.VerifyFlags) -> ssl.SSLContext:
+    def _context(self, kind: Any) -> ssl.SSLContext:
         context = self._own_context(kind)
         for part in ("ca", "crl"):
             path = getattr(self._files, part)
@@ -347,17 +341,9 @@ class Certificates:
                 kind, words = _KINDS[part]
                 if context.cert_store_stats()[kind] == before[kind]:
                     raise ConfigurationError(f"{self._name(part)} = {path!r} has no {words}")
-        context.verify_flags |= flags
+        if self._files.crl:
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         return context
-
-    def _list_flags(self) -> ssl.VerifyFlags:
-        """Return the flags of OpenSSL that let it look into the lists, as far as they suffice."""
-        if not self._files.crl:
-            return ssl.VerifyFlags.VERIFY_DEFAULT
-        # For whole chains OpenSSL requires a list of each CA in them, the root's among these. Many
-        # operators have the list of the CA that issues certificates alone.
-        is_chain = self._fit().is_complete
-        return ssl.VERIFY_CRL_CHECK_CHAIN if is_chain else ssl.VERIFY_CRL_CHECK_LEAF
 
     def _own_context(self, kind: Any) -> ssl.SSLContext:
         """Return a context with the node's own certificate, which verifies none."""
@@ -400,10 +386,10 @@ def _unreadable(setting: str, path: str, error: OSError) -> ConfigurationError:
     return ConfigurationError(f"{setting} = {path!r} cannot be read: {error.strerror}")
 
 
-def _issuer_of(content: bytes) -> Name:
+def _issuer_of(certificate: str) -> Name:
     """Return the name of the CA of the first certificate in a file; no CA's if not understood."""
     try:
-        return canonical(revocations.identity(certificates_in(content)[0])[0])
+        return canonical(revocations.identity(certificates(certificate)[0])[0])
     except (ValueError, IndexError):
         return ()
 

@@ -72,10 +72,7 @@ WORDS: Final = {
     UNKNOWN: "the certificate of the other side is of no CA that is known here",
     OF_OTHER_USE: "the certificate of the other side is for another use (extendedKeyUsage)",
     UNREADABLE: "a name in the certificate of the other side cannot be read",
-    NO_CRL: (
-        "the list of revoked certificates has expired, or is not of the CA, or one of a CA that "
-        "the other side shows is missing"
-    ),
+    NO_CRL: "the list of revoked certificates has expired, or is not of the CA",
     OF_ANOTHER: "the certificate of the other side is of another node",
     REFUSED_OURS: "the other side does not take our certificate",
     NOT_TLS: "the other side does not speak TLS, or none that is taken here",

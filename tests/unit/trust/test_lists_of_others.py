@@ -120,15 +120,15 @@ def test_it_replaces_one_that_is_not_better_and_is_named(listed: Listed) -> None
     assert line.startswith(f"{READ}; {listed.fault}")
 
 
-def test_the_list_of_an_intermediate_ca_alone_goes_on(listed: Listed) -> None:
-    """Names show no fault of it: clients show the CA that the node does not know."""
-    issuing = listed.other("Issuing CA", listed.root)
-    client = issuing.chain("client")
-    listed.put("crl", listed.root.revoke(), issuing.revoke())
+@pytest.mark.parametrize("other", ["Issuing CA", "Other CA"])
+def test_a_list_without_that_of_the_ca_in_the_file_is_refused(listed: Listed, other: str) -> None:
+    """The list beside it was taken for one that goes on, and clients of the CA were refused."""
+    made = listed.other(other, listed.root if other == "Issuing CA" else None)
+    listed.put("crl", listed.root.revoke(), made.revoke())
     listed.use()
-    assert listed.refusal(client) == ""
-    listed.put("crl", issuing.revoke())
-    assert len(listed.trust.refresh()) == 1 and listed.refusal(client) == ""
+    listed.put("crl", made.revoke())
+    assert listed.trust.refresh() == [] and listed.told[0].startswith(STAY + listed.fault)
+    assert listed.refusal(listed.root.make("client")) == ""
 
 
 def test_another_certificate_of_the_node_does_not_make_a_list_wrong(listed: Listed) -> None:
