@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from beanpole.client.expiry import Span, certificates
@@ -70,10 +71,12 @@ class _Listing(NamedTuple):
     Attributes:
         fault: why certificates of clients are refused; empty if nothing is known of that.
         fit: the names in the files.
+        valid: when the lists are valid, by the names of the CAs; empty if that is unknown.
     """
 
     fault: str = ""
     fit: Fit = Fit()
+    valid: Mapping[bytes, Span] = MappingProxyType({})
 
 
 def of_clients(config: TlsConfig) -> "Certificates | None":
@@ -158,7 +161,7 @@ class Certificates:
         try:
             fresh, spans = self._read(), self._spans()
             listing = self._judged(fresh[0])
-            self._check_times(spans)
+            self._check_times(spans, listing)
             self._check_list(listing)
             if (fault := self._fault(*fresh[:2])) and not self.fault():
                 raise ConfigurationError(fault)
@@ -186,7 +189,7 @@ class Certificates:
         self._listing = listing
         self.ends_s = {name: [span.end_s for span in found] for name, found in spans.items()}
 
-    def _check_times(self, fresh: dict[str, list[Span]]) -> None:
+    def _check_times(self, fresh: dict[str, list[Span]], listing: _Listing) -> None:
         """Keep files in use that are valid, in place of new ones that are not.
 
         An expired list of revoked certificates that is newer than the one in use is no reason: it
@@ -196,11 +199,8 @@ class Certificates:
             ConfigurationError: a new file has expired, or is not valid yet.
         """
         faults, before = self._time_faults(fresh), self._time_faults(self._valid)
-        crl = self._name("crl")
-        if crl in faults and self._valid[crl]:
-            began_s, now_s = self._valid[crl][0].begin_s, self._wall()
-            if began_s < fresh[crl][0].begin_s <= now_s:
-                del faults[crl]
+        if listing.valid and _are_newer(listing.valid, self._listing.valid, self._wall()):
+            faults.pop(self._name("crl"), None)
         for setting, words in faults.items():
             if setting not in before:
                 raise ConfigurationError(words)
@@ -254,7 +254,7 @@ class Certificates:
         # The node's own certificate shows it if it is of the same CA as those of clients.
         error = _refusal(server, client, None)
         try:
-            found = fit(files.ca, files.crl)
+            found, valid = fit(files.ca, files.crl), _valid_lists(files.crl)
             if getattr(error, "verify_code", 0) in _OF_NO_LIST:
                 found = found.without(_issuer_of(files.certificate))
         except OSError as failure:
@@ -262,10 +262,12 @@ class Certificates:
             path = failure.filename if failure.filename in paths else files.crl
             raise _unreadable(paths[path], path, failure) from failure
         if error is None or not found.has_no_list:
-            return _Listing("", found)
+            return _Listing("", found, valid)
         words = f"{self._name('crl')} = {files.crl!r} is of no CA in {self._name('ca')}"
         words += f" = {files.ca!r}: certificates of these are refused"
-        return _Listing(f"{words}; if it is of an intermediate CA, add that one there", found)
+        return _Listing(
+            f"{words}; if it is of an intermediate CA, add that one there", found, valid
+        )
 
     def _fault(self, server: ssl.SSLContext, client: ssl.SSLContext) -> str:
         """Let a node with these contexts shake hands with itself, in memory."""
@@ -380,6 +382,27 @@ class Certificates:
             return read_regular(path)[0]
         except OSError as error:
             raise _unreadable(self._name(part), path, error) from error
+
+
+def _valid_lists(path: str) -> dict[bytes, Span]:
+    """Return when the lists in a file are valid, by their issuers; none if that is unknown.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        return revocations.spans(path)
+    except (ValueError, IndexError):  # OpenSSL may read more than this program
+        return {}
+
+
+def _are_newer(fresh: Mapping[bytes, Span], used: Mapping[bytes, Span], now_s: float) -> bool:
+    """Whether each list that is not valid has expired, and is newer than that of its CA in use."""
+    return all(
+        one.begin_s <= now_s and (issuer not in used or used[issuer].begin_s < one.begin_s)
+        for issuer, one in fresh.items()
+        if not one.begin_s <= now_s < one.end_s
+    )
 
 
 def _unreadable(setting: str, path: str, error: OSError) -> ConfigurationError:

@@ -62,11 +62,11 @@ def issuers(path: str) -> frozenset[bytes]:
     return frozenset(signed(raw, _INTEGER_TAG)[_ISSUER_OF_LIST][1] for raw in _lists(path))
 
 
-def span(path: str) -> Span:
-    """Return when all issuers of the lists in a PEM file have a valid one.
+def spans(path: str) -> dict[bytes, Span]:
+    """Return when the lists in a PEM file are valid, by their issuers.
 
-    At another time OpenSSL accepts no certificate of an issuer. Of several lists of one issuer the
-    first begin and the last end count; a list without an end is valid for ever.
+    Of several lists of one issuer the first begin and the last end count; a list without an end is
+    valid for ever.
 
     Raises:
         OSError: the file cannot be read.
@@ -82,9 +82,16 @@ def span(path: str) -> Span:
         one = Span(seconds_of(parts[_THIS_UPDATE]), end_s)
         other = found.get(issuer, one)
         found[issuer] = Span(min(one.begin_s, other.begin_s), max(one.end_s, other.end_s))
-    return Span(
-        max(one.begin_s for one in found.values()), min(one.end_s for one in found.values())
-    )
+    return found
+
+
+def span(path: str) -> Span:
+    """Return when all issuers of the lists in a PEM file have a valid one.
+
+    At another time OpenSSL accepts no certificate of an issuer. Raises what `spans` raises.
+    """
+    found = spans(path).values()
+    return Span(max(one.begin_s for one in found), min(one.end_s for one in found))
 
 
 def _lists(path: str) -> list[bytes]:

@@ -113,6 +113,22 @@ def test_lists_of_two_issuers_are_valid_while_both_are(listed: Listed, tmp_path:
     assert "is not valid before" in (used.refresh() or "")
 
 
+def test_a_list_is_newer_than_that_of_the_same_ca(listed: Listed, tmp_path: Path) -> None:
+    """The dates of the other CA's list decided: revoked clients stayed in, or none got in."""
+    other = Listed(tmp_path / "other", "another CA")
+    file, own = Path(listed.crl), Path(listed.crl).read_text()
+    beside = other.issue(-DAY_S, 9 * DAY_S)
+    file.write_text(own + beside)
+    used = listed.use()
+    file.write_text(listed.issue(-DAY_S - 60, -60.0) + beside)
+    assert (used.refresh() or "").startswith(READ), "newer, and expired"
+    file.write_text(own + beside)
+    assert used.refresh() == READ
+    later = other.issue(-DAY_S / 2, 9 * DAY_S)
+    file.write_text(listed.issue(-3 * DAY_S, -60.0) + later)
+    assert "has expired at" in (used.refresh() or "") and used.refusal, "older, beside a newer one"
+
+
 def test_a_start_and_check_name_a_list_that_is_not_valid_yet(listed: Listed) -> None:
     listed.issue(DAY_S, 9 * DAY_S)
     lines: list[str] = []
