@@ -22,7 +22,11 @@ CLIENT: Final = ("client.pem", "client.key")
 
 
 class SafeCluster(Cluster):
-    """Three nodes with certificates of an authority, and its list of revoked ones."""
+    """Three nodes with certificates of an authority, and its list of revoked ones.
+
+    Attributes:
+        kept: the list for the clients of the second node, which does not change with the others'.
+    """
 
     def __init__(
         self, directory: Path, authority: Authority, crl: str, settings: Settings | None = None
@@ -40,6 +44,9 @@ class SafeCluster(Cluster):
             flags = []
             for prefix in ("tls", "peer-tls"):
                 flags += [f"--{prefix}-certificate-file", certificate, f"--{prefix}-key-file", key]
+            if number == 1:
+                self.kept = place / "kept.crl"
+                flags += ["--tls-crl-file", shutil.copy(crl, self.kept)]
             flags += ["--listen", f"{node.beanstalk},tls:127.0.0.1:{base + TLS_PORT + number}"]
             others = [row for row in PROTOCOLS if row.name != FIRST]
             given = [
