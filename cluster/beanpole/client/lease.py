@@ -191,6 +191,7 @@ class Lease:
             next_at = self._since + self._period_s
             if self._done.wait(max(next_at - time.monotonic(), pause_s)):
                 return
+            failure: Exception | None = None
             with self._lock:
                 if self._done.is_set() or self._is_gone:
                     return
@@ -207,5 +208,7 @@ class Lease:
                     self._lost([self.task.id])
                     return
                 except (OSError, ClientError) as error:
-                    log.warning("job %d is not touched: %s", self.task.id, error)
-                    pause_s = min(AGAIN_S, self._period_s)
+                    failure, pause_s = error, min(AGAIN_S, self._period_s)
+            # Without the lock, which the end of the job needs: the log may block on a full pipe.
+            if failure is not None:
+                log.warning("job %d is not touched: %s", self.task.id, failure)

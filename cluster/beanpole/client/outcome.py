@@ -101,14 +101,14 @@ class Outcome:
         rest_s: the delay of a release; None for a job that is deleted or buried.
         words: the traceback of a handler that raised; empty for one that returned.
         failed: the handler raised something else than `Bury` and `Retry`.
-        is_given_up: the handler returned, and knew that it may have lost the job.
+        is_unsure: the handler returned, and knew that it may have lost the job.
         is_noted: there is a note of the burial.
     """
 
     rest_s: int | None = None
     words: str = ""
     failed: bool = False
-    is_given_up: bool = False
+    is_unsure: bool = False
     is_noted: bool = False
 
     @property
@@ -124,9 +124,9 @@ class Outcome:
             fate: what `apply` has returned; another word if the job was lost, or if that is
                 unknown.
         """
-        if self.is_given_up:
-            words = "%s: the handler of job %d knew of its loss: the job is released"
-            log.warning(words, task.queue, task.id)
+        if self.is_unsure:
+            then = ": the job is released" if fate == "released" else ""
+            log.warning("%s: the handler of job %d knew of its loss%s", task.queue, task.id, then)
         if self.words:
             again = f" and is tried again in {self.rest_s} s"
             then = {"buried": " and is buried", "released": again}.get(fate, "")

@@ -194,7 +194,7 @@ class Worker:
             before = {
                 number: signal.signal(number, self._signalled)
                 for number in STOPPING
-                # What `nohup` ignores stays ignored.
+                # `nohup` ignores SIGHUP, and the worker leaves it so.
                 if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
             }
         threads = [
@@ -240,7 +240,7 @@ class Worker:
             self._stopping.clear()
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
-        self.stop()  # before the log, which may wait for whoever reads it
+        self.stop()  # before the log, which may block on a full pipe
         log.info("%s: no more jobs are taken", signal.Signals(number).name)
 
     # --- one thread -----------------------------------------------------------------------------
@@ -250,12 +250,12 @@ class Worker:
         try:
             self._work(consumer)
         except BaseException as error:
+            self._failure = error
+            self._stopping.set()
             if isinstance(error, (DeniedError, NotAvailableError)):
                 log.error("%s: the worker stops: %s", consumer.queue, error)
             else:
                 log.exception("%s: the worker stops", consumer.queue)
-            self._failure = error
-            self._stopping.set()
 
     def _work(self, consumer: _Consumer) -> None:
         while not self._stopping.is_set():
@@ -306,41 +306,33 @@ class Worker:
         # is rounded up, so a TTR in milliseconds may end up to a second before this clock says so.
         ttr_s = stats["ttr"]
         since = reserved_at + min(stats["time-left"] + 1 - ttr_s, 0) if ttr_s else reserved_at
-        with Lease(client, task, ttr_s, since, self._keep, reply_s) as lease:
-            outcome = outcome_of(consumer.handler, consumer.backoff, task, stats["kicks"])
-            if lease.is_gone:
+        outcome, fate = Outcome(), "lost"
+        # Nothing is logged while touches hold the job: the log may block on a full pipe.
+        try:
+            with Lease(client, task, ttr_s, since, self._keep, reply_s) as lease:
+                ran = outcome_of(consumer.handler, consumer.backoff, task, stats["kicks"])
+                if not lease.is_gone:
+                    outcome, fate = _weighed(ran, task, lease), ""
+                    apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
+                    fate = self._finish(lease, apply)
+            if fate == "lost":
                 log.warning("%s: job %d was lost while it ran", consumer.queue, task.id)
-                self._count("lost")
-                return
-            if outcome.failed and lease.is_lost:
-                # The clock alone has told the handler, which gave up: the job has not failed.
-                outcome = Outcome(rest_s=0, words=outcome.words)
-            elif outcome.is_done and task.lost.is_told:
-                outcome = Outcome(rest_s=0, is_given_up=True)
-            apply = partial(outcome.apply, client, consumer.queue, job, stats["pri"])
-            try:
-                fate = self._finish(task, lease, apply)
-            except BaseException:
-                outcome.tell(task, "")
-                raise
-        # When no touch holds the job any more: the log may wait for whoever reads it.
-        outcome.tell(task, fate)
+            self._count(fate)
+        except NotFoundError:
+            log.warning("%s: job %d was lost when it was done", consumer.queue, task.id)
+            self._count("lost")
+        except BeanstalkdError as error:
+            log.warning("%s: job %d: %s", consumer.queue, task.id, error)
+        finally:
+            outcome.tell(task, fate)
 
-    def _finish(self, task: Task, lease: Lease, apply: Callable[[float], str]) -> str:
-        """Apply an outcome and count it; return what was done; empty if it was refused."""
+    def _finish(self, lease: Lease, apply: Callable[[float], str]) -> str:
+        """Apply an outcome, such that a stop hurries it. See `_end`."""
         self._ending.append(lease)
         try:
-            fate = self._end(lease, apply)
-        except NotFoundError:
-            log.warning("%s: job %d was lost when it was done", task.queue, task.id)
-            fate = "lost"
-        except BeanstalkdError as error:
-            log.warning("%s: job %d: %s", task.queue, task.id, error)
-            return ""
+            return self._end(lease, apply)
         finally:
             self._ending.remove(lease)
-        self._count(fate)
-        return fate
 
     def _end(self, lease: Lease, apply: Callable[[float], str]) -> str:
         """Apply an outcome, again and again while no majority or node answers and the job is held.
@@ -368,9 +360,9 @@ class Worker:
                 if isinstance(error, MayBeDoneError):
                     unknown = error
                 if time.monotonic() >= until:
-                    log.warning("job %d is given up, and may run again", lease.task.id)
                     with self._lock:
                         self.given_up += 1
+                    log.warning("job %d is given up, and may run again", lease.task.id)
                     raise
                 log.warning("job %d is not ended yet: %s", lease.task.id, error)
             else:
@@ -382,3 +374,13 @@ class Worker:
     def _count(self, what: str) -> None:
         with self._lock:
             self.counts[what] += 1
+
+
+def _weighed(outcome: Outcome, task: Task, lease: Lease) -> Outcome:
+    """Return what becomes of a job that a handler may have taken for lost."""
+    if outcome.failed and lease.is_lost:
+        # The clock alone has told the handler, which gave up: the job has not failed.
+        return Outcome(rest_s=0, words=outcome.words)
+    if outcome.is_done and task.lost.is_told:
+        return Outcome(rest_s=0, is_unsure=True)
+    return outcome

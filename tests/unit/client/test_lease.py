@@ -11,7 +11,7 @@ import pytest
 
 from beanpole.client import worker as workers
 from beanpole.client.backoff import Backoff
-from beanpole.client.blocking import Client
+from beanpole.client.blocking import Client, DeniedError
 from beanpole.client.lease import WAITS_PER_REST, Lease
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.shapes import Job
@@ -185,6 +185,30 @@ def test_a_job_that_only_the_clock_takes_for_lost_is_not_held_for_nobody(
     assert ended.get_nowait() == end
     assert words in caplog.text
     assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0} | {end: 1}
+
+
+def test_a_release_that_is_refused_is_not_told_as_done(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler knew of the loss by the clock, and the cluster has no such right any more."""
+
+    class Refusing(Hung):
+        def release(self, *_: object, **__: object) -> None:
+            raise DeniedError
+
+    told = threading.Event()
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: Refusing(Queue(), told))
+    worker = Worker("127.0.0.1:1")
+
+    @worker.handles("mail")
+    def handle(task: Task) -> None:
+        assert task.lost.wait(DONE_S)
+        told.set()
+        worker.stop()
+
+    worker.run(handle_signals=False)
+    assert "knew of its loss" in caplog.text and "is released" not in caplog.text
+    assert worker.counts == {"deleted": 0, "released": 0, "buried": 0, "lost": 0}
 
 
 def test_a_handler_that_was_not_told_has_finished(monkeypatch: pytest.MonkeyPatch) -> None:

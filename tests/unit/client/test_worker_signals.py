@@ -10,6 +10,7 @@ import pytest
 
 from beanpole.client import worker as workers
 from beanpole.client.backoff import Backoff
+from beanpole.client.blocking import DeniedError
 from beanpole.client.worker import Worker
 from tests.unit.client.test_worker import FakeClient
 
@@ -71,7 +72,7 @@ def test_a_signal_that_does_not_wake_the_main_thread_stops_the_worker(
     assert signal.getsignal(number) is before
 
 
-def test_what_nohup_ignores_stays_ignored(ended: "Queue[str]") -> None:
+def test_a_hangup_that_nohup_ignores_stays_ignored(ended: "Queue[str]") -> None:
     worker = Worker("127.0.0.1:1")
     seen: list[object] = []
 
@@ -107,7 +108,7 @@ def test_a_worker_stops_before_it_logs_the_signal(
 def test_a_job_is_ended_before_its_failure_is_logged(
     ended: "Queue[str]", logged: Callable[[Callable[[str], None]], None]
 ) -> None:
-    """A log that nobody reads waits: the worker touched the job all the time, which no one got."""
+    """A log that nobody reads blocks: the touches went on, and no other worker got the job."""
     worker = Worker("127.0.0.1:1")
     seen: list[tuple[str, int, bool]] = []
 
@@ -115,13 +116,29 @@ def test_a_job_is_ended_before_its_failure_is_logged(
         if "failed" in line:
             touches = any(one.name.startswith("touch-") for one in threading.enumerate())
             seen.append((line.partition(":\n")[0], ended.qsize(), touches))
+            worker.stop()
 
     logged(look)
 
     @worker.handles("mail", backoff=Backoff(tries=1))
     def work(_: object) -> None:
-        worker.stop()
         raise RuntimeError("the reason")
 
     worker.run(handle_signals=False)
     assert seen == [("mail: job 7 failed (1) and is buried", 1, False)]
+
+
+def test_all_threads_stop_before_the_error_of_one_is_logged(
+    monkeypatch: pytest.MonkeyPatch, logged: Callable[[Callable[[str], None]], None]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise DeniedError
+
+    monkeypatch.setattr(workers, "Client", refuse)
+    worker = Worker("127.0.0.1:1")
+    seen: list[bool] = []
+    logged(lambda line: seen.append(worker._stopping.is_set()) if "stops" in line else None)
+    worker.handles("mail")(lambda _: None)
+    with pytest.raises(DeniedError):
+        worker.run(handle_signals=False)
+    assert seen == [True]
