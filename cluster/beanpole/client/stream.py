@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Self, TypeVar
 
 from beanpole.client.dialing import dial_address, is_of_handler
@@ -30,8 +30,8 @@ _RECEIVE_BYTES: Final = 65536
 _Reply = TypeVar("_Reply")
 
 
-class NoNode(ClientError):
-    """No node answers. The last attempt at each did nothing.
+class Unanswered(ClientError):
+    """No node has answered a request.
 
     Attributes:
         refused_by: the addresses of the nodes that refused the handshake of TLS.
@@ -39,15 +39,14 @@ class NoNode(ClientError):
 
     __reduce__ = reduced
 
-    def __init__(self, peer: str, reasons: Mapping[str, str], refused_by: Collection[str]) -> None:
-        words = "; ".join(f"{address}: {why}" for address, why in reasons.items())
-        super().__init__(f"no {peer} answers: {words}")
+    def __init__(self, words: str, refused_by: Collection[str]) -> None:
+        super().__init__(words)
         self.refused_by = frozenset(refused_by)
 
 
 def refused_by(error: BaseException) -> frozenset[str]:
     """Return the addresses of the nodes that refused a request by an alert of TLS."""
-    return error.refused_by if isinstance(error, NoNode) else frozenset()
+    return error.refused_by if isinstance(error, Unanswered) else frozenset()
 
 
 def _why(error: OSError | ProtocolError) -> str:
@@ -153,8 +152,7 @@ class StreamClient:
         Raises:
             OutcomeUnknown: the connection ended before the reply, and `repeat` is False. A node
                 that refuses the handshake of TLS has done nothing, and the next one is asked.
-            NoNode: no node answers.
-            ClientError: every node has ended the connection before the reply.
+            Unanswered: no node answers, or every node has ended the connection before the reply.
         """
         until = time.monotonic() + self._patience_s
         self._reasons.clear()
@@ -185,9 +183,8 @@ class StreamClient:
                     raise OutcomeUnknown(f"it may have been done: {lost}") from error
                 # One silent node may take all of the patience, and the others still answer.
                 if losses >= len(self._addresses) and time.monotonic() > until:
-                    if is_refused:
-                        raise NoNode(self._peer, self._reasons, self._refused) from error
-                    raise ClientError(lost) from error
+                    words = self._no_answer() if is_refused else lost
+                    raise Unanswered(words, self._refused) from error
                 time.sleep(jitter(pause_s))
                 if losses >= len(self._addresses):  # each was asked: a full server goes on to close
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
@@ -232,9 +229,13 @@ class StreamClient:
                     self._note(error)
                     self._leave()
             if time.monotonic() > until:
-                raise NoNode(self._peer, self._reasons, self._refused)
+                raise Unanswered(self._no_answer(), self._refused)
             time.sleep(jitter(pause_s))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _no_answer(self) -> str:
+        reasons = "; ".join(f"{address}: {why}" for address, why in self._reasons.items())
+        return f"no {self._peer} answers: {reasons}"
 
     def _note(self, error: OSError | ProtocolError) -> bool:
         """Note why this node is left; return whether it has refused, and so has done nothing."""

@@ -32,7 +32,7 @@ ARGUMENTS: dict[type[BaseException], tuple[Any, ...]] = {
     events.EventsLost: (1, 2, {"a:1": "refused"}),
     queue.JobRefused: (3, "too large"),
     rpc.Refused: ("a:1", Failed()),
-    stream.NoNode: ("node", {"a:1": "refused"}, ["a:1"]),
+    stream.Unanswered: ("no node answers: a:1: refused", ["a:1"]),
     worker.Retry: (1.5,),
 }
 KINDS: set[type[Exception]] = {

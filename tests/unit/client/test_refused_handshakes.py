@@ -20,7 +20,7 @@ from beanpole.client.refusal import is_refusal
 from beanpole.client.sansio import batches, faults
 from beanpole.client.sansio.session import TRIES_MAX
 from beanpole.client.sansio.steps import Endpoint
-from beanpole.client.stream import NoNode
+from beanpole.client.stream import Unanswered
 from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY
 from beanpole.errors import OutcomeUnknown
 from beanpoled.cli import main
@@ -200,7 +200,7 @@ def test_a_request_of_the_other_clients_goes_to_the_node_that_does_not_refuse(
     assert len(good.asked) == 1
     addresses = [one.address for one in refusing]
     client = make([*addresses, "127.0.0.1:1"], tls=tls, patience_s=0.0)
-    with client, pytest.raises(NoNode) as told:
+    with client, pytest.raises(Unanswered) as told:
         ask(client)
     assert told.value.refused_by == set(addresses)
     assert all(one in str(told.value) for one in (*addresses, ALERT, "127.0.0.1:1: Connection"))
@@ -379,3 +379,20 @@ def test_a_batch_that_all_nodes_refuse_was_not_sent() -> None:
     with pytest.raises(faults.BatchError, match=ALERT) as told:
         here.run(batches.delete_many(here.client("a:1,b:1"), [7]))
     assert isinstance(told.value.results[0], faults.MayBeDoneError)
+
+
+def test_each_window_of_a_batch_has_the_whole_patience() -> None:
+    """That of the first one was over when the third one met nodes that refuse."""
+    here = World()
+    waits_s = [6.0, 6.0]
+
+    def slow(data: bytes) -> Any:
+        if not waits_s:
+            return refusing(data)
+        here.now += waits_s.pop()
+        return PLAIN(data)
+
+    here.nodes = {A: slow, B: refusing}
+    with pytest.raises(faults.BatchError):
+        here.run(batches.delete_many(here.client("a:1,b:1"), list(range(1, 301))))
+    assert here.now > 12 + 10

@@ -108,6 +108,8 @@ def _ask_each(
         for at, reply in zip(window, got, strict=False):
             results[at] = reply
         left = left[len(got) :]
+        if got:  # the next window is a command of its own
+            session.refusals.begin(session.until())
         if (wrong := _wrong_at(asked, got, is_put=not repeat)) is not None:
             results[window[wrong]] = faults.misfit(asked[wrong], got[wrong]) or got[wrong]
             is_misread = not repeat and faults.is_misread(got[wrong])
