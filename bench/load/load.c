@@ -81,7 +81,7 @@ void answer(struct connection *one) {
     uint64_t now = now_ns();
     one->answered = answered_slot(one) + 1;
     if (start_ns && !end_ns) done[doing(one)]++;
-    /* What began in the window counts, whenever it ends: a stall at its end is a stall. */
+    /* A command of the window counts whenever it is answered: a stall at its end is a stall. */
     if (is_measured(last_reply_ns) && now - last_reply_ns > gap_ns_max)
         gap_ns_max = now - last_reply_ns;
     last_reply_ns = now;
@@ -254,10 +254,19 @@ static void run_until(uint64_t until_ns) {
     }
 }
 
-/* In an open loop: sends what was due in the window and is not sent yet, under the same load. */
+/* Whether a command that began in the window is not answered. A blocked worker's reserve is none:
+ * it waits for a put that is not sent any more. */
+static bool owes(const struct connection *one) {
+    if (interval_ns && one->due_ns < end_ns && one->step >= 0) return true; /* not even sent */
+    if (!settings.by_pairs || one->answered == one->asked) return false;
+    return doing(one) != RESERVE && one->sent_ns < end_ns;
+}
+
+/* Serves the connections, under the same load, until all that began in the window is answered. The
+ * last commands of a closed loop without pairs are answered while the connections finish. */
 static void catch_up(void) {
-    for (int at = 0; interval_ns && at < settings.connections; at++)
-        while (all[at].due_ns < end_ns && all[at].step >= 0) run_until(now_ns() + CATCH_UP_NS);
+    for (int at = 0; at < settings.connections; at++)
+        while (owes(&all[at])) run_until(now_ns() + CATCH_UP_NS);
 }
 
 static void open_connection(struct connection *one, int number, bool idle) {

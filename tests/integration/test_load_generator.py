@@ -5,6 +5,7 @@ The server is a double that confirms everything, so the queue itself is not test
 
 import itertools
 import json
+import queue
 import socketserver
 import subprocess
 import threading
@@ -23,8 +24,14 @@ STALL_S: Final = 0.6
 FILL: Final = 1000
 BODY_BYTES: Final = 10
 RATE: Final = 200
-# The command at which the server stalls, of those that are due in the window.
-STALLED: Final = 80
+# The put at which the server stalls: every third command, of those that are due in the window.
+STALLED: Final = 26
+# What connections of pairs are answered first.
+CONNECTED: Final = {
+    b"use": b"USING load\r\n",
+    b"watch": b"WATCHING 2\r\n",
+    b"ignore": b"WATCHING 1\r\n",
+}
 
 
 class Agreeable(socketserver.StreamRequestHandler):
@@ -34,29 +41,43 @@ class Agreeable(socketserver.StreamRequestHandler):
         job = 0
         while line := self.rfile.readline():
             word = line.split()[0]
-            self.think()
+            self.think(word)
             if word == b"put":
                 job += 1
                 self.rfile.read(BODY_BYTES + 2)
                 self.wfile.write(b"INSERTED %d\r\n" % job)
             elif word == b"reserve":
                 self.wfile.write(b"RESERVED 1 %d\r\n%s\r\n" % (BODY_BYTES, b"x" * BODY_BYTES))
-            else:
-                assert word == b"delete", line
+            elif word == b"delete":
                 self.wfile.write(b"DELETED\r\n")
+            else:
+                self.wfile.write(CONNECTED[word])
 
-    def think(self) -> None:
+    def think(self, word: bytes) -> None:
         """Called before each answer."""
 
 
 class Stalling(Agreeable):
     """Answers nothing for a while, at one of the last commands of the window."""
 
-    commands: ClassVar[Iterator[int]] = itertools.count()
+    puts: ClassVar[Iterator[int]]
 
-    def think(self) -> None:
-        if next(self.commands) == STALLED:
+    def think(self, word: bytes) -> None:
+        if word == b"put" and next(self.puts) == STALLED:
             threading.Event().wait(STALL_S)
+
+
+class Handing(Stalling):
+    """A reserve waits for a put."""
+
+    jobs: "ClassVar[queue.Queue[bytes]]"
+
+    def think(self, word: bytes) -> None:
+        super().think(word)
+        if word == b"put":
+            self.jobs.put(word)
+        elif word == b"reserve":
+            self.jobs.get()
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +89,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def run(program: Path, handler: type[Agreeable], options: Mapping[str, float]) -> dict[str, Any]:
+def run(
+    program: Path, handler: type[Agreeable], options: Mapping[str, float | str]
+) -> dict[str, Any]:
     """Run the generator against a double, and return its figures."""
-    Stalling.commands = itertools.count()
+    Stalling.puts, Handing.jobs = itertools.count(), queue.Queue()
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -103,19 +126,28 @@ def test_jobs_that_fill_the_queue_come_in_larger_batches(program: Path, depth: i
 def test_a_stall_at_the_end_of_an_open_loop_counts(program: Path) -> None:
     """What was due in the window was dropped if it was answered after it.
 
-    The stall is that of the only connection, and begins before the end of the window; so many
-    commands are due in it.
+    The stall is that of the only connection, and begins before the end of the window.
     """
     found = run(program, Stalling, {"connections": 1, "seconds": WINDOW_S, "rate": RATE})
     latency = found["latency_us"]["all"]
     assert latency["count"] >= RATE * WINDOW_S - 1
     assert latency["max"] >= STALL_S * 1e6 and found["gap_us"] >= STALL_S * 1e6
     # Those that were due while the server stalled have waited, too.
-    waited = RATE * WINDOW_S - STALLED
-    assert latency["mean"] * latency["count"] >= STALL_S * 1e6 * waited / 2
-    assert found["operations"] <= STALLED, "the rate is that of the answers within the window"
+    before = 3 * STALLED
+    assert latency["mean"] * latency["count"] >= STALL_S * 1e6 * (RATE * WINDOW_S - before) / 2
+    assert found["operations"] <= before, "the rate is that of the answers within the window"
 
 
 def test_a_stall_at_the_end_of_a_closed_loop_counts(program: Path) -> None:
-    found = run(program, Stalling, {"connections": 1, "seconds": WINDOW_S})
-    assert found["latency_us"]["all"]["max"] >= STALL_S * 1e6
+    options = {"connections": 1, "seconds": WINDOW_S}
+    assert run(program, Stalling, options)["latency_us"]["all"]["max"] >= STALL_S * 1e6
+
+
+def test_a_stall_at_the_end_of_pairs_counts(program: Path) -> None:
+    """A worker waits for its partner's put, so pairs do not finish their cycles at the end."""
+    options: dict[str, float | str] = {"connections": 2, "seconds": WINDOW_S}
+    options["workload"] = "handoff"
+    found = run(program, Handing, options)
+    latency = found["latency_us"]
+    assert latency["put"]["max"] >= STALL_S * 1e6 and found["gap_us"] >= STALL_S * 1e6
+    assert "reserve" not in latency and latency["handoff"]["count"] > 0
