@@ -90,7 +90,7 @@ def ask(
 
 
 def _details(error: grpc.RpcError) -> str:
-    # They have names, whose escapes would steer the terminal.
+    """Return the words of a node, without escapes that a name may have in them."""
     return visible(error.details() or "", "\n")
 
 

@@ -125,7 +125,7 @@ def make_certificate(place: Path, name: str, names: Sequence[str], days: str) ->
 
 @contextmanager
 def _staged(place: Path) -> Iterator[Path]:
-    """Yield a folder whose files go to `place` at the end; if anything fails, none of them.
+    """Yield a folder whose files go to `place` at the end; if anything fails before, none of them.
 
     A file that is replaced this way has the permissions of the new one.
 

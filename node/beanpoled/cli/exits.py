@@ -20,7 +20,7 @@ EXIT_WORDS: Final = (
 
 def say_done(words: str, plain: dict[str, Any], as_json: bool) -> int:
     """Print the result of a change, in words or as JSON, and return its status."""
-    # They have names, whose escapes would steer the terminal.
+    # Names of queues and users are in the words; an escape in one would steer the terminal.
     print(json.dumps(plain) if as_json else visible(words))
     return 0
 

@@ -25,7 +25,7 @@ from beanpoled.cli.inspect import as_json, as_text, record_of
 from beanpoled.cli.outputs import is_within, naming, removing
 from beanpoled.config.settings import MEMBERS_MAX, Name, alike
 from beanpoled.disk import identity as identities
-from beanpoled.disk.offline import begin_anew, look, write_replica
+from beanpoled.disk.offline import begin_anew, look, words_of, write_replica
 from beanpoled.leading.saved_clock import CLOCK_FILE
 
 
@@ -190,8 +190,8 @@ def _write(
     files = InlineFiles()
     try:
         clock = read_checked(ReadOnlyFiles(), os.path.join(directory, CLOCK_FILE), record.owner)
-    except StorageError as error:
-        print(f"{error}: the time in which no node ran will not count for delays")
+    except (StorageError, OSError) as error:
+        print(f"{words_of(error)}: the time in which no node ran will not count for delays")
         clock = None
     jobs = len(machine.queue.jobs)
     last = begin_anew(machine, replica.last)

@@ -19,10 +19,11 @@ _SIZE_MAX_BYTES: Final = 10**DIGITS_MAX - 1
 def duration_s(text: str) -> int:
     """Parse a time such as 90, 90s, 15m, 2h or 7d; return seconds."""
     digits, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
-    if not digits.isdecimal():
+    if not (digits.isascii() and digits.isdecimal()):
         words = f"{text!r} is no time: a whole number of seconds, or with s, m, h or d behind it"
         raise argparse.ArgumentTypeError(words)
     # The length is checked first: Python refuses to parse thousands of digits.
+    digits = digits.lstrip("0") or "0"
     if len(digits) > DIGITS_MAX or (seconds := int(digits) * _UNITS[unit]) > U32_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is too long: at most {U32_MAX} s, 136 years")
     return seconds

@@ -26,6 +26,7 @@ from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, TUBE_NAME_WORDS, is_tube_name
 from beanpoled.cli import values
+from beanpoled.cli.exits import EXIT_NO_ANSWER
 
 # As in sysexits.h: the job itself is wrong (EX_DATAERR), or a temporary failure (EX_TEMPFAIL).
 EXIT_BURY: Final = 65
@@ -127,7 +128,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if missing:
         raise ClientError(f"work: {command[0]} cannot be run any more: {missing[0].strerror}")
     if worker.given_up:
-        raise ClientError(f"work: {worker.given_up} jobs were given up, and may run again")
+        # No error, whose hint would ask the nodes once more: a supervisor waits for this end.
+        words = f"beanpole: work: jobs that were given up, and may run again: {worker.given_up}"
+        print(words, file=sys.stderr)
+        return EXIT_NO_ANSWER
     return 0
 
 

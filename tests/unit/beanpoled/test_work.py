@@ -102,7 +102,7 @@ def test_a_job_that_is_given_up_is_no_success(
         worker.given_up = 2
 
     monkeypatch.setattr(Worker, "run", run)
-    assert main(["work", "--addr", "127.0.0.1:1", "mail", "--", "true"]) == 3
+    assert main(["work", "mail", "--", "true"]) == 3
     output, errors = capsys.readouterr()
     assert output == "deleted=0 released=0 buried=0 lost=0\n"
-    assert errors == "beanpole: work: 2 jobs were given up, and may run again\n"
+    assert errors == "beanpole: work: jobs that were given up, and may run again: 2\n"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from beanpoled.cli import main
+from beanpoled.cli.values import duration_s
 
 Capture = pytest.CaptureFixture[str]
 NOWHERE = ["--addr", "127.0.0.1:1"]
@@ -69,6 +70,10 @@ def test_an_export_finishes_a_file_at_some_time(
 def test_a_time_that_is_too_long(time: str, capsys: Capture) -> None:
     line = ["job", "list", "--older", time, *NOWHERE]
     assert f"'{time}' is too long: at most 4294967295 s, 136 years" in refused(line, capsys)
+
+
+def test_zeros_before_a_time_do_not_make_it_long() -> None:
+    assert duration_s("0" * 5000 + "5") == 5 and duration_s("00m") == 0
 
 
 @pytest.mark.parametrize("size", ["1 TiB", "1TiB"])
