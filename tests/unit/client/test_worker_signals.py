@@ -1,4 +1,4 @@
-"""A worker that a signal stops, and logs that wait; its handlers are in `test_worker`."""
+"""A worker that a signal stops, and a log that blocks; handlers are in `test_worker`."""
 
 import logging
 import signal
@@ -92,7 +92,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(ended: "Queue[str]") -> None:
 def test_a_worker_stops_before_it_logs_the_signal(
     ended: "Queue[str]", logged: Callable[[Callable[[str], None]], None]
 ) -> None:
-    """A log that nobody reads waits: the worker did not stop."""
+    """The log blocked on a full pipe, and the worker did not stop."""
     worker = Worker("127.0.0.1:1")
     seen: list[bool] = []
     logged(lambda line: seen.append(worker._stopping.is_set()) if "SIGTERM" in line else None)
@@ -108,7 +108,7 @@ def test_a_worker_stops_before_it_logs_the_signal(
 def test_a_job_is_ended_before_its_failure_is_logged(
     ended: "Queue[str]", logged: Callable[[Callable[[str], None]], None]
 ) -> None:
-    """A log that nobody reads blocks: the touches went on, and no other worker got the job."""
+    """The log blocked on a full pipe: the touches went on, and no other worker got the job."""
     worker = Worker("127.0.0.1:1")
     seen: list[tuple[str, int, bool]] = []
 
