@@ -51,12 +51,16 @@ class Waiter:
 
 
 class _Line:
-    """The places in one tube: a heap that also has places whose waiters have left them."""
+    """The places in one tube: a heap that also has places whose waiters have left them.
+
+    A place is a plain number, because all lines together may have a million of them: with a tuple
+    for each, the garbage collector held a leader up for longer than an election.
+    """
 
     __slots__ = ("places", "sweep_at")
 
     def __init__(self) -> None:
-        self.places: list[tuple[int, Key]] = []
+        self.places: list[int] = []
         self.sweep_at = STALE_SLACK  # the number of places at which it is swept
 
 
@@ -65,6 +69,7 @@ class WaitingLine:
 
     def __init__(self) -> None:
         self.waiters: dict[Key, Waiter] = {}
+        self._placed: dict[int, Waiter] = {}  # the same, by place
         self._lines: dict[bytes, _Line] = {}
         self._round: deque[bytes] = deque()  # the tubes of all lines, the next to look at first
         self._sweepable = 0  # the number of places that sweeps may look at now
@@ -83,13 +88,17 @@ class WaitingLine:
 
         A waiter that is being granted a job stands in no line: see `put_back`.
         """
+        assert waiter.key not in self.waiters
         waiter.tubes = tuple(tubes)
         self.waiters[waiter.key] = waiter
+        self._placed[waiter.place] = waiter
         self.put_back(waiter)
 
     def move(self, waiter: Waiter, tubes: Iterable[bytes]) -> None:
         """Let a waiter stand only in the lines of these tubes, at the end of each."""
+        del self._placed[waiter.place]
         waiter.place = self.next_place()
+        self._placed[waiter.place] = waiter
         waiter.tubes = tuple(tubes)
         self.put_back(waiter)
 
@@ -103,11 +112,12 @@ class WaitingLine:
         # swept in the same call.
         sweepable = self._sweepable + SWEPT_PER_PLACE * len(waiter.tubes)
         self._sweepable = min(sweepable, LOOKS_PER_TURN_MAX)
+        place = waiter.place
         for tube in waiter.tubes:
             line = self._lines.get(tube)
             if line is None:
                 line = self._begin_line(tube)
-            heappush(line.places, (waiter.place, waiter.key))
+            heappush(line.places, place)
             size = len(line.places)
             if size > line.sweep_at and self._sweepable >= min(size, LOOKS_PER_TURN_MAX):
                 self._sweepable -= size
@@ -121,7 +131,8 @@ class WaitingLine:
         """
         for _ in range(min(LINES_PER_NEW, len(self._round))):
             other = self._round.popleft()
-            if self.first(other) is None:
+            # Not `first`: to drop a thousand places from a heap takes ten times as long.
+            if self._placed.keys().isdisjoint(self._lines[other].places):
                 del self._lines[other]
             else:
                 self._round.append(other)
@@ -131,7 +142,10 @@ class WaitingLine:
 
     def remove(self, key: Key) -> Waiter | None:
         """Forget a waiter; its places are skipped from now on."""
-        return self.waiters.pop(key, None)
+        waiter = self.waiters.pop(key, None)
+        if waiter is not None:
+            del self._placed[waiter.place]
+        return waiter
 
     def first(self, tube: bytes) -> Waiter | None:
         """The first waiter of a tube that can be granted a job now.
@@ -144,14 +158,8 @@ class WaitingLine:
             return None
         places = line.places
         while places:
-            place, key = places[0]
-            waiter = self.waiters.get(key)
-            if (
-                waiter is not None
-                and waiter.place == place
-                and not waiter.granting
-                and not waiter.parked
-            ):
+            waiter = self._placed.get(places[0])
+            if waiter is not None and not waiter.granting and not waiter.parked:
                 return waiter
             heappop(places)
         return None
@@ -163,15 +171,11 @@ class WaitingLine:
     def clear(self) -> None:
         """Forget everything: leadership is lost."""
         self.waiters.clear()
+        self._placed.clear()
         self._lines.clear()
         self._round.clear()
 
     def _sweep(self, line: _Line) -> None:
-        # A waiter that was moved to other tubes has another place in them.
-        line.places[:] = {
-            entry
-            for entry in line.places
-            if (waiter := self.waiters.get(entry[1])) is not None and waiter.place == entry[0]
-        }
+        line.places[:] = self._placed.keys() & set(line.places)
         heapify(line.places)
         line.sweep_at = 2 * len(line.places) + STALE_SLACK

@@ -1,5 +1,7 @@
 """The waiting line: its order, the first waiter of a tube, and skipped waiters."""
 
+import gc
+
 import pytest
 
 from beanpoled.leading.waiting import (
@@ -108,6 +110,38 @@ def test_places_behind_a_blocked_waiter_do_not_pile_up_because_other_lines_are_l
     for _ in range(500):
         line.remove(add(line, 5000, b"7").key)
     assert len(line._lines[b"7"].places) <= STALE_SLACK + 3
+
+
+def test_the_garbage_collector_visits_no_place() -> None:
+    line = WaitingLine()
+    for session in range(10):
+        add(line, session, b"a", b"b")
+    places = [place for of in line._lines.values() for place in of.places]
+    assert len(places) == 20
+    assert not any(map(gc.is_tracked, places))
+
+
+def test_a_line_is_not_forgotten_while_its_only_waiter_is_being_granted_something() -> None:
+    line = WaitingLine()
+    first = add(line, 1, b"a")
+    first.granting = True
+    for number in range(10):
+        add(line, 2 + number, b"other-%d" % number)
+    first.granting = False
+    line.put_back(first)
+    assert line.first(b"a") is first
+
+
+def test_a_waiter_that_moves_stands_at_the_end_of_its_new_lines_and_in_no_old_one() -> None:
+    line = WaitingLine()
+    first, second = add(line, 1, b"a", b"b"), add(line, 2, b"b")
+    line.move(first, (b"b",))
+    assert line.first(b"a") is None
+    assert line.first(b"b") is second
+    line.remove(second.key)
+    assert line.first(b"b") is first
+    assert line.remove(first.key) is first
+    assert line.first(b"b") is None
 
 
 def test_lines_that_nobody_stands_in_are_forgotten() -> None:
