@@ -81,7 +81,7 @@ def add_commands(commands: Any) -> None:
 
     kick = _add(commands, "kick", _kick, "make buried jobs ready, or else delayed ones")
     kick.add_argument("bound", type=_u32, nargs="?", help="how many (default 1)")
-    kick.add_argument("--tube", type=_tube, default=DEFAULT_TUBE, help=_TUBE_HELP)
+    kick.add_argument("--tube", type=_tube, help=_TUBE_HELP)
     kick.add_argument("--job", type=values.whole, help="kick this job instead")
 
     peek = _add(commands, "peek", _peek, "look at a job", _BODY)
@@ -235,9 +235,12 @@ def _kick(client: Client, arguments: argparse.Namespace) -> int:
             raise ConfigurationError(
                 f"--job {arguments.job} is one job: leave out the number {arguments.bound}"
             )
+        if arguments.tube is not None:
+            words = f"--job {arguments.job} is one job, whatever its tube: leave out --tube"
+            raise ConfigurationError(words)
         done = client.kick_job(arguments.job)
         return _say("KICKED" if done else "NOT_FOUND", done)
-    if arguments.tube != DEFAULT_TUBE:
+    if arguments.tube is not None:
         client.use(arguments.tube)
     return _say(f"KICKED {client.kick(1 if arguments.bound is None else arguments.bound)}")
 

@@ -51,6 +51,13 @@ def test_one_job_and_a_number_of_jobs_exclude_each_other(count: str, capsys: Cap
     assert words in refused(["kick", count, "--job", "5", *NOWHERE], capsys)
 
 
+@pytest.mark.parametrize("tube", ["default", "mail"])
+def test_one_job_and_a_tube_exclude_each_other(tube: str, capsys: Capture) -> None:
+    """It kicked the one job, though it was in another tube."""
+    words = "--job 5 is one job, whatever its tube: leave out --tube"
+    assert words in refused(["kick", "--job", "5", "--tube", tube, *NOWHERE], capsys)
+
+
 @pytest.mark.parametrize("option", ["--addr", "--dir"])
 def test_a_doctor_of_files_takes_no_cluster(option: str, tmp_path: Path, capsys: Capture) -> None:
     line = ["doctor", str(tmp_path), option, "127.0.0.1:1"]
