@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole.core.jobs import timers as module
-from beanpole.core.jobs.timers import BUCKET_SHIFT, HEAP_MAX, STALE_SLACK, Timers
+from beanpole.core.jobs.timers import BUCKET_SHIFT, HEAP_MAX, Timers
 
 BUCKET_US = 1 << BUCKET_SHIFT
 # Near delays, delays at the edges of buckets, and far ones.
@@ -110,8 +110,8 @@ def test_a_time_that_has_passed_already_is_due_at_once() -> None:
 
 def held(timers: Timers) -> int:
     """Count all elements that the timers hold in memory."""
-    lists = (timers._buckets, timers._bucket_heap, timers._heap, timers._near)
-    return sum(map(len, lists)) + len(timers._others) + len(timers._late)
+    buckets = len(timers._buckets) + len(timers._others) + len(timers._waiting)
+    return buckets + len(timers._heap) + len(timers._near) + len(timers._late)
 
 
 def test_removed_times_of_long_ttrs_leave_nothing_behind() -> None:
@@ -119,7 +119,20 @@ def test_removed_times_of_long_ttrs_leave_nothing_behind() -> None:
     for job_id in range(1, 5000):
         timers.add(job_id * BUCKET_US, job_id)
         timers.remove(job_id * BUCKET_US, job_id)
-    assert held(timers) <= STALE_SLACK + 2
+    assert held(timers) == 0
+
+
+def test_the_first_of_many_removed_times_leaves_none_of_the_others_to_be_dropped() -> None:
+    """One delete, of the earliest job after those behind it, dropped the numbers of all buckets."""
+    timers = Timers()
+    for job_id in range(1, 5000):
+        timers.add(job_id * BUCKET_US, job_id)
+    for job_id in range(2, 2500):
+        timers.remove(job_id * BUCKET_US, job_id)
+    assert held(timers) == 2 * len(timers)
+    timers.remove(BUCKET_US, 1)
+    assert held(timers) == 2 * len(timers) == 5000
+    assert timers.next_due_us(0) == 2500 * BUCKET_US
 
 
 def test_a_jump_of_the_clock_begins_one_bucket_at_a_time() -> None:

@@ -18,19 +18,19 @@ BUCKET_SHIFT: Final = 16
 # Timers of one bucket that become a heap in one step, which takes 2 ms. Only jobs that are delayed
 # until the same moment are more: 100,000 reservations a second are 6,500 in a bucket.
 HEAP_MAX: Final = 8_192
-# Numbers of removed buckets are swept when they outnumber the existing ones by more than this.
-STALE_SLACK: Final = 64
 
 
 class Timers:
     """An ordered set of (due_us, job id); each id at most once."""
 
-    __slots__ = ("_begun", "_bucket_heap", "_buckets", "_heap", "_late", "_near", "_others")
+    __slots__ = ("_begun", "_buckets", "_heap", "_late", "_near", "_others", "_waiting")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[int, int]] = {}  # bucket -> {job id: due_us}
         self._others: dict[int, Order] = {}  # bucket -> the keys for which the dict has no room
-        self._bucket_heap: list[int] = []
+        # The buckets. Not a heap: of jobs that were deleted before they were due it would keep the
+        # numbers, a million with delays of days, which one step would drop.
+        self._waiting = Order()
         self._begun = -1  # buckets up to this one are in the heap
         self._heap: list[tuple[int, int]] = []
         self._near: dict[int, int] = {}  # job id -> due_us of the heap's entries that are not stale
@@ -50,7 +50,7 @@ class Timers:
         jobs = self._buckets.get(bucket)
         if jobs is None:
             self._buckets[bucket] = {job_id: due_us}
-            heappush(self._bucket_heap, bucket)
+            self._waiting.add(bucket)
         elif len(jobs) < HEAP_MAX:
             jobs[job_id] = due_us
         else:
@@ -76,8 +76,7 @@ class Timers:
         if not jobs and bucket not in self._others:
             # With a TTR of days, empty buckets would stay for days, fifteen more each second.
             del self._buckets[bucket]
-            if len(self._bucket_heap) > 2 * len(self._buckets) + STALE_SLACK:
-                self._bucket_heap = sorted(self._buckets)
+            self._waiting.remove(bucket)
 
     def pop(self, now_us: int) -> int:
         """Remove and return the first job due at `now_us`, by (due time, id); 0 if none is due."""
@@ -119,10 +118,8 @@ class Timers:
                 return first[0]
             if not self._begin_next(now_us):
                 break
-        waiting = self._bucket_heap
-        while waiting and waiting[0] not in self._buckets:
-            heappop(waiting)
-        return waiting[0] << BUCKET_SHIFT if waiting else None
+        bucket: int | None = self._waiting.first()
+        return None if bucket is None else bucket << BUCKET_SHIFT
 
     def _begin_next(self, now_us: int) -> bool:
         """Move the first bucket into the heap if it has begun; called when the heap has none due.
@@ -130,18 +127,15 @@ class Timers:
         One bucket at a time: after a jump of the clock all buckets have begun, and moving them at
         once would be unbounded work.
         """
-        waiting = self._bucket_heap
-        while waiting and waiting[0] <= now_us >> BUCKET_SHIFT:
-            bucket = heappop(waiting)
-            jobs = self._buckets.pop(bucket, None)
-            if jobs is None:
-                continue
-            # The heap's timers are due before every waiting bucket, so none is left.
-            assert not self._near and not self._late, "the bucket before it is empty"
-            self._begun = bucket
-            self._near = jobs
-            self._heap = [(due_us, job_id) for job_id, due_us in jobs.items()]
-            heapify(self._heap)
-            self._late = self._others.pop(bucket, Order())
-            return True
-        return False
+        bucket: int | None = self._waiting.first()
+        if bucket is None or bucket > now_us >> BUCKET_SHIFT:
+            return False
+        # The heap's timers are due before every waiting bucket, so none is left.
+        assert not self._near and not self._late, "the bucket before it is empty"
+        self._waiting.pop_first()
+        self._begun = bucket
+        self._near = self._buckets.pop(bucket)
+        self._heap = [(due_us, job_id) for job_id, due_us in self._near.items()]
+        heapify(self._heap)
+        self._late = self._others.pop(bucket, Order())
+        return True

@@ -5,7 +5,6 @@ on any node before the barrier was sent. `connection` sends the barrier.
 """
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Final
 
 from beanpole.constants import SECOND_US
@@ -138,9 +137,7 @@ def _page(request: r.Request, clients: Clients, shared: Shared, order: Order) ->
     offset_us = shared.offset_us(clients.machine)
     blocks: list[bytes] = []
     size = 0
-    if offset > len(order):
-        return replies.inspected(blocks)
-    for key in islice(order, offset, offset + limit):
+    for key in order.part(offset, limit):
         sequence = key & ID_MASK
         job = queue.jobs[queue.moved.get(sequence, sequence)]
         size += len(job.body)
