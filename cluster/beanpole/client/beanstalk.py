@@ -111,11 +111,11 @@ class Client(StreamClient):
         """
         request = encode_put(body, priority, delay_s, ttr_s)
         reply = self.call(request, repeat=False)
-        for _ in self._addresses[1:]:
-            if reply[0] != b"DRAINING":
-                break
+        asked = 1
+        while reply[0] == b"DRAINING" and asked < self.address_count:
             self._leave()
             reply = self.call(request, repeat=False)
+            asked += 1
         return int(self._expect(reply, b"INSERTED")[1][0])
 
     def reserve(self, timeout_s: int | None = None) -> Job | None:

@@ -6,7 +6,7 @@ import ssl
 import time
 from typing import TypeVar
 
-from beanpole.client.dialing import dial, encrypt, host_of, is_at_end, is_of_handler
+from beanpole.client.dialing import dial, encrypt, is_at_end, is_of_handler, places_of
 from beanpole.client.sansio.faults import inherited
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
@@ -93,8 +93,7 @@ class Wire:
             case IsGone():
                 return self._is_gone()
             case Resolve():
-                found = socket.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
-                places = [Endpoint(host_of(place), int(place[1])) for *_, place in found]
+                places = [Endpoint(*place) for place in places_of(step.host, step.port)]
                 self._names |= dict.fromkeys(places, step.host)
                 return places
             case Connect():

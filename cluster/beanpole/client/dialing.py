@@ -37,11 +37,66 @@ def dial_address(
     address: str, timeout_s: float, tls: ssl.SSLContext | None = None
 ) -> socket.socket:
     """Connect to an address of the form HOST:PORT, by TLS if there is a context, or unix:PATH."""
-    if address.startswith(UNIX_PREFIX):
-        return dial(address.removeprefix(UNIX_PREFIX), 0, timeout_s)
-    host, port = split_address(address)
-    connected = dial(host, port, timeout_s)
-    return connected if tls is None else encrypt(connected, tls, host)
+    return Hosts(address).dial(timeout_s, tls)
+
+
+def places_of(host: str, port: int) -> list[tuple[str, int]]:
+    """Resolve a name to the hosts and ports behind it, each once, in the system's order."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((host_of(place), int(place[1])) for *_, place in found))
+
+
+class Hosts:
+    """The hosts behind one address, of the form HOST:PORT or unix:PATH.
+
+    A name may have several, and a resolver may return them in another order each time. Those that
+    were left come last, the longest ago first: a host that accepts connections and is silent would
+    be taken again and again.
+
+    Attributes:
+        count: the number of hosts that may answer, which are those behind the name without those
+            that did not accept the last time; 1 before.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.count = 1
+        self._address = address
+        self._place = ("", 0)  # the host that was tried last
+        self._left: dict[tuple[str, int], int] = {}
+        self._leaves = 0
+
+    def dial(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> socket.socket:
+        """Connect to the first host that accepts, by TLS if there is a context.
+
+        Raises:
+            OSError: the name is unknown, no host accepts, or the one that does refuses TLS.
+        """
+        if self._address.startswith(UNIX_PREFIX):
+            return dial(self._address.removeprefix(UNIX_PREFIX), 0, timeout_s)
+        name, port = split_address(self._address)
+        places = places_of(name, port)
+        self.count = len(places)
+        self._left = {place: self._left.get(place, 0) for place in places}
+        connected = self._first(sorted(places, key=self._left.__getitem__), timeout_s)
+        return connected if tls is None else encrypt(connected, tls, name)
+
+    def leave(self) -> None:
+        """Let the host that was tried last come after the others."""
+        self._leaves += 1
+        self._left[self._place] = self._leaves
+
+    def _first(self, places: list[tuple[str, int]], timeout_s: float) -> socket.socket:
+        for place in places[:-1]:
+            self._place = place
+            try:
+                return dial(*place, timeout_s)
+            except OSError as error:
+                if is_of_handler(error):
+                    raise
+                self.leave()
+                self.count -= 1
+        self._place = places[-1]
+        return dial(*self._place, timeout_s)
 
 
 def encrypt(connected: socket.socket, tls: ssl.SSLContext, name: str) -> ssl.SSLSocket:

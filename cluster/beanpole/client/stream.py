@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Self, TypeVar
 
-from beanpole.client.dialing import dial_address, is_of_handler
+from beanpole.client.dialing import Hosts, is_of_handler
 from beanpole.client.patience import (
     CONNECT_TIMEOUT_S,
     PATIENCE_S,
@@ -69,7 +69,8 @@ class StreamClient:
         """Store the addresses; the first command connects.
 
         Args:
-            addresses: "host:port" or "unix:PATH"; the client takes the first that answers.
+            addresses: "host:port" or "unix:PATH"; the client takes the first that answers, of the
+                addresses and of the hosts behind each name.
             patience_s: how long to look for a node that answers before giving up.
             reply_timeout_s: how long to wait for a reply, in addition to the time that a request
                 may wait at the node.
@@ -82,6 +83,7 @@ class StreamClient:
         if not addresses:
             raise ValueError("a client needs an address")
         self._addresses = list(addresses)
+        self._hosts = {address: Hosts(address) for address in addresses}
         self._patience_s = patience_s
         self._reply_timeout_s = reply_timeout_s
         self._tls = tls
@@ -110,8 +112,8 @@ class StreamClient:
 
     @property
     def address_count(self) -> int:
-        """The number of addresses."""
-        return len(self._addresses)
+        """The number of addresses, with those of names as far as they were resolved."""
+        return sum(self._hosts[address].count for address in self._addresses)
 
     def pass_over(self) -> None:
         """Leave this node, which does not do what it is asked: the next request goes to the next.
@@ -182,11 +184,11 @@ class StreamClient:
                 if not (repeat or is_refused):
                     raise OutcomeUnknown(f"it may have been done: {lost}") from error
                 # One silent node may take all of the patience, and the others still answer.
-                if losses >= len(self._addresses) and time.monotonic() > until:
+                if losses >= self.address_count and time.monotonic() > until:
                     words = self._no_answer() if is_refused else lost
                     raise Unanswered(words, self._refused) from error
                 time.sleep(jitter(pause_s))
-                if losses >= len(self._addresses):  # each was asked: a full server goes on to close
+                if losses >= self.address_count:  # each was asked: a full server goes on to close
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     def _exchange(
@@ -211,8 +213,9 @@ class StreamClient:
     # --- the connection -------------------------------------------------------------------------
 
     def _leave(self) -> None:
-        """Close the connection and move its node to the end of the list."""
+        """Close the connection; its node comes after all others, and after those of its name."""
         self.close()
+        self._hosts[self.address].leave()
         self._addresses.append(self._addresses.pop(0))
 
     def _connect(self, until: float) -> None:
@@ -249,7 +252,7 @@ class StreamClient:
     def _open(self) -> None:
         """Connect to the first address."""
         self._is_heard = False
-        self._socket = dial_address(self.address, CONNECT_TIMEOUT_S, self._tls)
+        self._socket = self._hosts[self.address].dial(CONNECT_TIMEOUT_S, self._tls)
         try:
             self._begin()
         except BaseException:

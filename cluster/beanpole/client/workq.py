@@ -339,13 +339,16 @@ class Client(StreamClient):
         """Send a request to one node after the other until one answers without a refusal."""
         self._shape, ends_s = shape, time.monotonic() + wait_s
         encoded = (lambda _: request) if isinstance(request, bytes) else request
-        for _ in tuple(self._addresses):
+        asked = 0
+        while True:
             reply = self._request(encoded, self._next_reply, repeat=repeat, wait_s=wait_s)
             wait_s = max(0.0, ends_s - time.monotonic())
+            asked += 1
             if reply.text not in refusals:
-                break
+                return reply
             self._leave()  # also the last one: a full node closes
-        return reply
+            if asked >= self.address_count:
+                return reply
 
     def _wait(self, request: Callable[[int], bytes], wait_ms: int) -> Reply:
         """Repeat a request that waits; `request` encodes it for a number of milliseconds."""

@@ -186,6 +186,75 @@ def test_the_reasons_of_a_client_have_no_numbers_of_the_system() -> None:
     )
 
 
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Give several nodes one name, each with a port of its own; return the address to use."""
+
+    def name(*addresses: str) -> str:
+        places = [(host, int(port)) for host, port in (one.split(":") for one in addresses)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+        resolved = socket.getaddrinfo
+
+        def resolve(host: str, *arguments: Any, **options: Any) -> Any:
+            return found if host == "nodes.test" else resolved(host, *arguments, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        return "nodes.test:11300"
+
+    return name
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A node that accepts connections, as the kernel does for a process that stands still."""
+    exchange = StreamClient._exchange
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+
+        def exchanged(client: StreamClient, *arguments: Any) -> Any:
+            assert client._socket is not None
+            if client._socket.getpeername() == listener.getsockname():
+                raise TimeoutError("timed out")
+            return exchange(client, *arguments)
+
+        monkeypatch.setattr(StreamClient, "_exchange", exchanged)
+        yield listener
+
+
+def address_of(listener: socket.socket) -> str:
+    return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_silent_node_is_left_for_another_of_its_name(
+    start: Callable[..., Node], named: Callable[..., str], silent: socket.socket
+) -> None:
+    """It was taken again and again, because it accepts connections and is resolved first."""
+    other = start([(b"stats-job 7\r\n", b"NOT_FOUND\r\n")])
+    with Client([named(address_of(silent), other.address)], patience_s=0) as client:
+        assert client.text(b"stats-job", 7) is None
+
+
+def test_a_host_that_does_not_accept_is_none_to_wait_for(
+    named: Callable[..., str], silent: socket.socket
+) -> None:
+    """`localhost` has an address of IPv6, where no node listens."""
+    client = Client([named(DEAD, address_of(silent))], patience_s=0)
+    with client, pytest.raises(stream.Unanswered, match=r"nodes\.test:11300: timed out"):
+        client.peek(7)
+    silent.accept()[0].close()
+    with pytest.raises(BlockingIOError):
+        silent.accept()
+
+
+def test_a_put_at_a_draining_node_goes_to_another_of_its_name(
+    start: Callable[..., Node], named: Callable[..., str]
+) -> None:
+    put = b"put 0 0 60 1\r\nx\r\n"
+    first, second = start([(put, b"DRAINING\r\n")]), start([(put, b"INSERTED 7\r\n")])
+    with Client([named(first.address, second.address)]) as client:
+        assert client.put(b"x", 0, 0, 60) == 7
+
+
 class Clock:
     """The time of a client: a node takes `waits_s` for the next exchange of each."""
 
