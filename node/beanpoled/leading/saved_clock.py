@@ -14,7 +14,12 @@ from beanpole.storage.format import Identity
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpoled.host.seam import WARNING
 from beanpoled.peers.peers import Peers
-from beanpoled.shared.clock import downtime_us, furthest_behind_us, is_trusted
+from beanpoled.shared.clock import (
+    WALL_SKEW_MAX_US,
+    downtime_us,
+    furthest_behind_us,
+    is_trusted,
+)
 from beanpoled.shared.context import Context
 
 # The period of saves of the (cluster time, own wall clock) pair. The estimate of the downtime after
@@ -187,6 +192,12 @@ class SavedClock:
                 downtime_us(entry_wall_us, furthest_behind_us(wall_us, skews_us), skews_us),
             )
             cluster_us = entry_us
+        elif entry_wall_us:
+            # This node's wall clock may have been days behind when the pair was saved. Clocks that
+            # differed by less than a minute are as good as the entry's.
+            behind_us = furthest_behind_us(wall_us, skews_us)
+            at_most_us = entry_us + max(0, behind_us - entry_wall_us) + WALL_SKEW_MAX_US
+            passed_us = min(passed_us, max(0, at_most_us - cluster_us))
         if passed_us:
             host.log(f"counting {passed_us // SECOND_US} s in which no node was running")
         elif cluster_us and not is_trusted(skews_us):

@@ -303,6 +303,24 @@ def test_a_cold_start_by_the_entry_of_a_node_whose_wall_clock_is_behind(
     assert abs(stage.node.leader.saved_clock.begin_epoch(1) - start_us) <= 1
 
 
+@pytest.mark.parametrize(("entry_s", "start_us"), [(4, 75_000_000), (0, 71_000_000)])
+def test_a_cold_start_of_a_node_whose_own_wall_clock_was_behind(
+    entry_s: int, start_us: int
+) -> None:
+    """It was days behind when the pair was saved, and right again: a delay of a day ended.
+
+    The newest entry bounds the time, with a minute for clocks that differ.
+    """
+    stage = Stage()
+    wall_us = stage.host.walls_us
+    for peer in MEMBERS[1:]:
+        stage.node.peers.up(peer)
+        heartbeat(stage, peer, wall_us=wall_us)
+    stage.node.leader.saved_clock._pair = (12_000_000, wall_us - 3 * 86_400 * SECOND)
+    stage.replica.newest = (1, c.encode_entry(0, 11_000_000, wall_us - entry_s * SECOND, []))
+    assert abs(stage.node.leader.saved_clock.begin_epoch(1) - start_us) <= 1
+
+
 @pytest.mark.parametrize(
     ("skew_s", "words"),
     [
