@@ -61,7 +61,7 @@ RESULT_MAX_BYTES: Final = 1024 * 1024
 PROGRESS_MAX_BYTES: Final = 64
 # Protocol-specific data of a job: the name of a Gearman function.
 EXTRA_MAX_BYTES: Final = 512
-# Clients attached to one job: its end notifies all of them in one step, 10 ms.
+# Clients attached to one job: its end detaches all of them in one step, 10 ms.
 CLIENTS_OF_JOB_MAX: Final = 16_384
 # Times that one connection of Gearman waits for one job: each is sent its own copy of every piece
 # of data, so that a byte of a worker becomes this many packets. Real clients merge a few.

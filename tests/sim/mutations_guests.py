@@ -3,6 +3,7 @@
 The patches and their table; see `mutations` and `mutant_table`. Lives of whole nodes catch all.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole import commands as c
@@ -135,24 +136,25 @@ def given_up_stays() -> list[Patch]:
 def one_listener_is_told() -> list[Patch]:
     """Only the first listener of a job is told of its effects."""
 
-    def wrong(listeners: Listeners, effect: effects.Effect) -> None:
-        job_id, kind, data = effect
+    def wrong(listeners: Listeners, number: int) -> Iterator[None]:
+        job_id, kind, data = listeners._untold.popleft()
+        listeners._untold_bytes -= len(data)
         listening = list(listeners._jobs.get(job_id, ()))
         if kind < effects.NOTIFIED_MIN:
             for connection in listening:
                 listeners.stop_listening(connection, job_id)
         for connection in listening[:1]:
             connection.job_told(job_id, kind, data)
+        return iter(())
 
-    return [(Listeners, "_tell", wrong)]
+    return [(Listeners, "_tellings_of", wrong)]
 
 
 def effects_before_results() -> list[Patch]:
     """Listeners are told the effects of an entry before its results."""
 
     def wrong(listeners: Listeners, happened: list[effects.Effect]) -> None:
-        for effect in happened:
-            listeners._tell(effect)
+        listeners._tell(happened)
 
     return [(Listeners, "coming", wrong)]
 

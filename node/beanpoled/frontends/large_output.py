@@ -54,6 +54,9 @@ class LargeOutput:
         self._line: dict[Connection | _Ending, int] = {}
         self._own_bytes = 0
         self._written = 0  # in this step
+        # The part of it that passed the line. It may belong to the next step: turns come before
+        # and behind `_step` in a step of the loop.
+        self._passed = 0
         self._is_stepping = False
         self.ending = 0
 
@@ -71,6 +74,7 @@ class LargeOutput:
             self._join(connection, own_bytes)
             return False
         self._written += connection.output_bytes
+        self._passed += connection.output_bytes
         self._step_soon()
         return True
 
@@ -100,7 +104,7 @@ class LargeOutput:
         While clients leave so much unread that some of them will be closed, nothing is written.
         """
         self._is_stepping = False
-        self._written = 0
+        self._written, self._passed = self._passed, 0
         unread = self._unread
         while self._line and self._written < STEP_BYTES:
             if unread.bytes > 2 * unread.bytes_max:

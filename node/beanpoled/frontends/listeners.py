@@ -3,10 +3,14 @@
 Neither costs the log or the leader anything, because every node applies every entry. All calls come
 between entries, so that no effect is lost between reading the state and listening. The package of
 each protocol formats the notifications; waits that reserve a job are the leader's.
+
+One entry may end a thousand jobs with a thousand clients each: the effects are told in slices,
+between which others have their step of the loop. Effects keep their order, and a client that begins
+to listen meanwhile is not told of what happened before.
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from beanpole.constants import WATCHED_TUBES_MAX
@@ -21,6 +25,14 @@ QUEUES_MAX: Final = WATCHED_TUBES_MAX
 # Queues of woken clients that one step of the loop looks at and forgets: some 4 ms. A put may wake
 # thousands of clients, each of which waits for a thousand queues.
 LOOKS_PER_STEP_MAX: Final = 4096
+# Notifications of one step of the loop, of some 7 us each on a node from the sources.
+TELLINGS_PER_STEP_MAX: Final = 512
+# Bytes of an effect that take each notification as long again: they are copied to a socket.
+BYTES_A_TELLING: Final = 16 * 1024
+# Effects that wait until they are told, and their bytes. No client may miss one, so the oldest are
+# told at once when there are more: a step takes longer then, but memory is bounded.
+UNTOLD_MAX: Final = 10_000
+UNTOLD_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Listeners:
@@ -33,8 +45,16 @@ class Listeners:
         # Their jobs: one entry may have thousands of effects, and as many clients that listen.
         self._jobs_coming: set[int] = set()
         # Dicts and not sets: the order of notifications is the same in every run.
-        self._jobs: dict[int, dict[Connection, None]] = {}
+        # By job, its clients with the number of the first effect that each is told of.
+        self._jobs: dict[int, dict[Connection, int]] = {}
         self._jobs_of: dict[Connection, dict[int, None]] = {}
+        # Effects whose clients are not told yet, in the order of the log.
+        self._untold: deque[Effect] = deque()
+        self._untold_bytes = 0
+        self._next_number = 0  # of the next effect, behind all that are untold
+        self._tellings: Iterator[None] = iter(())  # the rest of those of the present effect
+        self._left = 0  # notifications of this step of the loop
+        self._tells_on = False  # a step of the loop is requested, which tells more of them
         self._queues: dict[bytes, dict[Connection, None]] = {}
         self._queues_of: dict[Connection, tuple[bytes, ...]] = {}
         # Clients with a queue that became ready, in the order in which they are to be woken.
@@ -51,11 +71,11 @@ class Listeners:
     def image_loaded(self) -> None:
         """Handle a snapshot: notify clients of what it shows, and listen to the new machine."""
         listened = self._context.machine.queue.effects.listened
-        for job_id in list(self._jobs):
-            ended = self._ending(job_id)
-            if ended is not None:
-                self._tell(ended)
-                continue
+        ended = {job_id: self._ending(job_id) for job_id in self._jobs}
+        # Behind what was applied before the snapshot; a job whose end is among that has no more
+        # clients then.
+        self._tell([effect for effect in ended.values() if effect is not None])
+        for job_id in [job_id for job_id, effect in ended.items() if effect is None]:
             for connection in list(self._jobs.get(job_id, ())):
                 connection.notifications_missed(job_id)
             if job_id in self._jobs:
@@ -78,7 +98,7 @@ class Listeners:
         if ended is not None and job_id not in self._jobs_coming:
             return ended
         # The job goes on, or it has ended in the entry that has this client's command.
-        self._jobs.setdefault(job_id, {})[connection] = None
+        self._jobs.setdefault(job_id, {}).setdefault(connection, self._next_number)
         self._jobs_of.setdefault(connection, {})[job_id] = None
         self._context.machine.queue.effects.listened[job_id] = None
         return None
@@ -104,20 +124,73 @@ class Listeners:
         self._jobs_coming = {effect[0] for effect in happened}
 
     def told(self) -> None:
-        """Deliver the effects of an entry, once its results are delivered."""
+        """Deliver the effects of an entry, once its results are delivered.
+
+        What is too much for one step of the loop follows in the next ones, before later effects.
+        """
         happened, self._coming = self._coming, []
         self._jobs_coming = set()
-        for effect in happened:
-            self._tell(effect)
+        self._tell(happened)
 
-    def _tell(self, effect: Effect) -> None:
-        job_id, kind, data = effect
-        listening = list(self._jobs.get(job_id, ()))  # empty if the job ended in this very entry
-        if kind < NOTIFIED_MIN:
-            for connection in listening:
-                self.stop_listening(connection, job_id)
-        for connection in listening:
-            connection.job_told(job_id, kind, data)
+    def count(self, notifications: int) -> None:
+        """Count further notifications that the client being told was sent of the same effect."""
+        self._left -= notifications
+
+    def _tell(self, happened: list[Effect]) -> None:
+        for effect in happened:
+            self._untold.append(effect)
+            self._untold_bytes += len(effect[2])
+        self._next_number += len(happened)
+        if not self._tells_on:
+            self._left = TELLINGS_PER_STEP_MAX
+            self._tell_some()
+        elif self._too_much_is_untold:
+            self._left = 0
+            self._tell_some()
+
+    @property
+    def _too_much_is_untold(self) -> bool:
+        return len(self._untold) > UNTOLD_MAX or self._untold_bytes > UNTOLD_BYTES_MAX
+
+    def _tell_on(self) -> None:
+        self._tells_on = False
+        self._left = TELLINGS_PER_STEP_MAX
+        self._tell_some()
+
+    def _tell_some(self) -> None:
+        """Tell clients of effects until this step of the loop had enough, and few enough wait."""
+        while True:
+            for _ in self._tellings:
+                if self._left <= 0 and not self._too_much_is_untold:
+                    break
+            else:
+                if not self._untold:
+                    return
+                if self._left > 0 or self._too_much_is_untold:
+                    self._tellings = self._tellings_of(self._next_number - len(self._untold))
+                    continue
+            if not self._tells_on:
+                self._tells_on = True
+                self._context.host.call_soon(self._tell_on)
+            return
+
+    def _tellings_of(self, number: int) -> Iterator[None]:
+        """Tell one more client of the oldest effect, which has this number, with each step."""
+        job_id, kind, data = self._untold.popleft()
+        self._untold_bytes -= len(data)
+        self._left -= 1  # also one that nobody hears of takes time
+        cost = 1 + len(data) // BYTES_A_TELLING
+        listening = self._jobs.get(job_id, {})  # empty if the job ended in this very entry
+        for connection in list(listening):
+            first = listening.get(connection)
+            if first is None or first > number:
+                self._left -= 1  # it has ended, or it began to listen later
+            else:
+                self._left -= cost
+                if kind < NOTIFIED_MIN:
+                    self.stop_listening(connection, job_id)
+                connection.job_told(job_id, kind, data)
+            yield
 
     def _ending(self, job_id: int) -> Effect | None:
         """Return how a job has ended, as far as the machine still knows; None if it has not."""

@@ -168,6 +168,7 @@ class ClientSide(WorkerSide):
             self.abort()
             return
         if packet and times and not self.closed:
+            self._clients.listeners.count(times - 1)
             self._push(packet, times)
 
     def rights_changed(self) -> int:
