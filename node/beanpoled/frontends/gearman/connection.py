@@ -96,7 +96,7 @@ class GearmanConnection(AdminSide):
             self._making -= kind in p.SUBMITS
             if kind == p.WORK_EXCEPTION:
                 self._excepted.pop(asked[0], None)  # the job has not ended
-            self._answer(replies.NO_MAJORITY)
+            self._answer_report(replies.NO_MAJORITY)
 
 
 _HANDLERS: Final[dict[int, Callable[[GearmanConnection, Request], None]]] = {

@@ -14,6 +14,7 @@ from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.gearman.shared import Shared
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
+from beanpoled.origin.batches import Batch
 
 # The context of a command until its answer: a number, and two replies or names.
 Asked = tuple[int, bytes, bytes]
@@ -56,11 +57,11 @@ class GearmanSession(RequestConnection):
             self._clients.origin.open_session(self, GEARMAN)
         return self.number
 
-    def _ask(self, kind: int, command: c.Command, asked: Asked = NOTHING) -> None:
-        """Submit a command, and expect its reply in order."""
+    def _ask(self, kind: int, command: c.Command, asked: Asked = NOTHING) -> Batch:
+        """Submit a command, and expect its reply in order; return the batch that holds it."""
         self._replies.expect(kind)
         self._asked.append(asked)
-        self._clients.origin.submit(self, kind, command)
+        return self._clients.origin.submit(self, kind, command)
 
     def _ask_alone(self, kind: int, command: c.Command, asked: Asked = NOTHING) -> None:
         """Do the same for a command that must be answered before those behind it are acted on."""

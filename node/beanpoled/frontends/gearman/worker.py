@@ -31,6 +31,7 @@ from beanpoled.frontends.gearman.shared import PREFIX, Shared, name_of
 from beanpoled.frontends.held_requests import HELD_BYTES_MIN
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_QUIET
+from beanpoled.origin.heavy import LIGHT_MAX
 
 # Kinds of NOTIFY.
 DATA: Final = effects.NOTIFIED_MIN
@@ -58,6 +59,7 @@ class WorkerSide(GearmanSession):
         "_given_back_max",
         "_held_jobs",
         "_idle_at",
+        "_is_heavy",
         "_making",
         "_must_hear",
         "_sleeping",
@@ -77,6 +79,7 @@ class WorkerSide(GearmanSession):
         self._held_jobs = HeldJobs()
         self._making = 0  # submissions of this client that are not applied here yet
         self._excepted: dict[int, None] = {}  # jobs that it has just ended with an exception
+        self._is_heavy = False  # its newest request is a report that waits in the heavy line
 
     @property
     def functions(self) -> list[bytes]:
@@ -298,9 +301,18 @@ class WorkerSide(GearmanSession):
             self._replies.reply(replies.PROGRESS_TOO_LARGE)
         else:
             command = (c.PROGRESS, self.number, job, progress)
-            if not self._clients.origin.submit_latest(self, kind, command):
-                self._replies.expect(kind)
-                self._asked.append((job, b"", replies.NO_JOB_OF_RESULT))
+            self._submit_status(kind, command, (job, b"", replies.NO_JOB_OF_RESULT))
+
+    def _submit_status(self, kind: int, command: c.Command, asked: Asked) -> None:
+        """Submit a status, which replaces an earlier one of its job that has not left yet."""
+        origin, units = self._clients.origin, self._units(command[2])
+        if units > LIGHT_MAX:
+            self._submit_report(kind, command, asked)
+        elif not origin.submit_latest(self, kind, command):
+            self._replies.expect(kind)
+            self._asked.append(asked)
+            assert self.batch is not None
+            origin.charge(self.batch, units)
 
     def _work_complete(self, request: Request) -> None:
         handle, result = request[1]
@@ -356,9 +368,42 @@ class WorkerSide(GearmanSession):
             self._excepted[job] = None
         if why == c.OK:
             self._clients.origin.keep_latest((c.PROGRESS, self.number, job))
-            self._ask(kind, command, (job, b"", not_found))
+            self._submit_report(kind, command, (job, b"", not_found))
         else:
             self._replies.reply(self._outcome(kind, why, job, not_found))
+
+    def _submit_report(self, kind: int, command: c.Command, asked: Asked) -> None:
+        """Submit a report; one that many clients hear of waits in the line of heavy commands.
+
+        Each of these clients costs the nodes some us: they are detached from the job in one entry,
+        and sent a packet.
+        """
+        clients, units = self._clients, self._units(command[2])
+        if units > LIGHT_MAX:
+            self._is_heavy = self.blocked = True
+            self._replies.expect(kind)
+            self._asked.append(asked)
+            clients.origin.heavy.submit(self, kind, command, clients.loop_us)
+        else:
+            clients.origin.charge(self._ask(kind, command, asked), units)
+
+    def _units(self, job: int) -> int:
+        """Return the cost of a report in the units of `Origin.charge`: one for each client.
+
+        The first client is a part of the cost that every command has.
+        """
+        found = self._clients.machine.queue.jobs.get(job)
+        if found is None or found.ext is None:
+            return 0
+        return max(0, len(found.ext.clients) - 1)
+
+    def _answer_report(self, reply: bytes) -> None:
+        """Answer the oldest request; a report that was heavy is behind all others."""
+        if self._is_heavy and not self._asked:
+            self._is_heavy = False
+            self._answer_alone(reply)
+        else:
+            self._answer(reply)
 
     def _why_not_reported(self, job: int) -> int:
         """Return the result of a report in the state that this node knows; OK if it has effect."""
@@ -372,7 +417,7 @@ class WorkerSide(GearmanSession):
 
     def _told(self, kind: int, result: Any, asked: Asked) -> None:
         """Answer a worker's applied report."""
-        self._answer(self._outcome(kind, result, asked[0], asked[2]))
+        self._answer_report(self._outcome(kind, result, asked[0], asked[2]))
 
     def _outcome(self, kind: int, result: int, job: int, not_found: bytes) -> bytes:
         """Return the reply to a report: nothing, unless the worker did not hold the job."""
