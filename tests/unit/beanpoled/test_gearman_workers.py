@@ -10,6 +10,7 @@ from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.queue import Queue
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman.client import request
+from beanpoled.frontends.gearman import worker as gearman_worker
 from tests.unit.beanpoled.gearman_scene import (
     NO_JOB,
     NOOP,
@@ -109,6 +110,50 @@ def test_each_job_is_given_back_once(scene: Scene) -> None:
     assert [grab(one), grab(one), grab(one)] == [3, 2, 1]
     one.ask(p.CANT_DO, b"f")
     assert grab(worker(scene, b"f")) == 1, "and once more when it has come back"
+
+
+@pytest.mark.constants
+@pytest.mark.parametrize("give_up", [request(p.CANT_DO, b"f"), request(p.RESET_ABILITIES)])
+def test_many_jobs_are_given_back_in_steps(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, give_up: bytes
+) -> None:
+    monkeypatch.setattr(gearman_worker, "GIVEN_BACK_PER_STEP_MAX", 2)
+    client, one = scene.connect(), worker(scene, b"f")
+    for job in range(1, 8):
+        submit(client)
+        assert grab(one) == job
+    ends = request(p.WORK_COMPLETE, handle(7), b"")
+    one.connection.received(give_up + ends + request(p.ECHO_REQ, b"x"))
+    released = []
+    while True:
+        commands = scene.node.origin._open.commands
+        released.append([item[0] for item in commands].count(c.RELEASE))
+        if one.connection._rested not in scene.host.soon:
+            break
+        scene.host.soon.remove(one.connection._rested)
+        one.connection._rested()
+    assert released == [2, 4, 6, 7]
+    logged = scene.commit_own()
+    assert [item[2] for item in logged if item[0] == c.RELEASE] == [7, 6, 5, 4, 3, 2, 1]
+    assert logged[-1][0] == c.FINISH
+    assert one.replies() == [*NOT_FOUND, (p.ECHO_RES, (b"x",))]
+
+
+@pytest.mark.constants
+def test_a_worker_that_is_lost_gives_back_no_more(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of its session returns the others."""
+    monkeypatch.setattr(gearman_worker, "GIVEN_BACK_PER_STEP_MAX", 2)
+    client, one, other = scene.connect(), worker(scene, b"f"), worker(scene, b"f")
+    for job in range(1, 5):
+        submit(client)
+        assert grab(one) == job
+    one.connection.received(request(p.CANT_DO, b"f"))
+    one.connection.lost()
+    codes = [item[0] for item in scene.commit_own()]
+    assert codes == [c.IGNORE, c.RELEASE, c.RELEASE, c.CLOSE]
+    assert [grab(other) for _ in range(4)] == [4, 3, 2, 1]
 
 
 def counted(client: Any) -> Held:

@@ -4,6 +4,7 @@ Jobs are taken by TAKE, which needs the log. The node reads from its own machine
 worthwhile and when to wake a sleeping worker, so a worker that polls writes nothing.
 """
 
+from collections import deque
 from functools import partial
 from typing import Any, Final
 
@@ -38,6 +39,8 @@ DATA: Final = effects.NOTIFIED_MIN
 WARNING: Final = effects.NOTIFIED_MIN + 1
 # Jobs that were given back are noted up to this number before the first look at which are gone.
 GIVEN_BACK_MIN: Final = 64
+# Jobs that one step of the loop gives back, some 2 ms: a worker may hold any number.
+GIVEN_BACK_PER_STEP_MAX: Final = 1024
 # gearmand's shortest time-out of a function.
 TIMEOUT_MIN_MS: Final = 1000
 _TIMEOUT_MAX_MS: Final = U32_MAX * 1000
@@ -57,6 +60,7 @@ class WorkerSide(GearmanSession):
         "_functions",
         "_given_back",
         "_given_back_max",
+        "_giving_back",
         "_held_jobs",
         "_idle_at",
         "_is_heavy",
@@ -76,6 +80,7 @@ class WorkerSide(GearmanSession):
         self._idle_at = -1  # the index at which none of its functions had a job
         self._given_back: set[int] = set()  # jobs whose RELEASE may not be applied here yet
         self._given_back_max = GIVEN_BACK_MIN  # above it, those that it does not hold are removed
+        self._giving_back: deque[jobs.Job] = deque()  # jobs that the next steps release
         self._held_jobs = HeldJobs()
         self._making = 0  # submissions of this client that are not applied here yet
         self._excepted: dict[int, None] = {}  # jobs that it has just ended with an exception
@@ -157,9 +162,25 @@ class WorkerSide(GearmanSession):
         if len(self._given_back) > self._given_back_max:
             self._given_back.intersection_update(clients.reserved_by(self.number))
             self._given_back_max = 2 * len(self._given_back) + GIVEN_BACK_MIN
-        for job in self._held_jobs.pop(names):
-            if job.id not in self._given_back:
-                self._give_back(job)
+        self._giving_back.extend(
+            job for job in self._held_jobs.pop(names) if job.id not in self._given_back
+        )
+        self._give_back_some()
+        self._row_is_over |= bool(self._giving_back)
+
+    def _give_back_some(self) -> None:
+        """Release the next jobs of those whose function was given up."""
+        giving_back = self._giving_back
+        for _ in range(min(GIVEN_BACK_PER_STEP_MAX, len(giving_back))):
+            self._give_back(giving_back.popleft())
+
+    def _rested(self) -> None:
+        """Go on with the requests behind a CANT_DO, once all its jobs are released."""
+        self._give_back_some()
+        if self._giving_back:
+            self._clients.host.call_soon(self._rested)
+        else:
+            super()._rested()
 
     def _give_back(self, job: jobs.Job) -> None:
         """Release a job; without the right to, return it as a lost connection does."""
@@ -404,6 +425,10 @@ class WorkerSide(GearmanSession):
             self._answer_alone(reply)
         else:
             self._answer(reply)
+
+    def _end(self, lost: bool) -> None:
+        super()._end(lost)
+        self._giving_back.clear()
 
     def _why_not_reported(self, job: int) -> int:
         """Return the result of a report in the state that this node knows; OK if it has effect."""
