@@ -372,7 +372,9 @@ def _add_dependents(_t: Tables, job: QlessJob, rows: Any) -> None:
 def _add_history(_t: Tables, job: QlessJob, rows: Any) -> None:
     items = list(rows)  # compiled, `history_bytes` takes no tuple
     job.history.extend(items)
-    job.texts += history_bytes(items)
+    size = history_bytes(items)
+    job.history_texts += size
+    job.texts += size
 
 
 def _weigh(t: Tables, job: QlessJob) -> None:

@@ -18,7 +18,7 @@ def append(
     """Append an item; the caller has called `keep`."""
     items = job.history
     kept = _items_max(t)
-    before = size = history_bytes(items)
+    before = size = job.history_texts
     if len(items) >= kept:
         end = len(items) - (kept - ITEMS_MIN)
         size -= history_bytes(items[1:end])
@@ -28,6 +28,7 @@ def append(
         size -= len(items[1][2]) + len(items[1][3])
         del items[1]
     items.append((float(floor(now)), what, first, second))
+    job.history_texts = size
     job.texts += size - before
 
 

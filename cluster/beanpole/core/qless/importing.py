@@ -54,7 +54,7 @@ def import_job(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
     job.throttles = tuple(dict.fromkeys(throttles))
     job.spawned_from = spawned_from
     job.history = [(float(floor(item[0])), item[1], item[2], item[3]) for item in items]
-    job.texts = history_bytes(job.history)
+    job.texts = job.history_texts = history_bytes(job.history)
     if failure is not None:
         job.failure = q.FailureView(*failure)
     t.add(job)

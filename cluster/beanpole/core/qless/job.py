@@ -32,6 +32,8 @@ class QlessJob:
         texts: the bytes of the texts of its history, and of its tags, dependencies and dependents.
             They are counted where they change: a completion touches a thousand dependents, and
             each may have thousands of texts.
+        history_texts: the part of `texts` that is of its history. A history has up to a thousand
+            items, and almost every call appends one.
         size: its memory as counted in `Tables.bytes`.
         usage: the usage of the user for whom it counts (`core.jobs.quotas`); None if for none.
         counted: the bytes of data that are counted there.
@@ -55,6 +57,7 @@ class QlessJob:
         "failure",
         "grace",
         "history",
+        "history_texts",
         "id",
         "jid",
         "klass",
@@ -108,6 +111,7 @@ class QlessJob:
         self.throttles: tuple[bytes, ...] = ()
         self.spawned_from = b""
         self.texts = 0
+        self.history_texts = 0
         self.size = 0
         self.usage: Usage | None = None
         self.counted = 0

@@ -14,6 +14,7 @@ from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.core.operations import qless as operations
 from beanpole.core.qless import calls, sizes
+from beanpole.core.qless.job import history_bytes
 from tests.unit.core.cluster import Cluster, Entry, copy_of, events_of, image_of
 from tests.unit.core.qless.checking import check_names, texts_of
 from tests.unit.core.qless.random_calls import Calls
@@ -55,6 +56,7 @@ def check(machine: Machine) -> None:
     for job in t.jobs.values():
         assert bool(job.dependencies) == (job.state == 4), job.jid
         assert job.texts == texts_of(job), job.jid
+        assert job.history_texts == history_bytes(job.history), job.jid
 
 
 @pytest.mark.parametrize("seed", seeds(range(12), 3))
