@@ -142,9 +142,29 @@ def test_lists_of_a_call_cost() -> None:
     world = Qless()
     assert cost_of(world.t, q.PUT, 1.0, put(b"a")) == 1
     assert cost_of(world.t, q.PUT, 1.0, put(b"a", tags=TAGS)) > LIGHT_MAX
-    assert 100 < cost_of(world.t, q.PUT, 1.0, put(b"a", depends=TAGS)) < LIGHT_MAX
+    assert cost_of(world.t, q.PUT, 1.0, put(b"a", depends=TAGS[:200])) == 1 + 100
     assert cost_of(world.t, q.TAG_ADD, 1.0, (b"a", TAGS)) > LIGHT_MAX
     assert cost_of(world.t, q.MULTIGET, 1.0, (TAGS,)) > LIGHT_MAX
+
+
+def test_both_jobs_of_a_dependency_cost() -> None:
+    """A call that adds or removes 1,000 dependencies takes each node 5 ms: it waits in the line."""
+    world = Qless()
+    for jid in TAGS:
+        waiting_job(world.t, jid)
+    world.put(0, b"a", depends=TAGS)
+    depends_on_all = (*COMPLETE[:4], b"next", 0.0, TAGS)
+    imported = (b"q", b"new", b"K", b"{}", q.DEPENDS, 0.0, 5, 5, 0.0, 0.0, None, (), (), None)
+    for code, arguments in (
+        (q.PUT, put(b"new", depends=TAGS)),
+        (q.PUT, put(b"a")),  # loses all of them
+        (q.COMPLETE, (b"new", *depends_on_all[1:])),
+        (q.CANCEL, ((b"a",),)),
+        (q.DEPENDS_OFF, (b"a", None)),
+        (q.IMPORT_JOB, (*imported, TAGS, (), b"")),
+    ):
+        assert cost_of(world.t, code, 1.0, arguments) > LIGHT_MAX, code
+    assert cost_of(world.t, q.DEPENDS_ON, 1.0, (b"a", TAGS[:100])) == 1 + 50
 
 
 def test_workers_that_were_not_seen_for_long_cost() -> None:

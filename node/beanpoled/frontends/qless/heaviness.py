@@ -29,7 +29,7 @@ DEAR: Final = LIGHT_MAX + 1
 # How many of each cost one unit: as measured on a compiled node, rounded down.
 TAGS_A_UNIT: Final = 3
 THROTTLES_A_UNIT: Final = 6
-LINKS_A_UNIT: Final = 8  # dependencies that are only added or removed
+LINKS_A_UNIT: Final = 2  # dependencies that are only added or removed: both jobs are touched
 COUNTED_A_UNIT: Final = 3  # queues and workers whose jobs are counted
 NAMES_A_UNIT: Final = 100  # jids of a list
 QUEUES_A_UNIT: Final = 40  # names of queues that are listed, tracked jobs that are looked up
