@@ -381,8 +381,8 @@ QUEUES_MAX: Final = 10_000
 # Bytes of data, histories and names (of tags, jobs, throttles) in one answer with several jobs,
 # which is converted to JSON in one step.
 ANSWER_MAX_BYTES: Final = 16 * 1024 * 1024
-# Jobs, templates, throttles and queues that FLUSH removes: some 200 ms of every node. FLUSH is for
-# tests of clients.
+# Jobs, templates, throttles and queues that FLUSH removes, with what they consist of
+# (`core.qless.flushing`): some 200 ms of every node. FLUSH is for tests of clients.
 FLUSH_MAX: Final = 25_000
 # Names in one list: some 10 ms of a node.
 LISTED_MAX: Final = 100_000

@@ -25,7 +25,10 @@ RECURRING_TAGS: Final[q.Result] = (
 RECURRING: Final[q.Result] = (q.TOO_MUCH, (b"recurring jobs", q.RECURRING_MAX))
 ANSWER: Final[q.Result] = (q.TOO_MUCH, (b"bytes of one answer", q.ANSWER_MAX_BYTES))
 HISTORY: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a history", q.HISTORY_MAX_BYTES))
-FLUSHED: Final[q.Result] = (q.TOO_MUCH, (b"jobs, templates, throttles, queues", q.FLUSH_MAX))
+FLUSHED: Final[q.Result] = (
+    q.TOO_MUCH,
+    (b"jobs, templates, throttles, queues, with their tags and histories", q.FLUSH_MAX),
+)
 
 
 def fits_quota(usage: Usage | None, thing: QlessJob | Recurring | None, data: bytes) -> bool:
