@@ -178,6 +178,7 @@ class Machine(MachineState):
         self.queue.transitions.append((number << 8 | index) << TRANSITION_BITS | BATCH)
         operations = self._changes
         results: list[Any] | None = None
+        self.qless.answered = index == own
         if index == own:
             operations = self._all
             results = []

@@ -59,6 +59,10 @@ class Scores:
         self._order.remove((score, member))
         return True
 
+    def ends(self) -> tuple[float, float]:
+        """Return the lowest and the highest score of a set that is not empty."""
+        return self._order.first()[0], self._order.last()[0]
+
     def lowest(self, start: int, count: int) -> list[bytes]:
         """Return members from a rank on, the lowest score first."""
         return [member for _, member in self._order.part(start, count)]

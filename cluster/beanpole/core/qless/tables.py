@@ -186,6 +186,8 @@ class Tables:
         names_bytes: the bytes of options, of patterns, and of the names of throttles.
         heard: whether a client of this node listens to messages. This and all attributes below are
             no part of the state.
+        answered: whether the result of the present call is for a client of this node: if not, a
+            call need not make a long one. Its status counts everywhere.
         messages: the messages that the present entry published, if `heard`.
         images: images in progress, which are notified of an object before it changes.
         holder: the session of the present call, for its events.
@@ -225,6 +227,7 @@ class Tables:
         self.bytes = 0
         self.names_bytes = 0
         self.heard = False
+        self.answered = True
         self.messages: list[Message] = []
         self.images: tuple[Keeper, ...] = ()
         self.holder: Holder | None = None
