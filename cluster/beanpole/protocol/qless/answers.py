@@ -136,7 +136,9 @@ def _worker(_script: Script, _call: Call, value: Any) -> Value:
 
 
 def _workers(script: Script, _call: Call, value: Any) -> Value:
-    return _array(script, [views.worker(one) for one in value])
+    if not value:
+        return _array(script, [])
+    return b"[%b]" % b",".join([views.worker(one) for one in value])
 
 
 def _option(script: Script, call: Call, value: Any) -> Value:

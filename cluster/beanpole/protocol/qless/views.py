@@ -26,6 +26,7 @@ _WHATS: Final = {
     q.HAS_TIMED_OUT: "timed-out",
     q.HAS_THROTTLED: "throttled",
 }
+_WORKER: Final = b'{"name":%b,"jobs":%d,"stalled":%d}'
 
 
 def job(script: Script, view: JobView) -> Object:
@@ -153,9 +154,9 @@ def queue(script: Script, view: QueueView) -> Object:
     return shown
 
 
-def worker(view: WorkerView) -> Object:
-    """Return the counts of a worker."""
-    return {"name": view.name, "jobs": view.jobs, "stalled": view.stalled}
+def worker(view: WorkerView) -> bytes:
+    """Return the counts of a worker as JSON: there may be 100,000, too many for an object each."""
+    return _WORKER % (cjson.encode(view.name), view.jobs, view.stalled)
 
 
 def stats(view: StatsView) -> Object:

@@ -184,8 +184,8 @@ def test_pops() -> None:
         (["workers", 1, "w"], ((b"j4", b"j2"), ()), b'{"jobs":["j4","j2"],"stalled":{}}'),
         (
             ["workers", 1],
-            (q.WorkerView(b"w3", 2, 0),),
-            b'[{"name":"w3","jobs":2,"stalled":0}]',
+            (q.WorkerView(b"w3", 2, 0), q.WorkerView(b'a/"\xff', 0, 1)),
+            b'[{"name":"w3","jobs":2,"stalled":0},{"name":"a\\/\\"\xff","jobs":0,"stalled":1}]',
         ),
         (["config.get", 1, "heartbeat"], None, 60),
         (["config.get", 1, "heartbeat"], b"10", b"10"),
