@@ -127,13 +127,8 @@ class Connection:
         """End what the client has lost the right to, after a change of users or of its user.
 
         Answer its wait for a job, and send it no more notifications of jobs. This may close the
-        connection. Return the number of queues that were checked; a client with many of them has
-        the rest checked by `check_rights` (`UserChanges.check_on`).
+        connection. Return the number of queues that were checked.
         """
-        return 0
-
-    def check_rights(self, looks: int) -> int:
-        """Go on with `rights_changed`: make up to so many checks; return how many, 0 at the end."""
         return 0
 
     # --- from `HeldRequests` --------------------------------------------------------------------

@@ -27,8 +27,6 @@ class UserChanges:
         # Each change replaces the dict, and so does a snapshot.
         self._users: dict[bytes, User] = context.machine.users.rows
         self._left: deque[Connection] = deque()
-        # Those with much to check, which is in progress: each keeps a list of it meanwhile.
-        self._begun: deque[Connection] = deque()
 
     def look(self, connections: Iterable[Connection]) -> None:
         """Apply new rates, and answer waits that have lost their right; called in each turn.
@@ -41,24 +39,12 @@ class UserChanges:
             self._users = users
             self._rates.set_users(users)
             self._left = deque(connections)
-        if self._left or self._begun:
+        if self._left:
             self._look_on()
-
-    def check_on(self, connection: Connection) -> None:
-        """Call the connection's `check_rights` in the next turns, until nothing is left."""
-        self._begun.append(connection)
-        self._context.wake()
 
     def _look_on(self) -> None:
         looks = LOOKS_PER_TURN_MAX
-        while looks > 0:
-            if self._begun:
-                looked = self._begun[0].check_rights(looks)
-                if not looked:
-                    self._begun.popleft()
-                looks -= max(1, looked)
-            elif self._left:
-                looks -= 1 + self._left.popleft().rights_changed()
-            else:
-                return
-        self._context.wake()
+        while self._left and looks > 0:
+            looks -= 1 + self._left.popleft().rights_changed()
+        if self._left:
+            self._context.wake()

@@ -10,9 +10,7 @@ from beanpole.core.jobs.spaces import SPACES
 from beanpole.core.users import PUT, WORK
 from beanpole.events import GEARMAN, QLESS, WORKQ
 from beanpole.protocol.gearman import packets as p
-from beanpoled.frontends import user_changes
 from beanpoled.frontends.clients import NO_RIGHT
-from beanpoled.frontends.connection import Connection
 from tests.unit.beanpoled import gearman_scene
 from tests.unit.beanpoled.auth_scene import (
     DENIED,
@@ -116,38 +114,6 @@ def test_a_client_hears_nothing_of_a_job_without_a_right() -> None:
     assert client.replies() == []
     assert client.port.closed
     assert scene.node.clients.auth_refused[NO_RIGHT] == 1
-
-
-@pytest.mark.constants
-@pytest.mark.parametrize("allowed", [True, False])
-def test_the_jobs_of_one_client_are_checked_in_several_turns(
-    monkeypatch: pytest.MonkeyPatch, allowed: bool
-) -> None:
-    monkeypatch.setattr(user_changes, "LOOKS_PER_TURN_MAX", 4)
-    scene, client = gearman((b"f", PUT | WORK), (b"g", PUT))
-    client.text(b"auth %b\n" % TOKEN)
-    client.ask(p.SUBMIT_JOB, b"g", b"", b"data")
-    for _ in range(10):
-        gearman_scene.submit(client, p.SUBMIT_JOB)
-    checked, looks = [0], scene.node.clients.may_hear
-
-    def may_hear(asked: Connection, job: int) -> bool:
-        checked[-1] += 1
-        return looks(asked, job)
-
-    turn = scene.node.clients.user_changes.look
-
-    def look(connections: Any) -> None:
-        checked.append(0)
-        turn(connections)
-
-    monkeypatch.setattr(scene.node.clients, "may_hear", may_hear)
-    monkeypatch.setattr(scene.node.clients.user_changes, "look", look)
-    rights = [(b"f", WORK), (b"g", PUT)][: 1 + allowed]
-    change_rights(scene, GEARMAN, *rights)
-    scene.run()
-    assert client.port.closed is not allowed
-    assert max(checked) <= 4 < sum(checked)
 
 
 def test_a_user_that_is_dropped_hears_nothing() -> None:

@@ -58,8 +58,6 @@ _PUT_REFUSALS: Final = {
 _REFUSALS: Final = {c.FULL: replies.QUEUE_FULL, c.DENIED: replies.DENIED}
 # As many bytes as a digest.
 _FOUR_NUMBERS: Final = struct.Struct("4d")
-# Ids of awaited jobs that are copied in the time of one look.
-COPIED_A_LOOK: Final = 128
 _is_seconds = re.compile(rb"[0-9]{1,18}").fullmatch
 _ENDED: Final = (jobs.DONE, jobs.FAILED)
 
@@ -67,13 +65,12 @@ _ENDED: Final = (jobs.DONE, jobs.FAILED)
 class ClientSide(WorkerSide):
     """A connection that submits jobs."""
 
-    __slots__ = ("_awaited", "_exceptions", "_unchecked")
+    __slots__ = ("_awaited", "_exceptions")
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
         self._exceptions = False  # whether the client wants exceptions
         self._awaited: dict[int, int] = {}  # how often it submitted each job that it hears of
-        self._unchecked: list[int] = []  # awaited jobs whose rights are to be checked
 
     # --- submissions ----------------------------------------------------------------------------
 
@@ -177,21 +174,11 @@ class ClientSide(WorkerSide):
     def rights_changed(self) -> int:
         """See `Connection`. A client loses its connection: no packet ends a job that goes on."""
         looks = super().rights_changed()
-        if self._awaited and not self.closed:
-            if not self._unchecked:
-                self._clients.user_changes.check_on(self)
-            self._unchecked = list(self._awaited)
-        return looks + len(self._awaited) // COPIED_A_LOOK
-
-    def check_rights(self, looks: int) -> int:
-        """See `Connection`. Jobs that the client awaits since the change were checked with it."""
-        some = self._unchecked[-looks:]
-        del self._unchecked[-looks:]
         clients = self._clients
-        if not all(clients.may_hear(self, job) for job in some):
+        if not self.closed and not all(clients.may_hear(self, job) for job in self._awaited):
             clients.refused_client(NO_RIGHT)
             self.drop()
-        return len(some)
+        return looks + len(self._awaited)
 
     def notifications_missed(self, job_id: int) -> None:
         """See `Connection`. A result may come in pieces, and a piece may have been lost."""
@@ -256,7 +243,6 @@ class ClientSide(WorkerSide):
     def _end(self, lost: bool) -> None:
         super()._end(lost)
         self._awaited.clear()
-        self._unchecked.clear()
 
 
 def external_id(function: bytes, unique: bytes, body: bytes, random: Callable[[], float]) -> bytes:
