@@ -54,8 +54,8 @@ class Hosts:
     be taken again and again.
 
     Attributes:
-        count: the number of hosts that may answer, which are those behind the name without those
-            that did not accept the last time; 1 before.
+        count: the number of hosts at the last `dial`, without those that did not accept; 1 before
+            the first `dial`.
     """
 
     def __init__(self, address: str) -> None:

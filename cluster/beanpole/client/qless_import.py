@@ -381,7 +381,8 @@ class _Import:
         draining: list[str] = []
         while any(map(_is_draining, replies)):
             draining.append(self._target.address)
-            if len(draining) == self._target.address_count:
+            # Above it, where a host did not accept meanwhile.
+            if len(draining) >= self._target.address_count:
                 nodes = ", ".join(dict.fromkeys(draining))
                 words = f"every node that answers is draining, and makes no jobs ({nodes})"
                 raise ClientError(f"{words}: name others, or end that by SIGUSR2")

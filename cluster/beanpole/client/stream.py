@@ -222,7 +222,8 @@ class StreamClient:
         """Connect to the first node that answers, in rounds until the time `until`."""
         pause_s = PAUSE_MIN_S
         while self._socket is None:
-            for _ in self._addresses:
+            tried = 0
+            while tried < self.address_count:
                 try:
                     self._open()
                     return
@@ -231,6 +232,7 @@ class StreamClient:
                         raise
                     self._note(error)
                     self._leave()
+                    tried += 1
             if time.monotonic() > until:
                 raise Unanswered(self._no_answer(), self._refused)
             time.sleep(jitter(pause_s))

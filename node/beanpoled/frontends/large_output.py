@@ -106,7 +106,8 @@ class LargeOutput:
         self._is_stepping = False
         self._written, self._passed = self._passed, 0
         unread = self._unread
-        while self._line and self._written < STEP_BYTES:
+        may_write = True  # the first one always: others may pass as much as a step writes
+        while self._line and may_write:
             if unread.bytes > 2 * unread.bytes_max:
                 break
             first = next(iter(self._line))
@@ -115,6 +116,7 @@ class LargeOutput:
             if isinstance(first, _Ending):
                 self.ending -= 1
             first.write()
+            may_write = self._written < STEP_BYTES
         if self._written:
             self._step_soon()
 

@@ -6,7 +6,7 @@ each protocol formats the notifications; waits that reserve a job are the leader
 
 One entry may end a thousand jobs with a thousand clients each: the effects are told in slices,
 between which others have their step of the loop. Effects keep their order, and a client that begins
-to listen meanwhile is not told of what happened before.
+to listen meanwhile is told of later effects only.
 """
 
 from collections import deque
@@ -33,6 +33,7 @@ BYTES_A_TELLING: Final = 16 * 1024
 # told at once when there are more: a step takes longer then, but memory is bounded.
 UNTOLD_MAX: Final = 10_000
 UNTOLD_BYTES_MAX: Final = 64 * 1024 * 1024
+_NO_MORE: Final = object()
 
 
 class Listeners:
@@ -52,8 +53,9 @@ class Listeners:
         self._untold: deque[Effect] = deque()
         self._untold_bytes = 0
         self._next_number = 0  # of the next effect, behind all that are untold
-        self._tellings: Iterator[None] = iter(())  # the rest of those of the present effect
-        self._left = 0  # notifications of this step of the loop
+        self._tellings: Iterator[None] | None = None  # the rest of those of the present effect
+        self._cost = 1  # of one of them
+        self._left = TELLINGS_PER_STEP_MAX  # notifications for which this step has room
         self._tells_on = False  # a step of the loop is requested, which tells more of them
         self._queues: dict[bytes, dict[Connection, None]] = {}
         self._queues_of: dict[Connection, tuple[bytes, ...]] = {}
@@ -126,60 +128,59 @@ class Listeners:
     def told(self) -> None:
         """Deliver the effects of an entry, once its results are delivered.
 
-        What is too much for one step of the loop follows in the next ones, before later effects.
+        A step of the loop has room for some notifications. The rest follows in the next steps,
+        before later effects.
         """
         happened, self._coming = self._coming, []
         self._jobs_coming = set()
         self._tell(happened)
 
-    def count(self, notifications: int) -> None:
-        """Count further notifications that the client being told was sent of the same effect."""
-        self._left -= notifications
+    def count(self, copies: int) -> None:
+        """Count further copies of the present effect that the client being told was sent."""
+        self._left -= copies * self._cost
 
     def _tell(self, happened: list[Effect]) -> None:
+        if not happened:
+            return
         for effect in happened:
             self._untold.append(effect)
             self._untold_bytes += len(effect[2])
         self._next_number += len(happened)
+        self._tell_some()
+        self._step_soon()
+
+    def _step_soon(self) -> None:
         if not self._tells_on:
-            self._left = TELLINGS_PER_STEP_MAX
+            self._tells_on = True
+            self._context.host.call_soon(self._tell_on)
+
+    def _tell_on(self) -> None:
+        self._tells_on = False
+        self._left = TELLINGS_PER_STEP_MAX
+        if self._untold or self._tellings is not None:
             self._tell_some()
-        elif self._too_much_is_untold:
-            self._left = 0
-            self._tell_some()
+            self._step_soon()
+
+    def _tell_some(self) -> None:
+        """Tell clients of effects while this step of the loop has room, or too many wait."""
+        while self._left > 0 or self._too_much_is_untold:
+            if self._tellings is None:
+                if not self._untold:
+                    return
+                self._tellings = self._tellings_of(self._next_number - len(self._untold))
+            if next(self._tellings, _NO_MORE) is _NO_MORE:
+                self._tellings = None
 
     @property
     def _too_much_is_untold(self) -> bool:
         return len(self._untold) > UNTOLD_MAX or self._untold_bytes > UNTOLD_BYTES_MAX
 
-    def _tell_on(self) -> None:
-        self._tells_on = False
-        self._left = TELLINGS_PER_STEP_MAX
-        self._tell_some()
-
-    def _tell_some(self) -> None:
-        """Tell clients of effects until this step of the loop had enough, and few enough wait."""
-        while True:
-            for _ in self._tellings:
-                if self._left <= 0 and not self._too_much_is_untold:
-                    break
-            else:
-                if not self._untold:
-                    return
-                if self._left > 0 or self._too_much_is_untold:
-                    self._tellings = self._tellings_of(self._next_number - len(self._untold))
-                    continue
-            if not self._tells_on:
-                self._tells_on = True
-                self._context.host.call_soon(self._tell_on)
-            return
-
     def _tellings_of(self, number: int) -> Iterator[None]:
         """Tell one more client of the oldest effect, which has this number, with each step."""
         job_id, kind, data = self._untold.popleft()
         self._untold_bytes -= len(data)
-        self._left -= 1  # also one that nobody hears of takes time
-        cost = 1 + len(data) // BYTES_A_TELLING
+        self._left -= 1  # an effect without listeners takes time, too
+        self._cost = cost = 1 + len(data) // BYTES_A_TELLING
         listening = self._jobs.get(job_id, {})  # empty if the job ended in this very entry
         for connection in list(listening):
             first = listening.get(connection)
@@ -190,7 +191,7 @@ class Listeners:
                 if kind < NOTIFIED_MIN:
                     self.stop_listening(connection, job_id)
                 connection.job_told(job_id, kind, data)
-            yield
+            yield None
 
     def _ending(self, job_id: int) -> Effect | None:
         """Return how a job has ended, as far as the machine still knows; None if it has not."""

@@ -193,8 +193,8 @@ class SavedClock:
             )
             cluster_us = entry_us
         elif entry_wall_us:
-            # This node's wall clock may have been days behind when the pair was saved. Clocks that
-            # differed by less than a minute are as good as the entry's.
+            # This node's wall clock may have been days behind when the pair was saved: the estimate
+            # is at most that from the entry, plus a minute for clocks that differed.
             behind_us = furthest_behind_us(wall_us, skews_us)
             at_most_us = entry_us + max(0, behind_us - entry_wall_us) + WALL_SKEW_MAX_US
             passed_us = min(passed_us, max(0, at_most_us - cluster_us))

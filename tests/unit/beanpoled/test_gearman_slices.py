@@ -26,6 +26,12 @@ def scene() -> Scene:
     return Scene()
 
 
+def limit_steps(scene: Scene, monkeypatch: pytest.MonkeyPatch, tellings_max: int) -> None:
+    """Let each step of the loop, the present one too, have room for so many notifications."""
+    monkeypatch.setattr(listeners, "TELLINGS_PER_STEP_MAX", tellings_max)
+    scene.node.clients.listeners._left = tellings_max
+
+
 def waiting(scene: Scene, count: int = CLIENTS) -> list[Client]:
     """Connect clients of this node that wait for the same job."""
     clients = [scene.connect() for _ in range(count)]
@@ -64,7 +70,7 @@ END: Reply = (p.WORK_COMPLETE, (handle(1), b"end"))
 def test_an_entry_is_told_in_slices_and_in_order(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listeners, "TELLINGS_PER_STEP_MAX", 8)
+    limit_steps(scene, monkeypatch, 8)
     clients = waiting(scene)
     one = worker(scene, b"f")
     grab(one)
@@ -92,11 +98,11 @@ def test_an_entry_is_told_in_slices_and_in_order(
 
 
 @pytest.mark.constants
-def test_who_comes_and_goes_while_effects_wait(
+def test_clients_come_and_go_while_effects_wait(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client is told of nothing before its submission, and one that has gone of nothing more."""
-    monkeypatch.setattr(listeners, "TELLINGS_PER_STEP_MAX", 4)
+    limit_steps(scene, monkeypatch, 4)
     clients = waiting(scene)
     one = worker(scene, b"f")
     grab(one)
@@ -132,7 +138,7 @@ def test_who_comes_and_goes_while_effects_wait(
 def test_a_snapshot_tells_behind_the_effects_that_wait(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listeners, "TELLINGS_PER_STEP_MAX", 2)
+    limit_steps(scene, monkeypatch, 2)
     clients = waiting(scene)
     one = worker(scene, b"f")
     grab(one)
@@ -147,8 +153,8 @@ def test_a_snapshot_tells_behind_the_effects_that_wait(
 def test_few_effects_wait(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str, limit: int
 ) -> None:
-    """What is beyond the limit is told at once, because no client may miss it."""
-    monkeypatch.setattr(listeners, "TELLINGS_PER_STEP_MAX", 2)
+    """Effects beyond the limit are told at once, because no client may miss one."""
+    limit_steps(scene, monkeypatch, 2)
     monkeypatch.setattr(listeners, name, limit)
     clients = waiting(scene)
     one = worker(scene, b"f")
@@ -156,14 +162,35 @@ def test_few_effects_wait(
     for number in range(3):
         report(scene, one, range(3 * number, 3 * number + 3))
         assert len(scene.node.clients.listeners._untold) <= limit
-    assert len(clients[0].replies()) >= 9 - limit - 1
+    heard = [client.replies() for client in clients]
+    assert len(heard[0]) >= 9 - limit - 1
     scene.run()
-    assert [client.replies() for client in clients[1:]] != [[]] * (CLIENTS - 1)
+    for replies, client in zip(heard, clients, strict=True):
+        assert [*replies, *client.replies()] == data(range(9))
+
+
+@pytest.mark.constants
+def test_several_entries_of_one_step_share_its_room(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is behind applies many entries in a step."""
+    limit_steps(scene, monkeypatch, 8)
+    clients = waiting(scene)
+    one = worker(scene, b"f")
+    grab(one)
+    scene.run()
+    for number in range(4):
+        report(scene, one, range(number, number + 1))
+    heard = [client.replies() for client in clients]
+    assert sum(map(len, heard)) <= 8
+    scene.run()
+    for replies, client in zip(heard, clients, strict=True):
+        assert [*replies, *client.replies()] == data(range(4))
 
 
 @pytest.mark.constants
 def test_each_copy_for_one_client_counts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "TELLINGS_PER_STEP_MAX", 8)
+    limit_steps(scene, monkeypatch, 8)
     client, one = scene.connect(), worker(scene, b"f")
     for _ in range(4):
         submit(client, unique=b"u")

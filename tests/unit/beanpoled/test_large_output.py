@@ -70,6 +70,16 @@ class Scene(FollowerScene):
         return ports
 
 
+class Output:
+    """A connection with a large output, as its line knows it."""
+
+    output_bytes = SIZE
+    is_written = False
+
+    def write(self) -> None:
+        self.is_written = True
+
+
 class StepPort(Port):
     """A port that knows in which step of the loop it was written."""
 
@@ -250,6 +260,23 @@ def test_what_is_in_memory_for_one_client_alone_has_a_limit(
     assert [len(port.output) for port in ports] == [0] * 10 + [SIZE] * 20, "at once"
     scene.let_line_go_on()
     assert all(port.output == bytes(SIZE) for port in ports)
+
+
+@pytest.mark.constants
+def test_the_line_moves_on_while_others_pass_as_much_as_a_step_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(large_output, "OWN_BYTES_MAX", 2 * SIZE)
+    monkeypatch.setattr(large_output, "STEP_BYTES", SIZE)
+    scene = Scene()
+    large = scene.node.clients.large
+    scene.end_step()
+    waiting = [Output(), Output()]
+    assert not any(large.may_write(output, SIZE) for output in waiting)  # type: ignore[arg-type]
+    for output in waiting:
+        large._passed = SIZE  # of clients with own bytes for which the line has no room
+        large._step()
+        assert output.is_written
 
 
 @pytest.mark.constants

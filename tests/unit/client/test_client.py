@@ -234,6 +234,17 @@ def test_a_silent_node_is_left_for_another_of_its_name(
         assert client.text(b"stats-job", 7) is None
 
 
+def test_a_node_that_is_silent_from_the_start_is_left_for_another_of_its_name(
+    start: Callable[..., Node], named: Callable[..., str], silent: socket.socket
+) -> None:
+    """The first requests of a client with a token belong to its connection."""
+    accepted = (b"auth secret\r\n", b"ACCEPTED\r\n")
+    other = start([USERS, accepted, (b"stats-job 7\r\n", b"NOT_FOUND\r\n")])
+    address = named(address_of(silent), other.address)
+    with Client([address], patience_s=0, token="secret") as client:
+        assert client.text(b"stats-job", 7) is None
+
+
 def test_a_host_that_does_not_accept_is_none_to_wait_for(
     named: Callable[..., str], silent: socket.socket
 ) -> None:

@@ -53,6 +53,7 @@ def test_many_kicks_are_on_their_way_one_at_a_time(stage: Stage) -> None:
     ports = ports_of(stage, 20, b"kick 300\r\n")
     assert kicks_proposed(stage) == 1
     assert len(stage.node.origin.heavy) == 19
+    assert stage.node.origin.heavy.bytes > 0
     _, other = stage.client(b"put 0 0 60 1\r\nx\r\n")
     for turn in range(25):
         assert kicks_proposed(stage) <= 1
@@ -62,6 +63,16 @@ def test_many_kicks_are_on_their_way_one_at_a_time(stage: Stage) -> None:
             assert other.output == b"INSERTED 501\r\n"
     answers = [port.output for port in ports]
     assert sorted(answers) == [*[b"KICKED 0\r\n"] * 18, b"KICKED 200\r\n", b"KICKED 300\r\n"]
+    assert stage.node.origin.heavy.bytes == 0
+
+
+def test_heavy_commands_in_the_line_count_for_the_outbox(stage: Stage) -> None:
+    delayed(stage, 500)
+    ports_of(stage, 20, b"kick 300\r\n")
+    clients, origin = stage.node.clients, stage.node.origin
+    clients.outbox_bytes_max = origin.bytes + origin.heavy.bytes - 1
+    assert clients.outbox_is_full
+    assert origin.bytes < clients.outbox_bytes_max
 
 
 def test_a_long_kick_lets_others_in_between(stage: Stage) -> None:

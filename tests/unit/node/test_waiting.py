@@ -127,6 +127,7 @@ def test_a_line_is_not_forgotten_while_its_only_waiter_is_being_granted_somethin
     first.granting = True
     for number in range(10):
         add(line, 2 + number, b"other-%d" % number)
+    assert b"a" in line._lines
     first.granting = False
     line.put_back(first)
     assert line.first(b"a") is first

@@ -28,8 +28,8 @@ class Timers:
     def __init__(self) -> None:
         self._buckets: dict[int, dict[int, int]] = {}  # bucket -> {job id: due_us}
         self._others: dict[int, Order] = {}  # bucket -> the keys for which the dict has no room
-        # The buckets. Not a heap: of jobs that were deleted before they were due it would keep the
-        # numbers, a million with delays of days, which one step would drop.
+        # The buckets' numbers. A heap would keep those of emptied buckets, up to a million with
+        # delays of days, and drop them all in one step.
         self._waiting = Order()
         self._begun = -1  # buckets up to this one are in the heap
         self._heap: list[tuple[int, int]] = []

@@ -7,8 +7,8 @@ from beanpole.core.qless import limits
 from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import Tables
 
-# What objects consist of counts, too: so many take about as long to free as a job, some 8 us. An
-# index of jobs goes with a tag that no other job has; a day of statistics has up to 300 bars.
+# Tags, items and days count, too: this many take about as long to free as a job, some 8 us. The
+# last job of a tag frees the tag's index; a day of statistics has up to 300 bars.
 TAGS_A_JOB: Final = 20  # and throttles that jobs have, or wait for
 ITEMS_A_JOB: Final = 80  # of a history; dependencies, and tags of a template
 DAYS_A_JOB: Final = 4

@@ -186,8 +186,8 @@ class Tables:
         names_bytes: the bytes of options, of patterns, and of the names of throttles.
         heard: whether a client of this node listens to messages. This and all attributes below are
             no part of the state.
-        answered: whether the result of the present call is for a client of this node: if not, a
-            call need not make a long one. Its status counts everywhere.
+        answered: whether the result of the present call is for a client of this node. At other
+            nodes a call may leave out a long result, but never its status.
         messages: the messages that the present entry published, if `heard`.
         images: images in progress, which are notified of an object before it changes.
         holder: the session of the present call, for its events.

@@ -31,7 +31,7 @@ def seen(t: Tables, now: float, worker: bytes) -> None:
 def worker_counts(t: Tables, _flavour: int, now: float, _args: tuple[Any, ...]) -> q.Result:
     """WORKER_COUNTS: return the counts of each worker's jobs, the last seen worker first."""
     oldest = _forget_old(t, now)
-    if not t.answered:  # a hundred thousand workers take 0.1 s, which only one node need spend
+    if not t.answered:  # a hundred thousand workers take 0.1 s: only the client's node spends that
         return q.OK, ()
     views: list[q.WorkerView] = []
     for name in _younger(t, oldest):

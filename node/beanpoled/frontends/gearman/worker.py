@@ -328,7 +328,7 @@ class WorkerSide(GearmanSession):
         """Submit a status, which replaces an earlier one of its job that has not left yet."""
         origin, units = self._clients.origin, self._units(command[2])
         if units > LIGHT_MAX:
-            self._submit_report(kind, command, asked)
+            self._submit_report(kind, command, asked, units)
         elif not origin.submit_latest(self, kind, command):
             self._replies.expect(kind)
             self._asked.append(asked)
@@ -389,17 +389,17 @@ class WorkerSide(GearmanSession):
             self._excepted[job] = None
         if why == c.OK:
             self._clients.origin.keep_latest((c.PROGRESS, self.number, job))
-            self._submit_report(kind, command, (job, b"", not_found))
+            self._submit_report(kind, command, (job, b"", not_found), self._units(job))
         else:
             self._replies.reply(self._outcome(kind, why, job, not_found))
 
-    def _submit_report(self, kind: int, command: c.Command, asked: Asked) -> None:
-        """Submit a report; one that many clients hear of waits in the line of heavy commands.
+    def _submit_report(self, kind: int, command: c.Command, asked: Asked, units: int) -> None:
+        """Submit a report of this cost; a heavy one waits in the line of heavy commands.
 
-        Each of these clients costs the nodes some us: they are detached from the job in one entry,
-        and sent a packet.
+        Each client of the job costs the nodes some us: it is detached in the same entry, and sent a
+        packet.
         """
-        clients, units = self._clients, self._units(command[2])
+        clients = self._clients
         if units > LIGHT_MAX:
             self._is_heavy = self.blocked = True
             self._replies.expect(kind)

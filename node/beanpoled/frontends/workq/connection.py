@@ -351,7 +351,7 @@ class WorkqConnection(EndingConnection):
         queue = clients.machine.queue
         job = queue.jobs.get(awaited.job_id)
         if job is None or outcome(job) != GONE:
-            return  # it ended in this entry: effects follow the results
+            return  # its end is an effect that is not told yet
         if awaited.extends(job):
             left_us = queue.deadline_us(job) - clients.clock.estimate_us(clients.now_us)
             awaited.until_us = clients.now_us + max(left_us, TIMER_MIN_US)

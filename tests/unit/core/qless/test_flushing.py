@@ -120,7 +120,7 @@ def add_days(t: Tables, count: int) -> None:
         (add_days, 4),
     ],
 )
-def test_what_objects_consist_of_counts(
+def test_tags_items_and_days_count(
     add: Callable[[Tables, int], None], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tags of 24,000 jobs, 60 of each, took 0.5 s beside the jobs."""
