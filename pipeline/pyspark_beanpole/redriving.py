@@ -20,16 +20,19 @@ def latest(events: DataFrame) -> DataFrame:
 
 
 def chosen(events: DataFrame, state: str, where: str) -> DataFrame:
-    """Return the latest events of the jobs in a state that satisfy an SQL expression.
+    """Return the latest events of the jobs in a state that satisfy an SQL expression, cached.
 
     Raises:
         ConfigurationError: the expression is not valid.
     """
     try:
-        jobs = latest(events).where(F.col("state") == state).where(where)
+        # Spark computes the constants of an expression when it plans the cache.
+        jobs = latest(events).where(F.col("state") == state).where(where).cache()
         # Spark Connect analyses an expression only when its result is asked for.
         jobs.columns  # noqa: B018
-    except (AnalysisException, ParseException) as error:
+    except PySparkException as error:
+        if not (isinstance(error, (AnalysisException, ParseException)) or _is_of_values(error)):
+            raise
         raise _wrong(where, error, events.columns) from None
     return jobs
 
@@ -43,9 +46,13 @@ def count(jobs: DataFrame, where: str) -> int:
     try:
         return jobs.count()
     except PySparkException as error:
-        if not (error.getSqlState() or "").startswith(_DATA_ERROR):
+        if not _is_of_values(error):
             raise
         raise _wrong(where, error, jobs.columns) from None
+
+
+def _is_of_values(error: PySparkException) -> bool:
+    return (error.getSqlState() or "").startswith(_DATA_ERROR)
 
 
 def _wrong(where: str, error: PySparkException, columns: list[str]) -> ConfigurationError:

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 import threading
@@ -213,10 +214,13 @@ def spark(arguments: argparse.Namespace, *, quick: bool = False) -> "SparkSessio
 
 
 def _silence_spark() -> None:
-    """Remove the handlers of the logger that repeats Spark's errors as JSON on the terminal."""
+    """Silence the logger that repeats Spark's errors, with their stacks, on the terminal.
+
+    A logger without handlers would have Python print them: this one does not propagate.
+    """
     from pyspark.logger import PySparkLogger
 
-    PySparkLogger.getLogger("SQLQueryContextLogger").handlers.clear()
+    PySparkLogger.getLogger("SQLQueryContextLogger").handlers[:] = [logging.NullHandler()]
 
 
 def _import_ahead() -> None:

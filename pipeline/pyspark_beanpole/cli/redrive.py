@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark_beanpole.redriving import chosen, count, counted
 
     def choose(found: "Input") -> "tuple[DataFrame, int]":
-        jobs = chosen(found.events, arguments.state, arguments.where).cache()
+        jobs = chosen(found.events, arguments.state, arguments.where)
         return jobs, count(jobs, arguments.where)
 
     export = common.export(arguments)
