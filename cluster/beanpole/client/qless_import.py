@@ -216,7 +216,10 @@ class _Import:
 
     def _send(self, jobs: Sequence[Found]) -> None:
         requests = [_import(b"job", self._time, job.arguments) for job in jobs]
-        for job, reply in zip(jobs, self._ask(requests), strict=True):
+        replies = self._replies(requests)
+        for job, reply in zip(jobs, replies, strict=True):
+            if _is_of_the_node(reply):
+                continue  # the import ends, once all that was made is counted
             if isinstance(reply, Error):
                 self._refuse(job.state, job.jid, _words(reply))
             else:
@@ -225,6 +228,7 @@ class _Import:
                 self._outcome.note(name, brought=int(made), there=int(not made))
                 if made:
                     self._outcome.lack(name, job.jid, job.lacks)
+        self._check(replies)
 
     def _refuse(self, state: int, jid: bytes, why: str) -> None:
         self._refused[jid] = None
@@ -255,9 +259,11 @@ class _Import:
         for start in range(0, len(items), BATCH):
             some = items[start : start + BATCH]
             requests = [_import(what, at, arguments) for _, at, arguments in some]
-            for (name, _, _), reply in zip(some, self._ask(requests), strict=True):
-                if self._take(kind, name, reply):
+            replies = self._replies(requests)
+            for (name, _, _), reply in zip(some, replies, strict=True):
+                if not _is_of_the_node(reply) and self._take(kind, name, reply):
                     self._outcome.lack(kind, name, lacks.get(name, ()))
+            self._check(replies)
 
     def _options(self, options: Iterable[tuple[bytes, bytes]]) -> None:
         """Set options, unless the cluster has a value other than the default."""
@@ -355,21 +361,33 @@ class _Import:
         return self._ask([(b"EVAL", SCRIPT, b"0", name, self._now, *arguments)])[0]
 
     def _ask(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
+        """Return the replies of a node, none of which refuses more than its request.
+
+        Raises:
+            ClientError: the node or the cluster takes no more.
+        """
+        replies = self._replies(requests)
+        self._check(replies)
+        return replies
+
+    def _replies(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
         """Return the replies of a node; a request that is too large is not sent and gets `_LARGE`.
 
         The node would close the connection.
         """
         fitting = [words for words in requests if _fits(words)]
         answers = iter(self._answers(fitting))
-        replies: list[Reply] = [next(answers) if _fits(words) else _LARGE for words in requests]
+        return [next(answers) if _fits(words) else _LARGE for words in requests]
+
+    def _check(self, replies: Iterable[Reply]) -> None:
+        """Raise ClientError at a reply that refuses more than its request."""
         for reply in replies:
             if isinstance(reply, Error):
                 if reply.text.startswith(_UNKNOWN_COMMAND):
                     raise ClientError(f"{self._target.address} is no node of this release")
-                if reply.text.startswith(_OF_THE_NODE):
+                if _is_of_the_node(reply):
                     words = f"{self._target.address} takes no more: {_words(reply)}"
                     raise ClientError(words)
-        return replies
 
     def _answers(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
         """Return the replies of the first node that does not drain.
@@ -445,6 +463,10 @@ def _fits(words: Sequence[bytes]) -> bool:
     sizes = [len(word) for word in words]
     fits = max(sizes) <= BULK_MAX_BYTES and sum(sizes) <= REQUEST_MAX_BYTES
     return fits and len(words) <= ARGUMENTS_MAX
+
+
+def _is_of_the_node(reply: Reply) -> bool:
+    return isinstance(reply, Error) and reply.text.startswith(_OF_THE_NODE)
 
 
 def _is_draining(reply: Reply) -> bool:

@@ -195,6 +195,21 @@ SENT = b"".join(encode(_import(b"queue", at, arguments)) for _, at, arguments in
 DRAINING = b"-ERR this node is draining: it makes no jobs\r\n"
 
 
+def test_an_import_that_a_limit_ends_has_counted_what_was_made() -> None:
+    """A node makes a request although it refuses the one before: it needs less room."""
+    refusal = b"-ERR a limit of the cluster is reached: not enough room\r\n"
+    node = Node([(SENT, refusal + b":1\r\n")])
+    outcome = Outcome()
+    with (
+        Redis([node.address]) as target,
+        pytest.raises(ClientError, match="takes no more: a limit"),
+    ):
+        bringing = _Import(Source(Scripted({}), 0.0), target, 0.0, lambda *_: None, outcome)
+        bringing._imports("queues", b"queue", QUEUES)
+    assert outcome.kinds["queues"] == Tally(found=1, brought=1)
+    node.finish()
+
+
 def test_a_node_that_drains_is_passed_over() -> None:
     """It had done the first request, which is there already when the next node does all again."""
     first, second = Node([(SENT, b":1\r\n" + DRAINING)]), Node([(SENT, b":0\r\n:1\r\n")])
