@@ -55,6 +55,37 @@ def test_a_switch_that_yaml_reads_as_true_or_false_stays_one(word: str, tmp_path
     assert {"name": "BEANPOLE_QLESS_FLUSH", "value": word} in environment
 
 
+# Names that YAML reads as another type where they are not quoted.
+ODD: Final = "20261124"
+NAMES: Final = (
+    *("peerSecret.existingSecret", "tls.secretName", "tls.peerSecretName", "priorityClassName"),
+    *("storage.className", "report.existingClaim", "backup.existingClaim", "backup.tlsSecret"),
+)
+
+
+def texts(found: Any) -> list[tuple[str, Any]]:
+    """Return all names with their values in a manifest, however deep."""
+    if isinstance(found, list):
+        return [pair for one in found for pair in texts(one)]
+    if not isinstance(found, dict):
+        return []
+    return [pair for name, one in found.items() for pair in ((name, one), *texts(one))]
+
+
+@pytest.mark.parametrize("release", ["no", "on", "true", "null", "beanpole-" + 34 * "b" + "--c"])
+def test_names_that_yaml_reads_as_another_type_stay_names(release: str) -> None:
+    words = [word for name in NAMES for word in ("--set-string", f"{name}={ODD}")]
+    done = run("helm", "template", release, str(CHART), *REPORT, *BACKUP, *words)
+    assert done.returncode == 0, done.stderr
+    rendered = manifests(done.stdout)
+    found = [pair for one in rendered for pair in texts(one)]
+    assert all(isinstance(value, str) for name, value in found if name.endswith("/instance"))
+    odd = [value for _, value in found if str(value) == ODD]
+    assert len(odd) >= len(NAMES) - 1  # tls.secretName is that of clients and of backups
+    assert all(isinstance(value, str) for value in odd)
+    assert not [one for one in rendered if one["metadata"]["name"].endswith("-")]
+
+
 def test_the_schema_knows_the_settings_of_a_node() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     allowed = set(schema["properties"]["settings"]["properties"])

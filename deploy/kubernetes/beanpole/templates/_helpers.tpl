@@ -10,13 +10,13 @@ number, and so are the ids of the nodes. */ -}}
 {{- fail (printf "the release's name %q begins with a digit, with which names of services may not begin" .Release.Name) }}
 {{- end }}
 {{- /* 45: with "-report" or "-backup" it is the name of a CronJob, which has at most 52 characters. */}}
-{{- if contains "beanpole" .Release.Name }}{{ .Release.Name | trunc 45 | trimSuffix "-" }}
-{{- else }}{{ printf "%s-beanpole" (.Release.Name | trunc 36 | trimSuffix "-") }}{{ end }}
+{{- if contains "beanpole" .Release.Name }}{{ .Release.Name | trunc 45 | trimAll "-" }}
+{{- else }}{{ printf "%s-beanpole" (.Release.Name | trunc 36 | trimAll "-") }}{{ end }}
 {{- end }}
 
 {{- define "beanpole.selector" -}}
 app.kubernetes.io/name: beanpole
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "beanpole.labels" -}}
