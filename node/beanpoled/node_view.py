@@ -224,7 +224,7 @@ class LocalNodeView:
             snapshot_behind_bytes=context.replica.snapshot_behind_bytes,
             disk_free_bytes=room.free_bytes,
             disk_reserve_bytes=room.reserve_bytes,
-            outbox_bytes=node.origin.bytes + node.origin.heavy.bytes,
+            outbox_bytes=node.origin.outbox_bytes,
             loop_lag_seconds_last=node.lateness.last_us / 1e6,
             loop_lag_seconds_max=node.lateness.max_us / 1e6,
             loop_lag_seconds_mean=node.lateness.mean_us / 1e6,

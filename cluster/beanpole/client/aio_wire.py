@@ -7,7 +7,7 @@ import ssl
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from beanpole.client.dialing import has_ended, host_of, keep_alive
+from beanpole.client.dialing import has_ended, keep_alive, places_of
 from beanpole.client.sansio.faults import inherited
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
@@ -131,7 +131,7 @@ class Wire:
             case Resolve():
                 loop = asyncio.get_running_loop()
                 found = await loop.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
-                places = [Endpoint(host_of(place), int(place[1])) for *_, place in found]
+                places = [Endpoint(*place) for place in places_of(found)]
                 self._names |= dict.fromkeys(places, step.host)
                 return places
             case Connect():

@@ -93,7 +93,8 @@ class Wire:
             case IsGone():
                 return self._is_gone()
             case Resolve():
-                places = [Endpoint(*place) for place in places_of(step.host, step.port)]
+                found = socket.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
+                places = [Endpoint(*place) for place in places_of(found)]
                 self._names |= dict.fromkeys(places, step.host)
                 return places
             case Connect():

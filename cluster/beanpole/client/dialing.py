@@ -3,8 +3,8 @@
 import select
 import socket
 import ssl
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from beanpole.addresses import UNIX_PREFIX, split_address
 
@@ -40,9 +40,8 @@ def dial_address(
     return Hosts(address).dial(timeout_s, tls)
 
 
-def places_of(host: str, port: int) -> list[tuple[str, int]]:
-    """Resolve a name to the hosts and ports behind it, each once, in the system's order."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+def places_of(found: Iterable[Sequence[Any]]) -> list[tuple[str, int]]:
+    """Return the hosts and ports that `getaddrinfo` found, each once, in its order."""
     return list(dict.fromkeys((host_of(place), int(place[1])) for *_, place in found))
 
 
@@ -74,7 +73,7 @@ class Hosts:
         if self._address.startswith(UNIX_PREFIX):
             return dial(self._address.removeprefix(UNIX_PREFIX), 0, timeout_s)
         name, port = split_address(self._address)
-        places = places_of(name, port)
+        places = places_of(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM))
         self.count = len(places)
         self._left = {place: self._left.get(place, 0) for place in places}
         connected = self._first(sorted(places, key=self._left.__getitem__), timeout_s)

@@ -370,7 +370,7 @@ class Clients:
     @property
     def outbox_is_full(self) -> bool:
         """Whether clients must not be read until commands are applied."""
-        return self.origin.bytes + self.origin.heavy.bytes > self.outbox_bytes_max
+        return self.origin.outbox_bytes > self.outbox_bytes_max
 
     def waiting_on(self, tube: bytes) -> int:
         """Return how many clients of this node wait for a job of a tube, by any of its names."""

@@ -167,10 +167,10 @@ class SavedClock:
         entry_us, entry_wall_us = self._newest_times_us()
         if entry_wall_us:
             behind_us = furthest_behind_us(wall_us, skews_us)
-            at_most_us.append(entry_us + max(0, behind_us - entry_wall_us))
+            at_most_us.append(_moved_on_us(entry_us, entry_wall_us, behind_us))
         saved_us, saved_wall_us = self._pair
         if saved_wall_us:
-            at_most_us.append(saved_us + max(0, wall_us - saved_wall_us))
+            at_most_us.append(_moved_on_us(saved_us, saved_wall_us, wall_us))
         return min(at_most_us)
 
     def _cold_start_us(self) -> int:
@@ -196,7 +196,7 @@ class SavedClock:
             # This node's wall clock may have been days behind when the pair was saved: the estimate
             # is at most that from the entry, plus a minute for clocks that differed.
             behind_us = furthest_behind_us(wall_us, skews_us)
-            at_most_us = entry_us + max(0, behind_us - entry_wall_us) + WALL_SKEW_MAX_US
+            at_most_us = _moved_on_us(entry_us, entry_wall_us, behind_us) + WALL_SKEW_MAX_US
             passed_us = min(passed_us, max(0, at_most_us - cluster_us))
         if passed_us:
             host.log(f"counting {passed_us // SECOND_US} s in which no node was running")
@@ -208,3 +208,8 @@ class SavedClock:
         """The cluster time of the newest entry in the log and its leader's wall clock, or zeros."""
         newest = self._context.replica.newest_entry()
         return (0, 0) if newest is None else c.entry_times_us(newest[1])
+
+
+def _moved_on_us(cluster_us: int, then_wall_us: int, wall_us: int) -> int:
+    """Cluster time that was `cluster_us` at one wall clock, at a later one."""
+    return cluster_us + max(0, wall_us - then_wall_us)

@@ -54,7 +54,7 @@ class Origin:
         self.leader_link: LeaderLink
         self.incarnation = 0
         self.up = False  # our NODE_UP is applied and we were not declared down since
-        self.bytes = 0  # of all commands that are not applied yet
+        self.bytes = 0  # of all commands in batches that are not applied yet
         self._bytes_numbered = self._cost_numbered = 0
         self._open = Batch()
         self._full: deque[Batch] = deque()  # full batches that are not numbered yet
@@ -93,6 +93,11 @@ class Origin:
         self._waits.clear()
         self.heavy.clear()
         self.bytes = self._bytes_numbered = self._cost_numbered = 0
+
+    @property
+    def outbox_bytes(self) -> int:
+        """The bytes of all commands that are not applied yet, with those in the heavy line."""
+        return self.bytes + self.heavy.bytes
 
     @property
     def unsent_clients(self) -> int:

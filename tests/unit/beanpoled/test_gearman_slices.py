@@ -27,17 +27,19 @@ def scene() -> Scene:
 
 
 def limit_steps(scene: Scene, monkeypatch: pytest.MonkeyPatch, tellings_max: int) -> None:
-    """Let each step of the loop, the present one too, have room for so many notifications."""
+    """Limit the notifications of each step of the loop, the present one too."""
     monkeypatch.setattr(listeners, "TELLINGS_PER_STEP_MAX", tellings_max)
     scene.node.clients.listeners._left = tellings_max
 
 
-def waiting(scene: Scene, count: int = CLIENTS) -> list[Client]:
-    """Connect clients of this node that wait for the same job."""
-    clients = [scene.connect() for _ in range(count)]
+def waiting(scene: Scene) -> tuple[list[Client], Client]:
+    """Connect clients of this node that wait for the same job, and a worker that has it."""
+    clients = [scene.connect() for _ in range(CLIENTS)]
     for client in clients:
         assert submit(client, unique=b"u") == created(1)
-    return clients
+    one = worker(scene, b"f")
+    grab(one)
+    return clients, one
 
 
 def step(scene: Scene) -> None:
@@ -71,9 +73,7 @@ def test_an_entry_is_told_in_slices_and_in_order(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_steps(scene, monkeypatch, 8)
-    clients = waiting(scene)
-    one = worker(scene, b"f")
-    grab(one)
+    clients, one = waiting(scene)
     heard: list[list[Reply]] = [[] for _ in clients]
     report(scene, one, range(PIECES))
     steps = 0
@@ -103,9 +103,7 @@ def test_clients_come_and_go_while_effects_wait(
 ) -> None:
     """A client is told of nothing before its submission, and one that has gone of nothing more."""
     limit_steps(scene, monkeypatch, 4)
-    clients = waiting(scene)
-    one = worker(scene, b"f")
-    grab(one)
+    clients, one = waiting(scene)
     late = scene.connect()
     late.send(p.SUBMIT_JOB, b"f", b"u", b"x")
     (batch,) = scene.node.origin._numbered.values()
@@ -139,9 +137,7 @@ def test_a_snapshot_tells_behind_the_effects_that_wait(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_steps(scene, monkeypatch, 2)
-    clients = waiting(scene)
-    one = worker(scene, b"f")
-    grab(one)
+    clients, one = waiting(scene)
     report(scene, one, range(PIECES), end=True)
     scene.load(copy_of(scene.machine))
     assert [client.replies() for client in clients] == [[*data(range(PIECES)), END]] * CLIENTS
@@ -156,9 +152,7 @@ def test_few_effects_wait(
     """Effects beyond the limit are told at once, because no client may miss one."""
     limit_steps(scene, monkeypatch, 2)
     monkeypatch.setattr(listeners, name, limit)
-    clients = waiting(scene)
-    one = worker(scene, b"f")
-    grab(one)
+    clients, one = waiting(scene)
     for number in range(3):
         report(scene, one, range(3 * number, 3 * number + 3))
         assert len(scene.node.clients.listeners._untold) <= limit
@@ -175,9 +169,7 @@ def test_several_entries_of_one_step_share_its_room(
 ) -> None:
     """A node that is behind applies many entries in a step."""
     limit_steps(scene, monkeypatch, 8)
-    clients = waiting(scene)
-    one = worker(scene, b"f")
-    grab(one)
+    clients, one = waiting(scene)
     scene.run()
     for number in range(4):
         report(scene, one, range(number, number + 1))
