@@ -15,7 +15,6 @@ from beanpole.client.rpc import (
     Nodes,
     detail_of,
     is_refused,
-    pauses,
     told,
     was_sent,
     words_of,
@@ -202,7 +201,7 @@ class Admin:
         """Call `act` with one node after the other until it succeeds."""
         failures: dict[str, str] = {}
         unknown: set[str] = set()
-        for _ in pauses(self._nodes.patience_s):
+        for _ in self._nodes.rounds(failures):
             for address in self._nodes.in_turn():
                 try:
                     return act(jobs_pb2_grpc.JobAdminStub(self._nodes.channel(address)))

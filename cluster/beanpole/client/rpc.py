@@ -4,6 +4,7 @@ Calls of services do not belong here. Servers also use the key of the error deta
 """
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +46,9 @@ CHANNEL_OPTIONS: Final = (
 # Longer than in `patience`: programs that read all events or put millions of jobs run for hours,
 # and should outlast a slow restart of all nodes. Whole seconds, because options show it.
 PATIENCE_S: Final = 30
+
+# Then a client says that it is still trying: an election takes less.
+SAID_AFTER_S: Final = 3.0
 
 # A node that does not even tell its health within this time hangs, or is far away; another one is
 # asked before it.
@@ -291,6 +295,19 @@ class Nodes:
         self.addresses.remove(address)
         self.addresses.append(address)
 
+    def rounds(self, failures: Mapping[str, str]) -> Iterator[None]:
+        """Yield as `pauses` does until the patience is over; log once that nothing has answered.
+
+        Args:
+            failures: what each node has said so far; the caller adds to it.
+        """
+        said_at_s = time.monotonic() + SAID_AFTER_S
+        for _ in pauses(self.patience_s):
+            if failures and time.monotonic() >= said_at_s:
+                said_at_s = math.inf
+                log.warning("no answer yet, trying for %g s: %s", self.patience_s, told(failures))
+            yield
+
     def first_answer(self, ask: Callable[[Any], T]) -> T:
         """Call `ask` with one channel after the other until a node answers; return the answer.
 
@@ -299,7 +316,7 @@ class Nodes:
             ClientError: no node answered in time.
         """
         failures: dict[str, str] = {}
-        for _ in pauses(self.patience_s):
+        for _ in self.rounds(failures):
             for address in self.in_turn():
                 try:
                     return ask(self.channel(address))

@@ -20,7 +20,7 @@ from beanpole.client import where
 from beanpole.client.backup import Broken, Stream, TooOld
 from beanpole.client.exiting import os_error_words
 from beanpole.client.printing import drop_output
-from beanpole.client.rpc import Nodes, pauses
+from beanpole.client.rpc import Nodes
 from beanpole.client.terminals import visible
 from beanpole.core.image.contents import Contents
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged, StorageError
@@ -167,7 +167,7 @@ def _keys(arguments: argparse.Namespace) -> Keys:
 def _of_any(nodes: Nodes, act: Callable[[str], T], words: str) -> T:
     """Run `act` at the first node that can; if a node fails meanwhile, try the next one."""
     failures: dict[str, str] = {}
-    for _ in pauses(nodes.patience_s):
+    for _ in nodes.rounds(failures):
         old = 0
         for address in nodes.in_turn():
             try:

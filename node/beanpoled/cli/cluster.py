@@ -14,7 +14,7 @@ import grpc
 
 from beanpole import commands as c
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, detail_of, is_hung, pauses, told, words_of
+from beanpole.client.rpc import Nodes, detail_of, is_hung, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import status
@@ -146,7 +146,7 @@ def _at_leader(targets: list[str], ask: Callable[[admin_pb2_grpc.AdminStub], T])
     failures: dict[str, str] = {}
     hung: set[str] = set()
     with Nodes(targets, LEADER_PATIENCE_S) as nodes:
-        for _ in pauses(nodes.patience_s):
+        for _ in nodes.rounds(failures):
             for target in nodes.in_turn():
                 if target in hung:
                     continue

@@ -367,12 +367,10 @@ class EventLog:
                 break
             count += 1
             freed += found.size
-        if count and missing > 0:
-            first, end = self._segments[0].first, self._segments[count - 1].end
-            self._host.log(f"events {first} to {end} are removed: below twice the disk's reserve")
-        self._drop(0, count)
+        limits = "above event_retain_bytes or event_retain_age_s" if count > 1 else ""
+        self._drop(0, count, "below twice the disk's reserve" if missing > 0 else limits)
 
-    def _drop(self, start: int, end: int) -> None:
+    def _drop(self, start: int, end: int, reason: str = "") -> None:
         """Forget segments by position, and remove their files; a reader of one goes on."""
         gone = self._segments[start:end]
         if not gone:
@@ -380,6 +378,8 @@ class EventLog:
         del self._segments[start:end]
         self.bytes -= sum(found.size for found in gone)
         self._spans = None
+        if reason:  # one file at a time, as it gets too old, is not worth a line
+            self._host.log(f"events {gone[0].first} to {gone[-1].end} are removed: {reason}")
         self._remove({found.path: found.size for found in gone})
 
     def _remove(self, sizes: dict[str, int], words: str = "") -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from beanpole.client import rpc
 from beanpole.client.admin import PART_IDS, Admin
 from beanpole.client.rpc import ERROR_KEY, Nodes, told
 from beanpole.errors import ClientError
@@ -183,3 +184,14 @@ def test_only_what_a_node_may_have_begun_is_unsure(
     with served(Refusing(code, reason)) as admin, pytest.raises(ClientError):
         admin.change(deletion(3))
     assert admin.asked_again == (set(range(3)) if is_unsure else set())
+
+
+def test_a_client_says_once_that_it_is_still_trying(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cluster that is down is looked for as long as an election or a restart may take."""
+    monkeypatch.setattr(rpc, "SAID_AFTER_S", 0.0)
+    with Nodes(["127.0.0.1:1"], patience_s=0.3) as nodes, pytest.raises(ClientError):
+        Admin(nodes).ask("ListQueues", jobs_pb2.ListQueuesRequest())
+    (said,) = caplog.messages
+    assert said.startswith("no answer yet, trying for 0.3 s: 127.0.0.1:1: UNAVAILABLE")

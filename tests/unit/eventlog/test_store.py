@@ -308,6 +308,7 @@ def test_the_oldest_go_when_they_are_too_old_by_both_clocks() -> None:
     life.settle()
     # The driver's entries are a second apart: the first two of eleven are older than 5 s.
     assert life.log.spans() == [(200, 500)]
+    assert "events 0 to 200 are removed: above event_retain_bytes or" in life.host.lines[-1]
 
 
 def test_the_oldest_go_before_the_queue_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
