@@ -23,7 +23,7 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
-from beanpoled import checking, descriptors, first_process, program, starting
+from beanpoled import checking, collecting, descriptors, first_process, program, starting
 from beanpoled.audit.log import AuditLog
 from beanpoled.config import memory, memory_budget, reach
 from beanpoled.config import node as configuration
@@ -55,11 +55,6 @@ from beanpoled.supervision import Supervision
 from beanpoled.trust import secret_file
 from beanpoled.turn.node import Node
 
-# A collection of the oldest generation traverses every job: half a second for a million jobs. Jobs
-# hold no cycles, and objects that end (connections, batches) break their own, so it never runs. A
-# collection of a younger generation traverses at most 25,000 objects: with 100,000, a growing queue
-# stood still for 15 to 47 ms at every 100,000th job, on all nodes at the same entry of the log.
-COLLECT_AFTER: Final = (5_000, 3, 1_000_000_000)
 # Constants of malloc.h, and their values here: blocks from this size on are mapped separately, and
 # the few threads beside the loop share one heap. msgpack allocates 256 KiB for each message, which
 # must not cost a system call.
@@ -223,7 +218,7 @@ def prepare_process(config: NodeConfig, lines: LogLines) -> NodeConfig:
     Returns:
         The configuration, with `connections_max` lowered to the available file descriptors.
     """
-    gc.set_threshold(*COLLECT_AFTER)
+    gc.set_threshold(*collecting.COLLECT_AFTER)
     bound_heap()
     return descriptors.fitting(config, lines)
 
@@ -310,7 +305,6 @@ async def run(
         if config.events == "on":
             host.warm_up()
         supervision.begin()
-        gc.freeze()
         await host.wait_for_exit()
 
 

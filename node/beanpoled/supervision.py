@@ -10,6 +10,7 @@ import time
 from typing import Final
 
 from beanpoled import examining
+from beanpoled.collecting import Collector
 from beanpoled.examining import Finding
 from beanpoled.host.aio import AioHost
 from beanpoled.host.notify import Notifier
@@ -29,6 +30,7 @@ class Supervision:
         self._node = node
         self._host = host
         self._reloader = reloader
+        self._collector = Collector(node.context)
         self._notifier = Notifier(os.environ)
         self._reporter = Reporter(node.condition, host.log, self._notifier.status)
         node.stopping.announce = self._notifier.stopping
@@ -78,9 +80,11 @@ class Supervision:
         watchdog_s = self._notifier.watchdog_s
         period_s = min(LOOK_PERIOD_S, watchdog_s or LOOK_PERIOD_S)
         due_s = certificates_s = loop.time()
+        self._collector.begin(due_s)
         while True:
             now_s = loop.time()
             self._reporter.look(now_s)
+            self._collector.look(now_s)
             if now_s >= certificates_s:
                 certificates_s = now_s + CERTIFICATES_PERIOD_S
                 self._refresh_trust()

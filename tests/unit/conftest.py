@@ -1,5 +1,6 @@
 """Make unit tests independent of their surroundings: limits of time, and a user's settings."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -59,3 +60,12 @@ def long_limits() -> Iterator[None]:
         if bringing := sys.modules.get("beanpoled.rpc.bringing"):
             patch.setattr(bringing.Bringer.brought, "__defaults__", (LONG_S,))
         yield
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Collect no cycles, as nodes do for objects that have become old."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -30,6 +30,8 @@ from beanpole.events import NODE_DOWN
 
 # Index, time, expiry floor, number of events, live sessions, ending sessions, flags, previous hash.
 _HASHED: Final = Struct("<qqQQIIII")
+# The first machine version in which no detached session ends before the expiry floor.
+LATE_ENDS_SINCE: Final = 4
 
 
 class Machine(MachineState):
@@ -141,12 +143,11 @@ class Machine(MachineState):
     def next_due_us(self, now_us: int) -> int | None:
         """Return the time by which timers need another entry; None if no timer is set."""
         queue = self.queue
-        first = self.returning.first()
         timers = (
             queue.timers.next_due_us(now_us),
             queue.expiries.next_due_us(now_us),
             queue.next_opening_us(),
-            None if first is None else first[0],
+            self._next_end_us(),
         )
         return min([due_us for due_us in timers if due_us is not None], default=None)
 
@@ -222,14 +223,27 @@ class Machine(MachineState):
         queue = self.queue
         self._budget = queue.end_pauses(self._budget)
         while self._budget:
-            first = self.returning.first()
-            if first is None or first[0] > queue.now_us:
+            due_us = self._next_end_us()
+            if due_us is None or due_us > queue.now_us:
                 break
-            session = self.detached[first[1]]
+            session = self.detached[self.returning.first()[1]]
             self.forget_detached(session)
             self.kill(session)
             self._budget -= 1
         self._budget = queue.expire(self._budget)
+
+    def _next_end_us(self) -> int | None:
+        """Return the time at which a detached session ends; None if there is none.
+
+        None ends before the expiry floor: clients had no leader to which they could send `resume`.
+        """
+        first = self.returning.first()
+        if first is None:
+            return None
+        due_us: int = first[0]
+        if self.version < LATE_ENDS_SINCE:
+            return due_us
+        return max(due_us, self.queue.expiry_floor_us)
 
     def _end_lost_sessions(self) -> None:
         """End the sessions of dead incarnations, within this entry's budget."""

@@ -205,9 +205,13 @@ class SnapshotWriter:
 
         def done(error: OSError | None) -> None:
             self.backlog_bytes -= size
-            self.error = self.error or error
+            self._note(error)
 
         self._files.submit(lambda: self._guarded(lambda: self._add(chunk)), done, LANE_BULK)
+
+    def _note(self, error: OSError | None) -> None:
+        if error is not None and self.error is None:
+            self.error = error.with_traceback(None)  # its frames refer to this writer
 
     def finish(self, done: Done) -> None:
         """Make the snapshot durable and publish it, then call `done(None)`, or `done(error)`."""
@@ -215,7 +219,7 @@ class SnapshotWriter:
         self._ended = True
 
         def finished(error: OSError | None) -> None:
-            self.error = self.error or error
+            self._note(error)
             if self.error is None:
                 header = decode_file_header(self._header, MAGIC_SNAPSHOT, self._path)
                 self._publish(self._path, self._offset, header.first, header.second)

@@ -448,5 +448,5 @@ class RequestConnection(Connection):
         self._held_request = None
         self._clients.origin.close(self, lost)
         self._replies.end()
-        self.batch = None  # it refers to this connection as an owner: a cycle
+        self.batch = self.wait = None  # both refer to this connection: cycles
         self._clients.forget(self)

@@ -94,12 +94,13 @@ class Dialer:
         stream = TlsStream(
             self._loop, certificates.client, factory, peer, standing=certificates.standing
         )
+        below = partial(cast, asyncio.Protocol, stream)
         try:
-            below = partial(cast, asyncio.Protocol, stream)
             await self._loop.create_connection(below, address, port)
             await stream.established
         finally:
             stream.give_up()
+            del stream, below  # the error refers to this frame, and the stream to the error
 
     async def _find(self, peer: str, host: str, port: int) -> Sequence[str]:
         """Return the present addresses of a member's name; raise OSError if it is not found.
@@ -116,14 +117,15 @@ class Dialer:
         await asyncio.wait([lookup])
         found = lookup.result()
         if isinstance(found, OSError):
-            raise found
+            # A copy: one that is raised refers to this frame, and the frame to the look-up with it.
+            raise type(found)(*found.args)
         return found
 
     async def _look_up(self, host: str, port: int) -> list[str] | OSError:
         try:
             found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
-            return error
+            return error.with_traceback(None)
         return [str(entry[4][0]) for entry in found]
 
 

@@ -115,10 +115,10 @@ class TlsAcceptor:
             raw.close()
 
     async def _handshake(self, stream: TlsStream, raw: socket.socket, host: bytes) -> None:
+        below = partial(cast, asyncio.Protocol, stream)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-                below = cast(asyncio.Protocol, stream)
-                await self._loop.connect_accepted_socket(lambda: below, raw)
+                await self._loop.connect_accepted_socket(below, raw)
                 await stream.established
         except Exception as error:
             # The other side may have sent anything: an unhandled exception would end the node.
@@ -130,3 +130,4 @@ class TlsAcceptor:
             raw.close()
         finally:
             stream.give_up()
+            del stream, below  # the error refers to this frame, and the stream to the error

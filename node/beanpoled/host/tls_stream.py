@@ -318,7 +318,7 @@ class TlsStream:
             self._standing.add(self, certificate)
 
     def _fail(self, error: Exception) -> None:
-        self.established.set_exception(error)
+        self.established.set_exception(error.with_traceback(None))  # its frames refer to this
         self.established.exception()  # marks the error as handled: nothing may await it any more
 
     def _read_more(self) -> None:

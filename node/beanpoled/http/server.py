@@ -84,8 +84,10 @@ class HttpServer:
         try:
             while await self._serve_one(reader, writer):
                 pass
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # The client is gone or too slow, or the server stops: there is nothing to report.
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError) as error:
+            # The client is gone or too slow, or the server stops: there is nothing to report. The
+            # reader keeps the error, whose frames refer to the reader.
+            error.with_traceback(None)
         finally:
             self._tasks.pop(task, None)
             _end(writer)

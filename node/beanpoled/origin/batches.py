@@ -89,6 +89,17 @@ class Batch:
         self.payload = b""
         self.packed_hint = b""
 
+    def release(self) -> None:
+        """Drop everything but the number and the sums, when its clients have their results.
+
+        A client refers to its last batch for as long as it is idle, and so to the bodies of others.
+        """
+        self.commands.clear()
+        self.owners.clear()
+        self.hint.clear()
+        self.latest.clear()
+        self.payload = self.packed_hint = b""
+
 
 class Wait:
     """A client blocked in `reserve`."""

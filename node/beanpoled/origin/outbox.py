@@ -361,6 +361,7 @@ class Origin:
             if client is not None:
                 client.answered(kind, result)
         self.heavy.done(batch, self._context.loop_us)
+        batch.release()
         if self._large or not had_room:
             self._context.wake()
 
@@ -403,6 +404,7 @@ class Origin:
                 if client is not None:
                     client.drop()
             self.heavy.done(batch, self._context.loop_us)
+            batch.release()
         self._waits.image_loaded(state.sessions)
 
     # --- time limits ----------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """Refusals of the gRPC server before a request is built or a stream opened, and their remains."""
 
 import asyncio
-import gc
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
@@ -97,15 +96,6 @@ def run(test: Callable[[Scene], Coroutine[None, None, None]]) -> None:
             await test(scene)
 
     asyncio.run(asyncio.wait_for(main(), 120))
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Collect no cycles, as nodes do for objects that have become old."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -59,6 +59,7 @@ class ModelTube:
 
 class Model:
     def __init__(self) -> None:
+        self.version = c.BASE_VERSION
         self.now_us = 0
         self.epoch_us = 0
         self.expiry_floor_us = 0
@@ -118,7 +119,10 @@ class Model:
             if 0 < tube.paused_until_us <= self.now_us:
                 tube.paused_until_us = tube.pause_s = 0
         for session in list(self.sessions):
-            if session.lost_until_us is not None and session.lost_until_us <= self.now_us:
+            until_us = session.lost_until_us
+            if until_us is not None and self.version >= 4:
+                until_us = max(until_us, self.expiry_floor_us)
+            if until_us is not None and until_us <= self.now_us:
                 self.end(session)
         for job in self.jobs:
             if job.state == "delayed" and job.due_us <= self.now_us:

@@ -5,6 +5,7 @@ from beanpole.core.applied import Applied
 from tests.unit.core.cluster import Cluster
 
 SECOND = 1_000_000
+SECRET = b"0123456789abcdef"
 
 
 def epoch(cluster: Cluster, grace_s: int, term: int = 1) -> Applied:
@@ -85,3 +86,39 @@ def test_the_floor_never_sinks(cluster: Cluster) -> None:
     expiry_floor_us = cluster.machine.queue.expiry_floor_us
     epoch(cluster, grace_s=1, term=2)
     assert cluster.machine.queue.expiry_floor_us == expiry_floor_us
+
+
+def lost(cluster: Cluster, version: int) -> int:
+    """Reserve a job, lose the connection of a kept session, and elect a leader too late for it."""
+    cluster.lead((c.RAISE, version))
+    job = cluster.put(ttr_s=20)
+    cluster.reserve()
+    cluster.do(c.KEEP, 1, SECRET, 30 * SECOND)
+    cluster.do(c.CLOSE, 1, 1)  # 1: its connection is lost
+    cluster.time_us += 60 * SECOND
+    epoch(cluster, grace_s=2)
+    return job
+
+
+def test_a_kept_session_does_not_end_before_the_floor(cluster: Cluster) -> None:
+    """Its client had no leader to which it could send `resume`."""
+    job = lost(cluster, 4)
+    due_us = cluster.machine.next_due_us(cluster.time_us)
+    assert due_us is not None and due_us > cluster.time_us + 1.9 * SECOND
+    cluster.pass_s(1.999_999)
+    assert cluster.state(job) == b"reserved"
+    cluster.open(2)
+    assert cluster.do(c.RESUME, 2, SECRET) == c.OK
+    assert cluster.do(c.TOUCH, 2, job) == c.OK
+
+
+def test_a_kept_session_ends_at_the_floor(cluster: Cluster) -> None:
+    job = lost(cluster, 4)
+    cluster.pass_s(2)
+    assert cluster.state(job) == b"ready"
+    cluster.open(2)
+    assert cluster.do(c.RESUME, 2, SECRET) == c.NOT_FOUND
+
+
+def test_a_kept_session_ends_before_the_floor_in_release_0_3_0(cluster: Cluster) -> None:
+    assert cluster.state(lost(cluster, 3)) == b"ready"

@@ -47,6 +47,7 @@ class Comparison(RuleBasedStateMachine):
     )
     def two_nodes_and_some_jobs(self, jobs: int, ttr_s: int, version: int = c.BASE_VERSION) -> None:
         self.lead((c.RAISE, version))
+        self.model.version = version
         for origin in (0, 1):
             self.do(origin, c.OPEN, 1)
         self.do(LOOKING[0], c.OPEN, LOOKING[1])

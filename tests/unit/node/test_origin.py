@@ -49,6 +49,15 @@ def test_a_command_is_answered_when_its_batch_is_applied_here(stage: Stage) -> N
     assert stage.node.origin.is_idle()
 
 
+def test_an_idle_client_does_not_keep_the_bodies_of_its_last_batch(stage: Stage) -> None:
+    connection, _ = stage.client(PUT)
+    (frame,) = stage.sent(frames.BATCH, "n1")
+    batch = connection.batch
+    assert batch is not None and batch.payload
+    stage.apply_sections((0, 1, 2, c.unpack_commands(frames.decode_batch(frame)[6])))
+    assert not (batch.payload or batch.commands or batch.owners or batch.hint)
+
+
 def test_a_session_is_opened_with_its_clients_host_from_machine_version_4_on(stage: Stage) -> None:
     stage.client(PUT)
     stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 4),)))

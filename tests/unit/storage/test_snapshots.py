@@ -1,6 +1,7 @@
 """Snapshots: complete or absent, verified when read, and no obstacle to the log."""
 
 import errno
+import gc
 import os
 from collections.abc import Callable, Iterator
 from random import Random
@@ -240,6 +241,20 @@ def test_a_failure_reaches_finish_and_leaves_the_older_one(
     assert writer.error is outcomes[0]
     assert disk.list("snap") == before and newest(store).index == 1
     assert writer.backlog_bytes == 0
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_failed_writer_is_freed_with_its_chunks() -> None:
+    def writers() -> int:
+        return sum(type(one) is SnapshotWriter for one in gc.get_objects())
+
+    before = writers()
+    disk = Disk(inline=False)
+    disk.fail = full
+    write(opened(disk), 1, CHUNKS).finish(lambda _: None)
+    assert writers() == before + 1
+    disk.run()
+    assert writers() == before
 
 
 def test_every_flipped_byte_is_noticed() -> None:

@@ -130,6 +130,7 @@ class Image(CopyOnWrite):
             if isinstance(values, QlessCopy):
                 values.close()
         self._parts.clear()
+        self._chunks = iter(())  # the generator refers to this image, and so to the whole machine
 
     def _make_chunks(self) -> Iterator[bytes]:
         yield self._head

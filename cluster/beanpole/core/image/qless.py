@@ -202,6 +202,7 @@ class QlessCopy(Keeper):
         self._done.clear()
         for some in (self._queues, self._throttles, self._recurring, self._shards):
             some.clear()
+        self._values = iter(())  # the generator refers to this copy
 
     def _chunks(self) -> Iterator[Any]:
         yield [TOTALS, self._totals]
