@@ -50,6 +50,14 @@ def test_the_last_client_that_goes_takes_a_waiting_job_along(cluster: Guests) ->
     assert not cluster.machine.queue.spaces[GEARMAN].external_ids
 
 
+def test_a_client_whose_session_ended_does_not_hear_of_a_failure(cluster: Guests) -> None:
+    """Its node was frozen and is behind; the job's worker may have done the job meanwhile."""
+    job = cluster.submitted(2)
+    cluster.machine.queue.effects.listened[job] = None
+    ended = cluster.apply([cluster.section((c.CLOSE, 2, 0))])
+    assert ended.effects == [(job, effects.GONE, b"")]
+
+
 @pytest.mark.parametrize("order", ["before", "after", "meanwhile"])
 def test_one_submission_in_background_is_enough_to_stay(cluster: Guests, order: str) -> None:
     """Gearmand's own servers lose the job here."""

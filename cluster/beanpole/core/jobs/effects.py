@@ -12,7 +12,9 @@ DONE: Final = 1  # the job succeeded; the data is its result
 FAILED: Final = 2  # the job failed for good; the data is its result
 DELETED: Final = 3
 EXPIRED: Final = 4  # the job's TTL ended
-GONE: Final = 5  # the job has ended and its outcome is no longer known: for late listeners
+# The job has ended and its outcome is no longer known: for late listeners, and for clients whose
+# sessions have ended.
+GONE: Final = 5
 # Kinds from here on are those of NOTIFY; each protocol defines its own, to 254.
 NOTIFIED_MIN: Final = 16
 NOTIFIED_MAX: Final = 255

@@ -213,7 +213,10 @@ class Queue(Attempts):
         tube.deletes += 1
         self.transitions.append(job.id << TRANSITION_BITS | DELETE)
         self.emit(e.DELETED, before, job, session, reason)
-        self.effects.record(job.id, effects.DELETED, b"")
+        # Of an abandoned job, only clients whose sessions have ended may still listen: their node
+        # was frozen, and the job may be done.
+        kind = effects.GONE if reason == e.ABANDONED else effects.DELETED
+        self.effects.record(job.id, kind, b"")
         self.drop_if_idle(tube)
 
     def _may_come_back(self, job: Job, ext: Extension, holder: Holder | None, reason: int) -> bool:
