@@ -1,5 +1,7 @@
 """Timers against a sorted list, and the memory that they need."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,6 +122,17 @@ def test_removed_times_of_long_ttrs_leave_nothing_behind() -> None:
         timers.add(job_id * BUCKET_US, job_id)
         timers.remove(job_id * BUCKET_US, job_id)
     assert held(timers) == 0
+
+
+def test_one_long_job_does_not_keep_the_memory_of_many_short_ones() -> None:
+    timers = Timers()
+    for job in range(HEAP_MAX):
+        timers.add(100 * BUCKET_US + job, job)
+    for job in range(1, HEAP_MAX):
+        timers.remove(100 * BUCKET_US + job, job)
+    ((bucket, jobs),) = timers._buckets.items()
+    assert (bucket, jobs) == (100, {0: 100 * BUCKET_US})
+    assert sys.getsizeof(jobs) < 1024
 
 
 def test_the_first_of_many_removed_times_leaves_none_of_the_others_to_be_dropped() -> None:

@@ -9,6 +9,7 @@ observable: the timers that are due, and their order, depend on the set alone.
 """
 
 from heapq import heapify, heappop, heappush
+from sys import getsizeof
 from typing import Final
 
 from beanpole.core.jobs.order import Order
@@ -18,6 +19,9 @@ BUCKET_SHIFT: Final = 16
 # Timers of one bucket that become a heap in one step, which takes 2 ms. Only jobs that are delayed
 # until the same moment are more: 100,000 reservations a second are 6,500 in a bucket.
 HEAP_MAX: Final = 8_192
+# A dict keeps its largest table when keys are removed, and one long job of a bucket would keep that
+# of 1,300 short ones: 51 KB. A table of its size has 100 bytes for a job, and 232 at least.
+SPARSE_BYTES: Final = 256
 
 
 class Timers:
@@ -68,6 +72,10 @@ class Timers:
         jobs = self._buckets[bucket]
         if job_id in jobs:
             del jobs[job_id]
+            left = len(jobs)
+            # Looked at where half are gone, so that all copies together are as many as the jobs.
+            if left and not left & (left - 1) and getsizeof(jobs) > SPARSE_BYTES * (left + 1):
+                self._buckets[bucket] = dict(jobs)
         else:
             others = self._others[bucket]
             others.remove((due_us, job_id))

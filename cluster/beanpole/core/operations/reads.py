@@ -136,9 +136,9 @@ def _own_names(machine: MachineState, space: Space) -> list[bytes]:
 
 
 def _alias_names(machine: MachineState, space: Space) -> list[bytes]:
-    """Return the aliases in a space of queues that exist."""
+    """Return the aliases in a space of queues that exist, by name: an image has no other order."""
     tubes = machine.queue.tubes
     if space.tubes == len(tubes):
         return []
-    aliases = machine.queue.aliases.queues.items()
+    aliases = sorted(machine.queue.aliases.queues.items())
     return [alias for alias, name in aliases if name in tubes and space.may_name(alias)]
