@@ -162,7 +162,7 @@ def test_a_run_times_out_and_the_job_is_gone(scene: Scene, client: Client) -> No
 def test_a_client_that_sends_nothing_more_still_has_its_results(
     scene: Scene, client: Client
 ) -> None:
-    """As with `printf ... | nc`: if the client has gone, only its own reply is lost."""
+    """As with `printf ... | nc`. The client may also be gone, with its reply: the job stays."""
     other = Client(scene)
     assert client.ask(RUN) == b""
     assert other.ask(b"result %b 60000\r\n" % JOB) == b""
@@ -172,6 +172,23 @@ def test_a_client_that_sends_nothing_more_still_has_its_results(
     for one in (client, other):
         assert one.port.take() == ended(1, b"r")
         assert one.port.closed
+    settle(scene)
+    assert Client(scene).ask(b"result %b 0\r\n" % JOB) == ended(1, b"r")
+    scene.pass_us(70 * SECOND, step_us=200 * MS)
+    settle(scene)
+    assert Client(scene).ask(b"result %b 0\r\n" % JOB) == NOT_FOUND
+
+
+def test_a_time_out_deletes_the_job_of_a_client_that_sends_nothing_more(
+    scene: Scene, client: Client
+) -> None:
+    """A client that still reads takes the time-out for the end of its job."""
+    assert client.ask(RUN) == b""
+    client.connection.half_closed()
+    scene.after(6 * SECOND)
+    assert client.port.take() == TIMEOUT
+    assert client.port.closed
+    assert Client(scene).ask(b"result %b 0\r\n" % JOB) == NOT_FOUND
 
 
 def test_the_job_of_a_run_outlives_its_client_for_a_while(scene: Scene, client: Client) -> None:

@@ -371,7 +371,9 @@ class WorkqConnection(EndingConnection):
         if kind >= effects.NOTIFIED_MIN or awaited is None:
             return
         if kind in (effects.DONE, effects.FAILED):
-            if awaited.is_run and not awaited.is_deleting:
+            # A client that has closed its sending side may be gone, and the result must not be gone
+            # with it: it can be requested until the job's TTL ends.
+            if awaited.is_run and not (awaited.is_deleting or self.ended):
                 command = (c.DELETE, self.number, awaited.job_id)
                 self._clients.origin.submit(self, KIND_DELETE, command)
             success = kind == effects.DONE
