@@ -4,12 +4,12 @@ The status of a command that ends without an error is its own: `beanpoled.cli.ex
 """
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
-from beanpole.client.printing import Parser, drop_output, print_lines
+from beanpole.client.printing import Parser, drop_output, messages_may_be_lost, print_lines
 from beanpole.client.spoken import hint
 from beanpole.client.stream import refused_by
 from beanpole.errors import BeanpoleError, ConfigurationError
@@ -31,9 +31,14 @@ def run(program: str, make: Callable[[], Parser], argv: Sequence[str] | None) ->
         make: makes the parser; what it parses has the function `run`.
         argv: the command line; None for that of the process.
     """
-    if sys.stderr is None:
-        # It is closed. `print` to None would write to standard output.
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    with messages_may_be_lost():
+        status = _status(program, make, argv)
+        with suppress(OSError):
+            print_lines(())  # the output before an error, whose status stays
+    return status
+
+
+def _status(program: str, make: Callable[[], Parser], argv: Sequence[str] | None) -> int:
     try:
         arguments = make().parse_args(argv)
         if sys.stdout is None:

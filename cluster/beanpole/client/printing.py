@@ -1,10 +1,11 @@
-"""Standard output that cannot be written: its reader has gone (`| head`), or its disk is full."""
+"""Standard output and error that cannot be written: the reader has gone, or the disk is full."""
 
 import argparse
 import os
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -46,4 +47,54 @@ class Parser(argparse.ArgumentParser):
 
 def drop_output() -> None:
     """Discard unwritten output: Python would retry at exit, and end with status 120."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _discard(sys.stdout)
+
+
+def _discard(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Lossy:
+    """A text stream whose failures are not raised; what it cannot write is lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, perhaps without effect."""
+        try:
+            return self._stream.write(text)
+        except OSError:
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, perhaps without effect."""
+        try:
+            self._stream.flush()
+        except OSError:
+            return
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def messages_may_be_lost() -> Iterator[None]:
+    """Let no message on standard error fail meanwhile, so that none decides how a command ends.
+
+    Without it, a command whose log has no reader any more would end in the middle, like a listing
+    of which nobody reads the rest.
+    """
+    if sys.stderr is None:
+        # It is closed. `print` to None would write to standard output.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    stream = sys.stderr
+    sys.stderr = cast(TextIO, _Lossy(stream))
+    try:
+        yield
+    finally:
+        sys.stderr = stream
+        try:
+            stream.flush()
+        except OSError:
+            _discard(stream)

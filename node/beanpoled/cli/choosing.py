@@ -15,6 +15,7 @@ import grpc
 
 from beanpole.client import where
 from beanpole.client.admin import PART_IDS, Admin, AdminRefused
+from beanpole.client.printing import print_lines
 from beanpole.client.rpc import Nodes
 from beanpole.constants import SECOND_US
 from beanpole.errors import ClientError, ConfigurationError
@@ -169,7 +170,7 @@ def change(
     progress.end()
     unsure = _unsure(admin, told)
     if arguments.json:
-        print(json.dumps(_plain(told, arguments.dry_run, unsure)))
+        print_lines((json.dumps(_plain(told, arguments.dry_run, unsure)),))
     else:
         _say(told, done, arguments.dry_run, bool(request.job_ids))
     if unsure:
@@ -208,7 +209,7 @@ def _say_broken_off(
     if as_json:
         plain = _plain(told, False, [*_unsure(admin, told), *unsure])
         plain["not_changed"] += [{"id": one, "why": "was not reached"} for one in rest]
-        print(json.dumps(plain))
+        print_lines((json.dumps(plain),))
     else:
         _name_missed(told, len(told.results))
     words = [f"{_jobs(told.changed)} {done}, {told.matched - told.changed:,} not"]
@@ -237,12 +238,12 @@ def _plain(told: jobs_pb2.ChangeProgress, dry_run: bool, unsure: Sequence[int]) 
 def _say(told: jobs_pb2.ChangeProgress, done: str, dry_run: bool, by_ids: bool) -> None:
     verb = f"would be {done}" if dry_run else done
     if by_ids and len(told.results) == 1 and told.results[0].outcome == jobs_pb2.JOB_OUTCOME_DONE:
-        print(f"job {told.results[0].id} {verb}")
+        print_lines((f"job {told.results[0].id} {verb}",))
         return
     _name_missed(told, len(told.results) if by_ids else NAMED_MAX)
     left = told.matched - told.changed
     also = f", {left:,} not" if left else ""
-    print(f"{_jobs(told.changed)} {verb}{also}")
+    print_lines((f"{_jobs(told.changed)} {verb}{also}",))
     if told.stopped_by:
         print("stopped there: no job behind it would fare better", file=sys.stderr)
 

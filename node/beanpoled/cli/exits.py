@@ -5,6 +5,7 @@ import sys
 from typing import Any, Final
 
 from beanpole.client.exiting import EXIT_NO_ANSWER, EXIT_REFUSED
+from beanpole.client.printing import print_lines
 from beanpole.client.terminals import visible
 
 __all__ = ["EXIT_NO", "EXIT_NO_ANSWER", "EXIT_REFUSED", "EXIT_WORDS", "say_done", "say_no"]
@@ -21,7 +22,7 @@ EXIT_WORDS: Final = (
 def say_done(words: str, plain: dict[str, Any], as_json: bool) -> int:
     """Print the result of a change, in words or as JSON, and return its status."""
     # Names of queues and users are in the words; an escape in one would steer the terminal.
-    print(json.dumps(plain) if as_json else visible(words))
+    print_lines((json.dumps(plain) if as_json else visible(words),))
     return 0
 
 
@@ -30,5 +31,9 @@ def say_no(words: object, as_json: bool) -> int:
 
     With --json programs read standard output, and find nothing there: the words are no JSON.
     """
-    print(visible(str(words), "\n"), file=sys.stderr if as_json else sys.stdout)
+    shown = visible(str(words), "\n")
+    if as_json:
+        print(shown, file=sys.stderr)
+    else:
+        print_lines((shown,))
     return EXIT_NO

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from beanpole.addresses import split_address
 from beanpole.client import tls_files, where
+from beanpole.client.printing import print_lines
 from beanpole.client.qless_import import bring, look
 from beanpole.client.qless_outcome import Outcome
 from beanpole.client.qless_source import Source
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _say(outcome: Outcome) -> None:
     """Print what an import did, and on standard error what was refused or could not be read."""
-    print(_report(outcome, dry=False))
+    print_lines((_report(outcome, dry=False),))
     _name("refused", outcome.reasons, outcome.refused)
     _name("imported without what cannot be read", outcome.lacking, outcome.lacking_count)
 

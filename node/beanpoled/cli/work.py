@@ -22,6 +22,7 @@ from typing import Any, Final
 from beanpole.client import tls_files, where
 from beanpole.client.backoff import FIRST_S, TRIES_DEFAULT, Backoff
 from beanpole.client.blocking import DeniedError
+from beanpole.client.printing import print_lines
 from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S, TUBE_NAME_WORDS, is_tube_name
@@ -116,23 +117,43 @@ def _run(arguments: argparse.Namespace) -> int:
             worker.stop()
             raise Retry from error
 
-    try:
-        worker.run()
-    except DeniedError as error:
-        raise ClientError(
-            f"work: DENIED: no user has this token, or the user of the token, or of clients "
-            f"without one, lacks the right to work on {arguments.queue!r}"
-        ) from error
-    finally:
-        print(" ".join(f"{what}={count}" for what, count in worker.counts.items()))
-    if missing:
-        raise ClientError(f"work: {command[0]} cannot be run any more: {missing[0].strerror}")
+    with _counts_printed(worker):
+        try:
+            worker.run()
+        except DeniedError as error:
+            raise ClientError(
+                f"work: DENIED: no user has this token, or the user of the token, or of clients "
+                f"without one, lacks the right to work on {arguments.queue!r}"
+            ) from error
+        if missing:
+            raise ClientError(f"work: {command[0]} cannot be run any more: {missing[0].strerror}")
     if worker.given_up:
         # No error, whose hint would ask the nodes once more: a supervisor waits for this end.
         words = f"beanpole: work: jobs that were given up, and may run again: {worker.given_up}"
         print(words, file=sys.stderr)
         return EXIT_NO_ANSWER
     return 0
+
+
+@contextmanager
+def _counts_printed(worker: Worker) -> Iterator[None]:
+    """Print what became of the jobs, whatever ends the worker.
+
+    Raises:
+        OSError: nothing else went wrong, but the counts cannot be written. An error of the worker
+            is more important: a supervisor judges by it whether to start the worker again.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            print_lines((_counts(worker),))
+        raise
+    print_lines((_counts(worker),))
+
+
+def _counts(worker: Worker) -> str:
+    return " ".join(f"{what}={count}" for what, count in worker.counts.items())
 
 
 def _run_command(command: list[str], task: Task) -> None:

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from beanpole.client.printing import Parser
+from beanpole.pb import jobs_pb2
+from beanpoled.cli import exits
+from tests.unit.beanpoled.test_choosing import FakeAdmin, changed, result
+from tests.unit.unread import unread_output
 
 TIMEOUT_S = 60.0
 BEANPOLE = "from beanpoled.cli import main; exit(main())"
@@ -82,6 +86,23 @@ def test_a_reader_that_has_gone_is_no_error_and_a_full_disk_is_one(
             status, errors = ended(program, words, full.fileno(), tmp_path, unbuffered)
         assert status == status_full
         assert errors.startswith("beanpole") and errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_the_status_of_a_change_stays_although_nobody_reads_the_count(
+    json: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = result(999, jobs_pb2.JOB_OUTCOME_NOT_FOUND)
+    admin = FakeAdmin(matched=1, results=[missing])
+    with unread_output() as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert changed(admin, json=json) == exits.EXIT_NO
+
+
+def test_an_answer_no_stays_although_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with unread_output() as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert exits.say_no("there is no such job", as_json=False) == exits.EXIT_NO
 
 
 def test_parsing_leaves_the_output_to_other_threads() -> None:

@@ -2,15 +2,18 @@
 
 import os
 import select
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from beanpole.client.blocking import DeniedError
 from beanpole.client.sansio.nodes import endpoints_of
 from beanpole.client.sansio.steps import Endpoint
 from beanpole.client.worker import Task, Worker
 from beanpoled.cli import main, work
+from tests.unit.unread import unread_output
 
 pytestmark = pytest.mark.slow
 DONE_S = 60
@@ -106,3 +109,22 @@ def test_a_job_that_is_given_up_is_no_success(
     output, errors = capsys.readouterr()
     assert output == "deleted=0 released=0 buried=0 lost=0\n"
     assert errors == "beanpole: work: jobs that were given up, and may run again: 2\n"
+
+
+@pytest.mark.parametrize("is_denied", [False, True])
+def test_the_end_of_a_worker_is_told_although_nobody_reads_its_counts(
+    is_denied: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broken pipe replaced the reason, and a supervisor took the status for a success."""
+
+    def run(worker: Worker) -> None:
+        if is_denied:
+            raise DeniedError([b"DENIED"])
+        worker.given_up = 2
+
+    monkeypatch.setattr(Worker, "run", run)
+    with unread_output() as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert main(["work", "mail", "--", "true"]) == 3
+    reason = "work: DENIED: no user" if is_denied else "work: jobs that were given up"
+    assert reason in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 from beanpole.client import exiting
 from beanpole.client.printing import Parser
 from beanpole.errors import ClientError
+from tests.unit.unread import dead_pipe
 
 PIPELINE = "from pyspark_beanpole.cli import main; exit(main())"
 BEANPOLE = "from beanpoled.cli import main; exit(main())"
@@ -25,6 +26,27 @@ def make():
 exit(run("beanpole", make, []))
 """
 
+# A command that goes on behind a message; it ends by its argument.
+MESSAGES = """
+import sys
+from beanpole.client.exiting import run
+from beanpole.client.printing import Parser
+from beanpole.errors import ClientError, ConfigurationError
+def make():
+    parser = Parser()
+    parser.set_defaults(run=command)
+    return parser
+def command(_):
+    print("half way", file=sys.stderr, flush=True)
+    print("done")
+    if sys.argv[1] == "2":
+        raise ConfigurationError("it is wrong")
+    if sys.argv[1] == "3":
+        raise ClientError("no node answers")
+    return int(sys.argv[1])
+exit(run("beanpole", make, []))
+"""
+
 
 def ended(program: str, redirections: str, *words: str) -> subprocess.CompletedProcess[str]:
     line = ["sh", "-c", f'"$0" "$@" {redirections}', sys.executable, "-c", program, *words]
@@ -32,8 +54,7 @@ def ended(program: str, redirections: str, *words: str) -> subprocess.CompletedP
 
 
 def test_a_verdict_stays_if_nobody_reads_it() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
+    writer = dead_pipe()
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         [sys.executable, "-c", NO],
@@ -46,6 +67,40 @@ def test_a_verdict_stays_if_nobody_reads_it() -> None:
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 3])
+@pytest.mark.parametrize("is_full", [False, True])
+def test_standard_error_that_cannot_be_written_decides_nothing(status: int, is_full: bool) -> None:
+    """With `2>&1 | head`, an export and an import ended half way, as a success."""
+    writer = os.open("/dev/full", os.O_WRONLY) if is_full else dead_pipe()
+    done = subprocess.run(
+        [sys.executable, "-c", MESSAGES, str(status)],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (status, "done\n")
+
+
+def test_output_before_an_error_does_not_change_its_status() -> None:
+    """Python writes what is buffered at its exit, and ends with 120 where it cannot."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    writer = dead_pipe()
+    done = subprocess.run(
+        [sys.executable, "-c", MESSAGES, "3"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=buffered,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (3, "half way\nbeanpole: no node answers\n")
 
 
 @pytest.mark.slow
