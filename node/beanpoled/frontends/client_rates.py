@@ -171,15 +171,15 @@ class ClientRates:
             if host is not None:
                 found.append(host)
         # The first request of a client may authenticate it and must not wait behind clients that
-        # never authenticate: the user's meter counts it once its session is open.
-        if self._users and connection.number:
+        # never authenticate: the user's meter counts it once it is made.
+        if self._users and (connection.number or connection.is_metered):
             user = self._of_user(connection)
             if user is not None:
                 found.append(user)
         return found
 
     def _of_user(self, connection: Connection) -> Meter | None:
-        return self._users.get(connection.user or ANONYMOUS)
+        return self._users.get(connection.user or connection.payer or ANONYMOUS)
 
     def _take_turns(self, meter: Meter, now_us: int) -> None:
         if not meter.throttled:

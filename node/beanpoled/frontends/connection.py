@@ -21,10 +21,12 @@ class Connection:
         "client_host",
         "client_names",
         "id",
+        "is_metered",
         "is_producer",
         "is_worker",
         "network",
         "number",
+        "payer",
         "protocol",
         "refused",
         "since_us",
@@ -45,6 +47,8 @@ class Connection:
         self.number = 0
         self.id = 0  # counts the connections of the node since its start; set by `Clients`
         self.since_us = 0  # when it was accepted, by the node's monotonic clock
+        self.is_metered = False  # the rate of a user counts its commands, also without a session
+        self.payer = b""  # that user, by a rule, while `user` is empty
         self.throttled = False  # not read because its address or its user is above its rate
         self.batch: Batch | None = None
         self.wait: Wait | None = None

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from beanpole import commands as c
+from beanpole.events import NO_PROTOCOL, PROTOCOL_NAMES
 from beanpoled.frontends.clients import UNKNOWN_TOKEN, Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.flow import FlowControl
@@ -19,6 +20,7 @@ from beanpoled.frontends.replies import EMPTY, WAIT, Parts, ReplyQueue
 from beanpoled.frontends.unfinished import COUNTED_BYTES
 from beanpoled.host.seam import ClientPort, Timer
 from beanpoled.origin.batches import KIND_HELD
+from beanpoled.origin.opening import user_by_rule
 
 # A client that has sent this many wrong tokens is closed, and each costs it this delay: guessing
 # 256 bits finds nothing, but guesses should not fill the log.
@@ -33,6 +35,8 @@ BYTES_IN_A_ROW_MAX: Final = 16 * 1024
 # A client that waits in the line of large outputs is closed when this multiple of the largest
 # output of one client is queued for it: messages may come faster than the node can write them.
 LINE_OUTPUTS_MAX: Final = 4
+
+_PROTOCOLS: Final = {name: number for number, name in PROTOCOL_NAMES.items()}
 
 # The reasons for which a node refuses to make a job, see `_refuse_put`.
 PUT_DRAINING: Final = 0
@@ -213,23 +217,36 @@ class RequestConnection(Connection):
         rates, now_us = self._clients.rates, self._clients.now_us
         allowed = 0 if self.throttled else rates.allowance(self, now_us)
         count = min(allowed, REQUESTS_IN_A_ROW_MAX)
-        is_new = rates.limits_users and not self.number
-        left = self._act_on_row(count, has_more=count < allowed, until_session=is_new)
+        is_new = rates.limits_users and not (self.number or self.is_metered)
+        left = self._act_on_row(count, has_more=count < allowed, is_one=is_new)
+        if is_new and left < count:
+            self._meter_user()
         rates.spend(self, count - left, now_us)
-        if is_new and self.number and left and not (self._is_resting or self.blocked):
+        if is_new and self.is_metered and left and not (self._is_resting or self.blocked):
             self._process_metered()  # its user's meter allows the rest, or does not
             return
         if not (left or self._is_resting or self.blocked or self.closed):
             rates.throttle(self, now_us)
         self._update_flow()
 
-    def _act_on_row(self, left: int, has_more: bool, until_session: bool = False) -> int:
+    def _meter_user(self) -> None:
+        """Let the rate of a user count the requests from the present one on.
+
+        Many requests need no session, such as PING or those that are malformed: without a session
+        they count as those of the user that a rule would give it.
+        """
+        self.is_metered = True
+        if not self.number:
+            protocol = _PROTOCOLS.get(self.protocol, NO_PROTOCOL)
+            self.payer = user_by_rule(self, protocol, self._clients.machine)
+
+    def _act_on_row(self, left: int, has_more: bool, is_one: bool = False) -> int:
         """Act on one row of requests, and rest if it was a long one.
 
         Args:
             left: the most requests.
             has_more: whether the client may send more than that now.
-            until_session: whether the row ends with the request that opens the session.
+            is_one: whether the row ends with its first request.
 
         Returns:
             How many more it could have been.
@@ -248,7 +265,7 @@ class RequestConnection(Connection):
                     self._close()
                 break
             left -= 1
-            if until_session and self.number:
+            if is_one:
                 break
         is_long = (has_more and not left) or self._row_is_over
         if (is_long or replies.queued_bytes >= enough_bytes) and not (self.blocked or self.closed):

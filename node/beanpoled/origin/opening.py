@@ -26,13 +26,20 @@ def opening(client: Client, protocol: int, machine: Machine) -> list[tuple[int, 
     commands = [(KIND_OPEN, first)]
     if protocol != BEANSTALK:
         commands.append((KIND_QUIET, (c.SET_PROTOCOL, number, protocol)))
-    users = machine.users
-    if users.rules:
-        address = address_of(client.client_host)
-        client.user = users.by_rule(protocol, address, either_case(client.client_names))
+    if machine.users.rules:
+        client.user = user_by_rule(client, protocol, machine)
         if client.user:
             commands.append((KIND_QUIET, (c.AS_USER, number, client.user, b"")))
     return commands
+
+
+def user_by_rule(client: Client, protocol: int, machine: Machine) -> bytes:
+    """Return the user of a session that the client would open now; empty for anonymous."""
+    users = machine.users
+    if not users.rules:
+        return b""
+    address = address_of(client.client_host)
+    return users.by_rule(protocol, address, either_case(client.client_names))
 
 
 def either_case(names: Iterable[bytes]) -> tuple[bytes, ...]:

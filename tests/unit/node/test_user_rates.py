@@ -8,6 +8,7 @@ import pytest
 from beanpole import commands as c
 from beanpole.core.users import ANONYMOUS, EVERYWHERE
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from beanpoled.frontends.connection import Connection
 from tests.unit.node.settling import settle
 from tests.unit.node.stage import Port, Stage
 
@@ -128,6 +129,72 @@ def test_those_with_a_user_by_rule_have_its_rate_from_their_second_command_on() 
         counts.append(scene.answers(port))
         assert connection.user == LEE
     assert counts == [10, 1, 1, 1, 1]
+
+
+# Requests of each protocol that open no session.
+WITHOUT_SESSION = [
+    ("beanstalk", b"nonsense\r\n", b"UNKNOWN_COMMAND\r\n"),
+    ("workq", b"nonsense\r\n", b"-CLIENT-ERROR Unknown command\r\n"),
+    ("qless", b"PING\r\n", b"+PONG\r\n"),
+    ("qless", b"ECHO x\r\n", b"$1\r\nx\r\n"),
+    ("gearman", b"version\n", b"OK "),
+    ("gearman", b"\0REQ\0\0\0\x10\0\0\0\x04abcd", b"\0RES\0\0\0\x11\0\0\0\x04abcd"),
+]
+
+
+def client_of(scene: Scene, protocol: str, host: bytes) -> tuple[Connection, Port]:
+    port = Port(host)
+    connection = scene.node.frontends[protocol].connected(port)
+    assert connection is not None
+    return connection, port
+
+
+@pytest.mark.parametrize("by_rule", [False, True])
+@pytest.mark.parametrize(("protocol", "request_data", "reply"), WITHOUT_SESSION)
+def test_requests_that_open_no_session_have_a_rate_too(
+    protocol: str, request_data: bytes, reply: bytes, by_rule: bool
+) -> None:
+    """A client of `anonymous` could send them without a pause."""
+    scene = Scene(rate=10)
+    if by_rule:
+        scene.do((c.SET_RULES, 1, msgpack.packb(((0, b"", b"", LEE),))))
+    else:
+        scene.limit(10, ANONYMOUS)
+    counts = []
+    for _ in range(3):
+        connection, port = client_of(scene, protocol, b"10.0.0.1")
+        connection.received(request_data * 40)
+        settle(scene)
+        counts.append(port.take().count(reply))
+        assert connection.throttled and not connection.number
+    assert counts == [10, 1, 1], "the first one may authenticate the connection"
+    scene.pass_us(30 * TENTH_US)
+    assert 8 <= port.take().count(reply) <= 12
+    connection.lost()
+    meters = scene.node.clients.rates._throttled
+    assert len(meters) == 1 and not any(connection in meter.throttled for meter in meters)
+
+
+def test_the_token_behind_a_reset_waits_for_no_rate_either() -> None:
+    """Pools of connections send RESET between two users."""
+    scene = Scene()
+    scene.limit(1, ANONYMOUS)
+    connection, port = client_of(scene, "qless", b"10.0.0.1")
+    connection.received(b"PING\r\n")
+    scene.pass_us(10 * TENTH_US)
+    connection.received(b"AUTH %b\r\n" % TOKEN)
+    settle(scene)
+    scene.pass_us(10 * TENTH_US)
+    connection.received(b"RESET\r\n")
+    settle(scene)
+    assert port.take() == b"+PONG\r\n+OK\r\n+RESET\r\n"
+    other, _ = client_of(scene, "qless", b"10.0.0.2")
+    other.received(b"PING\r\n" * 20)
+    settle(scene)
+    assert other.throttled
+    connection.received(b"AUTH %b\r\n" % TOKEN)
+    settle(scene)
+    assert port.take() == b"+OK\r\n" and connection.user == LEE
 
 
 @pytest.mark.parametrize("ends", ["rate", "user"])

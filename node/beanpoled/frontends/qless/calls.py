@@ -206,6 +206,7 @@ class CallSide(QlessSession):
             return
         self._clients.origin.close(self, lost=False)
         self.user = self.token = b""
+        self.is_metered = False  # the next request may authenticate it again
         self._answer_alone(accepted)
 
     # --- scripts --------------------------------------------------------------------------------
