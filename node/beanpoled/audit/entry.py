@@ -10,7 +10,8 @@ Value = str | int | bool | list[str] | list[int]
 # A name of a queue fits completely; longer values are truncated.
 TEXT_MAX_CHARS: Final = 256
 # A line with longer arguments gives only their size. JSON makes up to twelve bytes of a character.
-ARGUMENTS_BYTES_MAX: Final = 16 * 1024
+# 64 rights or rules fit: an administrator must not hide one by the length of the others.
+ARGUMENTS_BYTES_MAX: Final = 64 * 1024
 # The same for a call that was refused, whose caller may be anybody: a line has less than 2 KiB.
 REFUSED_BYTES_MAX: Final = 1024
 _BEGIN: Final = b'{"id": '

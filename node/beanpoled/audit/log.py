@@ -244,7 +244,7 @@ class AuditLog:
 
 
 # Longer than any line that this release writes.
-_TAIL_BYTES: Final = 64 * 1024
+_TAIL_BYTES: Final = 128 * 1024
 
 
 def _last_number(descriptor: int) -> int:

@@ -5,8 +5,9 @@ their connections.
 """
 
 import asyncio
+import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -15,14 +16,24 @@ from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from beanpole.addresses import host_of_peer
-from beanpoled.audit.entry import Entry, Value, cut
+from beanpole.core.users import RIGHTS_MAX, RULES_MAX
+from beanpoled.audit.entry import TEXT_MAX_CHARS, Entry, Value, cut
 from beanpoled.rpc.caller import CALLER, NAMES_KEY
 from beanpoled.rpc.server import Behavior, Context, around
 
-# Of a list of names or numbers, the first ones and the count are recorded.
+# Of a list of numbers, such as ids of jobs, the first ones and the count are recorded.
 ITEMS_MAX: Final = 20
+# Of a list of messages, which are rights and rules: all that a call which takes effect may have.
+MESSAGES_MAX: Final = max(RIGHTS_MAX, RULES_MAX)
 # The limit of a message in a list; longer ones are not formatted, which the event loop does.
 ITEM_BYTES_MAX: Final = 2048
+# The limit of such a message in JSON: all of them together fit into a line.
+_ITEM_JSON_MAX: Final = 900
+# The limits of a text in a message above one of the limits. What is behind it is shown then, too:
+# the user of a rule with a long name of a certificate, rights in a queue with a long name.
+_PLAIN_MAX_CHARS: Final = 80
+_ODD_MAX_CHARS: Final = 20  # of characters of which JSON or protobuf makes up to twelve bytes
+_ESCAPED: Final = frozenset("\"'\\")
 _PREFIX: Final = "/beanpole.v1."
 _CERTIFICATE_KEYS: Final = (NAMES_KEY, "x509_common_name")
 
@@ -191,16 +202,50 @@ def arguments(request: Message, row: Row) -> dict[str, Value]:
 
 def _show_messages(found: dict[str, Value], path: str, value: Any) -> None:
     if value:
-        found[path] = [_line(item) for item in value[:ITEMS_MAX]]
-    if len(value) > ITEMS_MAX:
+        found[path] = [_line(item) for item in value[:MESSAGES_MAX]]
+    if len(value) > MESSAGES_MAX:
         found[f"{path}.count"] = len(value)
 
 
 def _line(message: Message) -> str:
-    size = message.ByteSize()
+    # Repeated rights would displace those behind them.
+    shown = _copy(message, {})
+    size = shown.ByteSize()
     if size > ITEM_BYTES_MAX:
         return f"{size} bytes"
-    return cut(text_format.MessageToString(message, as_one_line=True))
+    text = text_format.MessageToString(shown, as_one_line=True)
+    if len(text) > TEXT_MAX_CHARS or len(json.dumps(text)) > _ITEM_JSON_MAX:
+        texts = {
+            field.name: _short(value)
+            for field, value in shown.ListFields()
+            if isinstance(value, str)
+        }
+        text = text_format.MessageToString(_copy(shown, texts), as_one_line=True)
+    return cut(text)
+
+
+def _copy(message: Message, texts: Mapping[str, str]) -> Message:
+    """Copy a message, with each value of a repeated enum once.
+
+    Args:
+        message: the message.
+        texts: replacements of its texts, by the names of the fields.
+    """
+    made = type(message)()
+    made.CopyFrom(message)
+    for field, value in message.ListFields():
+        if field.is_repeated and field.enum_type is not None:
+            made.ClearField(field.name)
+            getattr(made, field.name).extend(dict.fromkeys(value))
+    for name, text in texts.items():
+        setattr(made, name, text)
+    return made
+
+
+def _short(text: str) -> str:
+    is_plain = text.isascii() and text.isprintable() and not _ESCAPED.intersection(text)
+    room = _PLAIN_MAX_CHARS if is_plain else _ODD_MAX_CHARS
+    return text[:room] + "..." if len(text) > room else text
 
 
 def _show(found: dict[str, Value], path: str, field: Any, value: Any) -> None:
@@ -209,6 +254,8 @@ def _show(found: dict[str, Value], path: str, field: Any, value: Any) -> None:
     if not field.is_repeated:
         found[path] = _plain(field, value)
         return
+    if field.enum_type is not None:
+        value = list(dict.fromkeys(value))  # repeated ones would displace those behind them
     found[path] = [_plain(field, item) for item in value[:ITEMS_MAX]]
     if len(value) > ITEMS_MAX:
         found[f"{path}.count"] = len(value)

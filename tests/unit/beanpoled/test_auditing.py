@@ -16,7 +16,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpole import pb
-from beanpole.core.users import ADMIN, PUT
+from beanpole.core.users import ADMIN, PUT, RIGHTS_MAX, RULES_MAX
 from beanpole.events import GEARMAN, QLESS
 from beanpole.pb import (
     admin_pb2,
@@ -30,7 +30,7 @@ from beanpole.pb import (
     users_pb2,
 )
 from beanpole.protocol.gearman import packets
-from beanpoled.audit import alike
+from beanpoled.audit import alike, entry
 from beanpoled.audit.entry import Entry
 from beanpoled.audit.log import AuditLog
 from beanpoled.cli import main
@@ -223,6 +223,55 @@ def test_messages_in_a_list_are_short() -> None:
     short, size = rights
     assert str(short).startswith('pattern: "pppp') and len(str(short)) < 300
     assert size == "3000005 bytes"
+
+
+# Names as long as the cluster takes them, of characters that need the most room in a line.
+LONG = ("p" * 500, '"' * 500, "\a" * 500, "\N{SNOWMAN}" * 160, "\N{GRINNING FACE}" * 120)
+
+
+@pytest.mark.parametrize("name", ["team", *LONG])
+def test_no_right_is_hidden_by_those_before_it(name: str) -> None:
+    """The log had the first 20: the others were given without a trace."""
+    rights = [
+        users_pb2.Rights(pattern=f"{number}{name}", rights=[users_pb2.RIGHT_PUT] * 3000)
+        for number in range(RIGHTS_MAX - 1)
+    ]
+    for one in (*rights[:5], users_pb2.Rights(pattern="all:*")):
+        one.rights.extend([users_pb2.RIGHT_WORK, users_pb2.RIGHT_EVENTS, users_pb2.RIGHT_ADMIN])
+    rights.append(users_pb2.Rights(pattern="all:*", rights=[users_pb2.RIGHT_ADMIN]))
+    request = users_pb2.SetUserRequest(name="u" * 64, rights=rights)
+    called = ENTRY._replace(arguments=arguments(request, AUDITED["Users/Set"]))
+    shown = json.loads(entry.line(called, 1, "a"))["arguments"]
+    assert len(shown["rights"]) == RIGHTS_MAX and "rights.count" not in shown
+    assert shown["rights"][-1].strip() == 'pattern: "all:*" rights: RIGHT_ADMIN'
+    assert all(one.count("RIGHT_PUT") == 1 for one in shown["rights"][:-1])
+    assert "RIGHT_WORK rights: RIGHT_EVENTS rights: RIGHT_ADMIN" in shown["rights"][4]
+
+
+@pytest.mark.parametrize("name", ["team.example", *(name[:253] for name in LONG)])
+def test_the_user_of_every_rule_is_shown(name: str) -> None:
+    rules = [
+        users_pb2.Rule(
+            protocol="beanstalk",
+            network="2001:db8:1111:2222:3333:4444:5555:6666/128",
+            certificate=name,
+            user=f"{number:02}{'u' * 62}",
+        )
+        for number in range(RULES_MAX)
+    ]
+    request = users_pb2.SetRulesRequest(rules=rules)
+    called = ENTRY._replace(arguments=arguments(request, AUDITED["Users/SetRules"]))
+    shown = json.loads(entry.line(called, 1, "a"))["arguments"]["rules"]
+    assert [one.partition(' user: "')[2].strip()[:-1] for one in shown] == [
+        one.user for one in rules
+    ]
+
+
+def test_repeated_states_hide_no_other_one() -> None:
+    states = [jobs_pb2.JOB_STATE_READY] * 30 + [jobs_pb2.JOB_STATE_BURIED]
+    request = jobs_pb2.ChangeRequest(filter=jobs_pb2.JobFilter(states=states))
+    found = arguments(request, AUDITED["JobAdmin/Change"])
+    assert found["filter.states"] == ["JOB_STATE_READY", "JOB_STATE_BURIED"]
 
 
 # --- clients ------------------------------------------------------------------------------------
