@@ -2,9 +2,12 @@
 
 import pytest
 
+from beanpole.core.users import ADMIN, PUT, WORK
 from beanpoled.audit import alike, entry
 from beanpoled.audit.alike import KINDS_MAX, Alike
 from beanpoled.audit.entry import Entry
+from tests.unit.beanpoled.auth_scene import TOKEN, gearman
+from tests.unit.beanpoled.gearman_scene import handle
 
 READ = Entry(0, "10.0.0.9", "", "", "JobAdmin/ListJobs", {}, "OK", 1, reads=True)
 
@@ -43,3 +46,22 @@ def test_a_line_of_a_caller_without_a_right_is_short() -> None:
     assert b"rrr" in entry.line(change, 1, "a")
     refused = entry.line(change._replace(refused=True), 1, "a")
     assert len(refused) < 2048 and b'{"left out": "5' in refused
+
+
+@pytest.mark.parametrize(("rights", "is_whole"), [(WORK | ADMIN, True), (PUT, False)])
+def test_commands_that_failed_for_an_administrator_of_gearman_are_all_recorded(
+    rights: int, is_whole: bool
+) -> None:
+    """Those of one answer were left out, whatever their functions and jobs were."""
+    told: list[Entry] = []
+    scene, client = gearman((b"*", rights))
+    scene.node.clients.audit = Alike(told.append).add
+    client.text(b"auth %b\n" % TOKEN)
+    lines = [b"drop function mail", b"drop function payroll", b"drop function orders"]
+    lines += [b"cancel job " + handle(number) for number in (7, 8, 9)]
+    for line in lines:
+        client.text(line + b"\n")
+    assert all(one.outcome.startswith("ERR ") for one in told)
+    shown = [str(one.arguments["line"]).encode() for one in told]
+    assert shown == (lines if is_whole else [lines[0], lines[3]])
+    assert [one.refused for one in told] == [not is_whole] * len(told)

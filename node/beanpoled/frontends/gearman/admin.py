@@ -117,7 +117,7 @@ class AdminSide(ClientSide):
         if change is not None:
             command, line, begun_us, allowed = change
             outcome = "OK" if reply == admin.OK else reply.decode(errors="replace").strip()
-            refused = not allowed and reply == _UNANSWERED
+            refused = not allowed and reply != admin.OK  # the right may be given meanwhile
             self._clients.record(self, command, line, outcome, begun_us, refused)
 
     def _may_change(self, kind: int, arguments: tuple[bytes, ...]) -> bool:
@@ -128,7 +128,9 @@ class AdminSide(ClientSide):
         if kind != admin.CANCEL_JOB:
             return clients.may(self, ADMIN, PREFIX + arguments[0])
         job = clients.machine.queue.jobs.get(self._shared.job_of(arguments[0]))
-        return job is not None and clients.may(self, WORK | ADMIN, job.tube.name)
+        if job is None:
+            return clients.may_in_all_of(self, WORK | ADMIN, PREFIX)
+        return clients.may(self, WORK | ADMIN, job.tube.name)
 
     def _change_function(self, kind: int, arguments: tuple[bytes, ...]) -> None:
         session, name = self._session(), PREFIX + arguments[0]
