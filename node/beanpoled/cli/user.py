@@ -77,7 +77,7 @@ def add_command(commands: Any) -> None:
         dest="file",
         metavar="FILE",
         help=f"replace them by the lines of this file, or - for the input: {_RULE_WORDS}, with "
-        f"{_ANY} for any; the first that fits a client counts",
+        f"{_ANY} for any; the first that fits a client counts; /dev/null removes all",
     )
     _add(ways, "whoami", _whoami, "print the user of this command, and its rights")
 
@@ -296,11 +296,18 @@ def _text_of(path: str) -> str:
     if path == "-" and sys.stdin is None:
         raise ConfigurationError("--set -: standard input is closed; give a file")
     try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text()
+        text = sys.stdin.read() if path == "-" else Path(path).read_text()
     except OSError as error:
         raise ConfigurationError(f"--set {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"--set {path}: {error}") from None
+    if path == "-" and not text.strip():
+        # The program before the pipe may have failed, and all clients that rules identify would
+        # lose their rights. A file without rules was named on purpose.
+        raise ConfigurationError(
+            "--set -: standard input is empty; --set /dev/null removes all rules"
+        )
+    return text
 
 
 def read_rules(text: str) -> list[users_pb2.Rule]:

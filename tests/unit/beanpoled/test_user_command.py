@@ -1,6 +1,7 @@
 """`beanpole user` and the token of commands: the sources of secrets."""
 
 import argparse
+import io
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,24 @@ def test_rules_that_cannot_be_read(
         Path("rules").write_bytes(content)
     assert main(["user", "rules", "--set", "rules", "--addr", "127.0.0.1:1"]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_an_empty_input_does_not_remove_all_rules(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program before the pipe had failed, and every client by a rule lost its rights."""
+    line = ["user", "rules", "--addr", "127.0.0.1:1", "--set"]
+    for text, words in (
+        ("", "--set -: standard input is empty; --set /dev/null removes all rules\n"),
+        (" \n", "--set -: standard input is empty; --set /dev/null removes all rules\n"),
+        ("# none\n", "no answer"),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert main([*line, "-"]) == (3 if words == "no answer" else 2)
+        assert words in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert main([*line, "/dev/null"]) == 3, "it was asked for"
+    assert "no answer" in capsys.readouterr().err
 
 
 def test_a_token_is_found_in_the_environment(tmp_path: Path) -> None:
