@@ -30,7 +30,6 @@ class Supervision:
         self._node = node
         self._host = host
         self._reloader = reloader
-        self._collector = Collector(node.context)
         self._notifier = Notifier(os.environ)
         self._reporter = Reporter(node.condition, host.log, self._notifier.status)
         node.stopping.announce = self._notifier.stopping
@@ -80,11 +79,12 @@ class Supervision:
         watchdog_s = self._notifier.watchdog_s
         period_s = min(LOOK_PERIOD_S, watchdog_s or LOOK_PERIOD_S)
         due_s = certificates_s = loop.time()
-        self._collector.begin(due_s)
+        collector = Collector(self._node.context)
+        collector.begin(due_s)
         while True:
             now_s = loop.time()
             self._reporter.look(now_s)
-            self._collector.look(now_s)
+            collector.look(now_s)
             if now_s >= certificates_s:
                 certificates_s = now_s + CERTIFICATES_PERIOD_S
                 self._refresh_trust()
