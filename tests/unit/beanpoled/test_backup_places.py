@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 import grpc
 import pytest
 
+from beanpole.client import rpc
 from beanpole.client.backup import Stream
 from beanpoled import cli
 from beanpoled.cli import backup as command
@@ -105,7 +106,7 @@ def test_nodes_without_backups_are_not_asked_again(
             rounds.append(1)
             yield
 
-    monkeypatch.setattr(command, "pauses", pauses)
+    monkeypatch.setattr(rpc, "pauses", pauses)
     try:
         told = cli.main(["backup", "--addr", address, "--to", str(tmp_path / "b")])
     finally:
