@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from beanpole import commands as c
+from beanpole.core.jobs import display_names
 from tests.unit.beanpoled.follower_scene import FollowerScene
 from tests.unit.node.stage import Port, Stage
 
@@ -204,9 +206,11 @@ def test_what_the_statistics_say_of_the_program(stage: Stage) -> None:
         (b"\x02resize", b"gearman:resize"),
         (b"\x01resize", b"workq:resize"),
         (b'\x02a"\n\xff', rb"gearman:a\"\n\\xff"),
+        ("\x02r\xf6\x85\u2028\x7f\U0001f600".encode(), rb"gearman:r\xf6\x85\u2028\x7f\U0001f600"),
     ],
 )
 def test_the_queue_of_a_job_whose_alias_is_removed_has_a_name(queue: bytes, name: bytes) -> None:
+    """It is ASCII, as clients decode it, and YAML."""
     scene = FollowerScene()
     scene.others((c.OPEN, 1), (c.SET_ALIAS, 1, b"al", queue))
     connection, port = scene.client()
@@ -219,3 +223,4 @@ def test_the_queue_of_a_job_whose_alias_is_removed_has_a_name(queue: bytes, name
         scene.commit_own()
         assert b'\ntube: "%b"\nstate: reserved\n' % shown in port.take()
         scene.others((c.SET_ALIAS, 1, b"al", b""))
+    assert yaml.safe_load(b'"%b"' % name) == display_names.queue(queue)

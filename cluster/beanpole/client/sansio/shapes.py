@@ -129,7 +129,7 @@ StatsTube = TypedDict(
 def parse_stats(payload: bytes) -> dict[str, int | str]:
     """Parse the lines "key: value" of a stats reply; whole numbers become ints."""
     found: dict[str, int | str] = {}
-    for line in payload.decode("ascii").removeprefix("---\n").splitlines():
+    for line in _lines(payload):
         key, _, value = line.partition(": ")
         digits = value.removeprefix("-")
         quoted = len(value) >= 2 and value[0] == value[-1] == '"'
@@ -140,5 +140,13 @@ def parse_stats(payload: bytes) -> dict[str, int | str]:
 
 def parse_list(payload: bytes) -> list[str]:
     """Parse the lines "- name" of a list reply."""
-    lines = payload.decode("ascii").removeprefix("---\n").splitlines()
-    return [line.removeprefix("- ") for line in lines]
+    return [line.removeprefix("- ") for line in _lines(payload)]
+
+
+def _lines(payload: bytes) -> list[str]:
+    """Return the lines of a reply. A value in another encoding than UTF-8 is no reason to fail.
+
+    The bytes are split, because text has more ends of lines, such as U+2028.
+    """
+    lines = payload.removeprefix(b"---\n").splitlines()
+    return [line.decode(errors="replace") for line in lines]

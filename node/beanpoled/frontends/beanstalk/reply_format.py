@@ -77,9 +77,17 @@ def job_stats(result: tuple[Any, ...] | int) -> bytes:
     tube = result[_TUBE]
     if tube[0] < PREFIX_END:
         # The job of an alias that was removed stays in a queue that is no tube.
-        text = json.dumps(display_names.queue(tube), ensure_ascii=False)[1:-1].encode()
-        result = (*result[:_TUBE], text, *result[_TUBE + 1 :])
+        result = (*result[:_TUBE], _escaped(display_names.queue(tube)), *result[_TUBE + 1 :])
     return replies.ok(stats.format_stats_job(result))
+
+
+def _escaped(name: str) -> bytes:
+    """Return a name as YAML has it between quotes, in ASCII: clients decode nothing else.
+
+    JSON's escapes are YAML's, except for those of characters above U+FFFF.
+    """
+    text = json.dumps(name, ensure_ascii=False)[1:-1]
+    return text.encode("ascii", "backslashreplace").replace(b"\x7f", rb"\x7f")
 
 
 # For `reserve-job`, where success also makes the client a worker.
