@@ -6,7 +6,8 @@ import ssl
 import time
 from typing import TypeVar
 
-from beanpole.client.dialing import dial, encrypt, is_at_end, is_of_handler, places_of
+from beanpole.client.dialing import dial, encrypt, is_at_end, places_of
+from beanpole.client.interrupts import is_of_handler
 from beanpole.client.sansio.faults import inherited
 from beanpole.client.sansio.steps import (
     RECEIVE_BYTES,
@@ -65,7 +66,7 @@ class Wire:
             return result
         except BaseException as error:
             steps.close()
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) or is_of_handler(error):
                 self.close()  # interrupted: the rest of a reply would answer another command
             raise
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from beanpole.addresses import UNIX_PREFIX, split_address
+from beanpole.client.interrupts import is_of_handler
 
 # A node or client that vanished without closing its connection is detected after about two minutes
 # of silence, and a firewall does not forget a connection that idles. The kernel by itself begins
@@ -155,20 +156,3 @@ def is_at_end(connected: socket.socket, *, is_tls: bool = False) -> bool:
         if is_of_handler(error):
             raise
         return True
-
-
-def is_of_handler(error: BaseException) -> bool:
-    """Whether a handler of a signal has raised an error.
-
-    Only such a handler is called with the frame that it interrupts, which precedes its own in the
-    traceback. An error of a socket has no such frame, whatever module implements the socket.
-    """
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        interrupted, trace = trace.tb_frame, trace.tb_next
-        for value in trace.tb_frame.f_locals.values():
-            if value is interrupted:
-                return True
-            if isinstance(value, tuple) and any(one is interrupted for one in value):
-                return True  # of a handler that takes `*args`
-    return False

@@ -11,7 +11,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Self, TypeVar
 
-from beanpole.client.dialing import Hosts, is_of_handler
+from beanpole.client.dialing import Hosts
+from beanpole.client.interrupts import is_of_handler
 from beanpole.client.patience import (
     CONNECT_TIMEOUT_S,
     PATIENCE_S,

@@ -7,6 +7,7 @@ rules of repetition are those of the single commands.
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
+from beanpole.client.interrupts import is_of_handler
 from beanpole.client.patience import PAUSE_MIN_S, jitter
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.commands import Commands, expected, job_id, whole
@@ -134,6 +135,8 @@ def _exchanged(
     try:
         yield from session.exchange_all(requests, 0, got)
     except (OSError, ProtocolError) as error:
+        if is_of_handler(error):
+            raise
         yield from session.drop()
         return got, error
     return got, None

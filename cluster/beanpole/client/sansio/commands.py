@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, cast
 
+from beanpole.client.interrupts import is_of_handler
 from beanpole.client.patience import PAUSE_MIN_S, WAIT_SLICE_S, jitter
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.session import TRIES_MAX, Session
@@ -312,6 +313,9 @@ class Commands(Generic[TBody]):
                 with suppress(faults.NotFoundError):
                     replies.append((yield from self._orphan(next(iter(session.orphans)))))
         except (OSError, faults.BeanstalkdError, faults.NotAvailableError) as error:
+            if is_of_handler(error):
+                session.let_go([one[1][0] for one in replies])  # for the next reserve
+                raise
             failure = error
         # Without those that were lost meanwhile with the session.
         replies = [one for one in replies if one[1][0] in session.held]

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Final
 
 from beanpole.addresses import UNIX_PREFIX, listed, split_address
+from beanpole.client.interrupts import is_of_handler
 from beanpole.client.sansio.steps import Endpoint, Resolve, Steps
 
 # The clients of a restarted node return to it within this time, and not all at once.
@@ -94,6 +95,8 @@ class Nodes:
             try:
                 found += yield Resolve(one.host, one.port)
             except OSError as error:
+                if is_of_handler(error):
+                    raise
                 self.why[str(one)] = str(error)
         found = list(dict.fromkeys(found))
         if self._salt:

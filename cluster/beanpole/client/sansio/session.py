@@ -5,10 +5,10 @@ reservations that are lost with one. The commands and their replies are in `comm
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Final
 
+from beanpole.client.interrupts import Suppress, is_of_handler
 from beanpole.client.patience import PAUSE_MAX_S, PAUSE_MIN_S, Clock, Waits, jitter
 from beanpole.client.sansio.faults import (
     UNCONNECTED,
@@ -167,9 +167,9 @@ class Session:
                     raise missing(needs, place, sent)
                 sent += 1
                 return (yield from self.exchange_all(requests, wait_s)), sent > 1
-            except MayBeDoneError:
-                raise
             except (OSError, ProtocolError) as error:
+                if isinstance(error, MayBeDoneError) or is_of_handler(error):
+                    raise
                 yield from self.drop()
                 self.waits.double()
                 if self.refusals.note(place, error):
@@ -270,7 +270,7 @@ class Session:
                 # the client's knowledge: an interrupted reserve may have been done.
                 yield from self._rejoin()
             if self.at is not None and self.is_kept:
-                with suppress(OSError):
+                with Suppress(OSError):
                     yield Send(b"quit\r\n", self.waits.connect_s)
         finally:
             self._token = b""
@@ -290,7 +290,7 @@ class Session:
             for endpoint in sorted(self._nodes.known, key=lambda one: one != self._left):
                 if self._clock() > until:
                     return
-                with suppress(OSError, ProtocolError, DeniedError, NotAvailableError):
+                with Suppress(OSError, ProtocolError, DeniedError, NotAvailableError):
                     yield Connect(endpoint, self.waits.connect_s)
                     self._parser, self._words = ReplyParser(), None
                     if self._user_token:
@@ -377,6 +377,8 @@ class Session:
             yield from self.drop()
             raise
         except (OSError, ProtocolError) as error:
+            if is_of_handler(error):
+                raise
             self._nodes.why[str(endpoint)] = str(error) or type(error).__name__
             yield from self.drop()
             self.waits.double()
@@ -457,7 +459,7 @@ class Session:
         if self._keep_s and not self.is_kept and self._clock() >= self._ask_keep_at:
             self._ask_keep_at = self._clock() + KEEP_RETRY_S
             self._words = None
-            with suppress(OSError, ProtocolError):
+            with Suppress(OSError, ProtocolError):
                 if RESUME in (yield from self.extensions()):
                     yield from self._keep()
         return self.at is not None
@@ -473,14 +475,12 @@ class Session:
             return
         self._return_s = min(2 * self._return_s, RETURN_MAX_S)
         self._return_at = self._clock() + jitter(self._return_s)
-        try:
+        reply = b""
+        with Suppress(OSError):
             reply = yield Probe(known[0], self.waits.connect_s, encode(b"list-tube-used"))
-        except OSError:
-            return
-        if not reply.startswith(b"USING "):
-            return
-        yield from self.drop()
-        yield from self.connect(until)
+        if reply.startswith(b"USING "):
+            yield from self.drop()
+            yield from self.connect(until)
 
     def _forget(self) -> None:
         """Note that the connection has ended; reservations are lost unless they are kept."""
