@@ -6,7 +6,7 @@ import ssl
 import time
 from typing import TypeVar
 
-from beanpole.client.dialing import dial, encrypt, is_at_end, places_of
+from beanpole.client.dialing import dial, encrypt, is_gone, places_of
 from beanpole.client.interrupts import is_of_handler
 from beanpole.client.sansio.faults import inherited
 from beanpole.client.sansio.steps import (
@@ -92,7 +92,7 @@ class Wire:
                 connected.settimeout(step.timeout_s)
                 connected.sendall(step.data)
             case IsGone():
-                return self._is_gone()
+                return self._socket is None or is_gone(self._socket)
             case Resolve():
                 found = socket.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
                 places = [Endpoint(*place) for place in places_of(found)]
@@ -122,19 +122,3 @@ class Wire:
     def _connected(self) -> socket.socket:
         assert self._socket is not None, "the steps connect first"
         return self._socket
-
-    def _is_gone(self) -> bool:
-        if self._socket is None:
-            return True
-        if self._tls is None:
-            return is_at_end(self._socket)
-        try:
-            self._socket.setblocking(False)
-            # TLS cannot peek, so a byte is consumed; a node that sends unasked counts as gone.
-            self._socket.recv(1)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return False
-        except OSError as error:
-            if is_of_handler(error):
-                raise
-        return True

@@ -156,3 +156,21 @@ def is_at_end(connected: socket.socket, *, is_tls: bool = False) -> bool:
         if is_of_handler(error):
             raise
         return True
+
+
+def is_gone(connected: socket.socket) -> bool:
+    """Whether the node has closed an idle connection, or has sent bytes unasked.
+
+    The socket has no time-out afterwards: each request sets its own.
+    """
+    if not isinstance(connected, ssl.SSLSocket):
+        return is_at_end(connected)
+    try:
+        connected.setblocking(False)
+        connected.recv(1)  # TLS cannot peek, so a byte that was sent unasked is consumed
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError as error:
+        if is_of_handler(error):
+            raise
+    return True

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Self, TypeVar
 
-from beanpole.client.dialing import Hosts
+from beanpole.client.dialing import Hosts, is_gone
 from beanpole.client.interrupts import is_of_handler
 from beanpole.client.patience import (
     CONNECT_TIMEOUT_S,
@@ -220,7 +220,13 @@ class StreamClient:
         self._addresses.append(self._addresses.pop(0))
 
     def _connect(self, until: float) -> None:
-        """Connect to the first node that answers, in rounds until the time `until`."""
+        """Connect to the first node that answers, in rounds until the time `until`.
+
+        A connection that the node has closed while the client was idle is replaced: a request that
+        is sent on it is lost, and its outcome would be said to be unknown.
+        """
+        if self._socket is not None and is_gone(self._socket):
+            self.close()
         pause_s = PAUSE_MIN_S
         while self._socket is None:
             tried = 0

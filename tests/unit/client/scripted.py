@@ -1,8 +1,12 @@
 """A scripted beanstalk node on a real socket, for tests of clients."""
 
 import socket
+import ssl
 import threading
 from contextlib import suppress
+
+# The state of a connection whose end has arrived at the other side (Linux, `tcp_states.h`).
+FIN_WAIT2 = 5
 
 # Per connection: pairs of expected bytes and the reply; None closes without a reply.
 Script = list[tuple[bytes, bytes | None]]
@@ -51,3 +55,14 @@ class Node:
         self.thread.join(60)
         assert not self.thread.is_alive()
         assert self.wrong == []
+
+
+def end(node: socket.socket) -> None:
+    """Close the node's side of a connection; return once the other side has the end."""
+    if isinstance(node, ssl.SSLSocket):
+        node.setblocking(False)
+        with suppress(ssl.SSLWantReadError):  # it does not wait for the answer
+            node.unwrap()
+    node.shutdown(socket.SHUT_WR)
+    while node.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != FIN_WAIT2:
+        pass

@@ -8,7 +8,6 @@ import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,7 @@ from beanpole.client.sansio.steps import (
     Steps,
 )
 from beanpoled.cli.certs import make_ca, make_certificate
-from tests.unit.client.scripted import Node
-
-# The state of a connection whose end has arrived at the other side (Linux, `tcp_states.h`).
-FIN_WAIT2 = 5
+from tests.unit.client.scripted import Node, end
 
 
 def resolving(*asked: Resolve) -> Steps[list[Endpoint]]:
@@ -141,17 +137,6 @@ def test_a_probe_tells_what_a_node_answers(kind: Any) -> None:
         assert run(kind, probing()) == [b"USING t\r\n", b""]
     answering.finish()
     closing.finish()
-
-
-def end(node: socket.socket) -> None:
-    """Close the node's side of a connection; return once the other side has the end."""
-    if isinstance(node, ssl.SSLSocket):
-        node.setblocking(False)
-        with suppress(ssl.SSLWantReadError):  # it does not wait for the answer
-            node.unwrap()
-    node.shutdown(socket.SHUT_WR)
-    while node.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != FIN_WAIT2:
-        pass
 
 
 def connected_until_it_ends(tls: ssl.SSLContext | None = None) -> Steps[tuple[bool, bool]]:
