@@ -10,7 +10,7 @@ A request whose connection ends may have been done. The client then does the fol
     lease                    repeat: a job that was leased meanwhile is ready again after its TTR
     complete                 repeat: if the job has this result already, the request was done
     delete                   repeat: if the job is gone, the request was done
-    run                      do not repeat, but ask for the result of the job
+    run                      do not repeat, but ask for the result of the job, and end the job
     fail                     raise OutcomeUnknown: a second attempt would count as a second failure
 """
 
@@ -170,11 +170,14 @@ class Client(StreamClient):
         If a worker holds the job when `wait_ms` is over, the wait continues until its TTR ends.
 
         Returns:
-            The result; None if none came in time: the job is gone, or another protocol has it.
+            The result; None if none came in time, so that no worker can complete the job any more:
+            it is gone, or a worker of another protocol has it. A worker that has leased it too late
+            may still be at work.
 
         Raises:
             OutcomeUnknown: the connection ended, and no node answers or knows the job: it was
-                never added, or it has ended and its result is lost.
+                never added, or it has ended and its result is lost. Or the job could not be ended
+                for certain: that was refused, or its reply was lost, too.
             DuplicateJob, ClientError: see `add`.
         """
         job = job or uuid.uuid4()
@@ -197,11 +200,23 @@ class Client(StreamClient):
             result = self.result(job, left_ms)
             if result is None and self.inspect_job(job).state == State.LEASED:
                 result = self.result(job, ttr_ms)
-        # Without the deletion the job of a result stays until its TTL ends. A job without one could
-        # still be done, so that its deletion must be certain.
-        with _unknown_still(error) if result is None else suppress(ClientError):
+            if result is None:
+                result = self._end_run(job)
+        with suppress(ClientError):  # otherwise the job stays until its TTL ends
             self.delete(job)
         return result
+
+    def _end_run(self, job: uuid.UUID) -> Result | None:
+        """End a job of a run without a result; if a worker was faster, return the worker's result.
+
+        A deletion would also remove a result that has come since the last look at the job. `fail`
+        is refused then, because the first end of a job counts.
+        """
+        try:
+            self.fail(job)
+        except DuplicateResult:
+            return self.result(job, 0)
+        return None
 
     def result(self, job: uuid.UUID, wait_ms: int = WAIT_DEFAULT_MS) -> Result | None:
         """Wait for the result of a job and return it; None if there is none within `wait_ms`.

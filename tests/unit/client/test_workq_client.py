@@ -29,9 +29,11 @@ ID = str(JOB).encode()
 ADD = b"add %b q 60000 86400000 2\r\nhi\r\n" % ID
 OK, NOT_FOUND, TIMEOUT = b"+OK\r\n", b"-NOT-FOUND\r\n", b"-TIMEOUT\r\n"
 DRAINING = b"-SERVER-ERROR Draining\r\n"
+MEMORY = b"-SERVER-ERROR Out of memory\r\n"
 FULL = b"-SERVER-ERROR Too many clients\r\n"
 DUPLICATE_JOB = b"-CLIENT-ERROR Duplicate job\r\n"
 DUPLICATE_RESULT = b"-CLIENT-ERROR Duplicate result\r\n"
+FAIL = b"fail %b 0\r\n\r\n" % ID
 RUN = b"run %b q 500 1000 1\r\nx\r\n" % ID
 INFO = b"name q\r\nttr 9\r\nttl 8\r\npayload-size 8\r\npayload a\r\nb 1\r\n\r\nmax-attempts 7\r\n"
 INFO += b"attempts 6\r\nmax-fails 5\r\nfails 4\r\npriority -3\r\nstate %d\r\n"
@@ -69,7 +71,7 @@ def test_a_whole_session(start: Callable[..., Node]) -> None:
             (b"result %b 5\r\n" % ID, TIMEOUT),
             (b"complete %b 2\r\nok\r\n" % ID, OK),
             (b"complete %b 2\r\nok\r\n" % ID, DUPLICATE_RESULT),
-            (b"fail %b 0\r\n\r\n" % ID, NOT_FOUND),
+            (FAIL, NOT_FOUND),
             (b"result %b 5\r\n" % ID, ended(1, b"\r\n")),
             (b"result %b 5\r\n" % ID, NOT_FOUND),
             (RUN, ended(0, b"bad")),
@@ -138,7 +140,13 @@ def test_everything_can_be_inspected(start: Callable[..., Node]) -> None:
             client.inspect_scheduled_jobs(b"q", limit=0)
 
 
-def lost(start: Callable[..., Node], request: bytes, *then: tuple[bytes, bytes]) -> Client:
+def without_result(state: State) -> Script:
+    """Return what a client asks when the wait of its run is over, and the answers."""
+    info = b"+OK 1\r\n%b 12\r\n" % ID + INFO % state
+    return [(b"result %b 0\r\n" % ID, TIMEOUT), (b"inspect job %b\r\n" % ID, info)]
+
+
+def lost(start: Callable[..., Node], request: bytes, *then: tuple[bytes, bytes | None]) -> Client:
     """Return a client whose node fails at its first request, and another node."""
     dying = start([(request, None)])
     other = start(list(then)) if then else start()
@@ -187,7 +195,7 @@ def test_a_complete_is_repeated(
 
 
 def test_a_fail_is_not_repeated(start: Callable[..., Node]) -> None:
-    with lost(start, b"fail %b 0\r\n\r\n" % ID) as client, pytest.raises(OutcomeUnknown):
+    with lost(start, FAIL) as client, pytest.raises(OutcomeUnknown):
         client.fail(JOB)
 
 
@@ -238,7 +246,7 @@ def test_a_node_that_drains_is_left(start: Callable[..., Node]) -> None:
     ("request_", "reply", "ask"),
     [
         (ADD, OK, lambda client: client.add(b"q", b"hi", job=JOB)),
-        (b"fail %b 0\r\n\r\n" % ID, OK, lambda client: client.fail(JOB)),
+        (FAIL, OK, lambda client: client.fail(JOB)),
         (b"lease q 0\r\n", TIMEOUT, lambda client: client.lease([b"q"], 0)),
         (RUN, TIMEOUT, lambda client: client.run(b"q", b"x", wait_ms=1000, job=JOB, ttr_ms=500)),
     ],
@@ -317,18 +325,43 @@ def test_what_may_be_done_is_not_said_to_be_undone_where_no_node_is_left(
         ask(client)
 
 
-def test_a_run_whose_deletion_is_refused_may_still_be_done(start: Callable[..., Node]) -> None:
+@pytest.mark.parametrize(
+    ("reply", "why"), [(MEMORY, "Out of memory"), (NOT_FOUND, "NOT-FOUND"), (None, "connection")]
+)
+def test_a_run_whose_end_is_refused_may_still_be_done(
+    start: Callable[..., Node], reply: bytes | None, why: str
+) -> None:
     run = RUN.replace(b" 1000 ", b" 0 ")
-    script = [
-        (b"result %b 0\r\n" % ID, TIMEOUT),
-        (b"inspect job %b\r\n" % ID, b"+OK 1\r\n%b 12\r\n" % ID + INFO % 0),
-        (b"delete %b\r\n" % ID, b"-SERVER-ERROR Out of memory\r\n"),
-    ]
-    with (
-        lost(start, run, *script) as client,
-        pytest.raises(OutcomeUnknown, match="Out of memory"),
-    ):
+    script = [*without_result(State.NEW), (FAIL, reply)]
+    with lost(start, run, *script) as client, pytest.raises(OutcomeUnknown, match=why):
         client.run(b"q", b"x", wait_ms=0, job=JOB, ttr_ms=500)
+
+
+@pytest.mark.parametrize("deleted", [OK, MEMORY, NOT_FOUND])
+def test_a_run_without_a_result_ends_its_job(start: Callable[..., Node], deleted: bytes) -> None:
+    """No worker can complete it then, deleted or not."""
+    run = RUN.replace(b" 1000 ", b" 0 ")
+    script = [*without_result(State.PENDING), (FAIL, OK), (b"delete %b\r\n" % ID, deleted)]
+    with lost(start, run, *script) as client:
+        assert client.run(b"q", b"x", wait_ms=0, job=JOB, ttr_ms=500) is None
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_result_that_comes_after_the_wait_of_a_run_is_not_deleted_unread(
+    start: Callable[..., Node], state: State
+) -> None:
+    """The run returned None, as if no worker had done the job."""
+    run = RUN.replace(b" 1000 ", b" 0 ")
+    script = without_result(state)
+    if state == State.LEASED:
+        script.append((b"result %b 500\r\n" % ID, TIMEOUT))
+    script += [
+        (FAIL, DUPLICATE_RESULT),
+        (b"result %b 0\r\n" % ID, ended(1, b"done")),
+        (b"delete %b\r\n" % ID, OK),
+    ]
+    with lost(start, run, *script) as client:
+        assert client.run(b"q", b"x", wait_ms=0, job=JOB, ttr_ms=500) == Result(True, b"done")
 
 
 def test_a_lease_that_is_refused_says_why(start: Callable[..., Node]) -> None:
@@ -342,13 +375,12 @@ def test_the_result_of_a_run_is_returned_though_its_job_is_not_deleted(
 ) -> None:
     run = RUN.replace(b" 1000 ", b" 0 ")
     result, deletion = b"result %b 0\r\n" % ID, b"delete %b\r\n" % ID
-    memory = b"-SERVER-ERROR Out of memory\r\n"
-    with lost(start, run, (result, ended(1, b"r")), (deletion, memory)) as client:
+    with lost(start, run, (result, ended(1, b"r")), (deletion, MEMORY)) as client:
         assert client.run(b"q", b"x", wait_ms=0, job=JOB, ttr_ms=500) == Result(True, b"r")
 
 
 def test_errors_of_the_cluster_are_the_nodes_words(start: Callable[..., Node]) -> None:
-    node = start([(ADD, b"-SERVER-ERROR Out of memory\r\n")])
+    node = start([(ADD, MEMORY)])
     with Client([node.address]) as client, pytest.raises(ClientError, match="SERVER-ERROR Out of"):
         client.add(b"q", b"hi", job=JOB)
 
