@@ -397,7 +397,14 @@ class Client(Generic[TBody]):
         return await self._run(self._commands.kick(bound))
 
     async def kick_job(self, job: JobOrID[TBody]) -> None:
-        """Make one buried or delayed job ready."""
+        """Make one buried or delayed job ready.
+
+        If the reply is lost, the command is repeated. It kicks the job once more if the job was
+        buried again in between.
+
+        Raises:
+            MayBeDoneError: the reply was lost, and the repetition found no such job or was refused.
+        """
         await self._run(self._commands.kick_job(job))
 
     async def stats_job(self, job: JobOrID[TBody]) -> StatsJob:

@@ -390,7 +390,14 @@ class Client(Generic[TBody]):
         return self._run(self._commands.kick(bound))
 
     def kick_job(self, job: JobOrID[TBody]) -> None:
-        """Make one buried or delayed job ready."""
+        """Make one buried or delayed job ready.
+
+        If the reply is lost, the command is repeated. It kicks the job once more if the job was
+        buried again in between.
+
+        Raises:
+            MayBeDoneError: the reply was lost, and the repetition found no such job or was refused.
+        """
         self._run(self._commands.kick_job(job))
 
     def stats_job(self, job: JobOrID[TBody]) -> StatsJob:

@@ -167,6 +167,24 @@ def test_a_delete_is_repeated_and_says_when_it_cannot_know(found: bool) -> None:
     assert here.said[:2] == [(A, b"delete 7\r\n"), (B, b"delete 7\r\n")]
 
 
+def test_a_job_that_is_buried_again_before_the_repetition_is_kicked_again() -> None:
+    """docs/clients.md says so: for one job that is better than an outcome which is unknown."""
+    state = ["buried"]
+
+    def kick(data: bytes) -> bytes:
+        return b"KICKED\r\n" if state.pop() == "buried" else b"NOT_FOUND\r\n"
+
+    def kick_in_silence(data: bytes) -> bytes:
+        kick(data)
+        state.append("buried")  # a worker has reserved it, and buried it
+        return b""
+
+    here = world(a=kick_in_silence, b=kick)
+    here.run(here.client("a:1,b:1").kick_job(7))
+    assert here.said == [(A, b"kick-job 7\r\n"), (B, b"kick-job 7\r\n")]
+    assert state == []
+
+
 def test_a_job_that_a_lost_connection_may_hold_is_not_said_to_be_missing() -> None:
     here = world(a=closing(b"reserve-job"), b=server({b"reserve-job": b"NOT_FOUND\r\n"}))
     client = here.client("a:1,b:1")

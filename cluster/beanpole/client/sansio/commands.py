@@ -1,7 +1,8 @@
 """The commands of a client: the request, the reply, and whether the request may be repeated.
 
 A command whose reply was lost is repeated if it is idempotent. Ids are never reused, so a second
-delete, release, bury or kick-job of the same reservation changes nothing. When the second attempt
+delete, release or bury of the same reservation changes nothing. A second kick-job changes nothing
+unless the job was buried again in between; then the job is tried once more. When the second attempt
 finds nothing, the first may have been done: the command raises `MayBeDoneError`.
 """
 
