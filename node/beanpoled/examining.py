@@ -62,6 +62,7 @@ def examine(
     anonymous: User,
     now_s: float,
     refused: Mapping[str, str] = MappingProxyType({}),
+    hanging: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Finding]:
     """Check a node.
 
@@ -71,6 +72,7 @@ def examine(
         anonymous: the user in force for those without a token.
         now_s: wall clock.
         refused: why files of certificates are not in use, by the prefix of their settings.
+        hanging: why they cannot be read at present, which would stop the loop, in the same way.
     """
     now = view.metrics()
     if view.serving:
@@ -89,7 +91,7 @@ def examine(
     yield from _disk(view, now, config)
     yield from _jobs(view, now)
     yield from _clients(now, config)
-    yield from _certificates(config, now_s, refused)
+    yield from _certificates(config, now_s, refused, hanging)
     if odd := secret_file.warning(config.peer_secret, config.peer_secret_file):
         remedy = "unless it is meant, write the secret without it for all nodes, and reload all"
         yield Finding(WARNING, "peer_secret", odd, remedy)
@@ -181,9 +183,13 @@ def _clients(now: Metrics, config: NodeConfig) -> Iterator[Finding]:
 
 
 def _certificates(
-    config: NodeConfig, now_s: float, refused: Mapping[str, str]
+    config: NodeConfig, now_s: float, refused: Mapping[str, str], hanging: Mapping[str, str]
 ) -> Iterator[Finding]:
     for setting, is_peers in (("tls_", False), ("peer_tls_", True)):
+        if words := hanging.get(setting, ""):
+            remedy = "make the volume answer: the node then reads the files by itself"
+            yield Finding(ERROR, f"{setting}* files", words, remedy)
+            continue
         lasting = [_lasting(one) for one in validities(config, now_s, is_peers)]
         yield from lasting
         if any(one.level == ERROR for one in lasting):

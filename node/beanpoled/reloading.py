@@ -127,6 +127,11 @@ class Reloader:
         with self.telling():
             return self._reload()
 
+    def refuse(self, words: str) -> Outcome:
+        """Read nothing and apply nothing, and log why, at any level."""
+        with self.telling():
+            return self._refused(words)
+
     def telling(self) -> AbstractContextManager[None]:
         """See `LogLines.telling`."""
         return self._lines.telling()

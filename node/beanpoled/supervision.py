@@ -16,6 +16,7 @@ from beanpoled.host.aio import AioHost
 from beanpoled.host.notify import Notifier
 from beanpoled.reloading import Outcome, Reloader, Shown
 from beanpoled.reporting import LOOK_PERIOD_S, Reporter
+from beanpoled.trust.rereading import Rereading
 from beanpoled.turn.node import Node
 from beanpoled.view import NodeView
 
@@ -30,6 +31,7 @@ class Supervision:
         self._node = node
         self._host = host
         self._reloader = reloader
+        self._rereading = Rereading(host.trust, host.log)
         self._notifier = Notifier(os.environ)
         self._reporter = Reporter(node.condition, host.log, self._notifier.status)
         node.stopping.announce = self._notifier.stopping
@@ -46,10 +48,18 @@ class Supervision:
         self._notifier.ready()
 
     def reload(self) -> Outcome:
-        """Reload the configuration and the certificates."""
+        """Reload the configuration and the certificates.
+
+        The files are read in the loop. While a volume is known to hang, nothing is read: the secret
+        and the configuration may be there, too, and the node would freeze.
+        """
         self._notifier.reloading()
+        if self._rereading.hanging:
+            outcome = self._reloader.refuse("; ".join(self._rereading.hanging.values()))
+            self._notifier.ready()
+            return outcome
         with self._reloader.telling():
-            certificates = self._refresh_trust(is_asked=True)
+            certificates = self._refresh_trust()
             outcome = self._reloader.reload()
         self._notifier.ready()
         return outcome._replace(
@@ -65,11 +75,12 @@ class Supervision:
         """Check the node: see `examining`."""
         anonymous = self._node.context.machine.users.anonymous
         config, refused = self._reloader.config, self._host.trust.refused_files()
-        return list(examining.examine(view, config, anonymous, time.time(), refused))
+        hanging = self._rereading.hanging
+        return list(examining.examine(view, config, anonymous, time.time(), refused, hanging))
 
-    def _refresh_trust(self, is_asked: bool = False) -> list[str]:
-        """Read changed certificates; see `Trust.refresh`. Revoked ones lose their connections."""
-        told = self._host.trust.refresh(is_asked)
+    def _refresh_trust(self) -> list[str]:
+        """Read the certificates; see `Trust.refresh`. Revoked ones lose their connections."""
+        told = self._host.trust.refresh(is_asked=True)
         self._host.spawn(self._host.trust.end_revoked())
         return told
 
@@ -87,7 +98,7 @@ class Supervision:
             collector.look(now_s)
             if now_s >= certificates_s:
                 certificates_s = now_s + CERTIFICATES_PERIOD_S
-                self._refresh_trust()
+                self._host.spawn(self._rereading.look())
             if watchdog_s and now_s >= due_s:
                 due_s = now_s + watchdog_s
                 self._notifier.alive()

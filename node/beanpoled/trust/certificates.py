@@ -1,7 +1,8 @@
 """The certificates of this node, reread when their files change: TLS contexts for new connections.
 
 Established connections keep the certificates that they began with, until one is revoked
-(`standing`). No socket is opened here; refused handshakes are counted and reported in `handshakes`.
+(`standing`). No socket is opened here; refused handshakes are counted and reported in `handshakes`,
+and `rereading` looks at the files periodically.
 """
 
 import os
@@ -31,7 +32,9 @@ _KINDS: Final = {"ca": ("x509", "certificate"), "crl": ("crl", "list of revoked 
 SESSIONS_S: Final = 60.0
 # OpenSSL's codes of a certificate whose CA has no list, or has not signed the one of its name.
 _OF_NO_LIST: Final = (3, 8)
-_STAY: Final = "the certificates that were read before stay in use"
+STAY: Final = "the certificates that were read before stay in use"
+# Time, inode and size of a file; None if it cannot be found.
+Stamp = tuple[int, int, int] | None
 # A handshake takes two flights of each side at most, in TLS 1.2.
 _FLIGHTS: Final = 3
 
@@ -79,6 +82,27 @@ class _Listing(NamedTuple):
     valid: Mapping[bytes, Span] = MappingProxyType({})
 
 
+_Contexts = tuple[ssl.SSLContext, ssl.SSLContext, Pem]
+
+
+class Found(NamedTuple):
+    """The files as `look` has found them.
+
+    Attributes:
+        before: the stamps that were known when the look began.
+        stamps: of the files, from before they were read.
+        refusal: why the files stay out of use; empty if nothing is against them.
+        contexts: of the server and of the client, and the contents; None if there are no new ones.
+        judged: what is in new files; None for new contexts of the files in use.
+    """
+
+    before: list[Stamp]
+    stamps: list[Stamp]
+    refusal: str = ""
+    contexts: _Contexts | None = None
+    judged: tuple[dict[str, list[Span]], _Listing] | None = None
+
+
 def of_clients(config: TlsConfig) -> "Certificates | None":
     """Return the certificates for clients; None if clients do not use TLS."""
     if not config.has_client_tls:
@@ -108,6 +132,7 @@ class Certificates:
         refusal: why the files, as they are now, are not in use; empty if they are.
         standing: the connections whose certificates may be revoked; None without a list.
         ends_s: when what is in each file ends, by setting, in seconds since 1970.
+        reading: the path of the file that was looked at last, or is looked at now.
     """
 
     def __init__(
@@ -134,30 +159,34 @@ class Certificates:
         self._read_s = clock()
         self.generation = 0
         self.refusal = ""
+        self.reading = ""
         self.standing = Standing(files.crl) if files.crl else None
         self._known = self._stamps()
         self.server, self.client, self.pem = self._read()
         self._use(self._spans(), self._judged(self.server))
 
     def refresh(self, is_asked: bool = False) -> str | None:
-        """Read the files again if they changed, or if they were refused.
+        """Read the files again, as `look` does, and use what was found.
+
+        Returns:
+            See `take`.
+        """
+        return self.take(self.look(is_asked), is_asked)
+
+    def look(self, is_asked: bool = False) -> Found:
+        """Read the files again if they changed, or if they were refused; use nothing of them yet.
 
         Files that have not changed since may be good now: the system had no descriptor to open
         them, or a certificate was not valid yet.
 
-        Args:
-            is_asked: whether an operator asks: then the files are read in any case, and a refusal
-                is told although it was told before.
+        A file system may take as long as it likes to answer, and any thread may call this.
 
-        Returns:
-            The line to log: that new files are in use, or the `ConfigurationError` that keeps the
-            old ones in use. None if nothing changed.
+        Args:
+            is_asked: whether an operator asks: then the files are read in any case.
         """
-        stamps = self._stamps()
-        if stamps == self._known and not self.refusal and not is_asked:
-            self._forget_sessions()
-            return None
-        self._known = stamps
+        before, stamps = self._known, self._stamps()
+        if stamps == before and not self.refusal and not is_asked:
+            return Found(before, stamps, contexts=self._without_sessions())
         try:
             fresh, spans = self._read(), self._spans()
             listing = self._judged(fresh[0])
@@ -166,23 +195,44 @@ class Certificates:
             if (fault := self._fault(*fresh[:2])) and not self.fault():
                 raise ConfigurationError(fault)
         except ConfigurationError as error:
-            told, self.refusal = self.refusal, f"{_STAY}: {error}"
+            return Found(before, stamps, f"{STAY}: {error}")
+        return Found(before, stamps, "", fresh, (spans, listing))
+
+    def take(self, found: Found, is_asked: bool = False) -> str | None:
+        """Use what a look has found, unless another one that began later was taken meanwhile.
+
+        Args:
+            found: by `look`.
+            is_asked: whether a refusal is told although it was told before.
+
+        Returns:
+            The line to log: that new files are in use, or the `ConfigurationError` that keeps the
+            old ones in use. None if nothing changed.
+        """
+        if found.before is not self._known:
+            return None
+        self._known = found.stamps
+        if found.refusal:
+            told, self.refusal = self.refusal, found.refusal
             return self.refusal if is_asked or self.refusal != told else None
+        if found.contexts is not None:
+            self.server, self.client, self.pem = found.contexts
+            self._read_s = self._clock()
+        if found.judged is None:
+            return None
         self.refusal = ""
-        self.server, self.client, self.pem = fresh
-        self._use(spans, listing)
-        self._read_s = self._clock()
+        self._use(*found.judged)
         self.generation += 1
         words = f"{self._files.setting}certificate_file and what belongs to it was read again"
         return "; ".join((words, *self.time_faults(), *filter(None, [self.list_fault()])))
 
-    def _forget_sessions(self) -> None:
+    def _without_sessions(self) -> _Contexts | None:
         """Make new contexts of the same files, if the present ones are old and verify clients."""
-        if self.refusal or not self._files.ca or self._clock() < self._read_s + SESSIONS_S:
-            return
+        if not self._files.ca or self._clock() < self._read_s + SESSIONS_S:
+            return None
         with suppress(ConfigurationError):  # files that change just now are reported the next time
-            self.server, self.client, self.pem = self._read()
-            self._read_s = self._clock()
+            return self._read()
+        return None
 
     def _use(self, spans: dict[str, list[Span]], listing: _Listing) -> None:
         self._valid = spans
@@ -199,7 +249,8 @@ class Certificates:
             ConfigurationError: a new file has expired, or is not valid yet.
         """
         faults, before = self._time_faults(fresh), self._time_faults(self._valid)
-        if listing.valid and _are_newer(listing.valid, self._listing.valid, self._wall()):
+        valid, used = listing.valid, self._listing.valid
+        if valid and revocations.are_newer(valid, used, self._wall()):
             faults.pop(self._name("crl"), None)
         for setting, words in faults.items():
             if setting not in before:
@@ -254,7 +305,7 @@ class Certificates:
         # The node's own certificate shows it if it is of the same CA as those of clients.
         error = _refusal(server, client, None)
         try:
-            found, valid = fit(files.ca, files.crl), _valid_lists(files.crl)
+            found, valid = fit(files.ca, files.crl), revocations.valid_spans(files.crl)
             if getattr(error, "verify_code", 0) in _OF_NO_LIST:
                 found = found.without(_issuer_of(files.certificate))
         except OSError as failure:
@@ -281,10 +332,11 @@ class Certificates:
         words = f"{self._name('certificate')} = {self._files.certificate!r}"
         return f"{words}: other nodes would refuse it: {why(error)}"
 
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        """Return time, inode and size of each file; files in Kubernetes are links that move."""
-        found: list[tuple[int, int, int] | None] = []
+    def _stamps(self) -> list[Stamp]:
+        """Return the stamp of each file; files in Kubernetes are links that move."""
+        found: list[Stamp] = []
         for path in self._paths():
+            self.reading = path
             try:
                 stat = os.stat(path)
             except OSError:
@@ -306,13 +358,14 @@ class Certificates:
     def _spans(self) -> dict[str, list[Span]]:
         found = {}
         for setting, path in self._named().items():
+            self.reading = path
             try:
                 found[setting] = spans_of(setting, path)
             except OSError as error:
                 raise _unreadable(setting, path, error) from error
         return found
 
-    def _read(self) -> tuple[ssl.SSLContext, ssl.SSLContext, Pem]:
+    def _read(self) -> _Contexts:
         files = self._files
         server = self._context(ssl.PROTOCOL_TLS_SERVER)
         client = self._context(ssl.PROTOCOL_TLS_CLIENT)
@@ -378,31 +431,11 @@ class Certificates:
         path = getattr(self._files, part)
         if not path:
             return b""
+        self.reading = path
         try:
             return read_regular(path)[0]
         except OSError as error:
             raise _unreadable(self._name(part), path, error) from error
-
-
-def _valid_lists(path: str) -> dict[bytes, Span]:
-    """Return when the lists in a file are valid, by their issuers; none if that is unknown.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    try:
-        return revocations.spans(path)
-    except (ValueError, IndexError):  # OpenSSL may read more than this program
-        return {}
-
-
-def _are_newer(fresh: Mapping[bytes, Span], used: Mapping[bytes, Span], now_s: float) -> bool:
-    """Whether each list that is not valid has expired, and is newer than that of its CA in use."""
-    return all(
-        one.begin_s <= now_s and (issuer not in used or used[issuer].begin_s < one.begin_s)
-        for issuer, one in fresh.items()
-        if not one.begin_s <= now_s < one.end_s
-    )
 
 
 def _unreadable(setting: str, path: str, error: OSError) -> ConfigurationError:

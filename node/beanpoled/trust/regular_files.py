@@ -11,7 +11,7 @@ import stat
 def read_regular(path: str, size_max: int = -1) -> tuple[bytes, os.stat_result]:
     """Return the content of a regular file, and what the system knows of it.
 
-    A running node reads its files in its loop. A plain open of a pipe without a writer waits for
+    A running node reads some files in its loop. A plain open of a pipe without a writer waits for
     one, and meanwhile the node serves nobody and obeys no signal.
 
     Args:

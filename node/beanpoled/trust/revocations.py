@@ -7,6 +7,7 @@ OpenSSL checks the list at each handshake; this is for connections that were mad
 import base64
 import math
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from beanpole.client.der import fields, signed
@@ -83,6 +84,27 @@ def spans(path: str) -> dict[bytes, Span]:
         other = found.get(issuer, one)
         found[issuer] = Span(min(one.begin_s, other.begin_s), max(one.end_s, other.end_s))
     return found
+
+
+def valid_spans(path: str) -> dict[bytes, Span]:
+    """Return when the lists in a file are valid, by their issuers; none if that is unknown.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        return spans(path)
+    except (ValueError, IndexError):  # OpenSSL may read more than this program
+        return {}
+
+
+def are_newer(fresh: Mapping[bytes, Span], used: Mapping[bytes, Span], now_s: float) -> bool:
+    """Whether each list that is not valid has expired, and is newer than that of its CA in use."""
+    return all(
+        one.begin_s <= now_s and (issuer not in used or used[issuer].begin_s < one.begin_s)
+        for issuer, one in fresh.items()
+        if not one.begin_s <= now_s < one.end_s
+    )
 
 
 def span(path: str) -> Span:

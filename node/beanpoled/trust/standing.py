@@ -5,8 +5,10 @@ list would go on for as long as its other side likes. No socket is opened here.
 """
 
 import asyncio
+from functools import partial
 from typing import Final, Protocol
 
+from beanpoled.trust.apart import apart
 from beanpoled.trust.revocations import Identity, identity, read
 
 # Connections that are looked at in one step of the loop, for a millisecond or so.
@@ -98,8 +100,8 @@ class Standing:
                 now, or OpenSSL understands more of it than this program.
         """
         try:
-            # A list of many thousand entries takes long.
-            self._revoked = await asyncio.to_thread(read, self._path)
+            # A list of many thousand entries takes long, and a volume may not answer at all.
+            self._revoked = await apart("revoked", partial(read, self._path))
         except OSError as error:
             raise _UnreadableList(f"{self._path!r}: {error.strerror}") from error
         except (ValueError, IndexError) as error:

@@ -104,7 +104,7 @@ class Trust:
             The logged lines of files that are in use now.
         """
         told: list[str] = []
-        for certificates in self._certificates():
+        for certificates in self.certificates():
             words = certificates.refresh(is_asked)
             if words is not None:
                 self._log(words, WARNING)
@@ -114,7 +114,7 @@ class Trust:
 
     async def end_revoked(self) -> None:
         """End connections whose certificates are on a list that was not applied yet."""
-        for certificates in self._certificates():
+        for certificates in self.certificates():
             if certificates.standing is not None:
                 words = await certificates.standing.apply(certificates.generation)
                 if words is not None:
@@ -122,15 +122,15 @@ class Trust:
 
     def refused_files(self) -> dict[str, str]:
         """Return why certificate files, as they are now, are not in use, by prefix of settings."""
-        return {one.setting: one.refusal for one in self._certificates() if one.refusal}
+        return {one.setting: one.refusal for one in self.certificates() if one.refusal}
 
     def time_faults(self) -> list[str]:
         """Return which certificate files in use have expired, or are not valid yet."""
-        return [words for one in self._certificates() for words in one.time_faults()]
+        return [words for one in self.certificates() for words in one.time_faults()]
 
     def list_faults(self) -> list[str]:
         """Return which lists of revoked certificates in use are of no CA of clients."""
-        return [words for one in self._certificates() if (words := one.list_fault())]
+        return [words for one in self.certificates() if (words := one.list_fault())]
 
     def files_end_s(self, now_s: float) -> dict[str, float]:
         """Return when each file of TLS that is in use ends; files that never end are left out.
@@ -141,11 +141,12 @@ class Trust:
         Returns:
             The next end in a file, in seconds since 1970, by the setting that names the file.
         """
-        ends = {name: ends_s for one in self._certificates() for name, ends_s in one.ends_s.items()}
+        ends = {name: ends_s for one in self.certificates() for name, ends_s in one.ends_s.items()}
         found = {name: next_end_s(ends_s, now_s) for name, ends_s in ends.items() if ends_s}
         return {name: end_s for name, end_s in found.items() if end_s < math.inf}
 
-    def _certificates(self) -> list[Certificates]:
+    def certificates(self) -> list[Certificates]:
+        """Return the certificates that TLS uses here."""
         return [one for one in (self.of_clients, self.of_peers) if one is not None]
 
 
