@@ -23,6 +23,12 @@ from beanpoled.trust.trust import Trust
 # A vanished client is detected by the probes of `keep_alive` in silence, or when its output is not
 # acknowledged for this long.
 USER_TIMEOUT_MS: Final = 120_000
+# While a node is cut off its ports are closed, and another program may get one, as the local port
+# of a connection of its own. Most of these end within some seconds, and the cluster has one member
+# less if the node ends. A program that keeps the port for longer is probably a server, which only
+# an operator can move.
+REOPEN_PERIOD_S: Final = 1.0
+REOPEN_TRIES_MAX: Final = 30
 
 
 class ClientProtocol:
@@ -171,7 +177,12 @@ def _keep_alive(transport: asyncio.Transport) -> None:
 
 
 class ClientServer:
-    """The sockets for clients, of all protocols."""
+    """The sockets for clients, of all protocols.
+
+    Attributes:
+        frontends: the protocols.
+        reopen_period_s: between two tries to open a port again, for a test that does not wait.
+    """
 
     def __init__(
         self,
@@ -187,7 +198,10 @@ class ClientServer:
         self._loop = loop
         self._log = log
         self._fatal = fatal
+        self.reopen_period_s = REOPEN_PERIOD_S
         self._open: dict[str, _Acceptor] = {}  # by protocol
+        self._were_open: set[str] = set()  # protocols that this node has accepted clients of
+        self._retries: dict[str, asyncio.TimerHandle] = {}  # the next try to open again
 
     def check_paths(self) -> None:
         """Bind and release each UNIX socket once, so that one in use is reported at the start.
@@ -206,33 +220,62 @@ class ClientServer:
         """Accept clients of a protocol.
 
         A configured address that is taken stops the node. A default address does not: a newer
-        program adds protocols for which the machine may run another server.
+        program adds protocols for which the machine may run another server. Addresses at which the
+        node has listened before are tried for half a minute.
         """
-        if protocol in self._open:
-            return
+        if protocol not in self._open and protocol not in self._retries:
+            self._try(protocol, REOPEN_TRIES_MAX if protocol in self._were_open else 0)
+
+    def _try(self, protocol: str, tries_left: int) -> None:
+        """Open the addresses of a protocol, or try again later."""
+        is_retry = self._retries.pop(protocol, None) is not None
         addresses = self._config.client_addresses.get(protocol, ())
         try:
             with contextlib.ExitStack() as stack:  # all of them or none
                 sockets = [stack.enter_context(bind(item, listen=True)) for item in addresses]
                 stack.pop_all()
         except (OSError, ConfigurationError) as error:
-            if protocol not in self._config.unconfigured:
-                self._fatal(f"cannot listen for clients of {protocol}: {error}")
-                return
-            self._log(
-                f"no clients of {protocol} can come: {error}; this address is the "
-                f"default, give another one in the setting listeners",
-                WARNING,
-            )
+            if tries_left:
+                self._try_later(protocol, tries_left, None if is_retry else error)
+            else:
+                self._give_up(protocol, error)
             return
         acceptor = _Acceptor(self._loop, self.frontends[protocol], addresses, sockets, self._trust)
         self._open[protocol] = acceptor
+        self._were_open.add(protocol)
+        if is_retry:
+            self._log(f"listening for clients of {protocol} again")
+
+    def _try_later(self, protocol: str, tries_left: int, error: Exception | None) -> None:
+        """Try again in a second; `error`: of the first try, which is logged."""
+        if error is not None:
+            self._log(
+                f"cannot listen again for clients of {protocol} yet: {error}; trying each "
+                f"second, {tries_left} times at most",
+                WARNING,
+            )
+        self._retries[protocol] = self._loop.call_later(
+            self.reopen_period_s, self._try, protocol, tries_left - 1
+        )
+
+    def _give_up(self, protocol: str, error: Exception) -> None:
+        if protocol not in self._config.unconfigured:
+            self._fatal(f"cannot listen for clients of {protocol}: {error}")
+            return
+        self._log(
+            f"no clients of {protocol} can come: {error}; this address is the "
+            f"default, give another one in the setting listeners",
+            WARNING,
+        )
 
     def close(self) -> None:
         """Accept no more clients; existing connections stay open."""
         for acceptor in self._open.values():
             acceptor.close()
         self._open.clear()
+        for timer in self._retries.values():
+            timer.cancel()
+        self._retries.clear()
 
 
 class _Acceptor:

@@ -18,7 +18,7 @@ from beanpoled import checking
 from beanpoled.frontends.frontend import Frontends
 from beanpoled.host.aio_clients import ClientServer
 from beanpoled.host.seam import INFO, WARNING, Log
-from tests.unit.beanpoled.fakes import trust_of
+from tests.unit.beanpoled.fakes import trust_of, until
 from tests.unit.node.stage import config
 
 Fatal = Callable[[str], None]
@@ -65,6 +65,122 @@ def test_an_address_of_the_configuration_that_is_taken_is_fatal(taken: str) -> N
     logged, (line,) = opened(taken, frozenset())
     assert line.startswith(f"cannot listen for clients of gearman: [Errno 98] {taken}: Address")
     assert not logged
+
+
+class Reopened:
+    """A server that has accepted clients of two protocols and was closed, as when it is cut off.
+
+    Attributes:
+        port: of Gearman, which nobody has now.
+        logged: the lines, with their levels.
+    """
+
+    def __init__(self, unconfigured: frozenset[str] = frozenset()) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.logged: list[tuple[str, int]] = []
+        self.fatal: list[str] = []
+        places = {"gearman": ("127.0.0.1:0", f"127.0.0.1:{self.port}"), "workq": ("127.0.0.1:0",)}
+        made = config(listen=(), listeners=MappingProxyType(places), unconfigured=unconfigured)
+        loop = asyncio.get_running_loop()
+        self.server = ClientServer(made, loop, self._log, self.fatal.append, trust_of())
+        self.server.frontends = cast(Frontends, dict.fromkeys(places))
+        self.open()
+        assert self.is_open("gearman")
+        self.server.close()
+        self.server.reopen_period_s = 0.001
+
+    def _log(self, line: str, level: int = INFO) -> None:
+        self.logged.append((line, level))
+
+    def open(self) -> None:
+        self.server.open("gearman")
+        self.server.open("workq")
+
+    def is_open(self, protocol: str) -> bool:
+        return protocol in self.server._open
+
+    def take(self) -> socket.socket:
+        """Return another program's socket at the port of Gearman."""
+        other = socket.socket()
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", self.port))
+        other.listen()
+        return other
+
+
+@pytest.mark.parametrize("unconfigured", [frozenset[str](), frozenset({"gearman"})])
+def test_a_port_that_is_taken_for_a_moment_is_opened_when_it_is_free(
+    unconfigured: frozenset[str],
+) -> None:
+    """A node that came back to the majority ended, or served one protocol less for ever."""
+
+    async def run() -> None:
+        scene = Reopened(unconfigured)
+        with scene.take():
+            scene.open()
+            assert scene.is_open("workq"), "others go on"
+            first = scene.server._retries["gearman"]
+            scene.open()  # as when the version of the machine rises
+            assert scene.server._retries["gearman"] is first
+            await until(lambda: scene.server._retries["gearman"] is not first)
+        await until(lambda: scene.is_open("gearman"))
+        (begun, level), again = scene.logged
+        words = "cannot listen again for clients of gearman yet: [Errno 98] 127.0.0.1:"
+        assert begun.startswith(words) and level == WARNING
+        assert begun.endswith("Address already in use; trying each second, 30 times at most")
+        assert again == ("listening for clients of gearman again", INFO)
+        assert not scene.fatal and not scene.server._retries
+        scene.server.close()
+
+    asyncio.run(run())
+
+
+def test_a_port_that_stays_taken_ends_the_node_after_all_tries() -> None:
+    async def run() -> None:
+        scene = Reopened()
+        with scene.take():
+            scene.open()
+            await until(lambda: bool(scene.fatal))
+        (line,) = scene.fatal
+        assert line.startswith("cannot listen for clients of gearman: [Errno 98]")
+        assert len(scene.logged) == 1 and not scene.server._retries
+        scene.server.close()
+
+    asyncio.run(run())
+
+
+def test_a_default_port_that_stays_taken_is_a_warning_after_all_tries() -> None:
+    async def run() -> None:
+        scene = Reopened(frozenset({"gearman"}))
+        with scene.take():
+            scene.open()
+            await until(lambda: len(scene.logged) == 2)
+        line, level = scene.logged[1]
+        assert line.startswith("no clients of gearman can come: [Errno 98]") and level == WARNING
+        assert not scene.fatal and not scene.server._retries
+        scene.server.close()
+
+    asyncio.run(run())
+
+
+def test_a_node_that_closes_its_ports_again_tries_no_more() -> None:
+    """Cut off once more, or told to stop, it would have served, or ended by an error."""
+
+    async def run() -> None:
+        scene = Reopened()
+        with scene.take():
+            scene.open()
+            retry = scene.server._retries["gearman"]
+            scene.server.close()
+            assert retry.cancelled() and not scene.server._retries
+            scene.open()
+            assert len(scene.logged) == 2, "all tries again, and the line"
+        await until(lambda: scene.is_open("gearman"))
+        scene.server.close()
+
+    asyncio.run(run())
 
 
 def test_a_listener_may_be_closed_in_the_step_that_opens_it() -> None:
