@@ -9,7 +9,6 @@ observable: the timers that are due, and their order, depend on the set alone.
 """
 
 from heapq import heapify, heappop, heappush
-from sys import getsizeof
 from typing import Final
 
 from beanpole.core.jobs.order import Order
@@ -74,7 +73,7 @@ class Timers:
             del jobs[job_id]
             left = len(jobs)
             # Looked at where half are gone, so that all copies together are as many as the jobs.
-            if left and not left & (left - 1) and getsizeof(jobs) > SPARSE_BYTES * (left + 1):
+            if left and not left & (left - 1) and jobs.__sizeof__() > SPARSE_BYTES * (left + 1):
                 self._buckets[bucket] = dict(jobs)
         else:
             others = self._others[bucket]
