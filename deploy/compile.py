@@ -198,8 +198,9 @@ def build(tree: Path) -> int:
         )
     ]
     for extension in extensions:
-        # The output is the same wherever the tree is.
-        extension.extra_compile_args += ["-g0", f"-ffile-prefix-map={tree}=."]
+        # The output is the same wherever the tree is. mypyc's extensions share one list of flags.
+        flags = ["-g0", f"-ffile-prefix-map={tree}=."]
+        extension.extra_compile_args = [*extension.extra_compile_args, *flags]
     setup(
         name="beanpole-compiled",
         packages=[],
