@@ -61,8 +61,9 @@ def _refusal(t: Tables, jids: tuple[bytes, ...]) -> q.Result | None:
         for dependent in job.dependents:
             if dependent not in named:
                 return q.HAS_DEPENDENT, (jid, dependent)
-        touched += 1 + len(job.dependencies) + throttles.pending_of(t, job)
-        touched += len(job.tags) // TAGS_FREE
+        touched += 1 + len(job.dependencies) + len(job.tags) // TAGS_FREE
+        if touched <= q.CALL_JOBS_MAX:  # the count itself is work
+            touched += throttles.touched_by(t, job)
     # A single job may always be canceled: its own limits bound the touched jobs.
     return limits.JOBS if touched > q.CALL_JOBS_MAX and len(jids) > 1 else None
 

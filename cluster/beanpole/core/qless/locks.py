@@ -71,7 +71,8 @@ def timeout(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Res
         if job.state != q.RUNNING or jid in seen:
             return q.NOT_RUNNING, (jid, q.STALLED if jid in seen else job.state)
         seen[jid] = None
-        touched += 1 + throttles.pending_of(t, job)
+        if touched <= q.CALL_JOBS_MAX:  # the count itself is work
+            touched += 1 + throttles.touched_by(t, job)
     if touched > q.CALL_JOBS_MAX and len(jids) > 1:
         return limits.JOBS
     for jid in jids:

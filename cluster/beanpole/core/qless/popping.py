@@ -25,8 +25,6 @@ from beanpole.core.qless.tables import QlessQueue, Tables
 
 # The number of times that a pop looks for further jobs, if throttles held back some.
 ROUNDS_DEFAULT: Final = 1.0
-# Each ten throttles of a job count as one more of the jobs that a pop may touch.
-THROTTLES_FREE: Final = 10
 
 
 def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
@@ -137,7 +135,7 @@ def _pop_work(
             job = t.jobs[jid]
             if looked >= q.CALL_JOBS_MAX:
                 return
-            looked += 1 + len(job.throttles) // THROTTLES_FREE
+            looked += 1 + len(job.throttles) // throttles.FREE
             given = size + answer_bytes(job)
             if given > q.ANSWER_MAX_BYTES and popped:
                 return

@@ -106,6 +106,23 @@ def test_dependents_of_a_removed_job_wait_no_longer() -> None:
     assert world.pop(2, 2) == [b"b"]
 
 
+def test_throttles_of_canceled_and_timed_out_jobs_are_work_as_well() -> None:
+    """98 throttles of each of 1,000 jobs took every node half a second, though no job waited."""
+    world = Qless()
+    names = tuple(b"t%d" % number for number in range(q.THROTTLES_MAX - 1))
+    fit = q.CALL_JOBS_MAX // (1 + q.THROTTLES_MAX // throttles.FREE)
+    some = tuple(b"%d" % number for number in range(fit + 1))
+    for jid in some:
+        world.put(0, jid, throttles=names)
+    assert len(world.pop(1, len(some))) == len(some)
+    for call in (locks.timeout, cancelling.cancel):
+        assert world.call(call, 2, some) == limits.JOBS
+        assert world.job(some[0]).state == q.RUNNING
+    assert world.give(locks.timeout, 2, some[1:]) is None
+    assert world.give(cancelling.cancel, 2, some[1:]) is None
+    assert list(world.t.jobs) == [some[0]]
+
+
 def test_tags_of_canceled_jobs_are_work_as_well() -> None:
     world = Qless()
     tags = tuple(b"t%d" % number for number in range(q.TAGS_MAX))
