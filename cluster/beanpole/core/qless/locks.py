@@ -4,6 +4,7 @@ Locks do not expire by timers: the next worker that asks for jobs finds the lock
 Their workers are warned first, and have a grace period in which they may still report a failure.
 """
 
+from collections.abc import Iterator
 from math import floor
 from typing import Any, Final
 
@@ -83,21 +84,44 @@ def timeout(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Res
 def invalidate(
     t: Tables, flavour: int, queue: QlessQueue, now: float, count: int
 ) -> list[QlessJob]:
-    """Process locks that have ended; returns the jobs that another worker may get."""
+    """Process locks that have ended; returns the jobs that another worker may get.
+
+    Locks beyond the work that a call may do are left to the next one.
+    """
     if flavour == q.SEED:
         return _invalidate_at_once(t, queue, now, count)
+    grace = config.number(t, b"grace-period", GRACE_DEFAULT)
     found: list[QlessJob] = []
-    for jid in queue.locks.upto(now, 0, count):
-        job = t.jobs[jid]
+    for job in _ended(t, queue, now, count, is_warned=grace > 0):
         t.keep(job)
         t.let_go(job)
-        grace = config.number(t, b"grace-period", GRACE_DEFAULT)
         is_new = not job.grace
         if is_new or grace <= 0:
             _warn(t, queue, job, now, grace)
         if (not is_new or grace <= 0) and _attempt(t, flavour, queue, job, now):
             found.append(job)
     return found
+
+
+def _ended(
+    t: Tables, queue: QlessQueue, now: float, count: int, is_warned: bool
+) -> Iterator[QlessJob]:
+    """Yield jobs whose locks have ended, the earliest first, while a call may touch them.
+
+    A job without an attempt left is going to fail, unless its worker `is_warned` first. It releases
+    its throttles then, and each of them may let other jobs wait in their queues. The first job is
+    always yielded: its own limits bound that.
+    """
+    touched = 0
+    for jid in queue.locks.upto(now, 0, count):
+        job = t.jobs[jid]
+        weight = 1
+        if job.remaining <= 0 and (job.grace or not is_warned):
+            weight += throttles.touched_by(t, job)
+        if touched > 0 and touched + weight > q.CALL_JOBS_MAX:
+            return
+        touched += weight
+        yield job
 
 
 def _time_out(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
@@ -154,15 +178,14 @@ def _attempt(t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: flo
 def _invalidate_at_once(t: Tables, queue: QlessQueue, now: float, count: int) -> list[QlessJob]:
     """Process ended locks in SEED: no grace period; counts only jobs that another worker gets."""
     found: list[QlessJob] = []
-    for jid in queue.locks.upto(now, 0, count):
-        job = t.jobs[jid]
+    for job in _ended(t, queue, now, count, is_warned=False):
         t.keep(job)
         t.let_go(job)
         t.locks_lost_total += 1
         if _attempt(t, q.SEED, queue, job, now):
             found.append(job)
-            if tracking.is_tracked(t, jid):
-                t.publish(b"stalled", jid)
+            if tracking.is_tracked(t, job.jid):
+                t.publish(b"stalled", job.jid)
     if found:
         statistics.bump(t, queue, now, retries=len(found))
     return found
