@@ -87,10 +87,15 @@ def of_job(job: QlessJob) -> Record:
     )
 
 
-def of_queue(queue: QlessQueue) -> Record:
-    """Return the record of a queue without its jobs."""
-    days = [_of_day(begin, day) for begin, day in sorted(queue.days.items())]
+def _fields_of(queue: QlessQueue, days: dict[int, Day]) -> Record:
+    """Return the fields of a queue without its jobs, with these days, for `_of_queue`."""
     return queue.name, queue.number, queue.known_at, queue.paused, days
+
+
+def _of_queue(fields: Record) -> Record:
+    """Return the record of a queue without its jobs."""
+    days: dict[int, Day] = fields[-1]
+    return *fields[:-1], [_of_day(begin, day) for begin, day in sorted(days.items())]
 
 
 def _of_day(begin: int, day: Day) -> Record:
@@ -148,7 +153,7 @@ class QlessCopy(Keeper):
         self._throttles = list(reversed(t.throttles.values()))
         self._recurring = list(reversed(t.recurring.values()))
         self._last_serial = t.serials
-        self._kept: dict[int, Record] = {}  # by serial numbers
+        self._kept: dict[int, Record] = {}  # by serial numbers; of queues, the fields
         self._kept_sizes: dict[int, int] = {}  # of the kept templates, by serial numbers
         self._done: dict[int, None] = {}
         self._shards = t.by_id.shards()
@@ -158,6 +163,7 @@ class QlessCopy(Keeper):
         self._kept_jobs: dict[int, dict[int, tuple[Record, int]]] = {}  # by shard, by number
         self._values = self._chunks()
         t.images = (*t.images, self)
+        t.images_total += 1
 
     # --- copy on write --------------------------------------------------------------------------
 
@@ -170,9 +176,13 @@ class QlessCopy(Keeper):
                 kept[number] = (of_job(job), job.size)
 
     def keep_queue(self, queue: QlessQueue) -> None:
-        """Record a queue as it is, without its jobs."""
+        """Record a queue as it is, without its jobs.
+
+        Only its list of days is copied: the record of 30 days takes 0.4 ms, and a call may change
+        10,000 queues. A day that changes meanwhile is replaced by a copy (`core.qless.statistics`).
+        """
         if self._is_due(queue.serial):
-            self._kept[queue.serial] = of_queue(queue)
+            self._kept[queue.serial] = _fields_of(queue, queue.days.copy())
 
     def keep_recurring(self, template: Recurring) -> None:
         """Record a template as it is."""
@@ -225,8 +235,8 @@ class QlessCopy(Keeper):
             work = 0
             while queues and work < CHUNK_RECORDS:
                 queue = queues.pop()
-                record = self._take(queue.serial)
-                chunk.append(of_queue(queue) if record is None else record)
+                kept = self._take(queue.serial)
+                chunk.append(_of_queue(_fields_of(queue, queue.days) if kept is None else kept))
                 work += 1 + CHUNK_RECORDS // 4 * len(chunk[-1][-1])  # a day is as long as 32 names
             yield [QUEUES, chunk]
 

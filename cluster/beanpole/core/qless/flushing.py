@@ -3,15 +3,14 @@
 from typing import Any, Final
 
 from beanpole import qless as q
-from beanpole.core.qless import limits
+from beanpole.core.qless import limits, statistics
 from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import Tables
 
 # Tags, items and days count, too: this many take about as long to free as a job, some 8 us. The
-# last job of a tag frees the tag's index; a day of statistics has up to 300 bars.
+# last job of a tag frees the tag's index.
 TAGS_A_JOB: Final = 20  # and throttles that jobs have, or wait for
 ITEMS_A_JOB: Final = 80  # of a history; dependencies, and tags of a template
-DAYS_A_JOB: Final = 4
 
 
 def flush(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
@@ -52,7 +51,7 @@ def _weight(t: Tables) -> int:
         items += len(template.tags)
     for queue in t.queues.values():
         days += len(queue.days)
-    return weight + tags // TAGS_A_JOB + items // ITEMS_A_JOB + days // DAYS_A_JOB
+    return weight + tags // TAGS_A_JOB + items // ITEMS_A_JOB + days // statistics.DAYS_A_JOB
 
 
 def keys(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from beanpole import qless as q
-from beanpole.core.qless import limits, ranges
+from beanpole.core.qless import limits, ranges, statistics
 from beanpole.core.qless.job import WORK, QlessJob
 from beanpole.core.qless.tables import QlessQueue, Tables
 
@@ -71,8 +71,16 @@ def unpause(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.R
 def forget_queues(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
     """FORGET_QUEUES: make queues unknown until a job is put there; their jobs stay.
 
-    A queue without jobs loses its statistics, because nothing else would ever remove them.
+    A queue without jobs loses its statistics, because nothing else would ever remove them. Several
+    queues are refused if these are too many.
     """
+    days = 0
+    for name in dict.fromkeys(args[0]):
+        queue = t.queues.get(name)
+        if queue is not None and not queue.has_jobs():
+            days += len(queue.days)
+    if days // statistics.DAYS_A_JOB > q.CALL_JOBS_MAX and len(args[0]) > 1:
+        return limits.JOBS
     for name in args[0]:
         queue = t.queues.get(name)
         if queue is None:

@@ -18,6 +18,8 @@ from beanpole.core.qless.tables import (
 MINUTE: Final = 60
 HOUR: Final = 3600
 DAY: Final = 86_400
+# Days that take about as long to free as a job, some 8 us: a day has up to 300 bars.
+DAYS_A_JOB: Final = 4
 
 
 def note_wait(t: Tables, queue: QlessQueue, now: float, seconds: float) -> None:
@@ -97,12 +99,14 @@ def _day(t: Tables, queue: QlessQueue, now: float) -> Day:
     if day is None:
         wanted = config.number(t, b"stats-history", float(q.STATS_DAYS_MAX))
         kept = int(min(max(wanted, 1.0), float(q.STATS_DAYS_MAX)))
-        day = Day()
+        day = Day(t.images_total)
         if len(days) >= kept and begin < min(days):
             return day
         while len(days) >= kept:
             del days[min(days)]
         days[begin] = day
+    elif t.images and day.images < t.images_total:
+        day = days[begin] = day.copied(t.images_total)  # an image may have the other one
     return day
 
 

@@ -43,18 +43,37 @@ class Times:
         self.vk = 0.0
         self.bins: dict[int, int] = {}
 
+    def copied(self) -> "Times":
+        """Return a copy."""
+        times = Times()
+        times.count, times.mean, times.vk = self.count, self.mean, self.vk
+        times.bins = self.bins.copy()
+        return times
+
 
 class Day:
-    """The statistics of a queue on one day."""
+    """The statistics of a queue on one day.
 
-    __slots__ = ("failed", "failures", "retries", "run", "wait")
+    `images` is the number of images that had begun when this object was made. Images that began
+    later may refer to it until they are written: then a copy of it is changed.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("failed", "failures", "images", "retries", "run", "wait")
+
+    def __init__(self, images: int = 0) -> None:
         self.retries = 0
         self.failed = 0
         self.failures = 0
         self.wait = Times()
         self.run = Times()
+        self.images = images
+
+    def copied(self, images: int) -> "Day":
+        """Return a copy for a later number of images."""
+        day = Day(images)
+        day.retries, day.failed, day.failures = self.retries, self.failed, self.failures
+        day.wait, day.run = self.wait.copied(), self.run.copied()
+        return day
 
 
 class QlessQueue:
@@ -190,6 +209,7 @@ class Tables:
             nodes a call may leave out a long result, but never its status.
         messages: the messages that the present entry published, if `heard`.
         images: images in progress, which are notified of an object before it changes.
+        images_total: the number of images that this node has begun, see `Day`.
         holder: the session of the present call, for its events.
         usage: the usage of the user of the present call; None if the user has no quota.
         may_end: whether the user of the present call may end the jobs of a queue; None if it may
@@ -230,6 +250,7 @@ class Tables:
         self.answered = True
         self.messages: list[Message] = []
         self.images: tuple[Keeper, ...] = ()
+        self.images_total = 0
         self.holder: Holder | None = None
         self.usage: Usage | None = None
         self.may_end: Callable[[bytes], bool] | None = None

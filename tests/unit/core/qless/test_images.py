@@ -13,8 +13,9 @@ from beanpole.core.image import qless, restore
 from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.core.operations import qless as operations
-from beanpole.core.qless import calls, sizes
+from beanpole.core.qless import calls, queues, sizes, statistics
 from beanpole.core.qless.job import history_bytes
+from beanpole.core.qless.tables import Day
 from tests.unit.core.cluster import Cluster, Entry, copy_of, events_of, image_of
 from tests.unit.core.qless.checking import check_names, texts_of
 from tests.unit.core.qless.random_calls import Calls
@@ -126,6 +127,61 @@ def test_jobs_that_are_too_large_for_a_chunk_are_cut(
     assert image_of(machine) == pieces
     monkeypatch.undo()
     assert image_of(machine) == whole
+
+
+def test_statistics_are_copied_where_they_change_while_an_image_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Calls that only pause queues copied 30 days of each: 3.6 s for 10,000 queues."""
+    cluster = opened()
+    t = cluster.machine.qless
+    names = (b"a", b"b", b"c")
+    for name in names:
+        for day in range(30):
+            statistics.bump(t, t.queue(name), day * 86_400.0, retries=1)
+        t.queue(name).known_at = 1.0
+    expected = image_of(cluster.machine)
+    copied: list[int] = []
+    original = Day.copied
+
+    def counting(day: Day, images: int) -> Day:
+        copied.append(day.retries)
+        return original(day, images)
+
+    def unexpected(*_: Any) -> Any:
+        raise AssertionError("a call converts statistics")
+
+    monkeypatch.setattr(Day, "copied", counting)
+    made = Image(cluster.machine)
+    with monkeypatch.context() as during:
+        during.setattr(qless, "_of_day", unexpected)
+        for call in (queues.pause, queues.unpause, queues.pause):
+            assert call(t, q.DOTTED, 1.0, (names,))[0] == q.OK
+        assert copied == []
+        for _ in range(3):
+            statistics.bump(t, t.queue(b"b"), 7 * 86_400.0, retries=10)
+        assert copied == [1], "once, before the first change"
+        statistics.bump(t, t.queue(b"b"), 40 * 86_400.0, retries=1)
+        assert queues.forget_queues(t, q.DOTTED, 1.0, ((b"c",),))[0] == q.OK
+    assert list(iter(made.next_chunk, None)) == expected
+    made.close()
+    assert t.queue(b"b").days[7 * 86_400].retries == 31
+    statistics.bump(t, t.queue(b"b"), 8 * 86_400.0, retries=10)
+    assert copied == [1], "no image is in progress"
+
+
+def test_each_of_two_images_has_the_statistics_of_its_moment() -> None:
+    cluster = opened()
+    t = cluster.machine.qless
+    made, expected = [], []
+    for _ in range(3):
+        statistics.bump(t, t.queue(b"q"), 5.0, retries=1)
+        expected.append(image_of(cluster.machine))
+        made.append(Image(cluster.machine))
+        statistics.bump(t, t.queue(b"q"), 5.0, failed=1)
+    for image, chunks in zip(made, expected, strict=True):
+        assert list(iter(image.next_chunk, None)) == chunks
+        image.close()
 
 
 def test_names_beside_jobs_count_in_memory_until_they_are_gone() -> None:

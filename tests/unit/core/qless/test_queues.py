@@ -1,8 +1,9 @@
 """Queues: known, paused, counted; due scheduled jobs wait."""
 
 from beanpole import qless as q
-from beanpole.core.qless import queues
+from beanpole.core.qless import limits, queues, statistics
 from beanpole.core.qless.job import WORK
+from beanpole.core.qless.tables import Day
 from tests.unit.core.qless.making import empty_tables, running_job, scheduled_job, waiting_job
 
 AS = q.CORE
@@ -96,3 +97,19 @@ def test_too_many_queues_are_refused() -> None:
     assert queues.pause(t, AS, 0.0, ((b"x", b"x", b"0"),)) == (q.OK, None)
     assert not queues.has_room(t, b"new")
     assert queues.has_room(t, b"x")
+
+
+def test_the_statistics_that_several_queues_lose_are_bounded() -> None:
+    """300,000 days took every node 0.13 s."""
+    t = empty_tables()
+    each = q.STATS_DAYS_MAX
+    fit = (q.CALL_JOBS_MAX + 1) * statistics.DAYS_A_JOB // each
+    names = [b"%d" % number for number in range(fit + 1)]
+    for name in names:
+        queues.know(t, 1.0, name)
+        t.queue(name).days.update({day: Day() for day in range(each)})
+    assert queues.forget_queues(t, AS, 0.0, (tuple(names),)) == limits.JOBS
+    assert all(t.queue(name).known_at == 1.0 and t.queue(name).days for name in names)
+    waiting_job(t, b"jid", names[0])  # so it keeps them
+    assert queues.forget_queues(t, AS, 0.0, (tuple(names * 2),)) == (q.OK, None)
+    assert [name for name in names if t.queue(name).days] == names[:1]
