@@ -11,6 +11,7 @@ Strings are `str`; bytes that are not UTF-8 become surrogates. Numbers are float
 import json
 import math
 import re
+from itertools import accumulate
 from typing import Any, Final
 
 Json = Any  # None, bool, float, str, list[Json] or dict[str, Json]
@@ -46,16 +47,24 @@ _WHOLE: Final = re.compile(rb"\\[^u]|\\u[dD][89abAB]..\\u[dD][c-fC-F]")
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
+def _not_finite(text: str) -> float:
+    raise ValueError(text)
 
 
+# It makes no call of Python for a value: a mebibyte may have half a million of them.
 _DECODER: Final = json.JSONDecoder(
-    parse_float=_finite, parse_int=_finite, parse_constant=_finite, strict=False
+    parse_float=float, parse_int=float, parse_constant=_not_finite, strict=False
 )
+# A string in a text that was decoded.
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Without one of these, where 0 is any digit, no number is infinite: it has less than 100 digits
+# before the point, and an exponent below 100.
+_LARGE: Final = (b"e000", b"e+000", b"0" * 100)
+_DIGITS: Final = bytes.maketrans(b"123456789E", b"000000000e")
+_LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{5,}")  # 1e309 is infinite
+# The depth changes at these bytes by 1 and by -1, as signed bytes.
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_STEPS: Final = bytes(set(range(256)) - set(b"[{]}"))
 
 
 def decode(text: bytes) -> "Json | Bad":
@@ -75,27 +84,31 @@ def decode(text: bytes) -> "Json | Bad":
         except ValueError:
             fault = _NOT_FINITE
         else:
-            if text.count(b"[") + text.count(b"{") <= DEPTH_MAX or not _is_too_deep(value):
+            if _is_too_deep(text):
+                fault = _TOO_DEEP % (DEPTH_MAX + 1)
+            elif _has_infinity(text):
+                fault = _NOT_FINITE
+            else:
                 return value
-            fault = _TOO_DEEP % (DEPTH_MAX + 1)
     if len(text) <= _AGAIN_MAX_BYTES:
         return _Reader(text).read()
     return Bad(fault or b"Expected value but found invalid token at character %d" % (at + 1))
 
 
-def _is_too_deep(value: Json) -> bool:
-    level: list[Json] = [value]
-    for _depth in range(DEPTH_MAX + 1):
-        below: list[Json] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.append(item.values())
-            elif isinstance(item, list):
-                below.append(item)
-        if not below:
-            return False
-        level = [item for container in below for item in container]
-    return True
+def _is_too_deep(text: bytes) -> bool:
+    """Whether a text that was decoded is too deep. Its values are not looked at one by one."""
+    if text.count(b"[") + text.count(b"{") <= DEPTH_MAX:
+        return False
+    steps = _TEXT.sub(b"", text).translate(_STEPS, _NO_STEPS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > DEPTH_MAX
+
+
+def _has_infinity(text: bytes) -> bool:
+    """Whether a text that was decoded has a number that is infinite."""
+    digits = text.translate(_DIGITS)
+    if not any(large in digits for large in _LARGE):
+        return False
+    return math.inf in map(abs, map(float, _LONG_NUMBER.findall(_TEXT.sub(b"", text))))
 
 
 # The names of tokens in errors.
@@ -379,32 +392,49 @@ def encode(value: Json) -> bytes:
 
 
 def _write(value: Json, parts: list[str]) -> None:
-    if isinstance(value, bytes):
-        parts.append(_quote(value.decode(errors="surrogateescape")))
-    elif isinstance(value, str):
+    kind = type(value)
+    if kind is float:
+        parts.append(f"{value:.14g}")
+    elif kind is str:
         parts.append(_quote(value))
+    elif kind is list or kind is tuple:
+        _write_items(value, parts)
+    elif kind is dict:
+        _write_pairs(value, parts)
+    elif kind is bytes:
+        parts.append(_quote(value.decode(errors="surrogateescape")))
     elif value is None:
         parts.append("null")
-    elif isinstance(value, bool):
+    elif kind is bool:
         parts.append("true" if value else "false")
-    elif isinstance(value, int):
+    elif kind is int:
         parts.append(str(value) if -_WHOLE_MAX < value < _WHOLE_MAX else f"{value:.14g}")
-    elif isinstance(value, float):
-        parts.append(f"{value:.14g}")
-    elif isinstance(value, dict):
-        before = "{"
-        for key, item in value.items():
-            name = key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
-            parts.append(before + _quote(name) + ":")
-            _write(item, parts)
-            before = ","
-        parts.append("}" if value else "{}")
-    elif not value:
-        parts.append("{}")
     else:
-        before = "["
-        for item in value:
+        _write_items(value, parts)  # a named tuple
+
+
+def _write_items(items: Json, parts: list[str]) -> None:
+    if not items:
+        parts.append("{}")
+        return
+    before = "["
+    for item in items:
+        if type(item) is float:  # most values of long lists; a call for each would take longer
+            parts.append(f"{before}{item:.14g}")
+        elif item == []:
+            parts.append(before + "{}")
+        else:
             parts.append(before)
             _write(item, parts)
-            before = ","
-        parts.append("]")
+        before = ","
+    parts.append("]")
+
+
+def _write_pairs(pairs: Json, parts: list[str]) -> None:
+    before = "{"
+    for key, item in pairs.items():
+        name = key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
+        parts.append(before + _quote(name) + ":")
+        _write(item, parts)
+        before = ","
+    parts.append("}" if pairs else "{}")
