@@ -10,7 +10,7 @@ from math import floor, isinf
 from typing import Any, Final, NamedTuple
 
 from beanpole import qless as q
-from beanpole.protocol.qless import cjson
+from beanpole.protocol.qless import cjson, views
 from beanpole.protocol.qless.numbers import to_number
 
 # The score of a waiting job is its priority minus its time in seconds divided by this number.
@@ -266,7 +266,7 @@ def _item(value: Any) -> q.HistoryItem | None:
     more = value[2] if len(value) > 2 and isinstance(value[2], dict) else {}
     what = _WHATS.get(name)
     if what is None:
-        return when, q.HAS_LOGGED, _text(name), cjson.encode(more) if more else b""
+        return when, q.HAS_LOGGED, _text(name), views.logged(more)
     texts = [
         next((_text(more[key]) for key in keys if key in more), b"") for keys in _DETAILS[what]
     ]

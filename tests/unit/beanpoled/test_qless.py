@@ -413,14 +413,21 @@ def packed(*args: object, now: object = 5.0) -> bytes:
     return found
 
 
-def imported(jid: bytes, *, data: bytes = b"{}", more: tuple[object, ...] = ()) -> bytes:
-    fields = (b"q", jid, b"K", data, q.WAITING, 0.0, 5, 5, 0.0, 1.0, None, (), (), None)
+def imported(
+    jid: bytes,
+    *,
+    data: bytes = b"{}",
+    history: tuple[object, ...] = (),
+    more: tuple[object, ...] = (),
+) -> bytes:
+    fields = (b"q", jid, b"K", data, q.WAITING, 0.0, 5, 5, 0.0, 1.0, None, (), history, None)
     return packed(*fields, (), (), b"", *more)
 
 
 def test_imports_make_what_is_not_there(scene: Scene) -> None:
     client = scene.connect()
-    asked = array(b"BEANPOLE.IMPORT", b"job", imported(b"a"))
+    history = ((1.0, q.HAS_LOGGED, b"m", b'{"a":1}'),)
+    asked = array(b"BEANPOLE.IMPORT", b"job", imported(b"a", history=history))
     assert client.ask(asked + asked) == b":1\r\n:0\r\n"
     template = packed(b"q", b"r", b"K", b"{}", 1.0, 9.0, 0.0, (), 5, 0.0, None, 3)
     assert client.ask(array(b"beanpole.import", b"RECURRING", template)) == b":1\r\n"
@@ -441,6 +448,7 @@ def test_imports_make_what_is_not_there(scene: Scene) -> None:
         (b"job", b"\x92\xcb\x40\x00\x00\x00\x00\x00\x00\x00" + b"\x91" * 1020 + b"\x90"),
         (b"job", imported(b"a", more=(1,))),
         (b"job", packed(now=float("nan"))),
+        (b"job", imported(b"a", history=((1.0, q.HAS_LOGGED, b"m", b"no object"),))),
         (b"queue", packed(b"x", 1)),
     ],
 )

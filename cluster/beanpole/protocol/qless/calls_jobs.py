@@ -7,7 +7,7 @@ places, each of which checks the flavour.
 from typing import Final
 
 import beanpole.qless as q
-from beanpole.protocol.qless import cjson, forms
+from beanpole.protocol.qless import forms, views
 from beanpole.protocol.qless.numbers import to_number
 from beanpole.protocol.qless.requests import A_TABLE, Call, Reader
 
@@ -260,5 +260,5 @@ def log(r: Reader) -> Call:
             decoded = {str(number): item for number, item in enumerate(decoded, 1)}
         if not isinstance(decoded, dict):
             r.refuse(wrong + value[: q.NAME_MAX_BYTES])
-        data = r.a_text(cjson.encode(decoded), b"") if decoded else b""
+        data = r.a_text(views.logged(decoded), b"") if isinstance(decoded, dict) else b""
     return r.call(q.LOG, (jid, message, data), forms.NOTHING)

@@ -14,7 +14,7 @@ import re
 from itertools import accumulate
 from typing import Any, Final
 
-Json = Any  # None, bool, float, str, list[Json] or dict[str, Json]
+Json = Any  # None, bool, float, str, list[Json] or dict[str, Json]; to encode, see there
 
 # The maximum depth of data; that of cjson is 1000. Every later reader needs stack for the depth.
 DEPTH_MAX: Final = 128
@@ -22,6 +22,12 @@ DEPTH_MAX: Final = 128
 _NOT_FINITE: Final = b"Cannot serialise number: must not be NaN or Inf"
 _TOO_DEEP: Final = b"Found too many nested data structures (%d)"
 _UTF16: Final = b"JSON parser does not support UTF-16 or UTF-32"
+
+
+class Encoded(bytes):
+    """A text that `encode` has returned: it is written as it is."""
+
+    __slots__ = ()
 
 
 class Bad:
@@ -381,7 +387,7 @@ def _quote(text: str) -> str:
 
 
 def encode(value: Json) -> bytes:
-    """Encode a value, which may contain bytes as strings, tuples as lists, and ints as numbers.
+    """Encode a value. It may contain bytes as strings, tuples as lists, ints as numbers, `Encoded`.
 
     The recursion is bounded: a value is at most as deep as decoded data plus the levels that
     answers add.
@@ -403,6 +409,8 @@ def _write(value: Json, parts: list[str]) -> None:
         _write_pairs(value, parts)
     elif kind is bytes:
         parts.append(_quote(value.decode(errors="surrogateescape")))
+    elif kind is Encoded:
+        parts.append(value.decode(errors="surrogateescape"))
     elif value is None:
         parts.append("null")
     elif kind is bool:

@@ -68,7 +68,7 @@ def _embedded(data: bytes) -> Json:
     return None if isinstance(value, cjson.Bad) else value
 
 
-def _event(flavour: int, item: HistoryItem) -> Object:
+def _event(flavour: int, item: HistoryItem) -> Json:
     """Return the object of one item of a history."""
     when, what, first, second = item
     shown: Object = {}
@@ -82,37 +82,69 @@ def _event(flavour: int, item: HistoryItem) -> Object:
             shown["worker"] = second
     elif what == q.HAS_THROTTLED:
         shown["queue"] = first
-    elif what == q.HAS_LOGGED and second:
-        more = _embedded(second)
-        if isinstance(more, dict):
-            shown.update(more)
     shown["when"] = when
     shown["what"] = _WHATS.get(what, first)
+    if what == q.HAS_LOGGED and len(second) > len(b"{}"):
+        # Not decoded: the data of all jobs of an answer would take a node seconds.
+        return cjson.Encoded(b"%b,%b" % (second[:-1], cjson.encode(shown)[1:]))
     return shown
 
 
+def logged(data: dict[str, Json]) -> bytes:
+    """Return the data of an entry of a log, as it is stored: `_event` adds its own keys to it."""
+    more = {key: item for key, item in data.items() if key not in ("when", "what")}
+    return cjson.encode(more) if more else b""
+
+
+def are_logged(history: tuple[HistoryItem, ...]) -> bool:
+    """Whether the data of all entries of a log in a foreign history is as it would be stored."""
+    for _when, what, _first, second in history:
+        if what == q.HAS_LOGGED and second:
+            data = cjson.decode(second)
+            if not isinstance(data, dict) or logged(data) != second:
+                return False
+    return True
+
+
 def _stages(history: tuple[HistoryItem, ...]) -> list[Object]:
-    """Return a history in the seed form: an object for each queue that the job was in."""
+    """Return a history in the seed form: an object for each queue that the job was in.
+
+    If a worker fails the job, all stages of that worker have failed. A history may have hundreds of
+    stages and of failures, so each stage is updated once, by the last failure of its worker.
+    """
     stages: list[Object] = []
-    for when, what, first, second in history:
+    since: list[int] = []  # for each stage, the item behind which a failure of its worker counts
+    failures: dict[bytes, tuple[int, float]] = {}  # the last one of each worker, with its item
+    for place, (when, what, first, second) in enumerate(history):
         if what == q.HAS_PUT or not stages:
             stages.append({})
+            since.append(place)
         stage = stages[-1]
         if what == q.HAS_PUT:
             stage["q"] = first
             stage["put"] = when
         elif what == q.HAS_POPPED:
+            _fail_stage(stage, since[-1], failures)
             stage["popped"] = when
             stage["worker"] = first
+            since[-1] = place
         elif what == q.HAS_DONE:
             stage["done"] = when
+        elif what == q.HAS_FAILED and second:
+            failures[second] = place, when
         elif what == q.HAS_FAILED:
-            # Without a worker, the job ran out of retries: only this stage has failed. Otherwise
-            # all stages of the worker have.
-            for one in stages if second else [stage]:
-                if not second or one.get("worker") == second:
-                    one["failed"] = when
+            # Without a worker, the job ran out of retries: only this stage has failed.
+            stage["failed"] = when
+            since[-1] = place
+    for stage, place in zip(stages, since, strict=True):
+        _fail_stage(stage, place, failures)
     return stages
+
+
+def _fail_stage(stage: Object, since: int, failures: dict[bytes, tuple[int, float]]) -> None:
+    place, when = failures.get(stage.get("worker", b""), (-1, 0.0))
+    if place > since:
+        stage["failed"] = when
 
 
 def recurring(script: Script, view: RecurringView) -> Object:

@@ -19,7 +19,7 @@ from beanpole.core.qless.calls import CALLS
 from beanpole.core.qless.shapes import is_number
 from beanpole.core.users import may_be_name
 from beanpole.events import QLESS
-from beanpole.protocol.qless import answers
+from beanpole.protocol.qless import answers, views
 from beanpole.protocol.qless import calls as dialects
 from beanpole.protocol.qless.recognition import Script
 from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES, Pattern, Text
@@ -82,6 +82,7 @@ _IMPORTS: Final = {
     b"recurring": q.IMPORT_RECURRING,
     b"queue": q.IMPORT_QUEUE,
 }
+HISTORY: Final = 12  # the place of the history in the arguments of IMPORT_JOB
 BAD_IMPORT: Final = Error(b"ERR wrong arguments of an import: nothing was done")
 ITSELF: Final = Error(b"ERR nothing was done: the job would depend on itself")
 
@@ -299,6 +300,8 @@ class CallSide(QlessSession):
         wrong = CALLS[code].shape.refusal(args)
         if wrong is not None:
             self.refuse(q.REFUSALS[wrong[0]], _import_refused(wrong))
+        elif code == q.IMPORT_JOB and not views.are_logged(args[HISTORY]):
+            self.refuse(kinds.ARGUMENTS, BAD_IMPORT)
         elif self._takes_puts():
             self._submit(Asked(None, None, _imported, 0), code, q.THROTTLES, now, args)
 
