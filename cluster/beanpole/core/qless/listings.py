@@ -65,7 +65,7 @@ def failed_jobs(t: Tables, flavour: int, _now: float, args: tuple[Any, ...]) -> 
     if len(jids) > q.CALL_JOBS_MAX:
         return limits.JOBS
     shown = [t.jobs[jid] for jid in jids]
-    if not views.fit_into_an_answer(shown):
+    if not views.fit_into_an_answer(shown, flavour):
         return limits.ANSWER
     return q.OK, (len(found), tuple([views.job_view(t, job) for job in shown]))
 

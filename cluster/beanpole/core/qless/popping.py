@@ -40,7 +40,7 @@ def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     if queue is None or count <= 0:
         return q.OK, ()
     popped: list[QlessJob] = []
-    count, size = _fitting(t, queue.locks.upto(now, 0, count), count, 0)
+    count, size = _fitting(t, flavour, queue.locks.upto(now, 0, count), count)
     for job in locks.invalidate(t, flavour, queue, now, count):
         _pop_job(t, flavour, queue, job, now, worker)
         popped.append(job)
@@ -52,7 +52,7 @@ def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     return q.OK, tuple([views.job_view(t, job) for job in popped])
 
 
-def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+def peek(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """PEEK: return the next jobs without locking them."""
     name, offset, count = args
     queue = t.queues.get(name)
@@ -74,7 +74,7 @@ def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
     jids = queue.locks.lowest(offset, min(count, expired - offset))
     jids += queue.work.highest(max(0, offset - expired), count - len(jids))
     jobs = [t.jobs[jid] for jid in jids]
-    if not views.fit_into_an_answer(jobs):
+    if not views.fit_into_an_answer(jobs, flavour):
         return limits.ANSWER
     return q.OK, tuple([views.job_view(t, job) for job in jobs])
 
@@ -102,13 +102,14 @@ def _allowed(
     return min(count, max(0, most - running))
 
 
-def _fitting(t: Tables, jids: list[bytes], count: int, size: int) -> tuple[int, int]:
-    """Return the number of jobs that fit into an answer of a given size, and its new size.
+def _fitting(t: Tables, flavour: int, jids: list[bytes], count: int) -> tuple[int, int]:
+    """Return the number of jobs that fit into an answer, and its size.
 
     If all of them fit, the count is returned unchanged.
     """
+    size = 0
     for place, jid in enumerate(jids):
-        size += answer_bytes(t.jobs[jid])
+        size += answer_bytes(t.jobs[jid], flavour)
         if size > q.ANSWER_MAX_BYTES:
             return max(1, place), q.ANSWER_MAX_BYTES
     return count, size
@@ -136,7 +137,7 @@ def _pop_work(
             if looked >= q.CALL_JOBS_MAX:
                 return
             looked += 1 + len(job.throttles) // throttles.FREE
-            given = size + answer_bytes(job)
+            given = size + answer_bytes(job, flavour)
             if given > q.ANSWER_MAX_BYTES and popped:
                 return
             t.keep(job)

@@ -42,6 +42,19 @@ def test_too_large_an_answer_is_refused() -> None:
     assert len(views.multiget(t, AS, 0.0, ((b"b",),))[1]) == 1
 
 
+def test_data_counts_more_where_it_is_decoded() -> None:
+    t = empty_tables()
+    for jid in (b"a", b"b"):
+        waiting_job(t, jid).data = b"x" * (q.DATA_MAX_BYTES // 2)
+        t.tracked.add(jid, 0.0)
+    assert views.multiget(t, q.SEED, 0.0, ((b"a", b"b"),)) == limits.ANSWER
+    assert views.tracked(t, q.SEED, 0.0, ()) == limits.ANSWER
+    assert views.tracked(t, AS, 0.0, ())[0] == q.OK
+    t.tracked.remove(b"b")
+    t.jobs[b"a"].data *= 2
+    assert len(views.tracked(t, q.SEED, 0.0, ())[1][0]) == 1, "a single job is always shown"
+
+
 class Unread(dict[bytes, Any]):
     """Names over which nothing may iterate."""
 
