@@ -388,6 +388,9 @@ FLUSH_MAX: Final = 25_000
 LISTED_MAX: Final = 100_000
 WORKERS_MAX: Final = 100_000
 OPTIONS_MAX: Final = 10_000
+# Changes of a template in one call, each of which may move it to another queue, at 10 us. It has
+# only eight fields.
+CHANGES_MAX: Final = 100
 # Items of any list in the arguments of a call: no limit of such a list is higher. ARGS_MAX_BYTES
 # may be a million, which each node would look at for half a second, only to refuse the call.
 ITEMS_MAX: Final = 10_000

@@ -80,8 +80,8 @@ def recur_update(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> 
     template = t.recurring.get(jid)
     if template is None:
         return q.NO_RECURRING, (jid,)
-    if len(pairs) > q.OPTIONS_MAX:
-        return limits.OPTIONS
+    if len(pairs) > q.CHANGES_MAX:
+        return limits.CHANGES
     new: dict[bytes, None] = {}
     for key, value in pairs:
         if key == b"queue" and value not in t.queues:
