@@ -3,11 +3,13 @@
 import json
 import re
 import sys
+from typing import Any
 
 import pytest
 
 from beanpole import qless as q
-from beanpole.core.qless import calls
+from beanpole.core.qless import calls, failing, recurring, throttles
+from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.tables import QlessQueue
 from beanpoled import qless_view, view
 from beanpoled.cli import status, status_qless
@@ -18,6 +20,7 @@ from beanpoled.rpc.server import describe
 from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.beanpoled.qless_scene import Client, Scene, array
 from tests.unit.core.cluster import copy_of, image_of
+from tests.unit.core.qless.checking import Qless
 
 
 @pytest.fixture
@@ -170,7 +173,7 @@ def test_status_shows_queues_and_workers_in_the_words_of_qless(scene: Scene) -> 
 def test_a_description_counts_the_queues_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qless_view, "FRESH_QUEUES_MAX", 1)
+    monkeypatch.setattr(qless_view, "FRESH_MAX", 1)
     client = scene.connect()
     put(client, b"q", b"a")
     put(client, b"other", b"b")
@@ -197,7 +200,7 @@ def test_figures_of_many_queues_are_counted_again_when_they_are_old(
     assert recent.look(tables, 0, None, 0).jobs.waiting == 1
     put(client, b"q", b"b")
     assert recent.look(tables, 0, None, 1).jobs.waiting == 2, "few queues: always the present state"
-    monkeypatch.setattr(qless_view, "FRESH_QUEUES_MAX", 0)
+    monkeypatch.setattr(qless_view, "FRESH_MAX", 0)
     put(client, b"q", b"c")
     assert recent.look(tables, 0, None, qless_view.KEPT_US).jobs.waiting == 2
     assert recent.look(tables, 0, None, qless_view.KEPT_US + 1).jobs.waiting == 3
@@ -206,10 +209,53 @@ def test_figures_of_many_queues_are_counted_again_when_they_are_old(
     assert recent.look(loaded.qless, 1, None, qless_view.KEPT_US + 1).jobs.waiting == 4
 
 
+def test_figures_of_many_throttles_are_counted_again_when_they_are_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """100,000 throttles took a node 30 ms or more for each page of metrics, however often."""
+    world = Qless()
+    recent = qless_view.RecentFigures()
+    monkeypatch.setattr(qless_view, "FRESH_MAX", 2)
+    world.give(throttles.throttle_set, 0, b"a", 1, 0)
+    assert recent.look(world.t, 0, None, 0).throttles == 1
+    world.give(throttles.throttle_set, 0, b"b", 1, 0)
+    assert recent.look(world.t, 0, None, 1).throttles == 2, "few: always the present state"
+    world.give(throttles.throttle_set, 0, b"c", 1, 0)
+    assert recent.look(world.t, 0, None, 2).throttles == 2
+    assert recent.look(world.t, 0, None, qless_view.KEPT_US + 1).throttles == 3
+
+
+def test_failed_jobs_are_counted_without_their_groups() -> None:
+    """There may be as many groups as jobs: 100,000 took a node 10 ms or more."""
+
+    class Unread(dict[bytes, Scores]):
+        def values(self) -> Any:
+            raise AssertionError("the groups are looked at")
+
+    world = Qless()
+    for number in range(9):
+        world.put(0, b"%d" % number, throttles=(b"t",), priority=9.0 - number)
+    world.put(0, b"scheduled", delay=50)
+    world.put(0, b"dependent", depends=(b"scheduled",))
+    world.give(recurring.recur, 0, b"q", b"r", b"K", b"{}", 9.0, 9.0, 0.0, (), 5, 0.0, None)
+    assert world.pop(0, 5) == [b"%d" % number for number in range(5)]
+    for number in range(3):
+        group = b"group %d" % (number % 2)
+        world.give(failing.fail, 1, b"%d" % number, b"w", group, b"m", None)
+    world.done(1, b"3")
+    world.give(throttles.throttle_set, 1, b"t", 1, 0)
+    assert world.pop(2, 1) == []
+    world.t.groups = Unread(world.t.groups)
+    found = qless_view.figures(world.t)
+    assert (found.failed, found.failure_groups, found.complete) == (3, 2, 1)
+    assert found.jobs == view.QlessCounts(3, 1, 1, 1, 1, 1)
+    assert (found.throttles, found.throttle_locks) == (1, 2)
+
+
 def test_tables_that_a_snapshot_replaces_are_not_kept_for_their_figures(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qless_view, "FRESH_QUEUES_MAX", 0)
+    monkeypatch.setattr(qless_view, "FRESH_MAX", 0)
     client = scene.connect()
     put(client, b"q", b"a")
     old = scene.machine
