@@ -24,10 +24,13 @@ _TOO_DEEP: Final = b"Found too many nested data structures (%d)"
 _UTF16: Final = b"JSON parser does not support UTF-16 or UTF-32"
 
 
-class Encoded(bytes):
-    """A text that `encode` has returned: it is written as it is."""
+class Encoded:
+    """A text that `encode` has returned: it is written as it is. No `bytes`, for the compiler."""
 
-    __slots__ = ()
+    __slots__ = ("text",)
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
 
 
 class Bad:
@@ -410,7 +413,7 @@ def _write(value: Json, parts: list[str]) -> None:
     elif kind is bytes:
         parts.append(_quote(value.decode(errors="surrogateescape")))
     elif kind is Encoded:
-        parts.append(value.decode(errors="surrogateescape"))
+        parts.append(value.text.decode(errors="surrogateescape"))
     elif value is None:
         parts.append("null")
     elif kind is bool:
