@@ -62,10 +62,10 @@ class Rereading:
         looking = asyncio.ensure_future(apart("certificates", certificates.look))
         done, _ = await asyncio.wait([looking], timeout=self._hangs_after_s)
         if not done:
-            words = f"{setting}* files: the file system has not answered for "
-            words += f"{self._hangs_after_s:g} s at {certificates.reading!r}"
-            self.hanging[setting] = words = f"{words}; {STAY}"
-            self._log(words, WARNING)
+            words = f"the file system has not answered for {self._hangs_after_s:g} s at "
+            words += f"{certificates.reading!r}; {STAY}"
+            self.hanging[setting] = words
+            self._log(f"{setting}* files: {words}", WARNING)
             try:
                 await asyncio.wait([looking])
             finally:
