@@ -129,6 +129,7 @@ def test_jobs_that_are_too_large_for_a_chunk_are_cut(
     assert image_of(machine) == whole
 
 
+@pytest.mark.constants
 def test_statistics_are_copied_where_they_change_while_an_image_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -136,6 +136,7 @@ def test_quirks_of_the_json() -> None:
     assert b'"priority":-1,' in text
 
 
+@pytest.mark.constants
 def test_entries_of_a_log_are_shown_without_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pop of 15 jobs with such an entry of 1 MiB took its node 8 s."""
 
