@@ -6,9 +6,11 @@ import contextlib
 import ctypes
 import difflib
 import gc
+import logging
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NoReturn
@@ -32,7 +34,7 @@ from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.host.aio import AioHost
-from beanpoled.host.log import LogLines
+from beanpoled.host.log import LibraryLog, LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
@@ -124,6 +126,8 @@ def main() -> None:
         print(f"beanpoled: {error}", file=sys.stderr)
         sys.exit(_exit_status(error))
     lines = LogLines(config)
+    lines.begin()
+    logging.getLogger().addHandler(LibraryLog(lines))
     # A node that is still reading its disk has nothing to reload or to drain, and no reason to end.
     for one in first_process.RUNNING_SIGNALS:
         signal.signal(one, signal.SIG_IGN)
@@ -132,10 +136,13 @@ def main() -> None:
     again = partial(configuration.from_arguments, arguments, os.environ, is_again=True)
     reading = Reading(config, again)
     try:
-        uvloop.run(run(prepare_process(config, lines), reading=reading))
+        uvloop.run(run(prepare_process(config, lines), reading=reading, lines=lines))
     except (BeanpoleError, OSError) as error:
-        lines.write(starting.words(error), ERROR)
+        lines.end(starting.words(error), ERROR)
         sys.exit(_exit_status(error))
+    except Exception:  # a bug; Python would wait for a log that takes nothing
+        lines.raw(traceback.format_exc())
+        sys.exit(1)
 
 
 def _note_failure(host: AioHost, _kind: object, error: BaseException | None, _: object) -> bool:
@@ -151,8 +158,7 @@ def _stop_early(lines: LogLines, _number: int, _frame: object) -> NoReturn:
     As process 1 of a container it would miss the signal without a handler, begin to serve, and be
     killed in the middle of that.
     """
-    with contextlib.suppress(RuntimeError):  # the signal may have come within another line
-        lines.write("stopped before its disk was read")
+    lines.end("stopped before its disk was read")
     os._exit(0)
 
 
@@ -248,7 +254,10 @@ def replica_config(config: NodeConfig, disks: Disks) -> ReplicaConfig:
 
 
 async def run(
-    config: NodeConfig, frontends: Table = FRONTENDS, reading: Reading | None = None
+    config: NodeConfig,
+    frontends: Table = FRONTENDS,
+    reading: Reading | None = None,
+    lines: LogLines | None = None,
 ) -> None:
     """Run one node until it is stopped.
 
@@ -256,6 +265,7 @@ async def run(
         config: of the node.
         frontends: the protocols that it speaks.
         reading: reloads the configuration, for SIGHUP.
+        lines: of its log; they are made here if there are none yet.
 
     Raises:
         StorageError: the data directory cannot be used.
@@ -263,7 +273,7 @@ async def run(
     """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_stop_on_bug)
-    host = AioHost(config, loop)
+    host = AioHost(config, loop, lines)
     with starting.data_directory(config):
         lock = host.files.hold(config.data_dir)
         if make_room_to_start(host.files, config.data_dir):
@@ -373,4 +383,6 @@ def _stop_on_bug(loop: asyncio.AbstractEventLoop, context: dict[str, object]) ->
     if isinstance(exception, ConnectionError | TimeoutError) and _OF_SOCKETS & context.keys():
         return  # a socket that broke while it was being closed
     loop.default_exception_handler(context)
+    for handler in logging.getLogger().handlers:
+        handler.flush()
     os._exit(1)

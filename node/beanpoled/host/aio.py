@@ -51,8 +51,14 @@ class AioHost:
         disk_within_s: how long a stop waits for the disk, for a test that does not.
     """
 
-    def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
-        self.lines = LogLines(config)
+    def __init__(
+        self,
+        config: NodeConfig,
+        loop: asyncio.AbstractEventLoop,
+        lines: LogLines | None = None,
+    ) -> None:
+        self.lines = LogLines(config) if lines is None else lines
+        self.lines.begin()
         self._loop = loop
         self._exiting = asyncio.Event()
         self._is_stopping = False
@@ -92,7 +98,7 @@ class AioHost:
         self.converter.close()
         disk.end()
         if self._last_words is not None:
-            self.log(self._last_words)
+            self.lines.end(self._last_words)
 
     async def wait_for_exit(self) -> None:
         """Wait until the node has stopped; its signals mean nothing from then on."""
@@ -256,12 +262,12 @@ class AioHost:
         elif self.files.only_bulk_is_left and self._last_words is not None:
             # The log is synced. The next start finishes the other files, or removes them.
             words = self._last_words
-        self.log(words, ERROR if status else INFO)
+        self.lines.end(words, ERROR if status else INFO)
         os._exit(status)
 
     def fatal(self, reason: str) -> None:
         """See `Host`."""
-        self.log(reason, ERROR)
+        self.lines.end(reason, ERROR)
         os._exit(1)  # not even exit handlers may write anything any more
 
     # --- signals --------------------------------------------------------------------------------

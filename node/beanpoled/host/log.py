@@ -1,16 +1,17 @@
 """The lines of a node's log: their levels, and their format as text or JSON.
 
-The callers decide when to log, and choose the words.
+The callers decide when to log, and choose the words; `log_writer` writes the lines.
 """
 
 import json
-import sys
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 from beanpoled.config.node import NodeConfig
+from beanpoled.host.log_writer import LogWriter, Output
 from beanpoled.host.seam import DEBUG, ERROR, INFO, WARNING
 
 LEVELS: Final = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
@@ -31,8 +32,14 @@ class LogLines:
         self._is_json = config.log_format == "json"
         self._cluster = config.cluster
         self._node = config.node_id
-        self._output = output
+        self._output = Output(output)
+        self._writer: LogWriter | None = None
         self._is_telling = False
+
+    def begin(self) -> None:
+        """From now on a thread writes the lines, and no caller waits for it but in `flush`."""
+        if self._writer is None:
+            self._writer = LogWriter(self._output.write, self._lost_line)
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -45,8 +52,38 @@ class LogLines:
 
     def write(self, line: str, level: int = INFO) -> None:
         """Write one line with the time in UTC, to the millisecond; it is lost if that fails."""
-        if level < (min(self.level, INFO) if self._is_telling else self.level):
+        if level >= (min(self.level, INFO) if self._is_telling else self.level):
+            self._put(self._line(line, level))
+
+    def end(self, line: str, level: int = INFO) -> None:
+        """Write the last line before the process ends, and wait for it like `flush`."""
+        if level >= self.level:
+            self._put(self._line(line, level), is_last=True)
+        self.flush()
+
+    def raw(self, text: str) -> None:
+        """Write a text with its line ends that is no line of this log, such as a traceback."""
+        self._put(text)
+
+    def flush(self) -> None:
+        """Wait until the lines are written, but only `FLUSH_MAX_S`."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def _put(self, text: str, is_last: bool = False) -> None:
+        if self._writer is not None:
+            self._writer.put(text, is_last)
             return
+        # The reader of the log may be gone, or its disk full. Callers log in the middle of a turn,
+        # or before they end the process: what they do then must not depend on it.
+        with suppress(OSError, ValueError):
+            self._output.write(text)
+
+    def _lost_line(self, count: int) -> str:
+        are = "line is" if count == 1 else "lines are"
+        return self._line(f"{count} {are} lost: this log did not take them", WARNING)
+
+    def _line(self, line: str, level: int) -> str:
         now_ms = time.time_ns() // 1_000_000
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000))
         stamp = f"{stamp}.{now_ms % 1000:03}Z"
@@ -58,10 +95,21 @@ class LogLines:
                 "node": self._node,
                 "message": line,
             }
-            text = json.dumps(entry, ensure_ascii=False)
-        else:
-            text = f"{stamp} {self._node} {_PREFIXES[level]}{line}"
-        # The reader of the log may be gone, or its disk full. Callers log in the middle of a turn,
-        # or before they end the process: what they do then must not depend on it.
-        with suppress(OSError, ValueError):
-            print(text, file=self._output or sys.stderr, flush=True)
+            return json.dumps(entry, ensure_ascii=False) + "\n"
+        return f"{stamp} {self._node} {_PREFIXES[level]}{line}\n"
+
+
+class LibraryLog(logging.Handler):
+    """Writes what libraries and the loop log, as it is: they log from the loop, too."""
+
+    def __init__(self, lines: LogLines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        self._lines.raw(self.format(record) + "\n")
+
+    def flush(self) -> None:
+        """See `logging.Handler`. `logging` calls it at the exit of the process."""
+        self._lines.flush()
