@@ -2,15 +2,14 @@
 
 import argparse
 import asyncio
+import atexit
 import contextlib
 import ctypes
 import difflib
 import gc
-import logging
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NoReturn
@@ -34,7 +33,7 @@ from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.host.aio import AioHost
-from beanpoled.host.log import LibraryLog, LogLines
+from beanpoled.host.log import LogLines, StandardError
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
@@ -127,7 +126,8 @@ def main() -> None:
         sys.exit(_exit_status(error))
     lines = LogLines(config)
     lines.begin()
-    logging.getLogger().addHandler(LibraryLog(lines))
+    sys.stderr = StandardError(lines)
+    atexit.register(lines.flush)
     # A node that is still reading its disk has nothing to reload or to drain, and no reason to end.
     for one in first_process.RUNNING_SIGNALS:
         signal.signal(one, signal.SIG_IGN)
@@ -140,9 +140,6 @@ def main() -> None:
     except (BeanpoleError, OSError) as error:
         lines.end(starting.words(error), ERROR)
         sys.exit(_exit_status(error))
-    except Exception:  # a bug; Python would wait for a log that takes nothing
-        lines.raw(traceback.format_exc())
-        sys.exit(1)
 
 
 def _note_failure(host: AioHost, _kind: object, error: BaseException | None, _: object) -> bool:
@@ -272,8 +269,8 @@ async def run(
         OSError: an address is taken, or the disk refuses.
     """
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_stop_on_bug)
     host = AioHost(config, loop, lines)
+    loop.set_exception_handler(partial(_stop_on_bug, lines=host.lines))
     with starting.data_directory(config):
         lock = host.files.hold(config.data_dir)
         if make_room_to_start(host.files, config.data_dir):
@@ -377,12 +374,14 @@ def _begin(node: Node, host: AioHost) -> None:
     host.links.renew()
 
 
-def _stop_on_bug(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+def _stop_on_bug(
+    loop: asyncio.AbstractEventLoop, context: dict[str, object], lines: LogLines | None = None
+) -> None:
     """Stop on an exception in a callback: it is a bug, and its effects are unknown."""
     exception = context.get("exception")
     if isinstance(exception, ConnectionError | TimeoutError) and _OF_SOCKETS & context.keys():
         return  # a socket that broke while it was being closed
     loop.default_exception_handler(context)
-    for handler in logging.getLogger().handlers:
-        handler.flush()
+    if lines is not None:
+        lines.flush()
     os._exit(1)

@@ -3,8 +3,9 @@
 The callers decide when to log, and choose the words; `log_writer` writes the lines.
 """
 
+import io
 import json
-import logging
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -99,17 +100,21 @@ class LogLines:
         return f"{stamp} {self._node} {_PREFIXES[level]}{line}\n"
 
 
-class LibraryLog(logging.Handler):
-    """Writes what libraries and the loop log, as it is: they log from the loop, too."""
+class StandardError(io.TextIOBase):
+    """Takes the place of `sys.stderr`: what Python and libraries write there never blocks either.
+
+    Such texts are their log lines, warnings, and errors of destructors and of other threads.
+    """
 
     def __init__(self, lines: LogLines) -> None:
-        super().__init__()
         self._lines = lines
+        self._before = sys.stderr
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`."""
-        self._lines.raw(self.format(record) + "\n")
+    def write(self, text: str) -> int:
+        """See `io.TextIOBase`."""
+        self._lines.raw(text)
+        return len(text)
 
-    def flush(self) -> None:
-        """See `logging.Handler`. `logging` calls it at the exit of the process."""
-        self._lines.flush()
+    def fileno(self) -> int:
+        """See `io.TextIOBase`."""
+        return self._before.fileno()

@@ -27,7 +27,8 @@ class Output:
     """
 
     def __init__(self, output: TextIO | None = None) -> None:
-        self._output = output
+        # The present one, because `log.StandardError` may take its place.
+        self._output = output or sys.stderr
         self._is_torn = False  # the last text was written in part
 
     def write(self, text: str) -> None:
@@ -37,7 +38,7 @@ class Output:
             OSError: there is no room, or no reader.
             ValueError: it is closed.
         """
-        stream = self._output or sys.stderr
+        stream = self._output
         try:
             descriptor = stream.fileno()
         except (AttributeError, OSError):  # a test has replaced it by one in memory

@@ -10,7 +10,8 @@ import pytest
 TIMEOUT_S = 60.0
 # A node that ends in the given way while its loop would run.
 SCRIPT = """
-import asyncio, os, signal, sys
+import asyncio, os, signal, sys, warnings
+from functools import partial
 from beanpole.errors import ConfigurationError
 from beanpoled import main
 from beanpoled.host.aio import AioHost
@@ -23,7 +24,7 @@ async def in_loop(node, end):
     end(AioHost(node["config"], loop, node["lines"]), loop)
 
 def bug(host, loop):
-    loop.set_exception_handler(main._stop_on_bug)
+    loop.set_exception_handler(partial(main._stop_on_bug, lines=host.lines))
     context = {"exception": ValueError("the bug"), "message": "Exception in callback"}
     loop.call_exception_handler(context)
 
@@ -39,6 +40,7 @@ WAYS = {
     "fatal": lambda node: asyncio.run(in_loop(node, lambda host, _: host.fatal("the reason"))),
     "bug": lambda node: asyncio.run(in_loop(node, bug)),
     "hang": lambda node: asyncio.run(in_loop(node, lambda host, _: host._give_up_disk())),
+    "warning": lambda _: warnings.warn("the warning", RuntimeWarning),
     "stop": lambda node: asyncio.run(in_loop(node, stop)),
 }
 
@@ -59,6 +61,7 @@ ENDS = {
     "fatal": (1, " a fatal: the reason\n"),
     "bug": (1, "\nValueError: the bug\n"),
     "hang": (1, " a fatal: stopped without a last sync, because the disk hangs\n"),
+    "warning": (0, "RuntimeWarning: the warning\n"),
     "stop": (0, " a the last words\n"),
 }
 
