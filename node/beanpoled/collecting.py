@@ -14,8 +14,8 @@ from beanpoled.shared.context import Context
 # 100,000, a growing queue stood still for 15 to 47 ms at every 100,000th job, on all nodes at the
 # same entry of the log.
 COLLECT_AFTER: Final = (5_000, 3, 1_000_000_000)
-# A full collection with that many jobs takes 30 ms.
-JOBS_MAX: Final = 50_000
+# A full collection with that many jobs, tubes and sessions takes some 30 ms.
+SMALL_MAX: Final = 50_000
 PERIOD_S: Final = 3600.0
 
 
@@ -41,7 +41,8 @@ class Collector:
             return
         self._due_s = now_s + PERIOD_S
         machine = self._context.machine
-        if is_replaced or len(machine.queue.jobs) + len(machine.qless.by_id) <= JOBS_MAX:
+        size = len(machine.queue.jobs) + len(machine.queue.tubes) + machine.sessions
+        if is_replaced or size + len(machine.qless.by_id) <= SMALL_MAX:
             gc.unfreeze()  # a machine that was loaded at the start is among them
             gc.collect()
             gc.freeze()

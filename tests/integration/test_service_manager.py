@@ -74,13 +74,12 @@ def test_a_life_of_a_service(cluster: Cluster, manager: tuple[str, Manager]) -> 
         process.signal(signal.SIGHUP)
         told.wait_for("RELOADING=1")
         told.wait_for("READY=1")
-        log = process.log.read_text()
-        assert "not reloaded, they take effect with a restart: jobs_max\n" in log
-        assert "reloaded: log_level is debug, was info\n" in log
+        process.wait_for_words("not reloaded, they take effect with a restart: jobs_max\n")
+        process.wait_for_words("reloaded: log_level is debug, was info\n")
         configuration.write_text(f'log_level = "loud"\n{text}')
         process.signal(signal.SIGHUP)
         told.wait_for("READY=1")
-        assert "not reloaded: log_level = 'loud'" in process.log.read_text()
+        process.wait_for_words("not reloaded: log_level = 'loud'")
         process.signal(signal.SIGTERM)
         told.wait_for("STOPPING=1")
         assert process.wait() == 0
@@ -114,7 +113,7 @@ def test_what_the_system_lowered_is_no_change(cluster: Cluster) -> None:
     try:
         wait_until(lambda: http_get(node.http, "/readyz")[0] == 200, TIMEOUT_S)
         allowed = 1000 - descriptors.SPARE
-        assert f"connections_max = 16000 is lowered to {allowed}" in process.log.read_text()
+        process.wait_for_words(f"connections_max = 16000 is lowered to {allowed}")
         process.signal(signal.SIGHUP)
         wait_until(lambda: "reloaded: " in process.log.read_text(), TIMEOUT_S)
         assert "not reloaded" not in process.log.read_text()

@@ -209,7 +209,7 @@ def test_a_client_without_a_right_certificate(
         if not stream.recv(100):
             raise ConnectionError("closed")
     wait_until(lambda: safe.refusals(0).get(reason, 0) > before, TIMEOUT_S, reason)
-    assert f"({reason})" in safe.process(0).log.read_text()
+    safe.process(0).wait_for_words(f"({reason})")
 
 
 def test_callers_of_grpc_without_a_right_certificate(safe: SafeCluster, tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_an_address_whose_handshakes_fail_is_refused_before_they_cost_anything(
     wait_until(fail_once_more, TIMEOUT_S, reason)
     assert is_served("127.0.0.2"), "another address"
     wait_until(lambda: is_served("127.0.0.1"), TIMEOUT_S, "its next handshake")
-    assert " at 127.0.0.1: failed_handshakes_per_second_max" in safe.process(number).log.read_text()
+    safe.process(number).wait_for_words(" at 127.0.0.1: failed_handshakes_per_second_max")
 
 
 def metrics(safe: SafeCluster) -> str:
@@ -408,7 +408,7 @@ def test_a_revoked_certificate_ends_what_it_has_connected(safe: SafeCluster) -> 
     os.kill(safe.pid(follower), signal.SIGHUP)
     wait_until(lambda: safe.is_ready(follower), TIMEOUT_S, "it is back with another certificate")
     for number in others:
-        assert "with a certificate that is revoked now" in safe.process(number).log.read_text()
+        safe.process(number).wait_for_words("with a certificate that is revoked now")
 
 
 def test_no_secret_stands_in_any_log(safe: SafeCluster) -> None:

@@ -55,7 +55,7 @@ def _discard(stream: TextIO) -> None:
 
 
 class _Lossy:
-    """A text stream whose failures are not raised; what it cannot write is lost."""
+    """A text stream whose failures are not raised; text that it cannot write is lost."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -89,11 +89,12 @@ def messages_may_be_lost() -> Iterator[None]:
         # It is closed. `print` to None would write to standard output.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     stream = sys.stderr
-    sys.stderr = cast(TextIO, _Lossy(stream))
+    lossy = sys.stderr = cast(TextIO, _Lossy(stream))
     try:
         yield
     finally:
-        sys.stderr = stream
+        if sys.stderr is lossy:  # else another thread is in here, too
+            sys.stderr = stream
         try:
             stream.flush()
         except OSError:

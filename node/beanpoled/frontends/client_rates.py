@@ -170,9 +170,9 @@ class ClientRates:
             host = self._of_host(connection.network)
             if host is not None:
                 found.append(host)
-        # The first request of a client may authenticate it and must not wait behind clients that
-        # never authenticate: the user's meter counts it once it is made.
-        if self._users and (connection.number or connection.is_metered):
+        # The first request of a client may authenticate it, or one behind `extensions`, and must
+        # not wait behind clients that never authenticate: the user's meter counts those behind it.
+        if self._users and connection.is_metered:
             user = self._of_user(connection)
             if user is not None:
                 found.append(user)

@@ -57,6 +57,7 @@ class RequestConnection(Connection):
         "_is_checked",
         "_is_counted",
         "_is_resting",
+        "_looks",
         "_port",
         "_replies",
         "_row_is_over",
@@ -75,6 +76,7 @@ class RequestConnection(Connection):
         self._flow = FlowControl(clients, port)
         self._timer: Timer | None = None
         self._wrong_tokens = 0
+        self._looks = 0  # for extensions, such as `auth`; see `_meter_user`
         self._is_counted = False  # whether `Unfinished` has its request
         self._held_request: Callable[[], None] | None = None  # makes it again
         self._held_bytes = 0  # of its body
@@ -215,14 +217,17 @@ class RequestConnection(Connection):
     def _process_metered(self) -> None:
         """Do the same as `_process` under a rate limit: charge the requests acted on."""
         rates, now_us = self._clients.rates, self._clients.now_us
+        if self.is_metered and not (self.number or self.throttled):
+            self._find_payer()  # the rules may have changed
         allowed = 0 if self.throttled else rates.allowance(self, now_us)
         count = min(allowed, REQUESTS_IN_A_ROW_MAX)
-        is_new = rates.limits_users and not (self.number or self.is_metered)
+        is_new = rates.limits_users and not self.is_metered
         left = self._act_on_row(count, has_more=count < allowed, is_one=is_new)
-        if is_new and left < count:
+        is_begun = is_new and left < count
+        if is_begun:
             self._meter_user()
         rates.spend(self, count - left, now_us)
-        if is_new and self.is_metered and left and not (self._is_resting or self.blocked):
+        if is_begun and left and not (self._is_resting or self.blocked):
             self._process_metered()  # its user's meter allows the rest, or does not
             return
         if not (left or self._is_resting or self.blocked or self.closed):
@@ -235,10 +240,16 @@ class RequestConnection(Connection):
         Many requests need no session, such as PING or those that are malformed: without a session
         they count as those of the user that a rule would give it.
         """
+        if self._looks == 1:
+            self._looks += 1  # clients that look for `auth` send it behind that
+            return
         self.is_metered = True
         if not self.number:
-            protocol = _PROTOCOLS.get(self.protocol, NO_PROTOCOL)
-            self.payer = user_by_rule(self, protocol, self._clients.machine)
+            self._find_payer()
+
+    def _find_payer(self) -> None:
+        protocol = _PROTOCOLS.get(self.protocol, NO_PROTOCOL)
+        self.payer = user_by_rule(self, protocol, self._clients.machine)
 
     def _act_on_row(self, left: int, has_more: bool, is_one: bool = False) -> int:
         """Act on one row of requests, and rest if it was a long one.

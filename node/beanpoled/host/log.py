@@ -36,6 +36,7 @@ class LogLines:
         self._output = Output(output)
         self._writer: LogWriter | None = None
         self._is_telling = False
+        self._is_stuck = False  # a flush has been in vain: the process ends anyway
 
     def begin(self) -> None:
         """From now on a thread writes the lines, and no caller waits for it but in `flush`."""
@@ -67,9 +68,9 @@ class LogLines:
         self._put(text)
 
     def flush(self) -> None:
-        """Wait until the lines are written, but only `FLUSH_MAX_S`."""
-        if self._writer is not None:
-            self._writer.flush()
+        """Wait until the lines are written, but only `FLUSH_MAX_S`, and in vain only once."""
+        if self._writer is not None and not self._is_stuck:
+            self._is_stuck = not self._writer.flush()
 
     def _put(self, text: str, is_last: bool = False) -> None:
         if self._writer is not None:
@@ -103,7 +104,7 @@ class LogLines:
 class StandardError(io.TextIOBase):
     """Takes the place of `sys.stderr`: what Python and libraries write there never blocks either.
 
-    Such texts are their log lines, warnings, and errors of destructors and of other threads.
+    Such texts are their log lines, warnings, and errors of other threads.
     """
 
     def __init__(self, lines: LogLines) -> None:

@@ -28,7 +28,8 @@ class Output:
 
     def __init__(self, output: TextIO | None = None) -> None:
         # The present one, because `log.StandardError` may take its place.
-        self._output = output or sys.stderr
+        # It is None where it is closed; `print` to None would write to standard output.
+        self._output = output or sys.stderr or open(os.devnull, "w")  # noqa: SIM115
         self._is_torn = False  # the last text was written in part
 
     def write(self, text: str) -> None:

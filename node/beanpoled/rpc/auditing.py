@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -27,9 +28,14 @@ ITEMS_MAX: Final = 20
 MESSAGES_MAX: Final = max(RIGHTS_MAX, RULES_MAX)
 # The limit of a message in a list; longer ones are not formatted, which the event loop does.
 ITEM_BYTES_MAX: Final = 2048
+# The limits of the values of a repeated enum that are looked at, and of a message in a list that is
+# copied: a request of 5 MiB, which may come from anybody, has millions of values, and the event
+# loop would take 0.2 s for them.
+ENUMS_LOOKED_MAX: Final = 4096
+COPIED_BYTES_MAX: Final = 16 * 1024
 # The limit of such a message in JSON: all of them together fit into a line.
 _ITEM_JSON_MAX: Final = 900
-# The limits of a text in a message above one of the limits. What is behind it is shown then, too:
+# The limits of a text in a message above one of the limits. Fields behind it are shown then, too:
 # the user of a rule with a long name of a certificate, rights in a queue with a long name.
 _PLAIN_MAX_CHARS: Final = 80
 _ODD_MAX_CHARS: Final = 20  # of characters of which JSON or protobuf makes up to twelve bytes
@@ -208,6 +214,9 @@ def _show_messages(found: dict[str, Value], path: str, value: Any) -> None:
 
 
 def _line(message: Message) -> str:
+    size = message.ByteSize()
+    if size > COPIED_BYTES_MAX:
+        return f"{size} bytes"
     # Repeated rights would displace those behind them.
     shown = _copy(message, {})
     size = shown.ByteSize()
@@ -255,7 +264,8 @@ def _show(found: dict[str, Value], path: str, field: Any, value: Any) -> None:
         found[path] = _plain(field, value)
         return
     if field.enum_type is not None:
-        value = list(dict.fromkeys(value))  # repeated ones would displace those behind them
+        # Repeated ones would displace those behind them.
+        value = list(dict.fromkeys(islice(value, ENUMS_LOOKED_MAX)))
     found[path] = [_plain(field, item) for item in value[:ITEMS_MAX]]
     if len(value) > ITEMS_MAX:
         found[f"{path}.count"] = len(value)

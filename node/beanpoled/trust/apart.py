@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,9 @@ async def apart(name: str, work: Callable[[], _Result]) -> _Result:
 
     The caller bounds how many of them there are at once. If it is cancelled, the work goes on and
     its outcome is dropped.
+
+    Raises:
+        OSError: no thread can be started.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_Result] = loop.create_future()
@@ -34,9 +38,12 @@ async def apart(name: str, work: Callable[[], _Result]) -> _Result:
         try:
             result = work()
         except Exception as error:
-            failure = error
+            failure = error.with_traceback(None)  # its frames have it as a local
         with suppress(RuntimeError):  # the loop may have been closed meanwhile
             loop.call_soon_threadsafe(tell, result, failure)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError:
+        raise OSError(errno.EAGAIN, "the system allows no more threads") from None
     return await done

@@ -186,7 +186,7 @@ class Certificates:
         """
         before, stamps = self._known, self._stamps()
         if stamps == before and not self.refusal and not is_asked:
-            return Found(before, stamps, contexts=self._without_sessions())
+            return Found(before, stamps, contexts=self._without_sessions(stamps))
         try:
             fresh, spans = self._read(), self._spans()
             listing = self._judged(fresh[0])
@@ -226,12 +226,14 @@ class Certificates:
         words = f"{self._files.setting}certificate_file and what belongs to it was read again"
         return "; ".join((words, *self.time_faults(), *filter(None, [self.list_fault()])))
 
-    def _without_sessions(self) -> _Contexts | None:
+    def _without_sessions(self, stamps: list[Stamp]) -> _Contexts | None:
         """Make new contexts of the same files, if the present ones are old and verify clients."""
         if not self._files.ca or self._clock() < self._read_s + SESSIONS_S:
             return None
-        with suppress(ConfigurationError):  # files that change just now are reported the next time
-            return self._read()
+        # Files that change just now are judged the next time.
+        with suppress(ConfigurationError):
+            made = self._read()
+            return made if self._stamps() == stamps else None
         return None
 
     def _use(self, spans: dict[str, list[Span]], listing: _Listing) -> None:

@@ -38,6 +38,7 @@ class Rereading:
         self._trust = trust
         self._log = log
         self._hangs_after_s = hangs_after_s
+        self._is_failing = False  # whether that no look could begin was logged
         self._looking: set[str] = set()  # the settings of sets with a look that has not ended
 
     async def look(self) -> None:
@@ -49,8 +50,14 @@ class Rereading:
         self._looking.add(certificates.setting)
         try:
             found = await self._found(certificates)
+        except OSError as error:  # the next look tries again
+            if not self._is_failing:
+                self._is_failing = True
+                self._log(f"{certificates.setting}* files: {error.strerror}; {STAY}", WARNING)
+            return
         finally:
             self._looking.discard(certificates.setting)
+        self._is_failing = False
         words = certificates.take(found)
         if words is not None:
             self._log(words, WARNING)

@@ -51,6 +51,10 @@ class Process:
         """Return the exit status; None while the process runs."""
         return self._child.poll()
 
+    def wait_for_words(self, words: str) -> None:
+        """Wait until the log has these words: a node writes its log in a thread."""
+        wait_until(lambda: words in self.log.read_text(), ANSWER_TIMEOUT_S, f"log: {words}")
+
     def signal(self, number: int) -> None:
         """Send a signal; the process must be running."""
         assert self.status() is None, self.story()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from beanpoled.collecting import JOBS_MAX, PERIOD_S, Collector
+from beanpoled.collecting import PERIOD_S, SMALL_MAX, Collector
 
 
 class Cycle:
@@ -28,9 +28,8 @@ def frozen() -> Iterator[None]:
 
 def begun(jobs: int) -> tuple[Collector, Any, weakref.ref[Cycle]]:
     """Begin with a cycle that nothing refers to after the start."""
-    machine = SimpleNamespace(
-        queue=SimpleNamespace(jobs=range(jobs)), qless=SimpleNamespace(by_id=())
-    )
+    queue = SimpleNamespace(jobs=range(jobs), tubes=())
+    machine = SimpleNamespace(queue=queue, qless=SimpleNamespace(by_id=()), sessions=0)
     context: Any = SimpleNamespace(loads=1, machine=machine)
     collector, cycle = Collector(context), Cycle()
     collector.begin(0.0)
@@ -38,7 +37,7 @@ def begun(jobs: int) -> tuple[Collector, Any, weakref.ref[Cycle]]:
 
 
 def test_a_small_node_is_collected_once_in_a_period() -> None:
-    collector, _, cycle = begun(JOBS_MAX)
+    collector, _, cycle = begun(SMALL_MAX)
     collector.look(PERIOD_S - 1)
     assert cycle() is not None
     collector.look(PERIOD_S)
@@ -46,13 +45,13 @@ def test_a_small_node_is_collected_once_in_a_period() -> None:
 
 
 def test_a_large_node_is_not_collected_while_it_works() -> None:
-    collector, _, cycle = begun(JOBS_MAX + 1)
+    collector, _, cycle = begun(SMALL_MAX + 1)
     collector.look(PERIOD_S)
     assert cycle() is not None
 
 
 def test_a_replaced_machine_is_collected_at_once() -> None:
-    collector, context, cycle = begun(JOBS_MAX + 1)
+    collector, context, cycle = begun(SMALL_MAX + 1)
     context.loads += 1
     collector.look(1.0)
     assert cycle() is None

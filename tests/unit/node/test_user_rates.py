@@ -197,6 +197,41 @@ def test_the_token_behind_a_reset_waits_for_no_rate_either() -> None:
     assert port.take() == b"+OK\r\n" and connection.user == LEE
 
 
+def test_the_token_behind_extensions_waits_for_no_rate_either() -> None:
+    """Clients ask first whether the node knows `auth`, and send it when they have the answer."""
+    scene = Scene()
+    scene.limit(1, ANONYMOUS)
+    connection, port = client_of(scene, "beanstalk", b"10.0.0.1")
+    connection.received(b"extensions\r\n")
+    settle(scene)
+    assert port.take().startswith(b"OK ")
+    other, _ = scene.connected(b"10.0.0.2")
+    other.received(ASK * 20)
+    settle(scene)
+    assert other.throttled
+    connection.received(b"auth %b\r\n" % TOKEN)
+    settle(scene)
+    assert port.take() == b"ACCEPTED\r\n" and connection.user == LEE
+    connection, port = client_of(scene, "beanstalk", b"10.0.0.1")
+    connection.received(b"extensions\r\n" * 5)
+    settle(scene)
+    assert port.take().count(b"OK ") == 2, "only the first one is not counted"
+
+
+def test_a_client_without_a_session_has_the_rate_of_the_rules_as_they_are() -> None:
+    scene = Scene(rate=10)
+    scene.do((c.SET_RULES, 1, msgpack.packb(((0, b"", b"", LEE),))))
+    connection, port = client_of(scene, "qless", b"10.0.0.1")
+    connection.received(b"PING\r\n")
+    settle(scene)
+    scene.do((c.SET_RULES, 1, msgpack.packb(())))
+    scene.limit(5, ANONYMOUS)
+    scene.do((c.DROP_USER, 1, LEE))
+    connection.received(b"PING\r\n" * 40)
+    settle(scene)
+    assert port.take().count(b"+PONG\r\n") <= 7 and connection.throttled
+
+
 @pytest.mark.parametrize("ends", ["rate", "user"])
 def test_a_rate_that_ends_lets_its_connections_go_on(ends: str) -> None:
     scene = Scene(rate=10)

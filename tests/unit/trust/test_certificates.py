@@ -6,6 +6,7 @@ import ssl
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,6 +196,24 @@ def test_contexts_are_made_anew_so_that_they_know_no_old_sessions(place: Path) -
     assert found.generation == 0 and of_any.server is its  # it verifies no certificates
     second = found.server
     assert found.refresh() is None and found.server is second
+
+
+def test_files_that_change_while_contexts_are_made_anew_are_judged_first(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    found = Certificates(files(place), lambda: now_s)
+    first, read = found.server, Certificates._read
+
+    def reading(certificates: Certificates) -> Any:
+        made = read(certificates)
+        (place / "ca.pem").touch()
+        return made
+
+    now_s = SESSIONS_S + 1
+    monkeypatch.setattr(Certificates, "_read", reading)
+    assert found.refresh() is None and found.server is first
+    assert "was read again" in str(found.refresh()) and found.server is not first
 
 
 def test_no_version_of_openssl_lets_clients_renegotiate(place: Path) -> None:

@@ -150,6 +150,7 @@ class BeanstalkConnection(TubesConnection):
 
     def _list_extensions(self, request: r.Request) -> None:
         self._session()
+        self._looks += 1
         names = extensions.names(self._clients.machine.version)
         self._replies.reply(replies.ok(stats.format_list(names)))
 
