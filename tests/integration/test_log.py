@@ -6,6 +6,11 @@ import signal
 import subprocess
 from pathlib import Path
 
+import grpc
+import pytest
+
+from beanpole.client.rpc import Nodes
+from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from tests.integration.support.nodes import Cluster, http_get
 from tests.integration.support.processes import STOP_TIMEOUT_S
 from tests.integration.support.raw import Raw
@@ -13,10 +18,10 @@ from tests.integration.support.waiting import wait_until
 
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 20.0
-# A refused reload logs a line about as long as the wrong value.
-LINE_BYTES = 40_000
+# A refused reload logs a line about as long as the wrong value, and gRPC takes such an error.
+LINE_BYTES = 5_000
 # Twice as much as a pipe, 64 KiB, and the lines that wait for it, 1 MiB, have room for.
-RELOADS = 60
+RELOADS = 480
 LOST = re.compile(rb"n0 warning: (\d+) lines are lost: this log did not take them\n")
 
 
@@ -43,10 +48,12 @@ def test_a_node_serves_while_nobody_reads_its_log(tmp_path: Path) -> None:
             )
             path = node.directory / "node.toml"
             path.write_text(f'log_level = "{"x" * LINE_BYTES}"\n{path.read_text()}')
-            with Raw(node.beanstalk, ANSWER_TIMEOUT_S) as client:
+            with Raw(node.beanstalk, ANSWER_TIMEOUT_S) as client, Nodes([node.grpc]) as nodes:
+                stub = node_admin_pb2_grpc.NodeAdminStub(nodes.channel(node.grpc))
                 for _ in range(RELOADS):
-                    process.send_signal(signal.SIGHUP)
-                    # An answer comes behind the reload, so that signals do not become one.
+                    # No signals: those that follow each other closely become one.
+                    with pytest.raises(grpc.RpcError, match="log_level"):
+                        stub.Reload(node_admin_pb2.ReloadRequest(), timeout=ANSWER_TIMEOUT_S)
                     assert http_get(node.http, "/livez", ANSWER_TIMEOUT_S)[0] == 200
                     client.put(b"x")
                 found = wait_for_line(read, LOST)
@@ -56,7 +63,7 @@ def test_a_node_serves_while_nobody_reads_its_log(tmp_path: Path) -> None:
                 assert written * LINE_BYTES > 1024 * 1024
                 assert 0 < RELOADS - written - 1 <= int(lost[1]) <= RELOADS - written
                 for _ in range(RELOADS):
-                    process.send_signal(signal.SIGHUP)
+                    process.send_signal(signal.SIGHUP)  # nobody reads these either
                     assert http_get(node.http, "/livez", ANSWER_TIMEOUT_S)[0] == 200
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_TIMEOUT_S) == 0
