@@ -79,6 +79,7 @@ PROTOCOL_NAMES: Final = {
     GEARMAN: "gearman",
     QLESS: "qless",
 }
+PROTOCOL_NUMBERS: Final = {name: number for number, name in PROTOCOL_NAMES.items()}
 # The machine version that introduced a protocol: below it no session can use the protocol.
 PROTOCOL_SINCE: Final[dict[int, int]] = {WORKQ: 4, GEARMAN: 4, QLESS: 4}
 

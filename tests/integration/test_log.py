@@ -1,4 +1,4 @@
-"""A real node whose log takes no line: its standard error is a pipe that nobody reads."""
+"""A real node whose log takes no line: its standard error is a pipe that is not read."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def wait_for_line(read: int, wanted: re.Pattern[bytes]) -> bytes:
     return found
 
 
-def test_a_node_serves_while_nobody_reads_its_log(tmp_path: Path) -> None:
+def test_a_node_serves_while_its_log_is_not_read(tmp_path: Path) -> None:
     """The loop waited for the pipe: no answer at any port, until the log was read."""
     cluster = Cluster(tmp_path / "cluster", count=1)
     (node,) = cluster.nodes
@@ -63,7 +63,7 @@ def test_a_node_serves_while_nobody_reads_its_log(tmp_path: Path) -> None:
                 assert written * LINE_BYTES > 1024 * 1024
                 assert 0 < RELOADS - written - 1 <= int(lost[1]) <= RELOADS - written
                 for _ in range(RELOADS):
-                    process.send_signal(signal.SIGHUP)  # nobody reads these either
+                    process.send_signal(signal.SIGHUP)  # their lines are not read either
                     assert http_get(node.http, "/livez", ANSWER_TIMEOUT_S)[0] == 200
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_TIMEOUT_S) == 0

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from beanpole import commands as c
-from beanpole.events import NO_PROTOCOL, PROTOCOL_NAMES
+from beanpole.events import NO_PROTOCOL, PROTOCOL_NUMBERS
 from beanpoled.frontends.clients import UNKNOWN_TOKEN, Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.flow import FlowControl
@@ -35,8 +35,6 @@ BYTES_IN_A_ROW_MAX: Final = 16 * 1024
 # A client that waits in the line of large outputs is closed when this multiple of the largest
 # output of one client is queued for it: messages may come faster than the node can write them.
 LINE_OUTPUTS_MAX: Final = 4
-
-_PROTOCOLS: Final = {name: number for number, name in PROTOCOL_NAMES.items()}
 
 # The reasons for which a node refuses to make a job, see `_refuse_put`.
 PUT_DRAINING: Final = 0
@@ -248,7 +246,7 @@ class RequestConnection(Connection):
             self._find_payer()
 
     def _find_payer(self) -> None:
-        protocol = _PROTOCOLS.get(self.protocol, NO_PROTOCOL)
+        protocol = PROTOCOL_NUMBERS.get(self.protocol, NO_PROTOCOL)
         self.payer = user_by_rule(self, protocol, self._clients.machine)
 
     def _act_on_row(self, left: int, has_more: bool, is_one: bool = False) -> int:

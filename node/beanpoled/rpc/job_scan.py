@@ -11,7 +11,7 @@ from typing import Final
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, READY, RESERVED, Job
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpole.core.machine import Machine
-from beanpole.events import PROTOCOL_NAMES, QLESS
+from beanpole.events import PROTOCOL_NUMBERS, QLESS
 from beanpole.pb import jobs_pb2
 from beanpoled.rpc.queue_names import NO_QLESS, queue_name
 from beanpoled.rpc.server import CallRefused
@@ -105,7 +105,7 @@ class Filter:
 def _space(protocol: str) -> int:
     if not protocol:
         return 0
-    spaces = {name: number for number, name in PROTOCOL_NAMES.items() if number in SPACES}
+    spaces = {name: number for name, number in PROTOCOL_NUMBERS.items() if number in SPACES}
     number = spaces.get(protocol, 0)
     if number == QLESS:
         raise CallRefused("QLESS", "filter.protocol", NO_QLESS)

@@ -32,7 +32,7 @@ from beanpole.core.users import (
     may_be_name,
     may_be_pattern,
 )
-from beanpole.events import PROTOCOL_NAMES
+from beanpole.events import PROTOCOL_NAMES, PROTOCOL_NUMBERS
 from beanpole.pb import users_pb2
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.queue_names import NO_TUBE
@@ -51,7 +51,6 @@ _LIMITS_MAX: Final = dict(zip(Limits._fields, (U32_MAX, USER_BYTES_MAX, U32_MAX)
 # The IPv6 addresses that stand for IPv4 ones, as text because Python 3.13 writes them differently.
 _MAPPED_TEXT: Final = "::ffff:0:0/96"
 _MAPPED: Final = IPv6Network(_MAPPED_TEXT)
-_PROTOCOLS: Final = {name: number for number, name in PROTOCOL_NAMES.items()}
 
 
 def read_name(text: str, field: str) -> bytes:
@@ -188,9 +187,11 @@ def read_rules(messages: Iterable[users_pb2.Rule]) -> bytes:
 
 def _read_rule(place: int, message: users_pb2.Rule) -> tuple[int, bytes, bytes, bytes]:
     field = f"rules[{place}]"
-    protocol = _PROTOCOLS.get(message.protocol, 0)
+    protocol = PROTOCOL_NUMBERS.get(message.protocol, 0)
     if message.protocol and not protocol:
-        words = f"{message.protocol!r} is no protocol: {', '.join(_PROTOCOLS)}, or none for any"
+        words = (
+            f"{message.protocol!r} is no protocol: {', '.join(PROTOCOL_NUMBERS)}, or none for any"
+        )
         raise CallRefused("BAD_PROTOCOL", f"{field}.protocol", words)
     # Names of DNS are equal in either case; `opening.either_case` gives those of a client.
     certificate = message.certificate.encode(errors="replace").lower()

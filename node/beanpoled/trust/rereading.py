@@ -38,7 +38,7 @@ class Rereading:
         self._trust = trust
         self._log = log
         self._hangs_after_s = hangs_after_s
-        self._is_failing = False  # whether that no look could begin was logged
+        self._failing: set[str] = set()  # the settings of sets whose look could not begin
         self._looking: set[str] = set()  # the settings of sets with a look that has not ended
 
     async def look(self) -> None:
@@ -51,13 +51,13 @@ class Rereading:
         try:
             found = await self._found(certificates)
         except OSError as error:  # the next look tries again
-            if not self._is_failing:
-                self._is_failing = True
+            if certificates.setting not in self._failing:
+                self._failing.add(certificates.setting)
                 self._log(f"{certificates.setting}* files: {error.strerror}; {STAY}", WARNING)
             return
         finally:
             self._looking.discard(certificates.setting)
-        self._is_failing = False
+        self._failing.discard(certificates.setting)
         words = certificates.take(found)
         if words is not None:
             self._log(words, WARNING)

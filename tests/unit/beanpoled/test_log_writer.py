@@ -17,6 +17,7 @@ from beanpoled.host.log_writer import LogWriter, Output
 from beanpoled.host.seam import ERROR, WARNING
 from tests.integration.support.waiting import wait_until
 from tests.unit.node.stage import config
+from tests.unit.unread import full_pipe
 
 TIMEOUT_S = 60.0
 SOON_S = 0.1
@@ -161,17 +162,6 @@ def test_threads_that_cannot_start_lose_no_line(
 
 
 # --- the lines of a node ------------------------------------------------------------------------
-
-
-def full_pipe() -> tuple[int, int]:
-    """Return a pipe that takes no byte."""
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    for size in (4096, 1):
-        with pytest.raises(BlockingIOError):
-            while True:
-                os.write(write, b"x" * size)
-    return read, write
 
 
 def read_until(read: int, wanted: str) -> str:

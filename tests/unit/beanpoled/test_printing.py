@@ -11,7 +11,7 @@ from beanpole.client.printing import Parser
 from beanpole.pb import jobs_pb2
 from beanpoled.cli import exits
 from tests.unit.beanpoled.test_choosing import FakeAdmin, changed, result
-from tests.unit.unread import unread_output
+from tests.unit.unread import dead_pipe, unread_output
 
 TIMEOUT_S = 60.0
 BEANPOLE = "from beanpoled.cli import main; exit(main())"
@@ -51,8 +51,7 @@ def ended(
 
 @pytest.mark.slow
 def test_a_verdict_stays_where_its_reader_has_gone(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
+    writer = dead_pipe()
     try:
         assert ended(BEANPOLE, ["doctor", "no-such-folder"], writer, tmp_path) == (1, "")
     finally:
@@ -75,8 +74,7 @@ def test_a_reader_that_has_gone_is_no_error_and_a_full_disk_is_one(
     program: str, words: list[str], status_full: int, tmp_path: Path
 ) -> None:
     (tmp_path / "node.toml").write_text(CONFIGURATION)
-    reader, writer = os.pipe()
-    os.close(reader)
+    writer = dead_pipe()
     try:
         assert ended(program, words, writer, tmp_path) == (0, "")
     finally:

@@ -53,11 +53,12 @@ def ended(program: str, redirections: str, *words: str) -> subprocess.CompletedP
     return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_verdict_stays_if_nobody_reads_it() -> None:
-    writer = dead_pipe()
+def unread(program: str, *words: str) -> tuple[int, str]:
+    """Run a program whose buffered output has no reader; return its status and its messages."""
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    writer = dead_pipe()
     done = subprocess.run(
-        [sys.executable, "-c", NO],
+        [sys.executable, "-c", program, *words],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
@@ -66,7 +67,11 @@ def test_a_verdict_stays_if_nobody_reads_it() -> None:
         check=False,
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (1, "")
+    return done.returncode, done.stderr
+
+
+def test_a_verdict_stays_if_nobody_reads_it() -> None:
+    assert unread(NO) == (1, "")
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 3])
@@ -88,19 +93,7 @@ def test_standard_error_that_cannot_be_written_decides_nothing(status: int, is_f
 
 def test_output_before_an_error_does_not_change_its_status() -> None:
     """Python writes what is buffered at its exit, and ends with 120 where it cannot."""
-    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    writer = dead_pipe()
-    done = subprocess.run(
-        [sys.executable, "-c", MESSAGES, "3"],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=buffered,
-        timeout=60,
-        check=False,
-    )
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (3, "half way\nbeanpole: no node answers\n")
+    assert unread(MESSAGES, "3") == (3, "half way\nbeanpole: no node answers\n")
 
 
 @pytest.mark.slow
