@@ -5,6 +5,7 @@ module knows no file format. The deterministic simulator has a second implementa
 """
 
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -315,8 +316,10 @@ class RealFiles(InlineFiles):
         assert not self.closed, "submit() after close()"
         if type(work) is SyncedWrite and self._begin(work, done):
             return
-        if self._threads[lane] is None:
-            self._start(lane)
+        if self._threads[lane] is None and not self._start(lane):
+            error = OSError(errno.EAGAIN, "the system allows no more threads")
+            self._post_result(partial(self._deliver, done, error))
+            return
         self._queues[lane].put((work, done))
 
     def settle(self) -> None:
@@ -383,11 +386,16 @@ class RealFiles(InlineFiles):
         work.note(took_us)
         done(None)
 
-    def _start(self, lane: int) -> None:
+    def _start(self, lane: int) -> bool:
+        """Start the thread of a lane; return False if the system allows no more threads."""
         name = ("beanpole-log", "beanpole-bulk", "beanpole-look", "beanpole-look-2")[lane]
         thread = threading.Thread(target=self._serve, args=(lane,), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False  # the lane's next work tries again
         self._threads[lane] = thread
-        thread.start()
+        return True
 
     def _serve(self, lane: int) -> None:
         take = self._queues[lane].get

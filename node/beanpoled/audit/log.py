@@ -64,6 +64,7 @@ class AuditLog:
         self._complain = complain
         self._complained_s = -COMPLAINT_PERIOD_S
         self._queue: SimpleQueue[_Item] = SimpleQueue()
+        self._starting = threading.Lock()  # entries are added in the loop, pages read in a thread
         self._thread: threading.Thread | None = None
         # Used by the thread only:
         self._file: int | None = None
@@ -78,21 +79,35 @@ class AuditLog:
         if self._queue.qsize() >= WAITING_MAX:
             self.lost += 1
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
-            self._thread.start()
         self._queue.put(entry)
+        self._start()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is not None:
+                return
+            thread = threading.Thread(target=self._run, name="audit", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return  # the system allows no more threads: the next entry, or the end, tries again
+            self._thread = thread
 
     def flush(self) -> bool:
         """Wait until earlier entries are in the file; return False if that takes too long."""
-        if self._thread is None:
+        if self._queue.empty() and self._thread is None:
             return True
+        self._start()
+        if self._thread is None:
+            return False
         written = threading.Event()
         self._queue.put(written)
         return written.wait(FLUSH_TIMEOUT_S)
 
     def close(self) -> None:
         """Write the pending entries, and end the thread; gives up on a disk that hangs."""
+        if not self._queue.empty():
+            self._start()
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(CLOSE_TIMEOUT_S)

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 # The watch counts such steps of its own, so that a pause of the process is not mistaken for one of
@@ -23,7 +24,8 @@ class Watch:
         self._give_up = give_up
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        threading.Thread(target=self._run, name="watch", daemon=True).start()
+        with suppress(RuntimeError):  # the system allows no more threads: the work is unwatched
+            threading.Thread(target=self._run, name="watch", daemon=True).start()
 
     def beat(self) -> None:
         """Note that the work goes on."""

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -193,3 +194,24 @@ def test_what_a_writer_left_half_done_is_skipped(tmp_path: Path) -> None:
     after.log.add(ENTRY)
     assert len(after.calls()) == 2
     after.log.close()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_threads_that_cannot_start_lose_no_entry(
+    is_closed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    made = Opened(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        made.log.add(ENTRY)
+        assert not made.log.flush() and made.calls() == []
+    if is_closed:
+        made.log.close()
+        assert (tmp_path / NAME).read_bytes().count(b"\n") == 1
+    else:
+        made.log.add(ENTRY)
+        assert len(made.calls()) == 2
+        made.log.close()

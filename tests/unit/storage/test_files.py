@@ -296,6 +296,27 @@ def test_works_run_elsewhere_in_order_and_are_answered_in_the_loop() -> None:
     assert [error is not None for error, _ in answers] == [n == 3 for n in range(6)]
 
 
+def test_work_of_a_lane_whose_thread_cannot_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    loop = Loop()
+    files = RealFiles(loop.post)
+    ran: list[str] = []
+    answers: list[OSError | None] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        files.submit(lambda: ran.append("first"), answers.append, LANE_BULK)
+    assert answers == []  # it is told in a step of its own, as ever
+    loop.turn()
+    files.submit(lambda: ran.append("second"), answers.append, LANE_BULK)
+    loop.turn()
+    files.close()
+    [failed, succeeded] = answers
+    assert failed is not None and failed.errno == errno.EAGAIN and succeeded is None
+    assert ran == ["second"]
+
+
 def test_bulk_work_does_not_delay_the_log() -> None:
     loop = Loop()
     files = RealFiles(loop.post)
