@@ -121,7 +121,7 @@ class Node:
         """Return the size of all entries."""
         return sum(len(entry) for _, entry in self.applied)
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, is_warning: bool = False) -> None:
         """Drop the line."""
 
     def load_image(self, chunks: Iterator[bytes]) -> None:

@@ -214,7 +214,7 @@ class Lone:
         """Return the size of all entries."""
         return sum(len(entry) for _, entry in self.applied)
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, is_warning: bool = False) -> None:
         """Keep a line."""
         self.lines.append(line)
 

@@ -194,8 +194,8 @@ class Callbacks(Protocol):
         """
         ...
 
-    def log(self, line: str) -> None:
-        """Print a line for the operator."""
+    def log(self, line: str, is_warning: bool = False) -> None:
+        """Print a line for the operator; a warning is one that may call for action."""
         ...
 
     def rejoined(self) -> None:

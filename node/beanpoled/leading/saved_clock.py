@@ -201,7 +201,8 @@ class SavedClock:
         if passed_us:
             host.log(f"counting {passed_us // SECOND_US} s in which no node was running")
         elif cluster_us and not is_trusted(skews_us):
-            host.log("not counting the time in which no node was running: the clocks differ")
+            line = "not counting the time in which no node was running: the clocks differ"
+            host.log(line, WARNING)
         return cluster_us + passed_us
 
     def _newest_times_us(self) -> tuple[int, int]:

@@ -88,9 +88,9 @@ class ReplicaCallbacks:
         self._events.seal()
         host.fetch_snapshot(peer, index, sink, done)
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, is_warning: bool = False) -> None:
         """See `Callbacks`."""
-        self._context.host.log(line)
+        self._context.host.log(line, WARNING if is_warning else INFO)
 
     def wake(self) -> None:
         """See `Callbacks`."""

@@ -5,6 +5,7 @@ meaning.
 """
 
 from beanpole.errors import ProtocolError
+from beanpoled.host.seam import WARNING
 from beanpoled.leading.leader import Leader
 from beanpoled.links import frames
 from beanpoled.origin.leader_link import LeaderLink
@@ -55,7 +56,7 @@ class ToLeader(LeaderLink):
         except ProtocolError as error:
             # There is no link to close: the origin resends everything, as after a link that was
             # full.
-            context.host.log(f"this node refuses what it sent itself: {error}")
+            context.host.log(f"this node refuses what it sent itself: {error}", WARNING)
             return False
         return True
 

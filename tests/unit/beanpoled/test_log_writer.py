@@ -165,9 +165,9 @@ def test_threads_that_cannot_start_lose_no_line(
 
 
 def read_until(read: int, wanted: str) -> str:
-    """Read a pipe up to a text."""
+    """Read a pipe up to the end of the line of a text."""
     found = b""
-    while wanted.encode() not in found:
+    while wanted.encode() not in found or not found.endswith(b"\n"):
         found += os.read(read, 65536)
     return found.decode()
 

@@ -176,7 +176,7 @@ class Member:
     def role_changed(self) -> None:
         """Do nothing: the change is printed after the call that caused it."""
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, is_warning: bool = False) -> None:
         """Print a log line."""
         self.world.say(f"{self.name} logs: {line}")
 

@@ -63,7 +63,8 @@ def _state(_script: Script, _call: Call, value: Any) -> Value:
 
 
 def _integer(_script: Script, _call: Call, value: Any) -> Value:
-    return None if value is None else truncate(value)
+    # A compiled `truncate` takes a float, and has only 53 bits of an int.
+    return value if value is None or type(value) is int else truncate(value)
 
 
 def _nothing(_script: Script, _call: Call, _value: Any) -> Value:

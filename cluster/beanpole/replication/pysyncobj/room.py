@@ -136,15 +136,15 @@ class Room:
             self._unknown_s = now_s + UNKNOWN_PERIOD_S
             self._callbacks.log(
                 f"the free space of {self._config.directory} is unknown: {error}; "
-                f"{self.free_bytes} bytes were free"
+                f"{self.free_bytes} bytes were free",
+                is_warning=True,
             )
 
     def _act(self, now_s: float) -> None:
         """Release or restore the ballast, and judge the room."""
         if self.free_bytes < BALLAST_ROOM_BYTES and self.ballast.release():
-            self._callbacks.log(
-                f"{self.free_bytes} bytes are free: the ballast of {self.ballast.size} is given up"
-            )
+            words = f"the ballast of {self.ballast.size} is given up"
+            self._callbacks.log(f"{self.free_bytes} bytes are free: {words}", is_warning=True)
             self._ballast_s = now_s + BALLAST_PERIOD_S
             self._measure()  # its result is judged
             return
@@ -181,13 +181,17 @@ class Room:
             self.low = low
             words = "below" if low else "above"
             what = "disk_reserve_bytes" if reserve > needed else "what the next snapshot needs"
-            log(f"{self.free_bytes} bytes are free, {words} the reserve of {reserve}: {what}")
+            log(
+                f"{self.free_bytes} bytes are free, {words} the reserve of {reserve}: {what}",
+                is_warning=low,
+            )
         if self.full != self._was_full:
             self._was_full = self.full
             if self.full:
                 log(
                     f"the disk is full ({self.free_bytes} bytes are free): the log takes nothing "
-                    f"more until there are {LOG_ROOM_BYTES}; make room"
+                    f"more until there are {LOG_ROOM_BYTES}; make room",
+                    is_warning=True,
                 )
             else:
                 log(f"{self.free_bytes} bytes are free: the log goes on")

@@ -222,7 +222,8 @@ class Snapshots:
         if info is self._latest and not self._is_doubted:
             self._doubted = info
             self._shared.callbacks.log(
-                f"the snapshot at {info.index} cannot be read, and is made again: {reason}"
+                f"the snapshot at {info.index} cannot be read, and is made again: {reason}",
+                is_warning=True,
             )
 
     def _fits(self) -> bool:
@@ -237,13 +238,15 @@ class Snapshots:
         if not waited:
             shared.callbacks.log(
                 f"the snapshot at {shared.core.applied} waits: {room.free_bytes} bytes are free, "
-                f"and it needs {needs}"
+                f"and it needs {needs}",
+                is_warning=True,
             )
         return False
 
     def _no_room(self, what: str) -> None:
         self._make_after_s = self._fetch_after_s = self._shared.now_s + FULL_PERIOD_S
-        self._shared.callbacks.log(f"{what}: the disk is full; it is tried again")
+        line = f"{what}: the disk is full; it is tried again"
+        self._shared.callbacks.log(line, is_warning=True)
 
     @property
     def imaging(self) -> bool:
@@ -426,7 +429,7 @@ class Snapshots:
             self._reasons.clear()
         if reason not in self._reasons:
             self._reasons.add(reason)
-            shared.callbacks.log(f"{self._fetch_what} is given up: {reason}")
+            shared.callbacks.log(f"{self._fetch_what} is given up: {reason}", is_warning=True)
 
     def install_fetched(self) -> None:
         """Load a snapshot that was fetched and published, if it is still needed."""

@@ -242,6 +242,7 @@ def test_pops() -> None:
         (["complete", 1, "j", "w", "q", "{}", "next", "q"], q.DEPENDS, b"depends"),
         (["fail", 1, "j", "w", "g", "m"], b"j", b"j"),
         (["retry", 1, "j", "q", "w"], -1, -1),
+        (["retry", 1, "j", "q", "w"], -(2**53) - 1, -(2**53) - 1),
         (["heartbeat", 1, "j", "w"], 163.7, 163),
         (["timeout", 1, "j"], None, None),
         (["cancel", 1, "j", "nope"], None, [b"j", b"nope"]),
