@@ -34,6 +34,8 @@ _RIGHT_WORDS: Final = {right: word for word, right in _RIGHTS.items()}
 _ALL: Final = "all"
 # Represents any protocol, network or certificate in a line of rules.
 _ANY: Final = "-"
+# In place of the rights of a user that has none.
+_NO_RIGHT: Final = "no right"
 # The user of all that say nothing.
 _ANONYMOUS: Final = ANONYMOUS.decode()
 _RULE_WORDS: Final = "PROTOCOL NETWORK CERTIFICATE USER"
@@ -177,7 +179,7 @@ def _show(arguments: argparse.Namespace) -> int:
         print(json.dumps(_as_json(found)))
         return 0
     print(f"{found.name}:")
-    for line in _lines(found.rights):
+    for line in _lines(found.rights) or [_NO_RIGHT]:
         print(f"  {line}")
     for words in limit_words(found):
         print(f"  {words}")
@@ -348,7 +350,7 @@ def _lines(rights: Iterable[users_pb2.Rights]) -> list[str]:
 
 
 def _words(rights: Iterable[users_pb2.Rights]) -> str:
-    return " ".join(_lines(rights)) or "no right"
+    return " ".join(_lines(rights)) or _NO_RIGHT
 
 
 def limit_words(user: users_pb2.User, with_use: bool = True) -> list[str]:
