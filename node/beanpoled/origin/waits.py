@@ -83,7 +83,7 @@ class Waits:
         if self._of_session.get(wait.session) is wait:
             del self._of_session[wait.session]
             if wait.told:
-                wait.ending = wait.sent = True  # the leader may know it from before a `tell_all`
+                wait.sent = True  # the leader may know it from before a `tell_all`
                 self._new_ends.append(wait)
 
     def leave(self) -> None:
