@@ -79,6 +79,19 @@ def test_who_unsubscribes_gets_no_message_that_waits(scene: Scene) -> None:
     assert clients[1].port.take().count(b"message") >= MESSAGES
 
 
+def test_who_subscribes_a_pattern_gets_the_messages_that_still_wait(scene: Scene) -> None:
+    """Which patterns match a channel is remembered while messages wait."""
+    connect(scene)
+    publish(scene, *[(b"log", b"m") for _ in range(MESSAGES)])
+    waiting = len(scene.node.clients.publications._waiting)
+    assert waiting > MESSAGES // 2
+    late = scene.connect()
+    late.connection.received(array(b"PSUBSCRIBE", b"ql:lo*"))
+    for _ in range(MESSAGES):
+        turn(scene)
+    assert late.port.take().count(b"pmessage") >= waiting
+
+
 @pytest.mark.parametrize(
     "messages",
     [
