@@ -223,6 +223,16 @@ def test_a_worker_is_woken_once(scene: Scene) -> None:
     assert scene.commit_own() == []
 
 
+def test_a_function_that_comes_while_it_is_awake_wakes_no_worker(scene: Scene) -> None:
+    """A second NOOP would make it ask for a job, and sleep again, for nothing."""
+    client, one = scene.connect(), worker(scene, b"f")
+    one.send(p.PRE_SLEEP)
+    submit(client)
+    assert one.replies() == NOOP
+    assert one.ask(p.CAN_DO, b"g") == []
+    assert grab(one) == 1
+
+
 def test_no_wake_up_is_lost_to_a_function_that_comes_while_it_sleeps(scene: Scene) -> None:
     client, one = scene.connect(), scene.connect()
     submit(client)
