@@ -130,6 +130,30 @@ def test_jobs_that_are_too_large_for_a_chunk_are_cut(
 
 
 @pytest.mark.constants
+def test_templates_that_shrink_meanwhile_fill_no_larger_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A template counts with the size of its record, which is that of the image's beginning."""
+    monkeypatch.setattr(qless, "CHUNK_BYTES", 10_000)
+    cluster = opened()
+
+    def call(code: int, *args: Any) -> None:
+        assert cluster.do(*operations.command(1, code, q.DOTTED, 1.0, args))[0] == q.OK
+
+    names = [b"%d" % number for number in range(9)]
+    for name in names:
+        call(q.RECUR, b"q", name, b"k", bytes(4000), 9.0, 0.0, 0.0, (), 5, 0.0, ())
+    expected = image_of(cluster.machine)
+    made = Image(cluster.machine)
+    for name in names[:6]:
+        call(q.RECUR_UPDATE, name, ((b"data", b"{}"),))
+    for name in names[4:]:
+        call(q.UNRECUR, name)
+    assert list(iter(made.next_chunk, None)) == expected
+    made.close()
+
+
+@pytest.mark.constants
 def test_statistics_are_copied_where_they_change_while_an_image_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
