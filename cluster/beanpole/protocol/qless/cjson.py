@@ -51,8 +51,12 @@ class Bad:
 # For longer texts, the error has only the position.
 _AGAIN_MAX_BYTES: Final = 4 * 1024
 
-# An unpaired surrogate is an error for cjson, but not for Python.
-_WHOLE: Final = re.compile(rb"\\[^u]|\\u[dD][89abAB]..\\u[dD][c-fC-F]")
+# An unpaired surrogate is an error for cjson, but not for Python. The escapes and pairs that are
+# none are blanked by as many bytes, so that what is found behind them has its position in the text.
+_SHORT_ESCAPE: Final = re.compile(rb"\\[^u]")
+_PAIR: Final = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]")
+_SHORT_BLANK: Final = b" " * 2
+_PAIR_BLANK: Final = b" " * 10
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -80,14 +84,16 @@ def decode(text: bytes) -> "Json | Bad":
     """Decode a JSON text."""
     half = _HALF.search(text)
     if half is not None:
-        half = _HALF.search(_WHOLE.sub(b" ", text))
+        half = _HALF.search(_PAIR.sub(_PAIR_BLANK, _SHORT_ESCAPE.sub(_SHORT_BLANK, text)))
     at = text.find(b"\0") if half is None else half.start()
     fault = b""
     if at < 0:
+        characters = text.decode(errors="surrogateescape")
         try:
-            value = _DECODER.decode(text.decode(errors="surrogateescape"))
+            value = _DECODER.decode(characters)
         except json.JSONDecodeError as error:
-            at = error.pos
+            # cjson counts bytes.
+            at = len(characters[: error.pos].encode(errors="surrogateescape"))
         except RecursionError:
             fault = _TOO_DEEP % (DEPTH_MAX + 1)
         except ValueError:

@@ -174,6 +174,29 @@ def test_long_texts_are_read_once() -> None:
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        b"x" * 5000,
+        b"\\n\\\\" * 2000,
+        b"\\ud83d\\ude00" * 500,
+        b"\\\\ud83d\\u0041" * 500,
+        "\u00e9\u20ac\U0001f600".encode() * 600,
+        b"\xff" * 5000,
+    ],
+    ids=["plain", "escapes", "pairs", "no surrogates", "characters", "no characters"],
+)
+@pytest.mark.parametrize("rest", [b'\\ud83d"', b'\\udc00"', b"\0", b'",x'])
+def test_an_error_of_a_long_text_has_the_position_in_bytes(before: bytes, rest: bytes) -> None:
+    """The slower reader, which is for short texts, has the same position."""
+    text = b'["' + before + rest + b"]"
+    assert len(text) > cjson._AGAIN_MAX_BYTES
+    for found in (cjson.decode(text), cjson._Reader(text).read()):
+        assert isinstance(found, cjson.Bad)
+        position = len(b'["' + before) + (1 if rest[:1] != b'"' else 3)
+        assert found.text.endswith(b" at character %d" % position)
+
+
+@pytest.mark.parametrize(
     ("text", "is_finite"),
     [
         (b"1e309", False),
