@@ -355,6 +355,7 @@ class Clients:
                 self._resuming.clear()
                 return
             connection = self._resuming.popleft()
+            # A throttled one, of which there may be thousands, does nothing before its turn.
             if connection in self.paused and not connection.throttled:
                 connection.room_again()
         if self._resuming:

@@ -265,6 +265,59 @@ def test_the_end_of_a_rate_reads_no_client_in_its_own_step() -> None:
     assert sum(port.output.count(ANSWER) for _, port in made) >= 19 * 99
 
 
+def test_throttled_clients_cost_nothing_until_their_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands may be paused: a look at each of them ten times a second would delay all others."""
+    scene = Scene(rate=1)
+    made = [scene.lee(b"10.0.0.%d" % number) for number in range(20)]
+    for connection, _ in made:
+        connection.received(ASK * 100)
+    settle(scene)
+    throttled = sum(connection.throttled for connection, _ in made)
+    assert throttled == len(scene.node.clients.paused) >= 19
+    calls = [0]
+    room_again = BeanstalkConnection.room_again
+
+    def count(connection: BeanstalkConnection) -> None:
+        calls[0] += 1
+        room_again(connection)
+
+    monkeypatch.setattr(BeanstalkConnection, "room_again", count)
+    scene.pass_us(30 * TENTH_US)
+    assert 2 <= calls[0] <= 4, "one command in each second"
+
+
+def test_clients_that_end_in_the_turn_of_another_do_nothing_in_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long request of one client may end others, whose own are unfinished."""
+    scene = Scene(rate=10)
+    made = [scene.lee(b"10.0.0.%d" % number) for number in range(3)]
+    for connection, _ in made:
+        connection.received(ASK * 100)
+    scene.answers(made[0][1])
+    (meter,) = scene.node.clients.rates._throttled
+    assert len(meter.throttled) == 3
+    first = next(iter(meter.throttled))
+    room_again = BeanstalkConnection.room_again
+    turns: list[BeanstalkConnection] = []
+
+    def end_others(connection: BeanstalkConnection) -> None:
+        turns.append(connection)
+        for other, port in made:
+            if other is not first:
+                other.abort()
+                port.take()
+        room_again(connection)
+
+    monkeypatch.setattr(BeanstalkConnection, "room_again", end_others)
+    scene.node.clients.rates.run_periodic(scene.node.clients.now_us + 10 * TENTH_US)
+    settle(scene)
+    assert turns[0] is first and list(meter.throttled) in ([], [first])
+    assert not any(port.output for connection, port in made if connection is not first)
+
+
 def test_a_rate_that_changes_counts_for_connections_that_wait() -> None:
     scene = Scene(rate=10)
     connection, port = scene.lee()
