@@ -235,8 +235,9 @@ def test_what_is_too_much_is_refused_before_anything_is_changed() -> None:
     assert recurring.recur_update(t, AS, 0.0, (b"jid", pairs))[1][0] == b"queues"
     pairs = ((b"priority", 1.0), (b"throttles", names))
     assert recurring.recur_update(t, AS, 0.0, (b"jid", pairs))[1][0] == b"throttles of a job"
-    pairs = ((b"priority", 1.0),) * (q.OPTIONS_MAX + 1)
-    assert recurring.recur_update(t, AS, 0.0, (b"jid", pairs))[1][0] == b"options"
+    pairs = ((b"priority", 1.0),) * (q.CHANGES_MAX + 1)
+    refusal = recurring.recur_update(t, AS, 0.0, (b"jid", pairs))
+    assert refusal[1] == (b"changes of a recurring job", q.CHANGES_MAX)
     assert seen(t).priority == 0.0
     for number in range(q.RECURRING_MAX - 1):
         t.recurring[b"%d" % number] = t.recurring[b"jid"]
