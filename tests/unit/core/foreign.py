@@ -10,18 +10,18 @@ import pytest
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole.core.jobs.job import DONE
-from beanpole.core.jobs.spaces import ATTACH, REFUSE, REPLACE, SPACES, Rules
+from beanpole.core.jobs.spaces import ATTACH, REFUSE, SPACES, Rules
 from tests.unit.core.cluster import Cluster
 
 # Three protocols: one whose leases belong to sessions and without a default queue, one whose leases
 # belong to no session, and one with a default queue.
-LEASED, NOBODY, REPLACING = 101, 102, 103
+LEASED, NOBODY, DEFAULTED = 101, 102, 103
 ROWS = {
     LEASED: Rules((LEASED,), b"\x11", 300, b"", True, ATTACH),
     NOBODY: Rules((NOBODY,), b"\x12", 20, b"", False, REFUSE),
-    REPLACING: Rules((REPLACING,), b"\x13", 20, b"\x13main", True, REPLACE),
+    DEFAULTED: Rules((DEFAULTED,), b"\x13", 20, b"\x13main", True, REFUSE),
 }
-QUEUES = {LEASED: b"\x11q", NOBODY: b"\x12q", REPLACING: b"\x13q"}
+QUEUES = {LEASED: b"\x11q", NOBODY: b"\x12q", DEFAULTED: b"\x13q"}
 SECOND = 1_000_000
 
 

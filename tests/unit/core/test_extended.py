@@ -26,7 +26,6 @@ from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, copy_of, events
 from tests.unit.core.foreign import (
     LEASED,
     NOBODY,
-    REPLACING,
     SECOND,
     Foreign,
     add_spaces,
@@ -316,21 +315,6 @@ def test_refuse_says_that_it_is_there() -> None:
     assert cluster.add(b"id") == c.EXISTS
     cluster.pass_s(1)
     assert cluster.add(b"id")[1] == 0
-
-
-def test_replace_deletes_the_other_whoever_holds_it() -> None:
-    cluster = Foreign(REPLACING)
-    old = cluster.added(b"id")
-    take(cluster)
-    events_of(cluster.machine)
-    new = cluster.added(b"id", session=3, body=b"new")
-    assert [event.kind for event in events_of(cluster.machine)] == [e.DELETED, e.PUT]
-    assert (cluster.state(old), cluster.state(new)) == (b"gone", b"ready")
-    assert cluster.do(c.FIND, 2, b"id") == new
-    # The same holds if the old job was the only reason for the queue to exist.
-    other = cluster.added(b"other", queue=b"\x13gone")
-    assert cluster.add(b"other", queue=b"\x13gone") == (other + 1, 0)
-    assert cluster.do(c.PEEK_READY, 2, b"\x13gone")[0] == other + 1
 
 
 def test_two_spaces_may_use_one_external_id() -> None:

@@ -10,7 +10,7 @@ from beanpole.core.image.image import Image
 from beanpole.core.jobs.job import BURIED, DELAYED
 from beanpole.errors import Damaged
 from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, copy_of, image_of
-from tests.unit.core.foreign import LEASED, NOBODY, QUEUES, REPLACING, SECOND, Foreign, add_spaces
+from tests.unit.core.foreign import DEFAULTED, LEASED, NOBODY, QUEUES, SECOND, Foreign, add_spaces
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -137,7 +137,7 @@ def test_a_default_queue_is_used_and_watched_from_the_beginning() -> None:
     cluster = Cluster()
     cluster.lead((c.RAISE, 3))
     cluster.open(1)
-    assert cluster.do(c.SET_PROTOCOL, 1, REPLACING) == c.OK
+    assert cluster.do(c.SET_PROTOCOL, 1, DEFAULTED) == c.OK
     session = cluster.machine.origins[0].sessions[1]
     assert session.used is not None
     assert (session.used.name, list(session.watched)) == (b"\x13main", [b"\x13main"])
@@ -182,7 +182,7 @@ def test_a_key_of_beanstalk_leads_into_no_other_space() -> None:
 def test_an_image_in_progress_keeps_a_session_that_enters_a_space() -> None:
     cluster = Foreign()
     image, expected = Image(cluster.machine), image_of(cluster.machine)
-    cluster.do(c.SET_PROTOCOL, 1, REPLACING)
+    cluster.do(c.SET_PROTOCOL, 1, DEFAULTED)
     assert chunks_of(image) == expected
     image.close()
 

@@ -23,7 +23,6 @@ NO_NAMES: Final = -1
 NO_EXTERNAL_IDS: Final = 0  # there is no ADD in this space
 REFUSE: Final = 1  # the ADD is refused
 ATTACH: Final = 2  # the ADD returns the id of that job, and creates none
-REPLACE: Final = 3  # that job is deleted, and a new one is created
 
 # All protocols share one scale of ranks, lower first, so that one queue can hold the jobs of two
 # protocols. This is its middle: Workq's priority 0 and Gearman's normal. A higher priority of Workq

@@ -22,7 +22,7 @@ from beanpole.constants import (
 from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
 from beanpole.core.jobs.job import BURIED, DONE, FAILED, Job
-from beanpole.core.jobs.spaces import ATTACH, NO_EXTERNAL_IDS, REFUSE, REPLACE
+from beanpole.core.jobs.spaces import ATTACH, NO_EXTERNAL_IDS, REFUSE
 from beanpole.core.operations import policy_puts
 from beanpole.core.operations.checks import (
     find_held,
@@ -82,27 +82,23 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     ):
         return c.BAD_COMMAND
     known = space.external_ids.get(external_id, 0)
-    if known and space.conflict != REPLACE:
+    if known:
         return c.EXISTS if space.conflict == REFUSE else (known, 1)
     expires_us = queue.now_us + ttl_us if ttl_us else 0
     ext = Extension(0, external_id, expires_us, attempts_max, failures_max, space)
     if not has_room(machine, len(body) + ext.memory_bytes()):
         return c.OUT_OF_MEMORY
-    # A job that replaces another needs no room, and the replaced job must not be dropped for it.
     usage = policy_puts.usage_of(machine, session)
-    if usage is not None and not known and not usage.admits(len(body)):
+    if usage is not None and not usage.admits(len(body)):
         return c.FULL
     policy = policy_puts.policy_of(machine, name)
     if policy is not None:
         ttr_us = ttr_us or policy.ttr_s * SECOND_US
-        if not known and not policy_puts.admits(machine, session, name, policy, len(body)):
+        if not policy_puts.admits(machine, session, name, policy, len(body)):
             return c.FULL
     tube = make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
-    if known:
-        queue.delete(queue.jobs[known], session)
-        tube = queue.tube(tube.name, tube.space)  # it may have been dropped with its last job
     job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)
     if usage is not None:
         queue.quotas.count(job.id, len(body), usage)
