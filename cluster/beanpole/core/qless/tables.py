@@ -189,7 +189,11 @@ class Before:
 class Tables:
     """The state of qless.
 
-    The order of jobs and days in their dicts is no part of the state, that of all other dicts is.
+    The order of `queues`, `recurring`, `throttles`, `config` and `patterns` is state: an image has
+    their items in this order. `jobs` is in the order of ids, since every job is added with a new
+    id. `leases`, `groups` and `tagged`, the days of a queue and the bins of `Times` are in another
+    order on a node that has loaded an image: nothing that all nodes must agree on may depend on it,
+    so whoever lists them sorts them.
 
     Attributes:
         kernel: the state shared with other protocols: ids, events, the transitions of an entry.
