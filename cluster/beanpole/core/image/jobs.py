@@ -17,7 +17,8 @@ from beanpole.constants import (
     U32_MAX,
     URGENT_BELOW,
 )
-from beanpole.core.image.records import EXTENDED_SINCE, job_of, user_of
+from beanpole.core.image.records import job_of, user_of
+from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import (
     BURIED,
@@ -92,7 +93,7 @@ def _check(job: Job, version: int) -> None:
         raise Damaged(f"job {job.id} has the order {job.order}")
     holder, space = job.holder, job.tube.space
     # Since there are aliases, a session without leases may have reserved jobs in any queue.
-    may_lack = not space.leased or version >= EXTENDED_SINCE
+    may_lack = not space.leased or version >= ALIASES_SINCE
     finished = job.state in _FINISHED
     if (
         job.state not in STATE_NAMES

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from beanpole.constants import SECOND_US
 from beanpole.core.hosts import HOSTS_SINCE
+from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import NO_LIMITS, Job, Tube
 from beanpole.core.jobs.queue import Queue
@@ -23,6 +24,12 @@ from beanpole.events import BEANSTALK
 
 # The machine version from which tubes have limits, and extensions the fields that Gearman needs.
 EXTENDED_SINCE: Final = 4
+# The machine version from which sessions have their last fields: the host, and the user and token.
+SESSION_FIELDS_SINCE: Final = HOSTS_SINCE
+# A record is cut in one place: these came together, as did the last field of an extension, the home
+# that a job behind an alias needs, and those before it.
+assert SESSION_FIELDS_SINCE == USERS_SINCE
+assert EXTENDED_SINCE == ALIASES_SINCE
 
 # The attributes of the machine and of the queue in the head of an image, in this order. The totals
 # are those of beanstalk's space; the totals of other spaces are in a part of their own.
@@ -132,7 +139,7 @@ class SessionRecord(NamedTuple):
     token: bytes = b""
 
 
-_SESSION_FIELDS_SINCE_4: Final = 3
+_SESSION_FIELDS_LATER: Final = 3  # host, user, token
 # The longest alias takes as much room as this many ids.
 _ALIAS_IDS: Final = 64
 # A plain tuple, because there may be millions of jobs: named tuples take longer to make and read.
@@ -235,7 +242,7 @@ def watched_ids(record: SessionRecord) -> int:
 
 def written(record: SessionRecord, version: int) -> tuple[Any, ...]:
     """Return the fields of a session's record that an image of a version has."""
-    return record if version >= HOSTS_SINCE else record[:-_SESSION_FIELDS_SINCE_4]
+    return record if version >= SESSION_FIELDS_SINCE else record[:-_SESSION_FIELDS_LATER]
 
 
 def of_job(job: Job, version: int, user: bytes = b"") -> JobRecord:

@@ -10,15 +10,14 @@ import msgpack
 
 from beanpole import commands as c
 from beanpole.constants import DEDUP_KEY_MAX_BYTES, U8_MAX, U32_MAX
-from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.image import parts
 from beanpole.core.image.image import KEYS_PER_CHUNK
 from beanpole.core.image.jobs import load_jobs
 from beanpole.core.image.records import (
-    EXTENDED_SINCE,
     MACHINE_LIMITS,
     MACHINE_NUMBERS,
     QUEUE_NUMBERS,
+    SESSION_FIELDS_SINCE,
     GenerationRecord,
     Head,
     OriginRecord,
@@ -27,6 +26,7 @@ from beanpole.core.image.records import (
     set_queue,
     tube_fields,
 )
+from beanpole.core.jobs.aliases import ALIASES_SINCE
 from beanpole.core.jobs.job import PAUSED, Job, Tube
 from beanpole.core.jobs.spaces import Space
 from beanpole.core.keys import shard_of
@@ -172,7 +172,8 @@ class _Loading:
                 )
             for values in records:
                 record = SessionRecord(*values)
-                if (len(values) == len(record)) != (self.machine.version >= HOSTS_SINCE):
+                has_all = len(values) == len(record)
+                if has_all != (self.machine.version >= SESSION_FIELDS_SINCE):
                     raise Damaged(f"session {record.serial} has {len(values)} fields")
                 self._load_session(record)
             if type(record.held) is int:
@@ -203,7 +204,7 @@ class _Loading:
             session.watched[name] = tube
             tube.watchers += 1
         used = session.used
-        if used is not None and used.space is not space and machine.version < EXTENDED_SINCE:
+        if used is not None and used.space is not space and machine.version < ALIASES_SINCE:
             raise Damaged(f"session {session.number} uses a tube of another space")
         machine.watches += len(record.watched)
         # The jobs themselves are filled in when they are loaded; this fixes their order.
@@ -257,7 +258,7 @@ class _Loading:
             serial, name = record
             tube = self.tubes[serial]
             is_right = tube.space is not space and space.may_name(name)
-        if not is_right or (type(record) is not int and self.machine.version < EXTENDED_SINCE):
+        if not is_right or (type(record) is not int and self.machine.version < ALIASES_SINCE):
             raise Damaged(f"a session watches the tube {tube.name!r} of another space")
         return name, tube
 
