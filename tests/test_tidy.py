@@ -52,6 +52,7 @@ LEAVES = frozenset(
         "errors",
         "events",
         "exports",
+        "numbers",
         "pace",
         "qless",
         "weights",

@@ -16,6 +16,7 @@ from beanpole.client.rpc import PATIENCE_S
 from beanpole.constants import TUBE_NAME_MAX_BYTES
 from beanpole.errors import ConfigurationError
 from beanpole.exports import OFFSET_MAX
+from beanpole.numbers import whole_number
 from beanpole.protocol.beanstalk.requests import is_tube_name
 
 EARLIEST: Final = "earliest"
@@ -268,11 +269,8 @@ def _names(text: str) -> list[str]:
 
 def whole(text: str, smallest: int, largest: int) -> int | None:
     """Parse a whole number of a range; None if the text is no such number."""
-    # The length is checked first: Python refuses to parse thousands of digits.
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(largest))):
-        return None
-    found = int(text)
-    return found if smallest <= found <= largest else None
+    found = whole_number(text)
+    return None if found is None or not smallest <= found <= largest else found
 
 
 def _number(smallest: int, largest: int) -> Callable[[str], int]:
@@ -313,8 +311,7 @@ def _position(text: str) -> Position:
 def _wall_us(text: str) -> int:
     """Return a time, which is above 0: that would be none, and there are no older events."""
     try:
-        # The length is checked first: Python refuses to parse thousands of digits.
-        if text.isascii() and text.isdecimal() and len(text) <= len(str(WALL_MS_MAX)):
+        if whole_number(text) is not None:
             wall_us = _number(0, WALL_MS_MAX)(text) * 1000
         else:
             moment = datetime.fromisoformat(text)

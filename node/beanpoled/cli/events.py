@@ -18,9 +18,10 @@ from beanpole.client.events import Behind, EventsLost, OtherCluster, Replies
 from beanpole.client.rpc import Refused, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import BadExport
+from beanpole.numbers import whole_number
 from beanpoled.cli.exits import EXIT_NO, EXIT_NO_ANSWER
 from beanpoled.cli.screen import Screen
-from beanpoled.cli.values import DIGITS_MAX
+from beanpoled.cli.values import NUMBER_MAX
 from beanpoled.eventlog.export import Export, begin_export, compact, open_export
 from beanpoled.eventlog.source import Source
 
@@ -191,11 +192,12 @@ def _start(text: str | None) -> int | None:
         return None
     if text == "earliest":
         return EARLIEST
-    if not text.isdecimal() or len(text) > DIGITS_MAX:
+    offset = whole_number(text)
+    if offset is None or offset > NUMBER_MAX:
         raise ConfigurationError(
             f"--start = {text!r} is not allowed: it must be earliest or an offset from 0"
         )
-    return int(text)
+    return offset
 
 
 class _Run:

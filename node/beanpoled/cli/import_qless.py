@@ -19,8 +19,9 @@ from beanpole.client.qless_outcome import Outcome
 from beanpole.client.qless_source import Source
 from beanpole.client.redis import AuthenticationFailed, Redis
 from beanpole.errors import ClientError, ConfigurationError
+from beanpole.numbers import whole_number
 from beanpoled.cli.exits import EXIT_NO_ANSWER
-from beanpoled.cli.values import DIGITS_MAX
+from beanpoled.cli.values import NUMBER_MAX
 
 SCHEME: Final = "redis://"
 REDIS_PORT: Final = 6379
@@ -120,10 +121,10 @@ def _place(text: str) -> tuple[str, str, int]:
         raise ConfigurationError(
             f"REDIS = {text!r} is not allowed: it must be {error}, or {SCHEME}HOST..."
         ) from None
-    is_number = database.isascii() and database.isdigit() and len(database) <= DIGITS_MAX
-    if database and not is_number:
+    number = whole_number(database or "0")
+    if number is None or number > NUMBER_MAX:
         raise ConfigurationError(f"REDIS = {text!r}: the database {database!r} is no number")
-    return unquote(user), address, int(database or "0")
+    return unquote(user), address, number
 
 
 def _password(path: Path | None) -> str:

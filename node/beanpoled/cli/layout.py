@@ -23,8 +23,9 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from beanpole.client.where import CLUSTER_FILE
 from beanpole.errors import ConfigurationError
+from beanpole.numbers import whole_number
 from beanpoled import checking
-from beanpoled.cli.values import DIGITS_MAX
+from beanpoled.cli.values import NUMBER_MAX
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 
 CLUSTER: Final = "dev"
@@ -171,7 +172,8 @@ def write(nodes: list[LocalNode], settings: Mapping[str, str]) -> None:
 
 def _number_or_text(text: str) -> int | str:
     # A longer one is no value of any setting, and as a text it is refused by the setting's name.
-    return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else text
+    found = whole_number(text)
+    return text if found is None or found > NUMBER_MAX else found
 
 
 def toml(values: Mapping[str, Any]) -> str:

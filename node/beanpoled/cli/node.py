@@ -13,6 +13,7 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, told
 from beanpole.constants import SECOND_US
 from beanpole.errors import ConfigurationError
+from beanpole.numbers import whole_number
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.cli import audit, settings, values
 from beanpoled.cli.columns import Column, duration_words, name_words, table, terminal_chars
@@ -123,10 +124,11 @@ def _row(member: str, one: admin_pb2.Connection) -> tuple[object, ...]:
 def run_disconnect(arguments: argparse.Namespace) -> int:
     """Close a connection."""
     member, slash, number = arguments.connection.rpartition("/")
-    if not (slash and member and number.isascii() and number.isdecimal() and len(number) < 19):
+    id_ = whole_number(number)
+    if not (slash and member) or id_ is None or id_ > values.NUMBER_MAX:
         words = "it must be NODE/ID, as `beanpole node connections` shows"
         raise ConfigurationError(f"{arguments.connection!r} is no connection: {words}")
-    request = admin_pb2.CloseConnectionRequest(node=member, id=int(number))
+    request = admin_pb2.CloseConnectionRequest(node=member, id=id_)
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         try:
             stub = admin_pb2_grpc.AdminStub

@@ -15,6 +15,7 @@ from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
 from beanpole.core.operations.policies import UNIQUE_WINDOW_MAX_US
 from beanpole.errors import ConfigurationError
+from beanpole.numbers import whole_number
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import ask, says_absent
@@ -183,13 +184,15 @@ def rate(text: str) -> tuple[int, int]:
 
 def _rate(text: str) -> tuple[int, int]:
     count, slash, period = text.partition("/")
-    if slash and count.isdecimal() and period and len(count) <= 9:
-        if period.endswith("ms") and period[:-2].isdecimal() and len(period) <= 9:
-            return int(count), int(period[:-2]) * 1000
+    jobs = whole_number(count)
+    if slash and jobs is not None and period and len(count) <= 9:
+        thousandths = whole_number(period[:-2]) if period.endswith("ms") else None
+        if thousandths is not None and len(period) <= 9:
+            return jobs, thousandths * 1000
         if period in ("s", "m", "h", "d"):
             period = f"1{period}"
-        if period[:1].isdecimal():
-            return int(count), values.duration_s(period) * SECOND_US
+        if whole_number(period[:1]) is not None:
+            return jobs, values.duration_s(period) * SECOND_US
     words = f"{text!r} is no rate: a number, a slash, and a time: 100/s, 5/10m, 1/500ms"
     raise argparse.ArgumentTypeError(words)
 

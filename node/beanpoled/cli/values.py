@@ -8,23 +8,25 @@ from collections.abc import Callable
 from typing import Final
 
 from beanpole.constants import U32_MAX
+from beanpole.numbers import whole_number
 from beanpole.protocol.beanstalk.requests import U64_MAX
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-# Numbers up to this length fit in the 64 bits that calls have for them.
-DIGITS_MAX: Final = 18
-_SIZE_MAX_BYTES: Final = 10**DIGITS_MAX - 1
+# Numbers of 18 digits fit in the 64 bits that calls have for them.
+NUMBER_MAX: Final = 10**18 - 1
+# Of a size, without its unit.
+_SIZE_DIGITS_MAX: Final = 15
 
 
 def duration_s(text: str) -> int:
     """Parse a time such as 90, 90s, 15m, 2h or 7d; return seconds."""
     digits, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
-    if not (digits.isascii() and digits.isdecimal()):
+    count = whole_number(digits)
+    if count is None:
         words = f"{text!r} is no time: a whole number of seconds, or with s, m, h or d behind it"
         raise argparse.ArgumentTypeError(words)
-    # The length is checked first: Python refuses to parse thousands of digits.
-    digits = digits.lstrip("0") or "0"
-    if len(digits) > DIGITS_MAX or (seconds := int(digits) * _UNITS[unit]) > U32_MAX:
+    seconds = count * _UNITS[unit]
+    if seconds > U32_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is too long: at most {U32_MAX} s, 136 years")
     return seconds
 
@@ -35,15 +37,13 @@ def number(least: int, most: int, absent: str = "") -> Callable[[str], int]:
     Where 0 is below `least`, a node would take it for the option left out; `absent` is what is the
     case then, for the refusal of 0.
     """
-    digits_max = len(str(most))
 
     def parsed(text: str) -> int:
-        digits = text.lstrip("0")
-        # The length is checked first: Python refuses to parse thousands of digits.
-        if text.isdecimal() and len(digits) <= digits_max and least <= int(digits or 0) <= most:
-            return int(digits or 0)
+        found = whole_number(text)
+        if found is not None and least <= found <= most:
+            return found
         words = f"{text!r} is not a whole number from {least} to {most}"
-        if absent and text.isdecimal() and not digits:
+        if absent and found == 0:
             words = f"{words}; without this option {absent}"
         raise argparse.ArgumentTypeError(words)
 
@@ -102,12 +102,12 @@ def size_bytes(text: str) -> int:
     """Parse a size such as 5000, 10KiB, 64MiB or 1GiB; return bytes."""
     for unit, its_bytes in (("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3), ("", 1)):
         if text.endswith(unit):
-            digits = text.removesuffix(unit)
-            if not digits.isdecimal() or len(digits) > 15:
+            count = whole_number(text.removesuffix(unit))
+            if count is None or count >= 10**_SIZE_DIGITS_MAX:
                 break
-            size = int(digits) * its_bytes
-            if size > _SIZE_MAX_BYTES:
-                raise argparse.ArgumentTypeError(f"{text!r} is above {_SIZE_MAX_BYTES} bytes")
+            size = count * its_bytes
+            if size > NUMBER_MAX:
+                raise argparse.ArgumentTypeError(f"{text!r} is above {NUMBER_MAX} bytes")
             return size
     words = f"{text!r} is no size: a whole number of bytes, or with KiB, MiB or GiB behind it"
     raise argparse.ArgumentTypeError(words)
