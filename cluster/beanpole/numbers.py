@@ -1,4 +1,4 @@
-"""Parse whole numbers that people write: options, settings, parts of longer texts."""
+"""Parse whole numbers in options, settings and parts of longer texts."""
 
 from typing import Final
 
@@ -10,9 +10,8 @@ _DIGITS_MAX: Final = len(str(TOO_LARGE)) - 1
 def whole_number(text: str) -> int | None:
     """Return the number that ASCII digits stand for; None if the text is anything else.
 
-    `str.isdecimal` and `int` alone accept the digits of all scripts, so that a number could be
-    taken that its reader does not recognize as one. Instead of a larger number this returns
-    TOO_LARGE: Python refuses to parse thousands of digits.
+    `str.isdecimal` and `int` alone accept the digits of all scripts. Instead of a larger number
+    this returns TOO_LARGE: Python refuses to parse thousands of digits.
     """
     if not (text.isascii() and text.isdecimal()):
         return None

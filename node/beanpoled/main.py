@@ -381,7 +381,9 @@ def _stop_on_bug(
     exception = context.get("exception")
     if isinstance(exception, ConnectionError | TimeoutError) and _OF_SOCKETS & context.keys():
         return  # a socket that broke while it was being closed
-    loop.default_exception_handler(context)
-    if lines is not None:
-        lines.flush()
-    os._exit(1)
+    try:
+        loop.default_exception_handler(context)
+        if lines is not None:
+            lines.flush()
+    finally:  # the words may fail, too, as by a clock beyond the years that Python knows
+        os._exit(1)

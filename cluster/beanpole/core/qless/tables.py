@@ -193,7 +193,7 @@ class Tables:
     their items in this order. `jobs` is in the order of ids, since every job is added with a new
     id. `leases`, `groups` and `tagged`, the days of a queue and the bins of `Times` are in another
     order on a node that has loaded an image: nothing that all nodes must agree on may depend on it,
-    so whoever lists them sorts them.
+    so each list of them is sorted.
 
     Attributes:
         kernel: the state shared with other protocols: ids, events, the transitions of an entry.
