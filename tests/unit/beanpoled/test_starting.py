@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import uvloop
@@ -315,3 +316,15 @@ def test_an_error_of_a_callback_stops_a_node_and_a_broken_connection_does_not(
     monkeypatch.setattr(os, "_exit", ends.append)
     uvloop.run(run())
     assert "Exception in callback" in caplog.text and "TimeoutError" in caplog.text
+
+
+def test_a_bug_that_cannot_be_logged_ends_the_node_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loop:
+        def default_exception_handler(self, _context: dict[str, object]) -> None:
+            raise OverflowError("timestamp out of range")
+
+    ends: list[int] = []
+    monkeypatch.setattr(os, "_exit", ends.append)
+    with pytest.raises(OverflowError):  # only because the process does not end here
+        main._stop_on_bug(cast(asyncio.AbstractEventLoop, Loop()), {"exception": ValueError()})
+    assert ends == [1]
