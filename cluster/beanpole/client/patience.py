@@ -22,6 +22,10 @@ WAIT_SLICE_S: Final = 30
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
 
+# The time for a client's first question doubles this often: 256 times that of a connection is above
+# the time-outs of replies.
+SILENCES_MAX: Final = 8
+
 # Returns the time in seconds; only differences count.
 Clock = Callable[[], float]
 
@@ -41,11 +45,13 @@ class Waits:
         """Begin with the time-outs of the client, which are never exceeded."""
         self._reply_s, self._connect_s = reply_s, connect_s
         self._command_s = math.inf  # the limit of the command in progress
+        self._greeting_s = math.inf  # the limit of the question in progress
+        self._silences = 0  # questions in a row that no node has answered
 
     @property
     def reply_s(self) -> float:
         """How long to wait for a reply, in addition to what a node may wait before it answers."""
-        return min(self._reply_s, self._command_s)
+        return min(self._reply_s, self._command_s, self._greeting_s)
 
     @property
     def connect_s(self) -> float:
@@ -75,6 +81,23 @@ class Waits:
             yield
         finally:
             self._command_s = math.inf
+
+    @contextmanager
+    def greeting(self) -> Iterator[None]:
+        """Wait for a reply no longer than for a connection, and twice as long after each silence.
+
+        This is for a question that a node answers without the others. The kernel accepts
+        connections for a node that stands still; all of them may be slow.
+        """
+        self._greeting_s = self._connect_s * 2**self._silences
+        try:
+            yield
+            self._silences = 0
+        except TimeoutError:
+            self._silences = min(self._silences + 1, SILENCES_MAX)
+            raise
+        finally:
+            self._greeting_s = math.inf
 
     def double(self) -> None:
         """Wait for twice as long at the next node: the cluster may be slow, not one node silent."""

@@ -54,6 +54,35 @@ def test_a_tube_that_is_denied_is_told_at_once() -> None:
         world.run(client(world, "t").connect())
 
 
+def test_a_node_that_stands_still_is_given_up_at_its_first_silence() -> None:
+    """The kernel accepts connections for it: no command may be sent there, and then be unknown."""
+    world = World()
+    world.nodes = {A: server({}), B: server(USERS)}
+    world.run(client(world, "t").connect())
+    assert world.at == B
+    assert 2.0 <= world.now < 3.0  # the time-out of a connection, not that of a reply
+
+
+def test_nodes_that_are_all_slow_are_waited_for_in_the_end() -> None:
+    world = World()
+    commands = client(world, "t")
+    users = server(USERS)
+
+    def slow(data: bytes) -> bytes | None:
+        return users(data) if commands.session.waits.reply_s >= 5 else None
+
+    world.nodes = {A: slow, B: slow}
+    world.run(commands.connect())
+    assert 2 + 4 <= world.now < 7
+
+
+def test_other_replies_may_take_longer_than_a_connection() -> None:
+    world = World()
+    world.nodes = {A: server({**USERS, b"auth": None}), B: server(USERS)}
+    world.run(client(world, "t").connect())
+    assert 15.0 <= world.now < 16.0
+
+
 def test_a_plain_server_never_sees_a_token() -> None:
     world = World()
     world.nodes = {A: server({b"extensions": replies.UNKNOWN_COMMAND})}

@@ -185,8 +185,7 @@ class Session:
 
     def exchange(self, request: bytes) -> Steps[Reply]:
         """Send one request on the present connection and return its reply."""
-        (reply,) = yield from self.exchange_all([request])
-        return reply
+        return (yield from self.exchange_all([request]))[0]
 
     def exchange_all(
         self, requests: Sequence[bytes], wait_s: float = 0, got: list[Reply] | None = None
@@ -226,7 +225,8 @@ class Session:
             ProtocolError: the node does not tell them, so another node has to be asked.
         """
         if self._words is None:
-            reply = yield from self.exchange(encode(b"extensions"))
+            with self.waits.greeting():
+                reply = yield from self.exchange(encode(b"extensions"))
             self._words = extensions_of(reply)
         return self._words
 
