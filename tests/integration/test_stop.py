@@ -52,7 +52,7 @@ def test_a_worker_finishes_its_job_and_nobody_else_gets_it(patient: Cluster, vic
         # The client without a job is closed between replies.
         with pytest.raises(ConnectionError):
             waiting.line()
-        state = "stopping, waiting for 1 clients to finish their jobs"
+        state = "stopping, waiting for 1 client to finish their jobs"
         node = cluster.nodes[number].http
         wait_until(lambda: state in http_get(node, "/readyz")[1], TIMEOUT_S, state)
         worker.touch(greenstalk.Job(job, "x"))
@@ -81,8 +81,8 @@ def hasty(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_a_limit_and_a_second_signal_end_it(hasty: Cluster, cluster: Cluster) -> None:
     for nodes, again, words in (
-        (hasty, False, "the time to drain is over: the jobs of 1 clients go to others"),
-        (cluster, True, "told again to stop: the jobs of 1 clients go to others"),
+        (hasty, False, "the time to drain is over: the jobs of 1 client go to others"),
+        (cluster, True, "told again to stop: the jobs of 1 client go to others"),
     ):
         process = nodes.process(0)
         with client(nodes, 0) as worker, client(nodes, 1) as rival:

@@ -12,7 +12,7 @@ from beanpoled.shared.context import Context
 from beanpoled.turn.disk_health import DiskHealth
 from beanpoled.turn.introductions import Introductions
 from beanpoled.turn.lifecycle import Lifecycle
-from beanpoled.turn.stopping import Stopping
+from beanpoled.turn.stopping import Stopping, clients
 
 STARTING: Final = "starting"
 REJOINING: Final = "rejoining"
@@ -69,7 +69,7 @@ class Condition:
         context = self._context
         if context.stopping or context.stopped:
             holders = self._stopping.holders
-            return f"waiting for {holders} clients to finish their jobs" if holders else ""
+            return f"waiting for {clients(holders)} to finish their jobs" if holders else ""
         if not context.disks.own.runs:
             rejoins = context.replica.rejoining
             whom = "a majority of the others" if rejoins else "all members to found the cluster"

@@ -127,7 +127,7 @@ class Stopping:
         if limit_us and self._waits and self._clients.connections and not is_cut_off:
             if holders and not self.holders:
                 seconds = limit_us / SECOND_US
-                words = f"waiting up to {seconds:g} s for {holders} clients to finish their jobs"
+                words = f"waiting up to {seconds:g} s for {clients(holders)} to finish their jobs"
                 context.host.log(words)
             self.holders = holders
             if waited_us < limit_us:
@@ -141,7 +141,7 @@ class Stopping:
         self._enter(_FINISHING)
 
     def _words(self) -> str:
-        return f"the jobs of {self.holders} clients go to others"
+        return f"the jobs of {clients(self.holders)} go to others"
 
     def _close(self) -> None:
         context = self._context
@@ -152,3 +152,8 @@ class Stopping:
         else:
             # The hang of a disk may have begun too late to be known here: the host limits the wait.
             context.host.exit(context.replica.close)
+
+
+def clients(number: int) -> str:
+    """Return a number of clients in words."""
+    return "1 client" if number == 1 else f"{number} clients"

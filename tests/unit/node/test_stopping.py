@@ -55,7 +55,7 @@ def test_those_that_hold_nothing_are_closed_and_the_others_finish(stage: Stage) 
     assert not stage.host.clients_open
     assert idle.closed and waiting.closed and not worker.closed
     assert stage.node.condition.state == "stopping"
-    assert stage.node.condition.waits_for() == "waiting for 1 clients to finish their jobs"
+    assert stage.node.condition.waits_for() == "waiting for 1 client to finish their jobs"
     connection.received(b"put 1 0 60 1\r\ny\r\ndelete 1\r\n")
     stage.run()
     settle(stage)
@@ -91,7 +91,7 @@ def test_the_limit_ends_it(stage: Stage) -> None:
     pass_quietly(stage, 1_500_000)
     assert worker.closed
     assert stage.host.lines[-1] == "exit"
-    assert "the time to drain is over: the jobs of 1 clients go to others" in stage.host.lines
+    assert "the time to drain is over: the jobs of 1 client go to others" in stage.host.lines
 
 
 def test_the_second_signal_ends_it(stage: Stage) -> None:
@@ -167,7 +167,7 @@ def test_nobody_is_waited_for_without_a_majority(stage: Stage) -> None:
     stage.node.stopping.stop()
     stage.pass_us(3 * SECOND)
     assert worker.closed and stage.host.lines[-1] == "exit"
-    words = "no answer of a majority for 2 s: the jobs of 1 clients go to others"
+    words = "no answer of a majority for 2 s: the jobs of 1 client go to others"
     assert words in stage.host.lines
 
 
