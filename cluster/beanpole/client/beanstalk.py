@@ -10,7 +10,13 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S, WAIT_SLICE_S
+from beanpole.client.patience import (
+    CONNECT_TIMEOUT_S,
+    PATIENCE_S,
+    REPLY_TIMEOUT_S,
+    SILENCES_MAX,
+    WAIT_SLICE_S,
+)
 from beanpole.client.sansio.faults import DrainingError, OutOfMemoryError
 from beanpole.client.stream import StreamClient
 from beanpole.constants import DEFAULT_TUBE, PRIORITY_DEFAULT
@@ -61,11 +67,24 @@ class Client(StreamClient):
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         token: str = "",
         tls: ssl.SSLContext | None = None,
+        asks_first: bool = False,
     ) -> None:
-        """See `StreamClient`. `token` is the token of a user; empty for no user."""
+        """See `StreamClient`.
+
+        Args:
+            addresses: see `StreamClient`.
+            patience_s: see `StreamClient`.
+            reply_timeout_s: see `StreamClient`.
+            token: of a user; empty for no user.
+            tls: see `StreamClient`.
+            asks_first: whether to send a command without an effect on each new connection, so that
+                the outcome of none is unknown because the node stands still.
+        """
         super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s, tls=tls)
         self._parser = ReplyParser()
         self._token = token.encode()
+        self._asks_first = asks_first
+        self._silences = 0  # first questions in a row that no node has answered
         self._used = DEFAULT_TUBE
         self._watched = [DEFAULT_TUBE]
 
@@ -220,7 +239,7 @@ class Client(StreamClient):
         """
         self._parser = ReplyParser()
         if self._token:
-            asked = self._exchange(encode(b"extensions"), self._next_reply, 0)
+            asked = self._ask_first(encode(b"extensions"))
             if _AUTH not in extensions_of(asked):
                 raise ClientError(
                     f"{self.address} does not support users; the token was not sent to it"
@@ -229,9 +248,29 @@ class Client(StreamClient):
             if reply[0] == _DENIED:
                 raise ClientError("DENIED: no user has this token")
             self._restored(reply, b"ACCEPTED")
+        elif self._asks_first:
+            self._restored(self._ask_first(encode(b"list-tube-used")), b"USING")
         for request in encode_tubes(self._used, self._watched):
             reply = self._exchange(request, self._next_reply, 0)
             self._restored(reply, b"USING", b"WATCHING")
+
+    def _ask_first(self, request: bytes) -> Reply:
+        """Ask a new node what it answers by itself, within the time for a connection.
+
+        The kernel accepts connections for a node that stands still. After each silence the time
+        doubles, because all nodes may be slow.
+        """
+        before = self._reply_timeout_s
+        self._reply_timeout_s = min(before, CONNECT_TIMEOUT_S * 2**self._silences)
+        try:
+            reply = self._exchange(request, self._next_reply, 0)
+        except TimeoutError:
+            self._silences = min(self._silences + 1, SILENCES_MAX)
+            raise
+        finally:
+            self._reply_timeout_s = before
+        self._silences = 0
+        return reply
 
     def _restored(self, reply: Reply, *words: bytes) -> None:
         """Check a reply to what a connection begins with."""

@@ -245,6 +245,25 @@ def test_a_node_that_is_silent_from_the_start_is_left_for_another_of_its_name(
         assert client.text(b"stats-job", 7) is None
 
 
+@pytest.mark.parametrize("token", ["", "secret"])
+def test_no_put_is_sent_to_a_node_that_stands_still(
+    token: str, start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome would be unknown."""
+    monkeypatch.setattr(beanstalk, "CONNECT_TIMEOUT_S", 1.0)
+    put = (b"put 0 0 60 1\r\nx\r\n", b"INSERTED 7\r\n")
+    first = [(b"list-tube-used\r\n", b"USING default\r\n")]
+    if token:
+        first = [USERS, (b"auth secret\r\n", b"ACCEPTED\r\n")]
+    with socket.create_server(("127.0.0.1", 0)) as still:
+        other = start([*first, put])
+        addresses = [address_of(still), other.address]
+        with Client(addresses, token=token, asks_first=True) as client:
+            assert client.put(b"x", 0, 0, 60) == 7
+        with still.accept()[0] as asked:
+            assert asked.makefile("rb").read() == first[0][0]
+
+
 def test_a_host_that_does_not_accept_is_none_to_wait_for(
     named: Callable[..., str], silent: socket.socket
 ) -> None:
