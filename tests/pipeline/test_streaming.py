@@ -492,6 +492,6 @@ def test_parts_of_another_version_are_not_read(
     del parts["ready"]
     with pytest.raises(ValueError, match="another version"):
         pieces.unpacked_parts(pieces.packed_parts(parts))
-    assert Pieces(resolved(str(tmp_path))).load(0, 10) is False
+    assert Pieces(resolved(str(tmp_path))).load([(0, 10)]) is False
     (tmp_path / Piece(0, 10).name).write_bytes(packed(pa.table({"of": ["another program"]})))
-    assert Pieces(resolved(str(tmp_path))).load(0, 10) is False
+    assert Pieces(resolved(str(tmp_path))).load([(0, 10)]) is False

@@ -3,7 +3,9 @@
     DIR/_parts/<first>-<end>.arrow      of the events first <= offset < end
 
 The newest piece grows batch by batch, until a new hour begins; the pieces of a finished day are
-joined into one. So the cost of a batch does not grow with the day, and there are few files.
+joined into one. So the cost of a batch does not grow with the day, and there are few files. Where
+clocks were set back, or those of leaders differ, days alternate: then neighbours of several days
+become one, because only neighbours have all events between their first and their last.
 
 A piece is written before its events are committed, and the pieces that it replaces are removed
 after that. So whenever a process dies, some pieces form a chain up to the end of the committed
@@ -18,6 +20,7 @@ import pyarrow as pa
 
 from beanpole.exporting import steps
 from beanpole.exporting.directory import listed
+from beanpole.exports import Span
 from beanpole.places import Place
 from pyspark_beanpole.packing import packed, unpacked
 from pyspark_beanpole.statistics.keys import DAY_US, Parts
@@ -31,6 +34,10 @@ HOUR_US: Final = DAY_US // 24
 # and time-outs of qless and deletions by administrators are no worker's. 4: a move of a buried job
 # to another queue is no burial. Releases up to 0.3.0 wrote no number.
 RULES: Final = {b"rules": b"4"}
+
+# So many closed pieces that can be one are joined even before their day is over: clocks that go
+# forth and back begin a piece with each batch.
+_LOOSE_MAX: Final = 24
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.arrow")
 
@@ -84,6 +91,24 @@ def chain(pieces: Iterable[Piece], first: int, end: int) -> list[Piece] | None:
     return found[::-1]
 
 
+def joinable(days: Sequence[tuple[Piece, int]]) -> list[list[Piece]]:
+    """Group neighbours whose days do not grow; return the groups in order, each contiguous.
+
+    Args:
+        days: a chain of pieces, each with the day on which it begins.
+
+    There are at most as many groups as days, however often clocks were set back.
+    """
+    groups: list[tuple[list[Piece], int]] = []
+    for piece, begun in days:
+        group, day = [piece], begun
+        while groups and groups[-1][1] >= day:
+            before, _ = groups.pop()
+            group = before + group
+        groups.append((group, day))
+    return [group for group, _ in groups]
+
+
 class Pieces:
     """The pieces of one stream; only this process changes them."""
 
@@ -92,15 +117,18 @@ class Pieces:
         self._place = place
         # All pieces but the newest, and their merged parts; then the newest piece and its parts.
         self._closed: list[Piece] = []
+        # The days on which the closed pieces begin.
+        self._days: dict[Piece, int] = {}
         self._before: Parts = merged([])
         self._open: Piece | None = None
         self._parts: Parts = merged([])
         self._obsolete: list[Piece] = []
 
-    def load(self, first: int, end: int) -> bool:
-        """Read the pieces of the events [first, end); return whether they are complete."""
+    def load(self, spans: Sequence[Span]) -> bool:
+        """Read the pieces of the events in these ranges; return whether they are complete."""
         there = [_piece(name) for name in listed(self._place)]
         pieces = [piece for piece in there if piece is not None]
+        first, end = (spans[0][0], spans[-1][1]) if spans else (0, 0)
         found = chain(pieces, first, end)
         if found is None:
             return False
@@ -108,8 +136,13 @@ class Pieces:
             parts = {piece: self._read(piece) for piece in found}
         except (OSError, KeyError, ValueError, pa.ArrowException):
             return False
+        # Earlier versions joined pieces that were no neighbours, under a name that claimed the
+        # events between them.
+        if any(_events(parts[piece]) != _within(piece, spans) for piece in found):
+            return False
         self._obsolete = [piece for piece in pieces if piece not in parts]
         self._closed, self._open = found[:-1], found[-1] if found else None
+        self._days = {piece: _day(parts[piece]) for piece in self._closed}
         self._before = merged(parts[piece] for piece in self._closed)
         self._parts = parts[self._open] if self._open is not None else merged([])
         return True
@@ -117,7 +150,7 @@ class Pieces:
     def begin(self, first: int, end: int, parts: Parts) -> None:
         """Replace all pieces by new partial statistics of the events [first, end)."""
         self._obsolete = [*self._closed, *filter(None, [self._open]), *self._obsolete]
-        self._closed, self._before = [], merged([])
+        self._closed, self._days, self._before = [], {}, merged([])
         self._open = Piece(first, end) if first < end else None
         self._parts = parts
         if self._open is not None:
@@ -141,9 +174,9 @@ class Pieces:
             self._obsolete.append(step.replaces)
         elif self._open is not None:
             self._closed.append(self._open)
+            self._days[self._open] = _day(self._parts)
             self._before = merged([self._before, self._parts])
-            if _day(self._parts) != _day(step.parts):
-                self._join_closed()
+            self._join_closed(_day(step.parts))
         self._open, self._parts = step.piece, step.parts
         self.clean()
 
@@ -167,17 +200,20 @@ class Pieces:
         known = [span.put_from for span in spans if span.put_from >= 0]
         return known[0] if known else None
 
-    def _join_closed(self) -> None:
-        """Join the closed pieces of the newest day among them into one file."""
-        parts = {piece: self._read(piece) for piece in self._closed[-24:]}
-        newest = _day(parts[self._closed[-1]])
-        group = [piece for piece in self._closed[-24:] if _day(parts[piece]) == newest]
-        if len(group) < 2:
-            return
-        whole = Piece(group[0].first, group[-1].end)
-        self._write(whole, merged(parts[piece] for piece in group))
-        self._closed = [piece for piece in self._closed if piece not in group] + [whole]
-        self._obsolete += group
+    def _join_closed(self, day: int) -> None:
+        """Join closed pieces that can be one, when a new day begins or they are many."""
+        is_new = day > max(self._days.values())
+        joined: list[Piece] = []
+        for group in joinable([(piece, self._days[piece]) for piece in self._closed]):
+            if len(group) > 1 and (is_new or len(group) >= _LOOSE_MAX):
+                whole = Piece(group[0].first, group[-1].end)
+                self._write(whole, merged(self._read(piece) for piece in group))
+                self._days[whole] = min(self._days.pop(piece) for piece in group)
+                self._obsolete += group
+                joined.append(whole)
+            else:
+                joined += group
+        self._closed = joined
 
     def _read(self, piece: Piece) -> Parts:
         with self._place.files.open_input_stream(self._place.at(piece.name)) as stream:
@@ -200,9 +236,17 @@ def _piece(name: str) -> Piece | None:
     return Piece(int(match[1]), int(match[2])) if match else None
 
 
+def _events(parts: Parts) -> int:
+    return sum(span.events for span in spans_of(parts["covered"]))
+
+
+def _within(piece: Piece, spans: Iterable[Span]) -> int:
+    """Return how many of the events in these ranges belong to a piece; others are in no file."""
+    return sum(max(0, min(end, piece.end) - max(first, piece.first)) for first, end in spans)
+
+
 def _begun_us(parts: Mapping[str, pa.Table]) -> int:
-    walls: Sequence[int] = [span.begin_wall_us for span in spans_of(parts["covered"])]
-    return walls[0] if walls else 0
+    return min((span.begin_wall_us for span in spans_of(parts["covered"])), default=0)
 
 
 def _hour(parts: Parts) -> int:

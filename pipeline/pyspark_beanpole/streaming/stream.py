@@ -121,12 +121,12 @@ class Stream:
         if not self._settings.statistics:
             self._is_whole = True
             return
-        files = self.directory.manifest.files
-        first, end = (files[0].first, files[-1].end) if files else (0, 0)
-        if self._pieces.load(first, end):
+        spans = self.directory.manifest.spans
+        if self._pieces.load(spans):
             self._written = tables.end_of(self._tables)
         else:
             # The tables may be by earlier rules, too.
+            first, end = (spans[0][0], spans[-1][1]) if spans else (0, 0)
             parts = _all_reduced(spark, self._events, 0 if first == 0 else None)
             self._pieces.begin(first, end, parts)
         self._pieces.clean()
