@@ -149,6 +149,10 @@ class ExportSource:
                 return group.first
         return self.export.end
 
+    def groups(self, first: int) -> list[Group]:
+        """Return the row groups from that of an offset on."""
+        return [group for group in self._groups if first < group.end]
+
     @cached_property
     def _groups(self) -> list[Group]:
         with ThreadPoolExecutor(THREADS) as threads:

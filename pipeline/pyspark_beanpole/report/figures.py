@@ -25,6 +25,25 @@ LATELY_MIN: Final = 60
 FLOWING_S: Final = 60.0
 
 
+class Outside(NamedTuple):
+    """The events after a period's end that have a time in it: a clock was set back."""
+
+    events: int = 0
+    is_least: bool = False  # Whether there may be more: not all were looked at.
+
+    def warnings(self) -> list[str]:
+        """Return a warning if there are such events."""
+        if not self.events:
+            return []
+        count = f"{'at least ' if self.is_least else ''}{self.events:,}"
+        verb = "event has" if self.events == 1 else "events have"
+        return [
+            f"{count} {verb} a time in this period but "
+            f"{'is' if self.events == 1 else 'are'} not in it: a clock was set back "
+            "(docs/pipeline-statistics.md)"
+        ]
+
+
 class Covered(NamedTuple):
     """The log that a report covers; times are in microseconds since 1970."""
 
@@ -39,9 +58,13 @@ class Covered(NamedTuple):
     source: str
     # Events before this time were skipped; None: all were read.
     passed_over_us: int | None = None
+    outside: Outside = Outside()
 
     def warnings(self) -> list[str]:
-        """Return warnings about numbers that would need the missing events."""
+        """Return warnings about events that the numbers lack."""
+        return [*self._missing(), *self.outside.warnings()]
+
+    def _missing(self) -> list[str]:
         if not self.missing:
             return []
         gaps = ", ".join(f"{first:,} to {end - 1:,}" for first, end in self.missing)

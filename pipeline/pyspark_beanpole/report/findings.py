@@ -97,6 +97,9 @@ def _missing(figures: Figures) -> Iterator[Finding]:
 
 
 def _unserved(figures: Figures) -> Iterator[Finding]:
+    if figures.covered.outside.events:
+        # The jobs may have been reserved by events that have a time in the period, but are outside.
+        return
     anchors = {
         queue.name: f"{queue.anchor}-time" for queue in figures.queues if queue.course is not None
     }
@@ -166,7 +169,7 @@ def _fails(figures: Figures, queue: Queue) -> Iterator[Finding]:
 
 def _oldest(figures: Figures, queue: Queue) -> Iterator[Finding]:
     oldest = queue.oldest
-    if oldest is None or oldest.age_s <= figures.wait_limit_s:
+    if oldest is None or oldest.age_s <= figures.wait_limit_s or figures.covered.outside.events:
         return
     job = "" if oldest.job_id is None else f", {oldest.job_id},"
     words = (

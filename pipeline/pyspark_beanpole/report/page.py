@@ -92,9 +92,13 @@ def empty_page(
     body += (
         f"<p>There are no events{named} from {_words(period)}.</p>"
         f"<p class='faint'>The log has events from {clock(covered.begin_us)} to "
-        f"{clock(covered.last_us)} UTC.</p>"
+        f"{clock(covered.last_us)} UTC.</p>{_warnings(covered)}"
     )
     return _document(title, body)
+
+
+def _warnings(covered: Covered) -> str:
+    return "".join(f"<p class='bad'>{escape(words)}</p>" for words in covered.warnings())
 
 
 def _named(asked: Sequence[str]) -> str:
@@ -142,7 +146,7 @@ def _head(figures: Figures, title: str) -> str:
             "counted, but are not among the oldest or the dead letters unless something happened "
             "to them since."
         )
-    warnings = "".join(f"<p class='bad'>{escape(words)}</p>" for words in covered.warnings())
+    warnings = _warnings(covered)
     links = [
         ("first", "What to look at first"), ("cluster", "Cluster"), ("queues", "Queues"),
         ("workers", "Workers"), ("letters", "Dead letters"), ("backlog", "Jobs that nobody took"),

@@ -17,6 +17,7 @@ from pyspark_beanpole.report import windows
 from pyspark_beanpole.report.collect import Read, collect
 from pyspark_beanpole.report.figures import Covered, Figures
 from pyspark_beanpole.report.findings import Finding, findings
+from pyspark_beanpole.report.outside import outside
 from pyspark_beanpole.report.page import Audited, empty_page, page
 from pyspark_beanpole.report.period import ANY, Asked, Period, chosen
 from pyspark_beanpole.report.reading import part_of
@@ -72,11 +73,12 @@ def run_report(
         return write_report(None, directory, audited, found.cluster)
     period = chosen(asked, edges.begin_us, edges.last_us)
     progress("events")
+    cuts = windows.cuts_of(found.source, period)
     reducer = partial(
         windows.reduced,
         period=period,
         limits=limits,
-        cuts=windows.cuts_of(found.source, period),
+        cuts=cuts,
         tubes=tuple(queues) or None,
         put_from=put_from(found.source),
     )
@@ -86,7 +88,7 @@ def run_report(
     passed_over_us = period.before.since_us if part.first is not None else None
     covered = Covered(
         found.cluster, found.first, found.end, edges.begin_us, edges.last_us, found.missing, source,
-        passed_over_us,
+        passed_over_us, outside(found.source, period, cuts.now),
     )  # fmt: skip
     start = part.start
     if start is None and not queues:
@@ -110,7 +112,7 @@ def write_report(
     figures = collect(read)
     if not figures.events and not figures.queues:
         text = empty_page(read.covered.cluster, read.covered, read.period, read.asked)
-        _write(directory, text, summary(None, [], audited, read.period))
+        _write(directory, text, summary(None, [], audited, read.period, read.covered))
         return Report(read.covered, read.period, None, [])
     found = findings(figures)
     _write(directory, page(figures, found, audited), summary(figures, found, audited))

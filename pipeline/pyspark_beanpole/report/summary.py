@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark_beanpole.report.figures import Figures, Numbers, Queue, Row
+from pyspark_beanpole.report.figures import Covered, Figures, Numbers, Outside, Queue, Row
 from pyspark_beanpole.report.findings import Finding
 from pyspark_beanpole.report.page import Audited
 from pyspark_beanpole.report.period import Period
@@ -16,11 +16,13 @@ def summary(
     found: Sequence[Finding],
     audited: Audited | None,
     period: Period | None = None,
+    covered: Covered | None = None,
 ) -> dict[str, Any]:
-    """Return the content of `summary.json`; without events, only the period and the audit."""
+    """Return the content of `summary.json`; without events, only what explains that."""
     audit = None if audited is None else audited.as_json()
     if figures is None:
-        return {"events": 0, "period": _period(period), "audit": audit}
+        found_outside = _outside(Outside() if covered is None else covered.outside)
+        return {"events": 0, "period": _period(period), **found_outside, "audit": audit}
     covered, whole = figures.covered, figures.whole
     return {
         "cluster": covered.cluster,
@@ -35,6 +37,7 @@ def summary(
             "begin": _time(covered.begin_us),
             "last": _time(covered.last_us),
         },
+        **_outside(covered.outside),
         "missing": [list(gap) for gap in covered.missing],
         "limits": {"wait_s": figures.wait_limit_s, "run_s": figures.run_limit_s},
         "findings": [
@@ -48,6 +51,10 @@ def summary(
         "buried_total": figures.buried_total,
         "audit": audit,
     }
+
+
+def _outside(outside: Outside) -> dict[str, Any]:
+    return {"outside": {"events": outside.events, "at_least": outside.is_least}}
 
 
 def _queue(queue: Queue) -> dict[str, Any]:
