@@ -249,11 +249,12 @@ class ClusterSource:
             for offset in (self.first, self.end - 1):
                 [batch] = map(rows_of, nodes.read(offset, offset + 1))
                 walls.append(batch.column("wall_time").cast(pa.int64())[0].as_py())
-            begin_us, last_us = walls
-            return Edges(begin_us, max(last_us, self._latest_min(nodes, last_us) * MINUTE_US))
+            # The clock of the first event may have been further ahead than the search below goes.
+            last_us = max(walls)
+            return Edges(walls[0], max(last_us, self._latest_min(nodes, last_us) * MINUTE_US))
 
     def _latest_min(self, nodes: Events, last_us: int) -> int:
-        """Return the latest minute with an event; `last_us` is the time of the last event."""
+        """Return the latest minute with an event; `last_us` is the time of one of them."""
 
         def is_over(minute: int) -> bool:
             return self._at(nodes, minute * MINUTE_US) >= self.end

@@ -179,6 +179,20 @@ def test_a_log_ends_with_its_latest_time(ahead_s: int, tmp_path: Path, start: St
         assert cuts_of(source, chosen(ANY, *edges)).now == len(known)
 
 
+@pytest.mark.parametrize("years", [1, 31, 33, 200])
+def test_a_log_that_begins_with_a_clock_far_ahead(years: int, start: Start) -> None:
+    """Its end was before its beginning if that was more than 32 years ahead."""
+    node = start(log := Log(), 300)
+    for one in log.events[:10]:
+        one["wall_time"] += timedelta(days=366 * years)  # type: ignore[operator]
+    edges = ClusterSource((node.address,), 0, 300, 1).edges()
+    assert edges is not None
+    assert edges.begin_us == datetime.timestamp(log.events[0]["wall_time"]) * SECOND_US  # type: ignore[arg-type]
+    assert edges.last_us // MINUTE_US == edges.begin_us // MINUTE_US
+    period = chosen(ANY, *edges)
+    assert period.since_us <= edges.begin_us < period.until_us
+
+
 def test_the_first_put_tells_which_jobs_were_there_before(tmp_path: Path) -> None:
     events = History(25, MINUTES).run(600).events
     rest = events[300:]
