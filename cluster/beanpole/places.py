@@ -68,7 +68,8 @@ def resolved(name: str) -> Place:
         raise ConfigurationError(f"{shown(name)} cannot be reached: {reason}") from None
     path = path.rstrip("/")
     if not path:
-        raise ConfigurationError(f"{shown(name)} is not allowed: it names no directory")
+        what = "directory" if scheme in _HADOOP_SCHEMES else "bucket"
+        raise ConfigurationError(f"{shown(name)} is not allowed: it names no {what}")
     return Place(files, path, shown(name), is_local=False)
 
 

@@ -90,6 +90,23 @@ def test_stream_refuses_where_it_cannot_begin(
     assert capsys.readouterr().err.startswith(f"beanpole: {words}")
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("s3://", "s3: is not allowed: it names no bucket"),
+        ("s3a://key:secret@?region=x", "s3a: is not allowed: it names no bucket"),
+        ("/dev/null", "--to /dev/null: Not a directory"),
+        ("/dev/null/out", "--to /dev/null/out: Not a directory"),
+    ],
+)
+def test_stream_refuses_what_is_no_directory(
+    name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No node is asked: `s3:///events` would be a bucket of that name."""
+    assert main(["pipeline", "stream", "--addresses", "127.0.0.1:1", "--to", name]) == 2
+    assert capsys.readouterr().err == f"beanpole: {words}\n"
+
+
 def buried_log() -> Log:
     """A log of jobs 1 to 6: in the end 2 to 5 are buried, job 4 again after a kick."""
     log = Log()

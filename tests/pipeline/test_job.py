@@ -172,6 +172,13 @@ def test_a_job_whose_put_is_gone_says_so(start: Start, capsys: pytest.CaptureFix
     assert "its put is older than the events that are there" in (capsys.readouterr().out)
 
 
+def test_an_empty_external_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["pipeline", "job", "--addresses", "127.0.0.1:1", "--external-id", ""])
+    assert refused.value.code == 2
+    assert "'' is no external id" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("wrong", ["0", "-1", "x", "1.5", str(2**63), "\uff11"])
 def test_what_is_no_id_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:

@@ -47,6 +47,7 @@ def read_manifest(place: Place) -> Manifest | None:
         StorageError: it cannot be read.
     """
     name = f"{place.name}/{MANIFEST}"
+    _check_regular(place, name)
     try:
         with place.files.open_input_stream(place.at(MANIFEST)) as stream:
             text = stream.read()
@@ -55,6 +56,18 @@ def read_manifest(place: Place) -> Manifest | None:
     except OSError as error:
         raise _unreachable(name, error) from None
     return parsed(text, name)
+
+
+def _check_regular(place: Place, name: str) -> None:
+    """Refuse a manifest that is a pipe or a device: to read it could last for ever.
+
+    Raises:
+        StorageError: it is one.
+    """
+    from pyarrow.fs import FileType
+
+    if place.is_local and place.files.get_file_info(place.at(MANIFEST)).type == FileType.Unknown:
+        raise StorageError(f"{name} cannot be read: it is no regular file")
 
 
 def listed(place: Place) -> dict[str, int]:

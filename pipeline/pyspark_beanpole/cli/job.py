@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
     which.add_argument("id", type=_id, nargs="?", metavar="ID", help="the job's id")
     which.add_argument(
         "--external-id",
-        type=common.text,
+        type=_external_id,
         metavar="TEXT",
         help="what its client calls it: a UUID of Workq, a unique of Gearman; reads all events",
     )
@@ -177,6 +177,12 @@ def _read(nodes: Events, first: int, end: int) -> Iterator[pa.RecordBatch]:
                     raise
                 print(f"beanpole: {lost}", file=sys.stderr)
                 first = lost.kept
+
+
+def _external_id(given: str) -> str:
+    if not given:
+        raise argparse.ArgumentTypeError("'' is no external id: jobs without one have none")
+    return common.text(given)
 
 
 def _id(text: str) -> int:

@@ -4,12 +4,14 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from beanpole.client.events import Events, EventsLost, OtherCluster
 from beanpole.client.rpc import Refused
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import OFFSET_MAX, BadExport
+from beanpole.places import resolved, shown
 from pyspark_beanpole.cli import common, failures
 from pyspark_beanpole.cli.running import Running
 from pyspark_beanpole.options import EARLIEST, LATEST, whole
@@ -77,6 +79,7 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write events and tables until there are no more events (--once), or until a signal."""
     start = _start(arguments.start)
+    _check_place(arguments.to)
     check_spark()
     from pyspark_beanpole.streaming.stream import Settings, Stream
 
@@ -255,6 +258,25 @@ def _is_outage(error: Exception) -> bool:
     if isinstance(error, Refused):
         return False
     return isinstance(error, ClientError) or failures.is_of_nodes(str(error))
+
+
+def _check_place(name: str) -> None:
+    """Refuse what cannot be a directory, by its own name and before nodes are asked.
+
+    The names of the folders in it would not do: that of `s3://` is `s3:/events`, a bucket.
+
+    Raises:
+        ConfigurationError: it names no bucket, is a file, or cannot be reached.
+    """
+    place = resolved(name)
+    if not place.is_local:
+        return
+    try:
+        Path(place.path, "_").lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigurationError(f"--to {shown(name)}: {error.strerror}") from None
 
 
 def _start(text: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beanpole.errors import StorageError
 from beanpole.exporting import compaction, directory, files
 from beanpole.exporting.directory import held, listed, read_manifest
 from beanpole.exports import BadExport, File, Manifest, file_name
@@ -31,6 +32,15 @@ def manifest(path: Path) -> Manifest:
 
 def visible(path: Path) -> list[str]:
     return sorted(name for name in listed(resolved(str(path))) if name.startswith("date="))
+
+
+def test_a_manifest_that_is_a_pipe_is_not_read(tmp_path: Path) -> None:
+    """Nobody may ever write to it."""
+    os.mkfifo(tmp_path / "_manifest.json")
+    with pytest.raises(
+        StorageError, match=r"_manifest\.json cannot be read: it is no regular file"
+    ):
+        read_manifest(resolved(str(tmp_path)))
 
 
 # --- version 1 ------------------------------------------------------------------------------------
