@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from beanpole.client.events import Events
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.exporting.files import GROUP_ROWS, unreadable
+from beanpole.exporting.kinds import check_columns
 from beanpole.exports import FILE_ROWS_MAX, File
 from beanpole.places import Place, resolved
 from pyspark_beanpole.exports import THREADS, Opened, holding
@@ -189,6 +190,7 @@ def _groups(place: Place, file: File) -> list[Group]:
         raise
     except (pa.ArrowException, OSError) as error:
         raise unreadable(place, file, error) from None
+    check_columns(place, file, metadata)
     found: list[Group] = []
     first = file.first
     for number in range(metadata.num_row_groups):

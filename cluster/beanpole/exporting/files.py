@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from crc32c import crc32c
 
 from beanpole.exporting import steps
+from beanpole.exporting.kinds import check_columns
 from beanpole.exports import (
     CHANGES_KEY,
     CLUSTER_KEY,
@@ -391,6 +392,7 @@ def _checked(
     if parquet.metadata.num_rows != file.rows or "offset" not in columns:
         rows = parquet.metadata.num_rows
         raise BadExport(f"{name} has {rows} events; its name says {file.rows}")
+    check_columns(place, file, parquet.metadata)
     owner = (parquet.metadata.metadata or {}).get(CLUSTER_KEY, cluster.encode()).decode()
     if owner != cluster:
         raise BadExport(f"{name} has events of cluster {owner!r}, not of {cluster!r}")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beanpole.client.events import Events, EventsLost
+from beanpole.exporting.kinds import check_columns
 from beanpole.places import resolved
 from pyspark_beanpole.cli import common
 from pyspark_beanpole.options import whole
@@ -139,6 +140,7 @@ def _span(export: "Opened", file: "File", job_id: int) -> tuple[int, int]:
     except (OSError, pa.ArrowException):
         # Reading the file reports the error, or finds the file that replaced it.
         return file.first, file.end
+    check_columns(place, file, metadata)
     first, found = file.first, []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
