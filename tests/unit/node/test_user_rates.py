@@ -265,6 +265,7 @@ def test_the_end_of_a_rate_reads_no_client_in_its_own_step() -> None:
     assert sum(port.output.count(ANSWER) for _, port in made) >= 19 * 99
 
 
+@pytest.mark.constants
 def test_throttled_clients_cost_nothing_until_their_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -288,6 +289,7 @@ def test_throttled_clients_cost_nothing_until_their_turns(
     assert 2 <= calls[0] <= 4, "one command in each second"
 
 
+@pytest.mark.constants
 def test_clients_that_end_in_the_turn_of_another_do_nothing_in_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
