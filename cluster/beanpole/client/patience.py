@@ -83,13 +83,17 @@ class Waits:
             self._command_s = math.inf
 
     @contextmanager
-    def greeting(self) -> Iterator[None]:
+    def greeting(self, is_limited: bool) -> Iterator[None]:
         """Wait for a reply no longer than for a connection, and twice as long after each silence.
 
         This is for a question that a node answers without the others. The kernel accepts
         connections for a node that stands still; all of them may be slow.
+
+        Args:
+            is_limited: False where more than the question would be lost with the connection.
         """
-        self._greeting_s = self._connect_s * 2**self._silences
+        if is_limited:
+            self._greeting_s = self._connect_s * 2**self._silences
         try:
             yield
             self._silences = 0

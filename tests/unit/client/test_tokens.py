@@ -63,6 +63,17 @@ def test_a_node_that_stands_still_is_given_up_at_its_first_silence() -> None:
     assert 2.0 <= world.now < 3.0  # the time-out of a connection, not that of a reply
 
 
+def test_a_client_that_holds_jobs_does_not_leave_its_node_so_soon() -> None:
+    """The jobs would be reserved again for another client."""
+    world = World()
+    slow: dict[bytes, bytes | None] = {b"reserve-job": b"RESERVED 7 1\r\nx\r\n"}
+    world.nodes = {A: server(slow), B: server({**USERS, b"put-unique": b"INSERTED 9\r\n"})}
+    commands = client(world, token=b"")
+    assert world.run(commands.reserve_job(7)).id == 7
+    assert world.run(commands.put("x", 0, 0, 60, "k")) == 9
+    assert 15.0 <= world.now < 16.0
+
+
 def test_nodes_that_are_all_slow_are_waited_for_in_the_end() -> None:
     world = World()
     commands = client(world, "t")
