@@ -77,8 +77,8 @@ class Client(StreamClient):
             reply_timeout_s: see `StreamClient`.
             token: of a user; empty for no user.
             tls: see `StreamClient`.
-            asks_first: whether to send a command without an effect on each new connection, so that
-                the outcome of none is unknown because the node stands still.
+            asks_first: whether to send a command without an effect on each new connection, if there
+                are several nodes, so that no outcome is unknown because one stands still.
         """
         super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s, tls=tls)
         self._parser = ReplyParser()
@@ -248,7 +248,7 @@ class Client(StreamClient):
             if reply[0] == _DENIED:
                 raise ClientError("DENIED: no user has this token")
             self._restored(reply, b"ACCEPTED")
-        elif self._asks_first:
+        elif self._asks_first and self.address_count > 1:
             self._restored(self._ask_first(encode(b"list-tube-used")), b"USING")
         for request in encode_tubes(self._used, self._watched):
             reply = self._exchange(request, self._next_reply, 0)
@@ -261,7 +261,8 @@ class Client(StreamClient):
         doubles, because all nodes may be slow.
         """
         before = self._reply_timeout_s
-        self._reply_timeout_s = min(before, CONNECT_TIMEOUT_S * 2**self._silences)
+        if self.address_count > 1:
+            self._reply_timeout_s = min(before, CONNECT_TIMEOUT_S * 2**self._silences)
         try:
             reply = self._exchange(request, self._next_reply, 0)
         except TimeoutError:

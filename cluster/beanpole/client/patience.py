@@ -22,8 +22,8 @@ WAIT_SLICE_S: Final = 30
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
 
-# The time for a client's first question doubles this often: 256 times that of a connection is above
-# the time-outs of replies.
+# The time for a client's first question doubles this often at most, from 2 s to more than eight
+# minutes. It is never above the time-out of a reply.
 SILENCES_MAX: Final = 8
 
 # Returns the time in seconds; only differences count.
@@ -90,7 +90,8 @@ class Waits:
         connections for a node that stands still; all of them may be slow.
 
         Args:
-            is_limited: False where more than the question would be lost with the connection.
+            is_limited: False where more than the question would be lost with the connection, or
+                where no other node is known.
         """
         if is_limited:
             self._greeting_s = self._connect_s * 2**self._silences
@@ -98,7 +99,8 @@ class Waits:
             yield
             self._silences = 0
         except TimeoutError:
-            self._silences = min(self._silences + 1, SILENCES_MAX)
+            if self.reply_s == self._greeting_s:  # no shorter limit ended it
+                self._silences = min(self._silences + 1, SILENCES_MAX)
             raise
         finally:
             self._greeting_s = math.inf

@@ -47,8 +47,8 @@ def read_manifest(place: Place) -> Manifest | None:
         StorageError: it cannot be read.
     """
     name = f"{place.name}/{MANIFEST}"
-    _check_regular(place, name)
     try:
+        _check_regular(place, name)
         with place.files.open_input_stream(place.at(MANIFEST)) as stream:
             text = stream.read()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,8 +1,9 @@
-"""Check the columns of a file of events by its metadata: their types, and that none lacks values.
+"""Check main columns of a file of events by its metadata: their types, and that they have values.
 
 A checksum tells that a file is what was written, not that events were. Readers compare and add
 these columns, and would end with an error of Python. Columns of other versions are let through:
-one may be absent, and numbers may have another width.
+one may be absent, and numbers may have another width. Values are counted where the file has
+statistics.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _NUMBER: Final = "a whole number"
 _TEXT: Final = "a text"
-_TIME: Final = "a time"
+_TIME: Final = "a time in microseconds"
 _KINDS: Final = {
     "offset": _NUMBER, "time_us": _NUMBER, "wall_time": _TIME, "event": _TEXT, "tube": _TEXT,
     "job_id": _NUMBER, "state_before": _TEXT, "state": _TEXT,
@@ -60,4 +61,7 @@ def _allowed() -> dict[str, Callable[[Any], bool]]:
             kind = kind.value_type
         return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
-    return {_NUMBER: pa.types.is_integer, _TIME: pa.types.is_timestamp, _TEXT: is_text}
+    def is_time(kind: Any) -> bool:
+        return bool(pa.types.is_timestamp(kind) and kind.unit == "us")
+
+    return {_NUMBER: pa.types.is_integer, _TIME: is_time, _TEXT: is_text}

@@ -5,6 +5,7 @@ A call never waits for them: lines that cannot be written are counted, and logge
 """
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -89,8 +90,9 @@ class AuditLog:
             thread = threading.Thread(target=self._run, name="audit", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:
-                return  # the system allows no more threads: the next entry, or the end, tries again
+            except RuntimeError:  # the next entry, or the end, tries again
+                self._failed(0, OSError(errno.EAGAIN, "the system allows no more threads"))
+                return
             self._thread = thread
 
     def flush(self) -> bool:

@@ -114,8 +114,7 @@ def _add_delay(parser: argparse.ArgumentParser) -> None:
 
 def _connected(run: Run, arguments: argparse.Namespace) -> int:
     addresses, tls = tls_files.encryption(where.addresses(arguments, where.BEANSTALK))
-    has_others = len(addresses) > 1
-    with Client(addresses, token=where.token(), tls=tls, asks_first=has_others) as client:
+    with Client(addresses, token=where.token(), tls=tls, asks_first=True) as client:
         return run(client, arguments)
 
 

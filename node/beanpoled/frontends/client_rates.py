@@ -188,11 +188,11 @@ class ClientRates:
         for connection in list(meter.throttled):
             if not meter.saved(now_us):
                 break
+            if connection not in meter.throttled:
+                continue  # it ended in the turn of another
             self._wake(meter, connection)
             meter.turn, self._turning = turn, meter
-            # With more input, it is now the last in the row. If it ended in the turn of another, it
-            # does nothing.
-            connection.room_again()
+            connection.room_again()  # with more input, it is now the last in the row
             meter.turn, self._turning = 0, None
 
     def _wake(self, meter: Meter, connection: Connection) -> None:

@@ -1,7 +1,10 @@
 """Clients with a user's token: sent on each connection, but never to a plain server."""
 
+from contextlib import suppress
+
 import pytest
 
+from beanpole.client.patience import Waits
 from beanpole.client.sansio import faults
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.steps import Endpoint
@@ -72,6 +75,27 @@ def test_a_client_that_holds_jobs_does_not_leave_its_node_so_soon() -> None:
     assert world.run(commands.reserve_job(7)).id == 7
     assert world.run(commands.put("x", 0, 0, 60, "k")) == 9
     assert 15.0 <= world.now < 16.0
+
+
+def test_the_only_node_has_the_time_of_a_reply_for_the_first_question() -> None:
+    world = World()
+    commands = world.client("a:1", token=TOKEN)
+    users = server(USERS)
+    world.nodes = {
+        A: lambda data: users(data) if commands.session.waits.reply_s >= 9 else None,
+    }
+    world.run(commands.connect())
+    assert world.now == 0
+
+
+def test_a_silence_that_a_command_has_ended_early_doubles_nothing() -> None:
+    waits = Waits(15.0, 2.0)
+    for limit_s, then_s in ((0.05, 2.0), (None, 4.0)):
+        with pytest.raises(TimeoutError), waits.at_first(limit_s), waits.greeting(True):
+            raise TimeoutError
+        with suppress(ConnectionError), waits.greeting(True):
+            assert waits.reply_s == then_s
+            raise ConnectionError  # no answer, and no silence
 
 
 def test_nodes_that_are_all_slow_are_waited_for_in_the_end() -> None:

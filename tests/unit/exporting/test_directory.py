@@ -34,6 +34,11 @@ def visible(path: Path) -> list[str]:
     return sorted(name for name in listed(resolved(str(path))) if name.startswith("date="))
 
 
+def test_a_manifest_whose_path_the_system_refuses_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be read"):
+        read_manifest(resolved(str(tmp_path / ("x" * 300))))
+
+
 def test_a_manifest_that_is_a_pipe_is_not_read(tmp_path: Path) -> None:
     """Nobody may ever write to it."""
     os.mkfifo(tmp_path / "_manifest.json")

@@ -43,6 +43,7 @@ def with_column(directory: Path, name: str, kind: Any) -> str:
         ("job_id", None, "has events without a value in its column 'job_id'"),
         ("event", None, "has events without a value in its column 'event'"),
         ("wall_time", pa.int64(), "has int64 in its column 'wall_time', which must be a time"),
+        ("wall_time", pa.timestamp("ns", "UTC"), "has timestamp[ns, tz=UTC] in its column"),
         ("job_id", pa.string(), "has string in its column 'job_id', which must be a whole number"),
         ("job_id", pa.float64(), "has double in its column 'job_id', which must be a whole"),
         ("offset", pa.string(), "has string in its column 'offset', which must be a whole number"),

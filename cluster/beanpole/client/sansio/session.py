@@ -225,7 +225,7 @@ class Session:
             ProtocolError: the node does not tell them, so another node has to be asked.
         """
         if self._words is None:
-            with self.waits.greeting(is_limited=not self.held):
+            with self.waits.greeting(not self.held and len(self._nodes.known) > 1):
                 reply = yield from self.exchange(encode(b"extensions"))
             self._words = extensions_of(reply)
         return self._words

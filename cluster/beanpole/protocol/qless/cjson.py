@@ -440,7 +440,9 @@ def _write_items(items: Json, parts: list[str]) -> None:
         return
     before = "["
     for item in items:
-        if item == []:
+        if type(item) is float:  # a call for each would take longer
+            parts.append(f"{before}{item:.14g}")
+        elif item == []:
             parts.append(before + "{}")
         else:
             parts.append(before)
