@@ -23,6 +23,7 @@ def test_a_failed_write_stops_only_its_node(cluster: Cluster, role: str) -> None
     process = cluster.process(victim)
     with Raw(cluster.nodes[other].beanstalk, timeout_s=30) as client:
         jobs = [client.put(b"x" * BODY_BYTES) for _ in range(JOBS_BEFORE)]
+        process.wait_for_words("state: serving")  # a thread writes the log
         said = process.log.read_text()
         # From here on every write of the node beyond the first 64 KiB of a file fails.
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
