@@ -10,13 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from beanpole.client.patience import (
-    CONNECT_TIMEOUT_S,
-    PATIENCE_S,
-    REPLY_TIMEOUT_S,
-    SILENCES_MAX,
-    WAIT_SLICE_S,
-)
+from beanpole.client.patience import PATIENCE_S, REPLY_TIMEOUT_S, WAIT_SLICE_S
 from beanpole.client.sansio.faults import DrainingError, OutOfMemoryError
 from beanpole.client.stream import StreamClient
 from beanpole.constants import DEFAULT_TUBE, PRIORITY_DEFAULT
@@ -84,7 +78,6 @@ class Client(StreamClient):
         self._parser = ReplyParser()
         self._token = token.encode()
         self._asks_first = asks_first
-        self._silences = 0  # first questions in a row that no node has answered
         self._used = DEFAULT_TUBE
         self._watched = [DEFAULT_TUBE]
 
@@ -255,23 +248,9 @@ class Client(StreamClient):
             self._restored(reply, b"USING", b"WATCHING")
 
     def _ask_first(self, request: bytes) -> Reply:
-        """Ask a new node what it answers by itself, within the time for a connection.
-
-        The kernel accepts connections for a node that stands still. After each silence the time
-        doubles, because all nodes may be slow.
-        """
-        before = self._reply_timeout_s
-        if self.address_count > 1:
-            self._reply_timeout_s = min(before, CONNECT_TIMEOUT_S * 2**self._silences)
-        try:
-            reply = self._exchange(request, self._next_reply, 0)
-        except TimeoutError:
-            self._silences = min(self._silences + 1, SILENCES_MAX)
-            raise
-        finally:
-            self._reply_timeout_s = before
-        self._silences = 0
-        return reply
+        """Ask a new node a question that it answers by itself."""
+        with self._waits.greeting(self.address_count > 1):
+            return self._exchange(request, self._next_reply, 0)
 
     def _restored(self, reply: Reply, *words: bytes) -> None:
         """Check a reply to what a connection begins with."""

@@ -19,6 +19,7 @@ from beanpole.client.patience import (
     PAUSE_MAX_S,
     PAUSE_MIN_S,
     REPLY_TIMEOUT_S,
+    Waits,
     jitter,
 )
 from beanpole.client.pickling import reduced
@@ -86,7 +87,7 @@ class StreamClient:
         self._addresses = list(addresses)
         self._hosts = {address: Hosts(address) for address in addresses}
         self._patience_s = patience_s
-        self._reply_timeout_s = reply_timeout_s
+        self._waits = Waits(reply_timeout_s, CONNECT_TIMEOUT_S)
         self._tls = tls
         self._peer = peer
         self._socket: socket.socket | None = None
@@ -196,7 +197,7 @@ class StreamClient:
         self, request: bytes, next_reply: Callable[[], _Reply | None], wait_s: float
     ) -> _Reply:
         assert self._socket is not None
-        self._socket.settimeout(wait_s + self._reply_timeout_s)
+        self._socket.settimeout(wait_s + self._waits.reply_s)
         try:
             self._socket.sendall(request)
             while (reply := next_reply()) is None:
@@ -261,7 +262,7 @@ class StreamClient:
     def _open(self) -> None:
         """Connect to the first address."""
         self._is_heard = False
-        self._socket = self._hosts[self.address].dial(CONNECT_TIMEOUT_S, self._tls)
+        self._socket = self._hosts[self.address].dial(self._waits.connect_s, self._tls)
         try:
             self._begin()
         except BaseException:

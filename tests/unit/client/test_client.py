@@ -9,6 +9,7 @@ import pytest
 
 from beanpole.client import beanstalk, dialing, stream
 from beanpole.client.beanstalk import Client, Job
+from beanpole.client.patience import CONNECT_TIMEOUT_S, Waits
 from beanpole.client.stream import StreamClient
 from beanpole.errors import ClientError, OutcomeUnknown
 from tests.unit.client.scripted import Node, Script
@@ -250,7 +251,7 @@ def test_no_put_is_sent_to_a_node_that_stands_still(
     token: str, start: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its outcome would be unknown."""
-    monkeypatch.setattr(beanstalk, "CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(stream, "CONNECT_TIMEOUT_S", 1.0)
     put = (b"put 0 0 60 1\r\nx\r\n", b"INSERTED 7\r\n")
     first = [(b"list-tube-used\r\n", b"USING default\r\n")]
     if token:
@@ -348,7 +349,7 @@ def test_a_node_that_vanished_is_left_although_it_takes_all_of_the_patience(
 
     def limited(client: Client, *arguments: Any) -> Any:
         # The other node answers, and has the time for it.
-        client._reply_timeout_s = 0.1 if client.address == vanished else 60
+        client._waits = Waits(0.1 if client.address == vanished else 60, CONNECT_TIMEOUT_S)
         return exchange(client, *arguments)
 
     monkeypatch.setattr(StreamClient, "_exchange", limited)
