@@ -91,7 +91,7 @@ def chain(pieces: Iterable[Piece], first: int, end: int) -> list[Piece] | None:
     return found[::-1]
 
 
-def joinable(days: Sequence[tuple[Piece, int]]) -> list[list[Piece]]:
+def joinable(days: Iterable[tuple[Piece, int]]) -> list[list[Piece]]:
     """Group neighbours whose days do not grow; return the groups in order, each contiguous.
 
     Args:
@@ -115,10 +115,9 @@ class Pieces:
     def __init__(self, place: Place) -> None:
         """Create an empty set; call `load` or `begin` next."""
         self._place = place
-        # All pieces but the newest, and their merged parts; then the newest piece and its parts.
-        self._closed: list[Piece] = []
-        # The days on which the closed pieces begin.
-        self._days: dict[Piece, int] = {}
+        # All pieces but the newest, in order, with the days on which they begin, and their merged
+        # parts; then the newest piece and its parts.
+        self._closed: dict[Piece, int] = {}
         self._before: Parts = merged([])
         self._open: Piece | None = None
         self._parts: Parts = merged([])
@@ -141,8 +140,8 @@ class Pieces:
         if any(_events(parts[piece]) != _within(piece, spans) for piece in found):
             return False
         self._obsolete = [piece for piece in pieces if piece not in parts]
-        self._closed, self._open = found[:-1], found[-1] if found else None
-        self._days = {piece: _day(parts[piece]) for piece in self._closed}
+        self._closed = {piece: _day(parts[piece]) for piece in found[:-1]}
+        self._open = found[-1] if found else None
         self._before = merged(parts[piece] for piece in self._closed)
         self._parts = parts[self._open] if self._open is not None else merged([])
         return True
@@ -150,7 +149,7 @@ class Pieces:
     def begin(self, first: int, end: int, parts: Parts) -> None:
         """Replace all pieces by new partial statistics of the events [first, end)."""
         self._obsolete = [*self._closed, *filter(None, [self._open]), *self._obsolete]
-        self._closed, self._days, self._before = [], {}, merged([])
+        self._closed, self._before = {}, merged([])
         self._open = Piece(first, end) if first < end else None
         self._parts = parts
         if self._open is not None:
@@ -173,8 +172,7 @@ class Pieces:
         if step.replaces is not None:
             self._obsolete.append(step.replaces)
         elif self._open is not None:
-            self._closed.append(self._open)
-            self._days[self._open] = _day(self._parts)
+            self._closed[self._open] = _day(self._parts)
             self._before = merged([self._before, self._parts])
             self._join_closed(_day(step.parts))
         self._open, self._parts = step.piece, step.parts
@@ -202,18 +200,21 @@ class Pieces:
 
     def _join_closed(self, day: int) -> None:
         """Join closed pieces that can be one, when a new day begins or they are many."""
-        is_new = day > max(self._days.values())
-        joined: list[Piece] = []
-        for group in joinable([(piece, self._days[piece]) for piece in self._closed]):
+        is_new = day > max(self._closed.values())
+        joined: dict[Piece, int] = {}
+        replaced: list[Piece] = []
+        for group in joinable(self._closed.items()):
+            days = [self._closed[piece] for piece in group]
             if len(group) > 1 and (is_new or len(group) >= _LOOSE_MAX):
                 whole = Piece(group[0].first, group[-1].end)
                 self._write(whole, merged(self._read(piece) for piece in group))
-                self._days[whole] = min(self._days.pop(piece) for piece in group)
-                self._obsolete += group
-                joined.append(whole)
+                joined[whole] = min(days)
+                replaced += group
             else:
-                joined += group
+                joined.update(zip(group, days, strict=True))
+        # At last: a disk that fails before leaves all pieces as they were.
         self._closed = joined
+        self._obsolete += replaced
 
     def _read(self, piece: Piece) -> Parts:
         with self._place.files.open_input_stream(self._place.at(piece.name)) as stream:
