@@ -16,16 +16,16 @@ from pyspark_beanpole.statistics.chunks import column_ints
 if TYPE_CHECKING:
     from pyspark_beanpole.ranges import Source
 
-# Up to so many events are looked at one by one, which takes a second or two with nodes.
+# Above this number of events a sample is read: to read all of these takes nodes a second or two.
 LOOKED_MAX: Final = 1 << 19
 
 
 def outside(source: "Source", period: Period, cut: int) -> Outside:
     """Count the events from the offset `cut`, the end of a period, on that have a time in it.
 
-    In a large log without metadata, that of nodes, only some events are looked at: in steps that
-    double from the cut on, because a clock that was ahead is set back soon rather than late, and
-    the last one.
+    Of a large log without metadata, that of nodes, this reads a sample: events at distances from
+    the cut that double, because a clock that was ahead is set back soon rather than late, and the
+    last one.
     """
     sure, parts = _likely(source, period, cut)
     rows = sum(end - first for first, end in parts)

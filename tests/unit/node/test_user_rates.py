@@ -44,6 +44,13 @@ class Scene(Stage):
     def lee(self, host: bytes = b"10.0.0.1") -> tuple[BeanstalkConnection, Port]:
         return self.connected(host, b"auth %b\r\n" % TOKEN)
 
+    def flooding(self, number: int) -> list[tuple[BeanstalkConnection, Port]]:
+        """Return clients of one user that have sent 100 requests each."""
+        made = [self.lee(b"10.0.0.%d" % at) for at in range(number)]
+        for connection, _ in made:
+            connection.received(ASK * 100)
+        return made
+
     def connected(self, host: bytes, data: bytes = b"") -> tuple[BeanstalkConnection, Port]:
         port = Port(host)
         connection = self.node.frontends["beanstalk"].connected(port)
@@ -251,9 +258,7 @@ def test_a_rate_that_ends_lets_its_connections_go_on(ends: str) -> None:
 def test_the_end_of_a_rate_reads_no_client_in_its_own_step() -> None:
     """Thousands may be throttled, each with a row of requests: they go on a few at a time."""
     scene = Scene(rate=1)
-    made = [scene.lee(b"10.0.0.%d" % number) for number in range(20)]
-    for connection, _ in made:
-        connection.received(ASK * 100)
+    made = scene.flooding(20)
     settle(scene)
     assert sum(connection.throttled for connection, _ in made) >= 19
     for _, port in made:
@@ -271,9 +276,7 @@ def test_throttled_clients_cost_nothing_until_their_turns(
 ) -> None:
     """Thousands may be paused: a look at each of them ten times a second would delay all others."""
     scene = Scene(rate=1)
-    made = [scene.lee(b"10.0.0.%d" % number) for number in range(20)]
-    for connection, _ in made:
-        connection.received(ASK * 100)
+    made = scene.flooding(20)
     settle(scene)
     throttled = sum(connection.throttled for connection, _ in made)
     assert throttled == len(scene.node.clients.paused) >= 19
@@ -295,9 +298,7 @@ def test_clients_that_end_in_the_turn_of_another_do_nothing_in_theirs(
 ) -> None:
     """A long request of one client may end others, whose own are unfinished."""
     scene = Scene(rate=10)
-    made = [scene.lee(b"10.0.0.%d" % number) for number in range(3)]
-    for connection, _ in made:
-        connection.received(ASK * 100)
+    made = scene.flooding(3)
     scene.answers(made[0][1])
     (meter,) = scene.node.clients.rates._throttled
     assert len(meter.throttled) == 3

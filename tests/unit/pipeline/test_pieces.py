@@ -23,7 +23,7 @@ ROWS = 3
 
 
 def batch(first: int, hour: int) -> Parts:
-    """Return the parts of three puts that begin so many hours after noon."""
+    """Return the parts of three puts, the first of them this number of hours after noon."""
     rows: list[dict[str, Any]] = [
         {
             **dict.fromkeys(SCHEMA.names),

@@ -51,8 +51,8 @@ class Bad:
 # For longer texts, the error has only the position.
 _AGAIN_MAX_BYTES: Final = 4 * 1024
 
-# An unpaired surrogate is an error for cjson, but not for Python. The escapes and pairs that are
-# none are blanked by as many bytes, so that what is found behind them has its position in the text.
+# An unpaired surrogate is an error for cjson, but not for Python. Before the search, blanks of the
+# same length replace all other escapes, so that a match has its position in the text.
 _SHORT_ESCAPE: Final = re.compile(rb"\\[^u]")
 _PAIR: Final = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]")
 _SHORT_BLANK: Final = b" " * 2
