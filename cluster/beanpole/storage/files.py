@@ -5,7 +5,6 @@ module knows no file format. The deterministic simulator has a second implementa
 """
 
 import contextlib
-import errno
 import os
 import stat
 import threading
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from beanpole.storage.disk_handle import DiskHandle
 from beanpole.storage.locks import LOCK, DirectoryLock
+from beanpole.storage.threads import start_daemon
 
 if TYPE_CHECKING:
     from beanpole.storage._syncer import Syncer
@@ -28,6 +28,7 @@ LANE_BULK: Final = 1
 LANE_LOOK: Final = 2
 LANE_LOOK_EVENTS: Final = 3
 LANES: Final = 4
+_LANE_NAMES: Final = ("beanpole-log", "beanpole-bulk", "beanpole-look", "beanpole-look-2")
 
 # Freeing 300 MiB at once delayed every sync of the machine by 25 to 55 ms (ext4). In steps of this
 # size the delay was 3 to 5 ms, and the removal took 200 ms instead of 80.
@@ -316,10 +317,12 @@ class RealFiles(InlineFiles):
         assert not self.closed, "submit() after close()"
         if type(work) is SyncedWrite and self._begin(work, done):
             return
-        if self._threads[lane] is None and not self._start(lane):
-            error = OSError(errno.EAGAIN, "the system allows no more threads")
-            self._post_result(partial(self._deliver, done, error))
-            return
+        if self._threads[lane] is None:
+            try:
+                self._threads[lane] = start_daemon(partial(self._serve, lane), _LANE_NAMES[lane])
+            except OSError as error:  # the lane's next work tries again
+                self._post_result(partial(self._deliver, done, error))
+                return
         self._queues[lane].put((work, done))
 
     def settle(self) -> None:
@@ -385,17 +388,6 @@ class RealFiles(InlineFiles):
             return
         work.note(took_us)
         done(None)
-
-    def _start(self, lane: int) -> bool:
-        """Start the thread of a lane; return False if the system allows no more threads."""
-        name = ("beanpole-log", "beanpole-bulk", "beanpole-look", "beanpole-look-2")[lane]
-        thread = threading.Thread(target=self._serve, args=(lane,), name=name, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False  # the lane's next work tries again
-        self._threads[lane] = thread
-        return True
 
     def _serve(self, lane: int) -> None:
         take = self._queues[lane].get

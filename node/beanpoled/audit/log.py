@@ -5,7 +5,6 @@ A call never waits for them: lines that cannot be written are counted, and logge
 """
 
 import contextlib
-import errno
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
+from beanpole.storage.threads import start_daemon
 from beanpoled.audit.alike import Alike
 from beanpoled.audit.entry import Entry, line, number_of
 
@@ -87,13 +87,10 @@ class AuditLog:
         with self._starting:
             if self._thread is not None:
                 return
-            thread = threading.Thread(target=self._run, name="audit", daemon=True)
             try:
-                thread.start()
-            except RuntimeError:  # the next entry, or the end, tries again
-                self._failed(0, OSError(errno.EAGAIN, "the system allows no more threads"))
-                return
-            self._thread = thread
+                self._thread = start_daemon(self._run, "audit")
+            except OSError as error:  # the next entry, or the end, tries again
+                self._failed(0, error)
 
     def flush(self) -> bool:
         """Wait until earlier entries are in the file; return False if that takes too long."""

@@ -10,7 +10,10 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TextIO
+
+from beanpole.storage.threads import start_daemon
 
 # Some 8,000 lines: those of hours, as a node in trouble logs few lines a second.
 WAITING_CHARACTERS_MAX: Final = 1024 * 1024
@@ -109,11 +112,8 @@ class LogWriter:
         return not (self._waiting or self._lost or self._is_writing)
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:  # the system allows no more threads: the next line tries again
-            self._thread = None
+        with suppress(OSError):  # the next line tries again
+            self._thread = start_daemon(self._run, "log")
 
     # --- the thread -----------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from beanpole.storage.threads import start_daemon
+
 # The watch counts such steps of its own, so that a pause of the process is not mistaken for one of
 # the work.
 STEP_S: Final = 0.1
@@ -24,8 +26,8 @@ class Watch:
         self._give_up = give_up
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        with suppress(RuntimeError):  # the system allows no more threads: the work is unwatched
-            threading.Thread(target=self._run, name="watch", daemon=True).start()
+        with suppress(OSError):  # without a thread, the work is unwatched
+            start_daemon(self._run, "watch")
 
     def beat(self) -> None:
         """Note that the work goes on."""

@@ -4,11 +4,11 @@
 """
 
 import asyncio
-import errno
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
+
+from beanpole.storage.threads import start_daemon
 
 _Result = TypeVar("_Result")
 
@@ -42,8 +42,5 @@ async def apart(name: str, work: Callable[[], _Result]) -> _Result:
         with suppress(RuntimeError):  # the loop may have been closed meanwhile
             loop.call_soon_threadsafe(tell, result, failure)
 
-    try:
-        threading.Thread(target=run, name=name, daemon=True).start()
-    except RuntimeError:
-        raise OSError(errno.EAGAIN, "the system allows no more threads") from None
+    start_daemon(run, name)
     return await done
