@@ -17,3 +17,9 @@ def whole_number(text: str) -> int | None:
         return None
     digits = text.lstrip("0")
     return int(digits or "0") if len(digits) <= _DIGITS_MAX else TOO_LARGE
+
+
+def whole_within(text: str, least: int, most: int) -> int | None:
+    """Return the number that ASCII digits stand for; None if it is not in this range."""
+    found = whole_number(text)
+    return None if found is None or not least <= found <= most else found

@@ -16,7 +16,7 @@ from beanpole.client.rpc import PATIENCE_S
 from beanpole.constants import TUBE_NAME_MAX_BYTES
 from beanpole.errors import ConfigurationError
 from beanpole.exports import OFFSET_MAX
-from beanpole.numbers import whole_number
+from beanpole.numbers import whole_number, whole_within
 from beanpole.protocol.beanstalk.requests import is_tube_name
 
 EARLIEST: Final = "earliest"
@@ -267,15 +267,9 @@ def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def whole(text: str, smallest: int, largest: int) -> int | None:
-    """Parse a whole number of a range; None if the text is no such number."""
-    found = whole_number(text)
-    return None if found is None or not smallest <= found <= largest else found
-
-
 def _number(smallest: int, largest: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        found = whole(text, smallest, largest)
+        found = whole_within(text, smallest, largest)
         if found is None:
             raise ValueError(f"a whole number from {smallest} to {largest}")
         return found

@@ -18,7 +18,7 @@ from beanpole.client.events import Behind, EventsLost, OtherCluster, Replies
 from beanpole.client.rpc import Refused, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import BadExport
-from beanpole.numbers import whole_number
+from beanpole.numbers import whole_within
 from beanpoled.cli.exits import EXIT_NO, EXIT_NO_ANSWER
 from beanpoled.cli.screen import Screen
 from beanpoled.cli.values import NUMBER_MAX
@@ -192,8 +192,8 @@ def _start(text: str | None) -> int | None:
         return None
     if text == "earliest":
         return EARLIEST
-    offset = whole_number(text)
-    if offset is None or offset > NUMBER_MAX:
+    offset = whole_within(text, 0, NUMBER_MAX)
+    if offset is None:
         raise ConfigurationError(
             f"--start = {text!r} is not allowed: it must be earliest or an offset from 0"
         )

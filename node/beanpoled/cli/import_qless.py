@@ -19,7 +19,7 @@ from beanpole.client.qless_outcome import Outcome
 from beanpole.client.qless_source import Source
 from beanpole.client.redis import AuthenticationFailed, Redis
 from beanpole.errors import ClientError, ConfigurationError
-from beanpole.numbers import whole_number
+from beanpole.numbers import whole_within
 from beanpoled.cli.exits import EXIT_NO_ANSWER
 from beanpoled.cli.values import NUMBER_MAX
 
@@ -121,8 +121,8 @@ def _place(text: str) -> tuple[str, str, int]:
         raise ConfigurationError(
             f"REDIS = {text!r} is not allowed: it must be {error}, or {SCHEME}HOST..."
         ) from None
-    number = whole_number(database or "0")
-    if number is None or number > NUMBER_MAX:
+    number = whole_within(database or "0", 0, NUMBER_MAX)
+    if number is None:
         raise ConfigurationError(f"REDIS = {text!r}: the database {database!r} is no number")
     return unquote(user), address, number
 

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from beanpole.client.where import CLUSTER_FILE
 from beanpole.errors import ConfigurationError
-from beanpole.numbers import whole_number
+from beanpole.numbers import whole_within
 from beanpoled import checking
 from beanpoled.cli.values import NUMBER_MAX
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
@@ -172,8 +172,8 @@ def write(nodes: list[LocalNode], settings: Mapping[str, str]) -> None:
 
 def _number_or_text(text: str) -> int | str:
     # A longer one is no value of any setting, and as a text it is refused by the setting's name.
-    found = whole_number(text)
-    return text if found is None or found > NUMBER_MAX else found
+    found = whole_within(text, 0, NUMBER_MAX)
+    return text if found is None else found
 
 
 def toml(values: Mapping[str, Any]) -> str:

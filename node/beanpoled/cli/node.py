@@ -13,7 +13,7 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, told
 from beanpole.constants import SECOND_US
 from beanpole.errors import ConfigurationError
-from beanpole.numbers import whole_number
+from beanpole.numbers import whole_within
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.cli import audit, settings, values
 from beanpoled.cli.columns import Column, duration_words, name_words, table, terminal_chars
@@ -124,8 +124,8 @@ def _row(member: str, one: admin_pb2.Connection) -> tuple[object, ...]:
 def run_disconnect(arguments: argparse.Namespace) -> int:
     """Close a connection."""
     member, slash, number = arguments.connection.rpartition("/")
-    id_ = whole_number(number)
-    if not (slash and member) or id_ is None or id_ > values.NUMBER_MAX:
+    id_ = whole_within(number, 0, values.NUMBER_MAX)
+    if not (slash and member) or id_ is None:
         words = "it must be NODE/ID, as `beanpole node connections` shows"
         raise ConfigurationError(f"{arguments.connection!r} is no connection: {words}")
     request = admin_pb2.CloseConnectionRequest(node=member, id=id_)

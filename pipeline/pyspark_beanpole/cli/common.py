@@ -17,11 +17,12 @@ from beanpole.client.printing import drop_output
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.errors import ConfigurationError
 from beanpole.exports import MANIFEST
+from beanpole.numbers import whole_within
 from beanpole.places import local_path, shown
 from pyspark_beanpole import session
 from pyspark_beanpole.cli import failures
 from pyspark_beanpole.cli.running import Running, run_command
-from pyspark_beanpole.options import PATIENCE_MAX_S, whole
+from pyspark_beanpole.options import PATIENCE_MAX_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -343,7 +344,7 @@ def audited(found: "Input", directory: Path | None = None) -> "Audit":
 
 
 def _patience(text: str) -> int:
-    found = whole(text, 0, PATIENCE_MAX_S)
+    found = whole_within(text, 0, PATIENCE_MAX_S)
     if found is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a whole number of seconds from 0 to {PATIENCE_MAX_S}"

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from beanpole.client.events import Events, EventsLost
 from beanpole.exporting.kinds import check_columns
+from beanpole.numbers import whole_within
 from beanpole.places import resolved
 from pyspark_beanpole.cli import common
-from pyspark_beanpole.options import whole
 from pyspark_beanpole.packing import rows_of
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _external_id(given: str) -> str:
 
 
 def _id(text: str) -> int:
-    found = whole(text, 1, ID_MAX)
+    found = whole_within(text, 1, ID_MAX)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a job id: it must be 1 to {ID_MAX}")
     return found

@@ -11,10 +11,11 @@ from beanpole.client.events import Events, EventsLost, OtherCluster
 from beanpole.client.rpc import Refused
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import OFFSET_MAX, BadExport
+from beanpole.numbers import whole_within
 from beanpole.places import resolved, shown
 from pyspark_beanpole.cli import common, failures
 from pyspark_beanpole.cli.running import Running
-from pyspark_beanpole.options import EARLIEST, LATEST, whole
+from pyspark_beanpole.options import EARLIEST, LATEST
 from pyspark_beanpole.progress import Progress, StreamLine
 from pyspark_beanpole.session import check_spark
 
@@ -285,7 +286,7 @@ def _start(text: str) -> str:
     Raises:
         ConfigurationError: it is not a position in a stream.
     """
-    if text in (EARLIEST, LATEST) or whole(text, 0, OFFSET_MAX) is not None:
+    if text in (EARLIEST, LATEST) or whole_within(text, 0, OFFSET_MAX) is not None:
         return text
     raise ConfigurationError(
         f"--start {text!r} is not allowed: it must be {EARLIEST}, {LATEST}, or an offset from 0 "
@@ -294,7 +295,7 @@ def _start(text: str) -> str:
 
 
 def _whole(text: str) -> int:
-    found = whole(text, 1, WHOLE_MAX)
+    found = whole_within(text, 1, WHOLE_MAX)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {WHOLE_MAX}")
     return found
