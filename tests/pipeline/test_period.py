@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
+from pyspark_beanpole.report.figures import Outside
 from pyspark_beanpole.report.period import ANY, Asked, Period, asked, chosen, moment
 from pyspark_beanpole.report.series import POINTS_MAX, STEPS_MIN, steps_of
-from pyspark_beanpole.report.summary import summary
+from pyspark_beanpole.report.summary import empty_summary
 from pyspark_beanpole.statistics.keys import DAY_US, MINUTE_US, SECOND_US
 
 NOON_US = int(datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()) * SECOND_US
@@ -84,7 +85,7 @@ def test_other_texts_that_are_not_utf_8_are_one_line(
 
 def test_the_longest_period_has_one_before_it_with_a_date() -> None:
     period = chosen(asked("1970-01-01", "2999-12-31", NOON_US), NOON_US, NOON_US)
-    assert summary(None, [], None, period.before)["period"]["since"].startswith("0940-")
+    assert empty_summary(None, period.before, Outside())["period"]["since"].startswith("0940-")
     with pytest.raises(ConfigurationError, match="its year must be 1970 to 2999"):
         moment("--until", "3000-01-01", NOON_US)
 

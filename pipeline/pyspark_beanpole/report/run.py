@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark_beanpole.report import windows
 from pyspark_beanpole.report.collect import Read, collect
-from pyspark_beanpole.report.figures import Covered, Figures
+from pyspark_beanpole.report.figures import Covered, Figures, Outside
 from pyspark_beanpole.report.findings import Finding, findings
 from pyspark_beanpole.report.outside import outside
 from pyspark_beanpole.report.page import Audited, empty_page, page
 from pyspark_beanpole.report.period import ANY, Asked, Period, chosen
 from pyspark_beanpole.report.reading import part_of
-from pyspark_beanpole.report.summary import summary
+from pyspark_beanpole.report.summary import empty_summary, summary
 from pyspark_beanpole.statistics import answers, parts
 from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, Limits
 from pyspark_beanpole.tables import replace_file, write_tables
@@ -106,13 +106,14 @@ def write_report(
     """Write tables, page and summary of reduced events; None stands for a log without events."""
     if read is None:
         write_tables(directory / TABLES, answers.finished(parts.merged([])))
-        _write(directory, empty_page(cluster, None, None, ()), summary(None, [], audited))
+        content = empty_summary(audited, None, Outside())
+        _write(directory, empty_page(cluster, None, None, ()), content)
         return Report(None, None, None, [])
     write_tables(directory / TABLES, answers.finished(read.log, read.start, read.end_min))
     figures = collect(read)
     if not figures.events and not figures.queues:
         text = empty_page(read.covered.cluster, read.covered, read.period, read.asked)
-        _write(directory, text, summary(None, [], audited, read.period, read.covered))
+        _write(directory, text, empty_summary(audited, read.period, read.covered.outside))
         return Report(read.covered, read.period, None, [])
     found = findings(figures)
     _write(directory, page(figures, found, audited), summary(figures, found, audited))

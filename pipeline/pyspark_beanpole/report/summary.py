@@ -4,26 +4,28 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark_beanpole.report.figures import Covered, Figures, Numbers, Outside, Queue, Row
+from pyspark_beanpole.report.figures import Figures, Numbers, Outside, Queue, Row
 from pyspark_beanpole.report.findings import Finding
 from pyspark_beanpole.report.page import Audited
 from pyspark_beanpole.report.period import Period
 from pyspark_beanpole.statistics.keys import SECOND_US
 
 
-def summary(
-    figures: Figures | None,
-    found: Sequence[Finding],
-    audited: Audited | None,
-    period: Period | None = None,
-    covered: Covered | None = None,
+def empty_summary(
+    audited: Audited | None, period: Period | None, outside: Outside
 ) -> dict[str, Any]:
-    """Return the content of `summary.json`; without events, only what explains that."""
-    audit = None if audited is None else audited.as_json()
-    if figures is None:
-        found_outside = _outside(Outside() if covered is None else covered.outside)
-        return {"events": 0, "period": _period(period), **found_outside, "audit": audit}
-    covered, whole = figures.covered, figures.whole
+    """Return the content of `summary.json` for a period, or a log, without events."""
+    return {
+        "events": 0,
+        "period": _period(period),
+        **_outside(outside),
+        "audit": _audit(audited),
+    }
+
+
+def summary(figures: Figures, found: Sequence[Finding], audited: Audited | None) -> dict[str, Any]:
+    """Return the content of `summary.json`."""
+    covered = figures.covered
     return {
         "cluster": covered.cluster,
         "events": figures.events,
@@ -44,13 +46,17 @@ def summary(
             {"kind": one.kind, "pressing": one.pressing, "queue": one.queue, "words": one.words}
             for one in found
         ],
-        **_queue(whole),
+        **_queue(figures.whole),
         "queues": {queue.name: _queue(queue) for queue in figures.queues},
         "queues_total": figures.queues_total,
         "workers_total": figures.workers_total,
         "buried_total": figures.buried_total,
-        "audit": audit,
+        "audit": _audit(audited),
     }
+
+
+def _audit(audited: Audited | None) -> Any:
+    return None if audited is None else audited.as_json()
 
 
 def _outside(outside: Outside) -> dict[str, Any]:
