@@ -251,9 +251,9 @@ golden: $(READY) ## write the golden scripts again; git diff shows what an inten
 	BEANPOLE_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/unit/golden
 	git diff --stat tests/unit/golden
 
-references: $(READY) ## write docs/commands.md and docs/metrics.md again, from the code (tests/unit/references compares them)
+references: $(READY) ## write docs/commands.md, docs/metrics.md and client/blocking_commands.py again, from the code (tests/unit/references compares them)
 	$(BIN)/python -m tests.unit.references.write
-	git diff --stat docs
+	git diff --stat
 
 fmt: $(READY) ## format, and apply the automatic fixes of ruff
 	$(BIN)/ruff check --fix-only --quiet .

@@ -10,14 +10,13 @@ docs/clients.md is the guide for users.
 
 import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Generic, Self, TypeVar, overload
+from typing import Self, overload
 
+from beanpole.client.aio_commands import AioCommands
 from beanpole.client.aio_wire import Wire
 from beanpole.client.patience import CONNECT_TIMEOUT_S, PATIENCE_S, REPLY_TIMEOUT_S
-from beanpole.client.sansio import batches
-from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.faults import (
     ERROR_RESPONSES,
     BadFormatError,
@@ -56,7 +55,7 @@ from beanpole.client.sansio.shapes import (
     StatsTube,
     TBody,
 )
-from beanpole.client.sansio.steps import Steps, skip
+from beanpole.client.sansio.steps import skip
 
 __all__ = [
     "DEFAULT_DELAY",
@@ -96,10 +95,8 @@ __all__ = [
     "UnknownResponseError",
 ]
 
-_Result = TypeVar("_Result")
 
-
-class Client(Generic[TBody]):
+class Client(AioCommands[TBody]):
     """A client connected to one of several nodes. docs/clients.md has the rules of repetition."""
 
     @overload
@@ -174,20 +171,21 @@ class Client(Generic[TBody]):
         Raises:
             ValueError: there is no address, or no tube to watch, or `keep` is not from 0 to 300.
         """
-        self.encoding = encoding
-        self._wire = Wire(tls)
-        self._session = Session(
-            Nodes(address, spread),
-            time.monotonic,
-            patience_s=patience_s,
-            reply_timeout_s=reply_timeout_s,
-            connect_timeout_s=connect_timeout_s,
-            keep_s=keep,
-            token=token.encode(),
+        super().__init__(
+            Session(
+                Nodes(address, spread),
+                time.monotonic,
+                patience_s=patience_s,
+                reply_timeout_s=reply_timeout_s,
+                connect_timeout_s=connect_timeout_s,
+                keep_s=keep,
+                token=token.encode(),
+            ),
+            encoding,
+            use,
+            watch,
         )
-        self._commands: Commands[TBody] = Commands(self._session, encoding, time.monotonic)
-        watched = [watch] if isinstance(watch, str) else list(watch)
-        self._commands.set_tubes(use, watched)
+        self._wire = Wire(tls)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -200,9 +198,6 @@ class Client(Generic[TBody]):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        return f"Client({self._session.at or 'not connected'})"
 
     async def close(self) -> None:
         """Close the connection; reserved jobs return to their queues.
@@ -229,249 +224,3 @@ class Client(Generic[TBody]):
             DeniedError: no user has the token, or the user lacks the right to a tube.
         """
         await self._run(self._commands.connect())
-
-    @property
-    def node(self) -> str:
-        """The address of the connected node; empty if the client is not connected."""
-        return str(self._session.at or "")
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether reservations outlive this connection: see `keep`."""
-        return self._session.is_kept
-
-    @property
-    def held(self) -> Sequence[int]:
-        """The ids of the jobs reserved by this client; TTRs that expire are not noticed."""
-        return tuple(self._session.held)
-
-    def on_lost(self, tell: Callable[[Sequence[int]], None]) -> None:
-        """Set the callback for the ids of jobs whose reservations end with a connection.
-
-        It runs within the command that notices the loss, and its exceptions are those of that
-        command.
-        """
-        self._session.lost = tell
-
-    async def put(
-        self,
-        body: TBody,
-        priority: int = DEFAULT_PRIORITY,
-        delay: int = DEFAULT_DELAY,
-        ttr: int = DEFAULT_TTR,
-        *,
-        key: str | None = None,
-    ) -> int:
-        """Put a job into the used tube and return its id. Delay and TTR are in seconds.
-
-        Args:
-            body: the body of the job.
-            priority: 0 is the most urgent.
-            delay: how long to wait before the job is ready.
-            ttr: how long a worker may hold the job before it is ready again.
-            key: an idempotency key of 1 to 64 printable characters: of all puts with one key, in
-                any tube, the first makes a job and the others return its id. The client repeats
-                such a put when a reply is lost.
-
-        Raises:
-            MayBeDoneError: the outcome is unknown: the reply was lost, and for a put with a key the
-                repetition had no answer or was refused. A second put without a key may make a
-                second job.
-            DrainingError: no node accepts puts now.
-            NotAvailableError: the put has a key, and the server does not support keys.
-        """
-        return await self._run(self._commands.put(body, priority, delay, ttr, key))
-
-    async def use(self, tube: str) -> None:
-        """Use this tube for puts from now on, also on later connections."""
-        await self._run(self._commands.use(tube))
-
-    async def reserve(self, timeout: int | None = None) -> Job[TBody]:  # noqa: ASYNC109 - its name
-        """Wait for a job of the watched tubes, for `timeout` seconds or without limit.
-
-        Raises:
-            TimedOutError: no job was ready in time.
-            DeadlineSoonError: the TTR of a job reserved by this client ends within a second.
-        """
-        return await self._run(self._commands.reserve(timeout))
-
-    async def reserve_job(self, id: int) -> Job[TBody]:
-        """Reserve one job by its id, in any tube and state, unless it is reserved.
-
-        Raises:
-            NotFoundError: there is no such job, or it is reserved.
-            MayBeDoneError: the connection ended, and the second attempt did not find the job. The
-                first may have reserved it; the cluster then releases it when it notices the loss.
-        """
-        return await self._run(self._commands.reserve_job(id))
-
-    async def delete(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
-        """Delete a job that no other client has reserved; for `wait_s` see `touch`."""
-        await self._run(self._commands.delete(job, wait_s))
-
-    async def release(
-        self,
-        job: JobOrID[TBody],
-        priority: int = DEFAULT_PRIORITY,
-        delay: int = DEFAULT_DELAY,
-        *,
-        wait_s: float | None = None,
-    ) -> None:
-        """Release a job reserved by this client; it is ready again after `delay` seconds.
-
-        For `wait_s` see `touch`.
-        """
-        await self._run(self._commands.release(job, priority, delay, wait_s))
-
-    async def bury(
-        self,
-        job: JobOrID[TBody],
-        priority: int = DEFAULT_PRIORITY,
-        *,
-        wait_s: float | None = None,
-    ) -> None:
-        """Bury a job reserved by this client: it is not given out until it is kicked.
-
-        For `wait_s` see `touch`.
-        """
-        await self._run(self._commands.bury(job, priority, wait_s))
-
-    async def touch(self, job: JobOrID[TBody], *, wait_s: float | None = None) -> None:
-        """Restart the TTR of a job reserved by this client. See the blocking client."""
-        await self._run(self._commands.touch(job, wait_s))
-
-    def limit_waits(self, wait_s: float) -> None:
-        """Wait no longer than this for a connection or a reply of each node from now on.
-
-        For a program that is to end. Any thread may call it; a wait that has begun goes on.
-
-        Raises:
-            ValueError: `wait_s` is not above 0.
-        """
-        self._session.waits.limit(wait_s)
-
-    async def holds(self, job: JobOrID[TBody]) -> bool:
-        """Whether this client has a job reserved, after a `MayBeDoneError` at its end.
-
-        A client whose session is kept resumes it, and the cluster tells. If so, the end may be
-        repeated. If not, the job has been ended, or was lost.
-
-        Raises:
-            NoNodeError: no node answers.
-        """
-        return await self._run(self._commands.holds(job))
-
-    async def watch(self, tube: str) -> int:
-        """Add this tube to the watch list; return the number of watched tubes."""
-        return await self._run(self._commands.watch(tube))
-
-    async def ignore(self, tube: str) -> int:
-        """Remove this tube from the watch list; return the number of watched tubes."""
-        return await self._run(self._commands.ignore(tube))
-
-    async def peek(self, id: int) -> Job[TBody]:
-        """Return a job by its id, without reserving it."""
-        return await self._run(self._commands.peek(id))
-
-    async def peek_ready(self) -> Job[TBody]:
-        """Return the used tube's next ready job, without reserving it."""
-        return await self._run(self._commands.peek_next("ready"))
-
-    async def peek_delayed(self) -> Job[TBody]:
-        """Return the used tube's next delayed job, without reserving it."""
-        return await self._run(self._commands.peek_next("delayed"))
-
-    async def peek_buried(self) -> Job[TBody]:
-        """Return the used tube's next buried job, without reserving it."""
-        return await self._run(self._commands.peek_next("buried"))
-
-    async def kick(self, bound: int) -> int:
-        """Make up to `bound` jobs of the used tube ready: buried ones, or else delayed ones.
-
-        Returns:
-            The number of jobs that became ready.
-
-        Raises:
-            MayBeDoneError: the reply was lost; a second kick may kick other jobs.
-        """
-        return await self._run(self._commands.kick(bound))
-
-    async def kick_job(self, job: JobOrID[TBody]) -> None:
-        """Make one buried or delayed job ready.
-
-        If the reply is lost, the command is repeated. It kicks the job once more if the job was
-        buried again in between.
-
-        Raises:
-            MayBeDoneError: the reply was lost, and the repetition found no such job or was refused.
-        """
-        await self._run(self._commands.kick_job(job))
-
-    async def stats_job(self, job: JobOrID[TBody]) -> StatsJob:
-        """Return the statistics of a job."""
-        return await self._run(self._commands.stats_job(job))
-
-    async def stats_tube(self, tube: str) -> StatsTube:
-        """Return the statistics of a tube."""
-        return await self._run(self._commands.stats_tube(tube))
-
-    async def stats(self) -> Stats:
-        """Return the statistics of the node and its cluster."""
-        return await self._run(self._commands.stats())
-
-    async def tubes(self) -> list[str]:
-        """Return the names of all tubes."""
-        return await self._run(self._commands.tubes())
-
-    async def using(self) -> str:
-        """Return the tube for puts."""
-        return await self._run(self._commands.using())
-
-    async def watching(self) -> list[str]:
-        """Return the tubes for reserves."""
-        return await self._run(self._commands.watching())
-
-    async def pause_tube(self, tube: str, delay: int) -> None:
-        """Stop reserves from a tube for `delay` seconds."""
-        await self._run(self._commands.pause_tube(tube, delay))
-
-    async def put_many(
-        self,
-        bodies: Iterable[TBody],
-        priority: int = DEFAULT_PRIORITY,
-        delay: int = DEFAULT_DELAY,
-        ttr: int = DEFAULT_TTR,
-    ) -> list[int]:
-        """Put jobs into the used tube together and return their ids, in order.
-
-        Raises:
-            BatchError: some jobs were not put, or it is unknown whether they were; it has the
-                result of each.
-        """
-        return await self._run(batches.put_many(self._commands, bodies, priority, delay, ttr))
-
-    async def reserve_many(
-        self,
-        count: int,
-        timeout: int | None = None,  # noqa: ASYNC109 - as in `reserve`
-    ) -> list[Job[TBody]]:
-        """Wait for a job as `reserve` does, and reserve up to `count` jobs that are ready then.
-
-        Raises:
-            TimedOutError: no job was ready in time.
-            BatchError: a body is not in the client's encoding; `results` has the other jobs, and
-                `held` the ids of all.
-            ValueError: `count` is not from 1 to 1000.
-        """
-        return await self._run(batches.reserve_many(self._commands, count, timeout))
-
-    async def delete_many(self, jobs: Sequence[JobOrID[TBody]]) -> list[bool]:
-        """Delete jobs together; return for each whether it existed and could be deleted.
-
-        Raises:
-            BatchError: the outcome of some jobs is unknown; it has the result of each.
-        """
-        return await self._run(batches.delete_many(self._commands, jobs))
-
-    async def _run(self, steps: Steps[_Result]) -> _Result:
-        return await self._wire.run(steps)

@@ -1,4 +1,4 @@
-"""The generated pages of docs/ say of commands, options and metrics what the code says."""
+"""What `make references` writes is fresh, and its pages name every command, option and metric."""
 
 import re
 
@@ -8,12 +8,12 @@ from beanpoled import cli, main
 from beanpoled.cli.completion import parsers
 from tests.unit.references import metrics
 from tests.unit.references.markdown import REMEDY
-from tests.unit.references.write import DOCS, PAGES
+from tests.unit.references.write import DOCS, FILES, ROOT
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_page_is_fresh(name: str) -> None:
-    assert (DOCS / name).read_text() == PAGES[name](), f"docs/{name}: {REMEDY}"
+@pytest.mark.parametrize("name", FILES)
+def test_the_file_is_fresh(name: str) -> None:
+    assert (ROOT / name).read_text() == FILES[name](), f"{name}: {REMEDY}"
 
 
 def test_every_command_and_option_is_on_the_page() -> None:

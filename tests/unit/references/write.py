@@ -1,8 +1,8 @@
-"""Write the generated pages of docs/ again: `make references`.
+"""Write again what is made from the code, pages of docs/ and a module: `make references`.
 
     .venv/bin/python -m tests.unit.references.write
 
-`test_references.py` compares the committed pages with the code.
+`test_references.py` compares the committed files with the code.
 """
 
 from collections.abc import Callable
@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Final
 
 from beanpoled import cli, main
-from tests.unit.references import commands, metrics
+from tests.unit.references import blocking, commands, metrics
 
-DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
-PAGES: Final[dict[str, Callable[[], str]]] = {
-    "commands.md": lambda: commands.page(cli.parser(), main.parser()),
-    "metrics.md": metrics.page,
+ROOT: Final = Path(__file__).resolve().parents[3]
+DOCS: Final = ROOT / "docs"
+FILES: Final[dict[str, Callable[[], str]]] = {
+    "docs/commands.md": lambda: commands.page(cli.parser(), main.parser()),
+    "docs/metrics.md": metrics.page,
+    "cluster/beanpole/client/blocking_commands.py": blocking.module,
 }
 
 
 def write() -> None:
-    """Write all pages."""
-    for name, page in PAGES.items():
-        (DOCS / name).write_text(page())
+    """Write all files."""
+    for name, text in FILES.items():
+        (ROOT / name).write_text(text())
 
 
 if __name__ == "__main__":
