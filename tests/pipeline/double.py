@@ -19,6 +19,8 @@ from beanpole.pb import (
     errors_pb2,
     events_pb2,
     events_pb2_grpc,
+    jobs_pb2,
+    jobs_pb2_grpc,
     node_pb2,
     queue_pb2,
     queue_pb2_grpc,
@@ -86,7 +88,9 @@ def stream(batch: pa.RecordBatch) -> bytes:
     return sent
 
 
-class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
+class Double(
+    events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer, jobs_pb2_grpc.JobAdminServicer
+):
     """A double of one node."""
 
     def __init__(self, log: Log) -> None:
@@ -109,11 +113,17 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         self.full_outcome = queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY
         self.body_bytes_max = 65535
         self.kicked: list[int] = []
-        # Jobs that a kick does not reach.
-        self.unreached: set[int] = set()
+        self.filters: list[tuple[str | int, ...]] = []  # the queue and states of each kick
+        # Jobs that are no longer where they were chosen.
+        self.moved: set[int] = set()
+        # The kicks that are done and get no answer, by their number, and those that are not begun.
+        self.lost_kicks = range(0)
+        self.kicks_max: int | None = None
+        self.kicks = 0
         self._server = grpc.server(ThreadPoolExecutor(8), options=(("grpc.so_reuseport", 0),))
         events_pb2_grpc.add_EventsServicer_to_server(self, self._server)
         queue_pb2_grpc.add_QueueServicer_to_server(self, self._server)
+        jobs_pb2_grpc.add_JobAdminServicer_to_server(self, self._server)
         port = self._server.add_insecure_port("127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"
         self._server.start()
@@ -194,11 +204,26 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
             context.abort(grpc.StatusCode.UNAVAILABLE, "the reply is lost on purpose")
         return queue_pb2.PutReply(results=results)
 
-    def Kick(
-        self, request: queue_pb2.KickRequest, context: grpc.ServicerContext
-    ) -> queue_pb2.KickReply:
-        self.kicked += request.job_ids
-        return queue_pb2.KickReply(kicked=[job not in self.unreached for job in request.job_ids])
+    def Change(
+        self, request: jobs_pb2.ChangeRequest, context: grpc.ServicerContext
+    ) -> Iterator[jobs_pb2.ChangeProgress]:
+        assert request.action == jobs_pb2.JOB_ACTION_KICK
+        if self.kicks == self.kicks_max:
+            context.abort(
+                grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses: on purpose"
+            )
+        told = jobs_pb2.ChangeProgress(matched=len(request.job_ids), complete=True)
+        for job in request.job_ids:
+            outcome = jobs_pb2.JOB_OUTCOME_NOT_FOUND
+            if job not in self.moved | set(self.kicked):
+                outcome = jobs_pb2.JOB_OUTCOME_DONE
+                self.kicked.append(job)
+            told.results.append(jobs_pb2.JobResult(id=job, outcome=outcome))
+        self.filters.append((request.filter.queue, *request.filter.states))
+        self.kicks += 1
+        if self.kicks - 1 in self.lost_kicks:
+            context.abort(grpc.StatusCode.INTERNAL, "the reply is lost on purpose")
+        yield told
 
 
 def _moment(one: dict[str, object]) -> datetime:

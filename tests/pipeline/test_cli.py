@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from beanpole.pb import jobs_pb2
 from beanpoled.cli import main
 from pyspark_beanpole.schema import EVENTS
 from tests.pipeline.conftest import Start
@@ -133,6 +134,10 @@ def redrive(node: Double, *more: str) -> int:
     return main(["pipeline", "redrive", "--addresses", node.address, *more])
 
 
+def last_line(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out.splitlines()[-1]
+
+
 def test_redrive_kicks_what_is_chosen(
     spark: SparkSession, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,16 +146,52 @@ def test_redrive_kicks_what_is_chosen(
     assert capsys.readouterr().out == "3 buried jobs\n           3  mail  buried  -\n"
     assert node.kicked == []
     assert redrive(node, "--where", "tube = 'mail' AND buries < 4") == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "2 kicked"
-    assert sorted(node.kicked) == [2, 3]
+    assert last_line(capsys) == "2 kicked"
+    assert node.kicked == [2, 3]
     assert redrive(node, "--state", "delayed") == 1
-    node.unreached = {5}
+    node.moved = {5}
     capsys.readouterr()
     assert redrive(node) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "3 kicked, 1 were not: not buried any more, or in a queue that beanstalk does not reach"
-    )
-    assert sorted(node.kicked) == [2, 2, 3, 3, 4, 5]
+    assert last_line(capsys) == "1 kicked; 3 not: no longer buried in that queue"
+    assert node.kicked == [2, 3, 4]
+    buried = jobs_pb2.JOB_STATE_BURIED
+    assert node.filters == [("mail", buried), ("mail", buried), ("sms", buried)]
+    assert redrive(node) == 1
+    assert last_line(capsys) == "0 kicked; 4 not: no longer buried in that queue"
+
+
+def test_redrive_says_which_kicks_are_unsure(
+    spark: SparkSession, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reply is lost, so the repetition finds nothing to kick; then no node answers."""
+    node = start(buried_log())
+    node.lost_kicks = range(1)
+    assert redrive(node) == 3
+    assert last_line(capsys) == "1 kicked; 3 perhaps: without an answer"
+    assert node.kicked == [2, 3, 4, 5]
+    node = start(buried_log())
+    node.kicks_max = 1
+    assert redrive(node, "--patience", "0") == 3
+    found = capsys.readouterr()
+    assert found.out.splitlines()[-1] == "           1  sms  buried  -"
+    assert found.err.startswith("broken off: 3 kicked\nbeanpole: no node answers: ")
+    node = start(buried_log())
+    node.lost_kicks, node.kicks_max = range(1, 2), 2
+    assert redrive(node, "--patience", "0") == 3
+    words = "broken off: 3 kicked; 1 perhaps: without an answer\n"
+    assert capsys.readouterr().err.startswith(words)
+
+
+def test_redrive_leaves_jobs_of_qless_to_their_clients(
+    spark: SparkSession, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Log()
+    states = {"event": "buried", "state_before": "reserved", "state": "buried"}
+    log.events.append(event(0, job_id=1, tube="qless:crawl", **states))
+    node = start(log)
+    assert redrive(node) == 1
+    assert last_line(capsys) == "0 kicked; 1 not: use a client of qless"
+    assert node.filters == []
 
 
 @pytest.mark.parametrize(

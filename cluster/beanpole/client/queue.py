@@ -1,9 +1,8 @@
-"""Put and kick jobs in bulk over gRPC, at any node that answers."""
+"""Put jobs in bulk over gRPC, at any node that answers."""
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import grpc
@@ -11,7 +10,6 @@ import grpc
 from beanpole.client.patience import REPLY_TIMEOUT_S
 from beanpole.client.pickling import reduced
 from beanpole.client.rpc import PATIENCE_S, Nodes, Refused, is_refused, pauses
-from beanpole.constants import KICK_MAX
 from beanpole.errors import ClientError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 
@@ -162,30 +160,8 @@ def _refusal(jobs: list[_Numbered], error: Refused) -> ClientError:
     return JobRefused(jobs[int(place[1])][0], error.words) if place else error
 
 
-def kick(nodes: Nodes, jobs: Iterable[int]) -> int:
-    """Make buried or delayed jobs ready; return the number of jobs that were kicked.
-
-    An unanswered call is repeated; jobs that its first attempt kicked are then not counted.
-
-    Raises:
-        ClientError: no node answers.
-    """
-    kicked = 0
-    left = iter(jobs)
-    while some := list(islice(left, KICK_MAX)):
-        kicked += sum(_kick(nodes, queue_pb2.KickRequest(job_ids=some)).kicked)
-    return kicked
-
-
 def _put(nodes: Nodes, request: queue_pb2.PutRequest) -> queue_pb2.PutReply:
     reply: queue_pb2.PutReply = nodes.first_answer(
         lambda channel: queue_pb2_grpc.QueueStub(channel).Put(request, timeout=REPLY_TIMEOUT_S)
-    )
-    return reply
-
-
-def _kick(nodes: Nodes, request: queue_pb2.KickRequest) -> queue_pb2.KickReply:
-    reply: queue_pb2.KickReply = nodes.first_answer(
-        lambda channel: queue_pb2_grpc.QueueStub(channel).Kick(request, timeout=REPLY_TIMEOUT_S)
     )
     return reply

@@ -42,6 +42,8 @@ _OUTCOMES: Final = {
     jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL: "cannot go there: that is a queue of another protocol",
     jobs_pb2.JOB_OUTCOME_QLESS: "is one of qless: use a client of qless",
 }
+# Of a job that was chosen by a filter: it was ended, or is in another queue.
+_NOT_THERE: Final = "is not there any more"
 # Of a change that was asked for twice, these may be the effect of the first time.
 _MAY_BE_DONE: Final = (
     jobs_pb2.JOB_OUTCOME_NOT_FOUND,
@@ -170,7 +172,8 @@ def change(
     progress.end()
     unsure = _unsure(admin, told)
     if arguments.json:
-        print_lines((json.dumps(_plain(told, arguments.dry_run, unsure)),))
+        by_ids = bool(request.job_ids)
+        print_lines((json.dumps(_plain(told, arguments.dry_run, unsure, by_ids)),))
     else:
         _say(told, done, arguments.dry_run, bool(request.job_ids))
     if unsure:
@@ -207,11 +210,11 @@ def _say_broken_off(
     unsure = part if admin.asked_again.issuperset(part) else []
     rest = left[len(unsure) :]
     if as_json:
-        plain = _plain(told, False, [*_unsure(admin, told), *unsure])
+        plain = _plain(told, False, [*_unsure(admin, told), *unsure], by_ids=True)
         plain["not_changed"] += [{"id": one, "why": "was not reached"} for one in rest]
         print_lines((json.dumps(plain),))
     else:
-        _name_missed(told, len(told.results))
+        _name_missed(told, by_ids=True)
     words = [f"{_jobs(told.changed)} {done}, {told.matched - told.changed:,} not"]
     if unsure:
         words.append(f"{_jobs(len(unsure))} from {unsure[0]} on perhaps")
@@ -220,13 +223,15 @@ def _say_broken_off(
     print(f"broken off: {'; '.join(words)}", file=sys.stderr)
 
 
-def _plain(told: jobs_pb2.ChangeProgress, dry_run: bool, unsure: Sequence[int]) -> dict[str, Any]:
+def _plain(
+    told: jobs_pb2.ChangeProgress, dry_run: bool, unsure: Sequence[int], by_ids: bool
+) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
         "matched": told.matched,
         "changed": told.changed,
         "not_changed": [
-            {"id": one.id, "why": _OUTCOMES.get(one.outcome, "unknown")}
+            {"id": one.id, "why": _why(one, by_ids) or "unknown"}
             for one in told.results
             if one.outcome != jobs_pb2.JOB_OUTCOME_DONE
         ],
@@ -240,7 +245,7 @@ def _say(told: jobs_pb2.ChangeProgress, done: str, dry_run: bool, by_ids: bool) 
     if by_ids and len(told.results) == 1 and told.results[0].outcome == jobs_pb2.JOB_OUTCOME_DONE:
         print_lines((f"job {told.results[0].id} {verb}",))
         return
-    _name_missed(told, len(told.results) if by_ids else NAMED_MAX)
+    _name_missed(told, by_ids)
     left = told.matched - told.changed
     also = f", {left:,} not" if left else ""
     print_lines((f"{_jobs(told.changed)} {verb}{also}",))
@@ -248,10 +253,17 @@ def _say(told: jobs_pb2.ChangeProgress, done: str, dry_run: bool, by_ids: bool) 
         print("stopped there: no job behind it would fare better", file=sys.stderr)
 
 
-def _name_missed(told: jobs_pb2.ChangeProgress, most: int) -> None:
+def _name_missed(told: jobs_pb2.ChangeProgress, by_ids: bool) -> None:
     missed = [one for one in told.results if one.outcome != jobs_pb2.JOB_OUTCOME_DONE]
-    for one in missed[:most]:
-        print(f"job {one.id} {_OUTCOMES.get(one.outcome, 'was not changed')}", file=sys.stderr)
+    for one in missed if by_ids else missed[:NAMED_MAX]:
+        print(f"job {one.id} {_why(one, by_ids) or 'was not changed'}", file=sys.stderr)
+
+
+def _why(result: jobs_pb2.JobResult, by_ids: bool) -> str | None:
+    """Return why a job was not changed; None for a reason of a later release."""
+    if result.outcome == jobs_pb2.JOB_OUTCOME_NOT_FOUND and not by_ids:
+        return _NOT_THERE
+    return _OUTCOMES.get(result.outcome)
 
 
 def _jobs(count: int) -> str:

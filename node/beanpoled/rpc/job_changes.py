@@ -161,8 +161,10 @@ def _check_chosen(request: jobs_pb2.ChangeRequest) -> None:
     """Refuse a request that names no jobs, or names them in two ways."""
     chosen = request.filter.ByteSize() > 0
     if request.job_ids:
-        if chosen:
-            raise CallRefused("BAD_CHOICE", "job_ids", "either ids of jobs, or a filter, not both")
+        where = jobs_pb2.JobFilter(queue=request.filter.queue, states=request.filter.states)
+        if request.filter != where:
+            words = "beside ids of jobs, a filter has only a queue and states"
+            raise CallRefused("BAD_CHOICE", "filter", words)
         if len(request.job_ids) > IDS_MAX:
             words = f"{len(request.job_ids)} ids of jobs; at most {IDS_MAX} in one call"
             raise CallRefused("TOO_MANY_JOBS", "job_ids", words)

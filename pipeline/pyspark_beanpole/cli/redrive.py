@@ -1,16 +1,19 @@
 """`beanpole pipeline redrive`: put buried or delayed jobs back to work, chosen with SQL."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from beanpole.client.admin import Admin
 from beanpole.client.events import BegunAnew, Events, Extent
-from beanpole.client.queue import kick
+from beanpole.client.exiting import EXIT_NO_ANSWER
 from beanpole.client.rpc import Nodes
 from beanpole.client.terminals import visible
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.places import shown
 from pyspark_beanpole.cli import common
+from pyspark_beanpole.kicking import STATES, Kicks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,9 +47,7 @@ def add_command(commands: Any) -> None:
         metavar="SQL",
         help="for instance: tube = 'mail' AND buries < 3",
     )
-    parser.add_argument(
-        "--state", choices=("buried", "delayed"), default="buried", help="default: buried"
-    )
+    parser.add_argument("--state", choices=tuple(STATES), default="buried", help="default: buried")
     parser.add_argument("--dry-run", action="store_true", help="only show which jobs it would be")
     common.add_spark(parser)
     common.set_run(parser, run)
@@ -70,13 +71,23 @@ def run(arguments: argparse.Namespace) -> int:
         print(visible(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}"))
     if arguments.dry_run or not total:
         return 0 if total else EXIT_NO
-    with Nodes(arguments.addresses, arguments.patience) as nodes:
-        kicked = kick(nodes, (row.job_id for row in jobs.select("job_id").toLocalIterator()))
-    print(f"{kicked:,} kicked", end="")
-    # A call over gRPC reaches the jobs that a client of beanstalk would reach.
-    why = f"not {arguments.state} any more, or in a queue that beanstalk does not reach"
-    print(f", {total - kicked:,} were not: {why}" if kicked < total else "")
-    return 0
+    return _kick(arguments, jobs)
+
+
+def _kick(arguments: argparse.Namespace, jobs: "DataFrame") -> int:
+    """Kick the chosen jobs and print the counts, also of a command that is broken off."""
+    rows = jobs.select("tube", "job_id").orderBy("tube", "job_id").toLocalIterator()
+    kicks = Kicks(arguments.state)
+    try:
+        with Nodes(arguments.addresses, arguments.patience) as nodes:
+            kicks.kick(Admin(nodes), ((row.tube, row.job_id) for row in rows))
+    except BaseException:  # a refusal, no node that answers, or Ctrl-C
+        print(f"broken off: {kicks.words()}", file=sys.stderr)
+        raise
+    print(kicks.words())
+    if kicks.unsure:
+        return EXIT_NO_ANSWER
+    return 0 if kicks.kicked else EXIT_NO
 
 
 def _check_cluster(export: "Opened", addresses: Sequence[str], patience_s: int) -> None:

@@ -356,6 +356,20 @@ def test_ids_of_64_bits_are_asked_for(number: str, monkeypatch: pytest.MonkeyPat
     assert asked == [int(number)]
 
 
+def test_a_job_that_left_its_queue_is_not_called_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another command has moved it meanwhile; of an id that was given, the same is "not found"."""
+    gone = jobs_pb2.JobResult(id=7, outcome=jobs_pb2.JOB_OUTCOME_NOT_FOUND)
+    told = jobs_pb2.ChangeProgress(matched=1, results=[gone], complete=True)
+    monkeypatch.setattr(Admin, "change", lambda *_: told)
+    where = ["--to", "b", "--addr", "127.0.0.1:1"]
+    assert main(["job", "move", "--from", "a", *where]) == 1
+    assert capsys.readouterr().err == "job 7 is not there any more\n"
+    assert main(["job", "move", "7", *where]) == 1
+    assert capsys.readouterr().err == "job 7 not found\n"
+
+
 def test_numbers_of_work_are_whole_and_their_defaults_are_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

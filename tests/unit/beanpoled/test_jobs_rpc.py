@@ -414,7 +414,7 @@ def test_a_queue_is_paused_and_goes_on() -> None:
         ({}, "BAD_ACTION action"),
         ({"action": 99, "job_ids": [1]}, "BAD_ACTION action"),
         ({"action": 1}, "BAD_CHOICE filter"),
-        ({"action": 1, "job_ids": [1], "filter": {"queue": "q"}}, "BAD_CHOICE job_ids"),
+        ({"action": 1, "job_ids": [1], "filter": {"age_min_us": 1}}, "BAD_CHOICE filter"),
         ({"action": 1, "job_ids": range(job_changes.IDS_MAX + 1)}, "TOO_MANY_JOBS job_ids"),
         ({"action": 2, "filter": {"queue": "q", "states": [1]}}, "BAD_STATE filter.states"),
         ({"action": 1, "filter": {"queue": "q", "states": [2]}}, "BAD_STATE filter.states"),
