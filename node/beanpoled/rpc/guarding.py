@@ -88,11 +88,6 @@ GUARDED: Final[dict[str, Row]] = {
     "Users/SetRules": _EVERYWHERE,
     "Users/ListRules": _EVERYWHERE,
 }
-# Methods that report the program and the machine, but no jobs or clients: they also work while a
-# node cannot know its users.
-ALWAYS: Final = frozenset(
-    {"Live/Read", "NodeAdmin/Examine", "NodeAdmin/ListSettings", "NodeAdmin/Reload"}
-)
 # The reason why a method needs no right.
 _OF_MEMBERS: Final = "its callers prove that they are members"
 FREE: Final = {
@@ -102,6 +97,14 @@ FREE: Final = {
     "Peer/FetchSnapshot": _OF_MEMBERS,
     "Users/WhoAmI": "it tells a caller of itself",
 }
+# Methods that report the program and the machine, but no jobs or clients, and those between nodes:
+# they also work while a node may not know all users.
+ALWAYS: Final = frozenset(
+    {
+        *("Live/Read", "NodeAdmin/Examine", "NodeAdmin/ListSettings", "NodeAdmin/Reload"),
+        *("Admin/Status", "Peer/Challenge", "Peer/NodeInfo", "Peer/FetchSnapshot"),
+    }
+)
 
 
 class Guard(grpc.aio.ServerInterceptor):
@@ -137,9 +140,9 @@ class Guard(grpc.aio.ServerInterceptor):
             CALLER.set(caller)
             if shown.get(_CERTIFICATE_KEY):  # TLS has checked that it is of the nodes' CA
                 self._door.prove(context)
+            if method not in ALWAYS:
+                await self._check_knows(context)
             if row is not None:
-                if method not in ALWAYS:
-                    await self._check_knows(context)
                 await self._check(row, caller, request, context)
                 if row.queues is None:  # others are short, and change the jobs that they name
                     STILL_ALLOWED.set(lambda: self._check_again(row, caller, request, context))
@@ -157,12 +160,14 @@ class Guard(grpc.aio.ServerInterceptor):
         return self._node.context.machine
 
     async def _check_knows(self, context: Context) -> None:
-        """Refuse a call before any state is loaded: an empty machine has no users to check.
+        """Refuse a call before all is applied that was committed before the start of this process.
 
-        The disk has the events and the audit log from before the start.
+        Until then, a machine without a state has no users, and a snapshot may be older than they
+        are. The disk has the events and the audit log from before the start.
         """
-        if not self._machine.index:
-            message = f"{self._node.context.name} has no state yet, and cannot know its users"
+        if not self._node.lifecycle.has_gone_up:
+            message = f"{self._node.context.name} has not caught up with the cluster since its "
+            message += "start, and may not know all users yet; ask another node"
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
 
     async def _check(self, row: Row, caller: Caller, request: Any, context: Context) -> None:
@@ -195,7 +200,9 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def _prove(self, user: User | None, context: Context) -> None:
         """Mark the connection of a caller with a name as proved; without users, any caller's."""
-        if user is not None and (_has_name(user) or not self._machine.users.rows):
+        if user is None or not self._node.lifecycle.has_gone_up:
+            return
+        if _has_name(user) or not self._machine.users.rows:
             self._door.prove(context)
 
     async def _user_of(self, caller: Caller, context: Context) -> User:

@@ -56,7 +56,8 @@ class Lifecycle:
         self._disk_health = disk_health
         self.fenced = False
         self.is_opening = False  # the ports are to open as soon as nothing is against it
-        self._up_us = 0  # the loop time at which the last NODE_UP was applied
+        # The loop time at which the last NODE_UP was applied; None before the first one.
+        self._up_us: int | None = None
         self._known_limit = 0
         self._next_is_due = False  # declared down: the next incarnation has yet to begin
         self._awaits_room = False  # the disk is full: the new incarnation is put off
@@ -126,16 +127,26 @@ class Lifecycle:
                 f"{self._origin.incarnation}): stopping; find it and stop one of the two"
             )
 
+    @property
+    def has_gone_up(self) -> bool:
+        """Whether a NODE_UP of this process has been applied, whatever has happened since.
+
+        It comes behind all that was committed before the start of the process, and so that is
+        applied, too. Before, the state is that of a snapshot, which may be of any age.
+        """
+        return self._up_us is not None
+
     def open_in_time(self) -> None:
         """Accept clients if it is time: not just before the cluster is raised to a newer version.
 
         A client asks for the extensions of the protocol once, when it connects. In a new cluster
         it would get those of the base version, a moment before the others.
         """
-        context = self._context
-        if not (self.is_opening and self._origin.up) or self.fenced or context.stopping:
+        context, up_us = self._context, self._up_us
+        is_held = self.fenced or context.stopping
+        if up_us is None or is_held or not (self.is_opening and self._origin.up):
             return
-        has_patience = context.loop_us - self._up_us < RAISE_PATIENCE_S * SECOND_US
+        has_patience = context.loop_us - up_us < RAISE_PATIENCE_S * SECOND_US
         is_rising = self._versions.coming() > context.machine.version
         if is_rising and has_patience and not self._frontends.is_open:
             return

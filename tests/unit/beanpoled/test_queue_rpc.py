@@ -37,11 +37,16 @@ class Service:
         self.stage.node.peers.peers["n2"].knows = c.BASE_VERSION
         self.stage.node.lifecycle._begin_incarnation()
         self.stage.run()
+        self.number = 0
+        self.come_up()
+        self.stub: Any = None
+        self.port = 0
+
+    def come_up(self) -> None:
+        """Apply the node's NODE_UP."""
         self.stage.apply_sections((0, 1, 1, ()))
         self.stage.sent(frames.BATCH)
         self.number = 1
-        self.stub: Any = None
-        self.port = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -27,7 +27,7 @@ from beanpoled.rpc.auditing import Auditor
 from beanpoled.rpc.caller import CALLER, read
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.door import Door
-from beanpoled.rpc.guarding import ALWAYS, FREE, GUARDED, Guard
+from beanpoled.rpc.guarding import FREE, GUARDED, Guard
 from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.rpc.server import CallRefused
@@ -172,25 +172,6 @@ def test_without_users_no_call_needs_anything() -> None:
         assert list(reply.rights) == shapes.rights(((EVERYWHERE, 15),))
 
     run(test)
-
-
-def test_a_node_without_any_state_tells_nothing_of_jobs() -> None:
-    """Its machine has no users yet; those on its disk may forbid the call."""
-
-    async def test(it: Guarded) -> None:
-        machine = it.stage.node.context.machine
-        index, machine.index = machine.index, 0
-        assert index
-        call = it.jobs_stub.ListJobs(jobs_pb2.ListJobsRequest(local=True))
-        assert await it.reason(call) == "UNAVAILABLE NOT_SERVING"
-        machine.index = index
-        await it.ask(it.jobs_stub.ListJobs(jobs_pb2.ListJobsRequest(local=True)))
-
-    run(test)
-
-
-def test_what_is_told_without_state_has_its_row() -> None:
-    assert GUARDED.keys() >= ALWAYS
 
 
 def test_a_producer_puts_where_it_may_and_nowhere_else() -> None:

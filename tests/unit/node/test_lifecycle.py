@@ -34,16 +34,30 @@ def test_clients_are_let_in_when_node_up_is_applied() -> None:
     assert stage.host.clients_open
 
 
+def test_whether_it_has_gone_up_lasts_as_long_as_the_process() -> None:
+    """What was applied by then stays applied, also while the node is down or cut off."""
+    stage = born()
+    stage.apply_sections((1, 1, 1, ()))
+    assert not stage.node.lifecycle.has_gone_up
+    stage.apply_sections((0, 1, 1, ()))
+    assert stage.node.lifecycle.has_gone_up
+    stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
+    assert not stage.node.origin.up
+    assert stage.node.lifecycle.has_gone_up
+
+
 def test_an_image_that_holds_node_up_is_as_good() -> None:
     stage = born()
     stage.load(image((0, 1, 1, ())))
     assert (stage.node.origin.up, stage.host.clients_open) == (True, True)
+    assert stage.node.lifecycle.has_gone_up
 
 
 def test_an_image_from_before_node_up_changes_nothing() -> None:
     stage = born()
     stage.load(image((1, 1, 1, ())))
     assert (stage.node.origin.up, stage.host.clients_open) == (False, False)
+    assert not stage.node.lifecycle.has_gone_up
     stage.replica.commit_index = 100
     stage.apply_sections((0, 1, 1, ()))
     assert stage.node.origin.up
