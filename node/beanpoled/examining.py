@@ -89,7 +89,8 @@ def examine(
     yield from _clocks(view)
     yield _loop(now)
     yield from _disk(view, now, config)
-    yield from _jobs(view, now)
+    if view.caught_up:  # before, they may be old, and every caller may be shown the others
+        yield from _jobs(view, now)
     yield from _clients(now, config)
     yield from _certificates(config, now_s, refused, hanging)
     if odd := secret_file.warning(config.peer_secret, config.peer_secret_file):

@@ -39,7 +39,8 @@ _OF_CHECKING: Final = {
     checking.MISCONFIGURED: ERROR,
 }
 _REFUSED: Final = (
-    "give all nodes the same members, peer_secret and CA of peers: `beanpole node reload --all`"
+    "give all nodes the same members, peer_secret and CA of peers: `beanpole node reload --all`, "
+    "SIGHUP for one that is starting"
 )
 # The digests that are compared, the more conclusive one first.
 _IMAGE: Final = "the digest of its image"

@@ -97,12 +97,13 @@ FREE: Final = {
     "Peer/FetchSnapshot": _OF_MEMBERS,
     "Users/WhoAmI": "it tells a caller of itself",
 }
-# Methods that report the program and the machine, but no jobs or clients, and those between nodes:
-# they also work while a node may not know all users.
+# Methods that also work while a node may not know all users. Two show the reason why it does not
+# serve: they only read, and tell of nodes, not of jobs, clients or settings. The others are between
+# nodes.
 ALWAYS: Final = frozenset(
     {
-        *("Live/Read", "NodeAdmin/Examine", "NodeAdmin/ListSettings", "NodeAdmin/Reload"),
-        *("Admin/Status", "Peer/Challenge", "Peer/NodeInfo", "Peer/FetchSnapshot"),
+        *("Admin/Status", "NodeAdmin/Examine"),
+        *("Peer/Challenge", "Peer/NodeInfo", "Peer/FetchSnapshot"),
     }
 )
 
@@ -167,7 +168,7 @@ class Guard(grpc.aio.ServerInterceptor):
         """
         if not self._node.lifecycle.has_gone_up:
             message = f"{self._node.context.name} has not caught up with the cluster since its "
-            message += "start, and may not know all users yet; ask another node"
+            message += "start, and may not know all users yet: see `beanpole status`"
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
 
     async def _check(self, row: Row, caller: Caller, request: Any, context: Context) -> None:
@@ -211,6 +212,8 @@ class Guard(grpc.aio.ServerInterceptor):
         if user is None and self._node.serving:
             await self._callers.recheck(context)  # it may have been added at another node
             user = caller.user(self._machine.users)
+        if user is None and not (users.rows or self._node.lifecycle.has_gone_up):
+            return users.anonymous  # a method of `ALWAYS`: the user may be newer than the state
         if user is None:
             self._node.clients.refused_client(UNKNOWN_TOKEN)
             message = "no user has this token"

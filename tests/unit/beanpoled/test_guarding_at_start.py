@@ -2,12 +2,29 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import Any
 
+import grpc.aio
 import pytest
 
 from beanpole import commands as c
-from beanpole.pb import jobs_pb2, users_pb2
+from beanpole.pb import (
+    jobs_pb2,
+    live_pb2,
+    live_pb2_grpc,
+    node_admin_pb2,
+    node_admin_pb2_grpc,
+    users_pb2,
+)
+from beanpoled.audit.alike import Alike
+from beanpoled.audit.entry import Entry
 from beanpoled.rpc.guarding import ALWAYS, FREE, GUARDED
+from beanpoled.rpc.live import LiveServicer
+from beanpoled.rpc.node_admin import NodeAdminServicer
+from beanpoled.rpc.peer import PeerClient
+from beanpoled.view import QueueFigures
+from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
+from tests.unit.beanpoled.test_doctor import found, well
 from tests.unit.beanpoled.test_queue_rpc import Service
 from tests.unit.beanpoled.test_users_rpc import LEE, ROOT, Guarded, bearer
 
@@ -26,9 +43,21 @@ class Starting(Guarded):
         Service.come_up(self)
 
 
-def run(test: Callable[[Starting], Coroutine[None, None, None]]) -> None:
+class Operated(Starting):
+    """Such a node with the services that concern the node itself."""
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """See `Guarded`."""
+        view = FakeView()
+        audit: Any = None
+        self.settings = FakeSettings("n0")
+        NodeAdminServicer(view, PeerClient({}, trust_of()), audit, self.settings).add_to(server)
+        LiveServicer(view).add_to(server)
+
+
+def run(test: Callable[[Any], Coroutine[None, None, None]], make: Callable[[], Starting]) -> None:
     async def main() -> None:
-        service = Starting()
+        service = make()
         async with service.running():
             await test(service)
 
@@ -55,7 +84,7 @@ def test_a_snapshot_that_is_older_than_the_users_opens_nothing(token: str) -> No
         reply = await it.ask(it.jobs_stub.ListJobs(LOCAL, metadata=bearer(ROOT)))
         assert [job.body for job in reply.jobs] == [b""]
 
-    run(test)
+    run(test, Starting)
 
 
 def test_users_of_a_snapshot_count_for_nothing_either() -> None:
@@ -72,7 +101,7 @@ def test_users_of_a_snapshot_count_for_nothing_either() -> None:
             "no_right": 0,
         }
 
-    run(test)
+    run(test, Starting)
 
 
 def test_a_node_that_was_declared_down_decides_by_its_state() -> None:
@@ -86,9 +115,65 @@ def test_a_node_that_was_declared_down_decides_by_its_state() -> None:
         await it.ask(it.jobs_stub.ListJobs(LOCAL, metadata=bearer(ROOT)))
         assert await it.reason(it.jobs_stub.ListJobs(LOCAL)) == "UNAUTHENTICATED NO_TOKEN"
 
-    run(test)
+    run(test, Starting)
 
 
 def test_all_that_needs_a_right_needs_the_users() -> None:
     assert GUARDED.keys() | FREE.keys() >= ALWAYS
+    assert GUARDED.keys() & ALWAYS == {"NodeAdmin/Examine"}
     assert FREE.keys() - ALWAYS == {"Users/WhoAmI"}
+
+
+@pytest.mark.parametrize("token", ["", ROOT])
+@pytest.mark.parametrize("knows_some", [False, True])
+def test_a_starting_node_obeys_nobody_and_is_examined(token: str, knows_some: bool) -> None:
+    """Operators look at a node that does not start; it takes any caller for one of them."""
+
+    async def test(it: Operated) -> None:
+        if knows_some:
+            it.lock()
+        channel, sent = it.channel, bearer(token)
+        admin = node_admin_pb2_grpc.NodeAdminStub(channel)
+        live = live_pb2_grpc.LiveStub(channel).Read(live_pb2.LiveRequest(), metadata=sent)
+        assert await it.reason(live) == NOT_SERVING
+        settings = admin.ListSettings(node_admin_pb2.ListSettingsRequest(), metadata=sent)
+        assert await it.reason(settings) == NOT_SERVING
+        assert await it.reason(admin.Reload(node_admin_pb2.ReloadRequest(), metadata=sent)) == (
+            NOT_SERVING
+        )
+        assert it.settings.reloads == 0
+        examine = admin.Examine(node_admin_pb2.ExamineRequest(), metadata=sent)
+        if knows_some and not token:
+            assert await it.reason(examine) == "UNAUTHENTICATED NO_TOKEN"
+        else:
+            assert (await it.ask(examine)).findings
+
+    run(test, Operated)
+
+
+def test_refused_calls_at_a_starting_node_do_not_fill_the_audit_log() -> None:
+    async def test(it: Operated) -> None:
+        admin = node_admin_pb2_grpc.NodeAdminStub(it.channel)
+        kept: list[Entry] = []
+        alike = Alike(kept.append)
+        for _ in range(20):
+            call = admin.Reload(node_admin_pb2.ReloadRequest())
+            assert await it.reason(call) == NOT_SERVING
+        for entry in it.told:
+            alike.add(entry)
+        assert len(it.told) == 20 and len(kept) == 1
+        assert (kept[0].method, kept[0].outcome) == ("NodeAdmin/Reload", "UNAVAILABLE")
+
+    run(test, Operated)
+
+
+def test_an_examined_node_tells_nothing_of_jobs_before() -> None:
+    """They may be old, and it may not know the users that keep a caller from them."""
+    view = well()
+    view.numbers.queues = [QueueFigures("beanstalk", "payroll", 1, ready_s=9999.0)]
+    view.job_counts = view.job_counts._replace(buried=3)
+    about = {"ready jobs", "buried jobs", "failed jobs of qless"}
+    assert found(view).keys() >= about
+    view.caught_up = False
+    assert not found(view).keys() & about
+    assert "payroll" not in repr(found(view))

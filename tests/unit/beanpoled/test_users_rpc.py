@@ -94,6 +94,7 @@ class Guarded(Admin):
         await server.start()
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+                self.channel = channel
                 self.users = users_pb2_grpc.UsersStub(channel)
                 self.queue = queue_pb2_grpc.QueueStub(channel)
                 self.jobs_stub = jobs_pb2_grpc.JobAdminStub(channel)
