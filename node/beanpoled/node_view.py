@@ -9,6 +9,7 @@ from beanpole.core import accounts
 from beanpole.core.jobs import display_names
 from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import Space
+from beanpole.core.users import Users
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled import connections_view, qless_view
 from beanpoled.largest_queues import LargestQueues
@@ -120,6 +121,10 @@ class LocalNodeView:
     @property
     def caught_up(self) -> bool:
         return self._node.origin.up
+
+    @property
+    def users(self) -> Users | None:
+        return self._context.machine.users if self._node.lifecycle.has_gone_up else None
 
     @property
     def serving(self) -> bool:

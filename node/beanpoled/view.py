@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
+from beanpole.core.users import Users
+
 # The limit of queues with their own figures: a cluster may have thousands, a page of metrics should
 # not.
 QUEUES_MAX: Final = 100
@@ -302,6 +304,10 @@ class NodeView(Protocol):
     @property
     def caught_up(self) -> bool:
         """Whether it has applied (nearly) all known committed entries since it found its leader."""
+
+    @property
+    def users(self) -> Users | None:
+        """The users, as applied here; None while the node may not know those of its start."""
 
     @property
     def serving(self) -> bool:

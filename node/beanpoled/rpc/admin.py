@@ -19,12 +19,13 @@ from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_
 from beanpoled.host.tasks import watched
 from beanpoled.readiness import liveness, readiness
 from beanpoled.rpc import credentials
+from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.door import CALLERS_MAX, Door
 from beanpoled.rpc.edge import Edge
 from beanpoled.rpc.forwarding import Forwarder, fail_as, fail_unknown
 from beanpoled.rpc.health import HealthServicer
 from beanpoled.rpc.peer import PeerClient, PeerServicer
-from beanpoled.rpc.server import Context, describe, fail
+from beanpoled.rpc.server import Context, describe, fail, leave_out_hidden
 from beanpoled.rpc.snapshots import snapshot_up_to, verify_snapshot
 from beanpoled.trust.trust import Trust
 from beanpoled.view import ConnectionFigures, NodeView
@@ -87,6 +88,9 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             nodes = [describe(view)]
         else:
             nodes = await asyncio.gather(*(self._node(member) for member in view.members))
+        user = None if view.users is None else CALLER.get().user(view.users)
+        for node in nodes:
+            leave_out_hidden(node, user)
         term = max(node.term for node in nodes)
         leaders = [node.leader for node in nodes if node.term == term and node.leader]
         leader = leaders[0] if leaders else ""

@@ -91,7 +91,7 @@ GUARDED: Final[dict[str, Row]] = {
 # The reason why a method needs no right.
 _OF_MEMBERS: Final = "its callers prove that they are members"
 FREE: Final = {
-    "Admin/Status": "it tells of nodes, and of how many jobs there are; tools look for a leader",
+    "Admin/Status": "tools look for a leader; it names no queue that the caller may not see",
     "Peer/Challenge": "it is the first half of such a proof",
     "Peer/NodeInfo": _OF_MEMBERS,
     "Peer/FetchSnapshot": _OF_MEMBERS,

@@ -14,6 +14,9 @@ import grpc.aio
 
 from beanpole.client.rpc import ERROR_KEY
 from beanpole.core.jobs import display_names
+from beanpole.core.jobs.spaces import SPACES
+from beanpole.core.users import User
+from beanpole.events import QLESS
 from beanpole.pb import errors_pb2, node_pb2
 from beanpoled.rpc.patience import ENDINGS
 from beanpoled.view import ClientFigures, Metrics, NodeView, QlessFigures, SpaceFigures
@@ -149,6 +152,22 @@ def _qless(its: QlessFigures) -> node_pb2.Qless:
         locks_lost=its.locks_lost_total,
         queues=queues,
     )
+
+
+def leave_out_hidden(node: node_pb2.Node, user: User | None) -> None:
+    """Remove the names of queues that a caller may not see, with their figures; totals stay.
+
+    Args:
+        node: a description.
+        user: of the caller; None if that is not known.
+    """
+    queues = node.qless.queues
+    if not queues or (user is not None and user.everywhere):
+        return
+    prefix = SPACES[QLESS].prefix
+    for at in reversed(range(len(queues))):
+        if user is None or not user.on(prefix + display_names.bytes_of(queues[at].name)):
+            del queues[at]
 
 
 def _protocols(metrics: Metrics) -> Iterator[node_pb2.Protocol]:

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from beanpole.core.users import Users
 from beanpoled.examining import Finding
 from beanpoled.host.seam import INFO
 from beanpoled.reloading import Outcome, Shown
@@ -52,6 +53,7 @@ class FakeView:
         self.first_index = 1
         self.last_index = 10
         self.caught_up = True
+        self.users: Users | None = Users()
         self.serving = True
         self.draining = False
         self.rejoining = False

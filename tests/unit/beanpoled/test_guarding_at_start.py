@@ -5,10 +5,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import grpc.aio
+import msgpack
 import pytest
 
 from beanpole import commands as c
+from beanpole.core.users import PUT
 from beanpole.pb import (
+    admin_pb2,
+    admin_pb2_grpc,
     jobs_pb2,
     live_pb2,
     live_pb2_grpc,
@@ -18,15 +22,23 @@ from beanpole.pb import (
 )
 from beanpoled.audit.alike import Alike
 from beanpoled.audit.entry import Entry
+from beanpoled.node_view import LocalNodeView
+from beanpoled.rpc.admin import AdminServicer
 from beanpoled.rpc.guarding import ALWAYS, FREE, GUARDED
 from beanpoled.rpc.live import LiveServicer
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
-from beanpoled.view import QueueFigures
+from beanpoled.view import (
+    Metrics,
+    QlessCounts,
+    QlessFigures,
+    QlessQueueFigures,
+    QueueFigures,
+)
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
 from tests.unit.beanpoled.test_doctor import found, well
 from tests.unit.beanpoled.test_queue_rpc import Service
-from tests.unit.beanpoled.test_users_rpc import LEE, ROOT, Guarded, bearer
+from tests.unit.beanpoled.test_users_rpc import LEE, ROOT, Guarded, bearer, digest
 
 LOCAL = jobs_pb2.ListJobsRequest(local=True)
 NOT_SERVING = "UNAVAILABLE NOT_SERVING"
@@ -48,11 +60,23 @@ class Operated(Starting):
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """See `Guarded`."""
-        view = FakeView()
+        view, peers = FakeView(), PeerClient({}, trust_of())
         audit: Any = None
         self.settings = FakeSettings("n0")
-        NodeAdminServicer(view, PeerClient({}, trust_of()), audit, self.settings).add_to(server)
+        NodeAdminServicer(view, peers, audit, self.settings).add_to(server)
         LiveServicer(view).add_to(server)
+        admin = AdminServicer(View(self.stage.node, trust_of()), peers)
+        admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
+
+
+class View(LocalNodeView):
+    """A node with two queues of qless."""
+
+    def metrics(self, with_queues: bool = True) -> Metrics:
+        """See `NodeView`."""
+        names = (b"mail", "b\xfccher".encode())
+        queues = [QlessQueueFigures(name, False, QlessCounts(waiting=5)) for name in names]
+        return Metrics(qless=QlessFigures(QlessCounts(waiting=10), queues=queues, workers=2))
 
 
 def run(test: Callable[[Any], Coroutine[None, None, None]], make: Callable[[], Starting]) -> None:
@@ -163,6 +187,30 @@ def test_refused_calls_at_a_starting_node_do_not_fill_the_audit_log() -> None:
             alike.add(entry)
         assert len(it.told) == 20 and len(kept) == 1
         assert (kept[0].method, kept[0].outcome) == ("NodeAdmin/Reload", "UNAVAILABLE")
+
+    run(test, Operated)
+
+
+def test_a_status_names_the_queues_that_its_caller_may_see() -> None:
+    async def test(it: Operated) -> None:
+        async def names(token: str = "") -> list[str]:
+            request = admin_pb2.StatusRequest(local=True)
+            stub = admin_pb2_grpc.AdminStub(it.channel)
+            (node,) = (await stub.Status(request, metadata=bearer(token))).nodes
+            assert (node.qless.jobs.waiting, node.qless.workers) == (10, 2)
+            return [queue.name for queue in node.qless.queues]
+
+        assert await names() == [], "there may be users that this node does not know yet"
+        it.catch_up()
+        assert await names() == ["mail", "bücher"]
+        it.lock()
+        assert await names(ROOT) == ["mail", "bücher"]
+        for token in ("", "wrong", LEE):  # LEE has a right in the tube `mail`
+            assert await names(token) == []
+        for pattern, seen in ((b"\x03b*", ["bücher"]), (b"\x03mail", ["mail"])):
+            rights = msgpack.packb([(pattern, PUT)])
+            it.apply((c.AS_USER, 1, b"", digest(ROOT)), (c.SET_USER, 1, b"lee", rights, 0, 0, 0))
+            assert await names(LEE) == seen
 
     run(test, Operated)
 
