@@ -19,9 +19,6 @@ ALIKE_S: Final = 60.0
 KINDS_MAX: Final = 1000
 # The least time between two searches for kinds that are to be forgotten.
 FORGET_PERIOD_S: Final = 1.0
-# The beginning of Gearman's answer to a user that has lost the right since the command came. Other
-# errors are answers to an administrator, of which every one is recorded.
-_DENIED: Final = "ERR ACCESS_DENIED"
 
 
 class Alike:
@@ -36,7 +33,7 @@ class Alike:
 
     def add(self, entry: Entry) -> None:
         """Record a call, unless it reads or was refused as one of the last minute."""
-        if entry.refused or entry.outcome.startswith(_DENIED):
+        if entry.refused:
             self._of_refused.add(entry)
         elif entry.reads:
             self._of_readers.add(entry)

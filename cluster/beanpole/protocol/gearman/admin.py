@@ -41,6 +41,8 @@ NO_JOB: Final = b"ERR UNKNOWN_JOB\r\n"
 JOB_RUNS: Final = b"ERR JOB_IS_RUNNING\r\n"
 # The user lacks the right, or the token is unknown; gearmand has no users.
 DENIED: Final = b"ERR ACCESS_DENIED The+user+may+not+do+this\r\n"
+# The same for a command that takes several steps, after its first.
+HALF_DENIED: Final = b"ERR ACCESS_DENIED The+right+has+ended,+and+some+jobs+are+deleted\r\n"
 BAD_TOKEN: Final = b"ERR ACCESS_DENIED Unknown+token\r\n"
 TOKEN_MAX_BYTES: Final = 128
 _UNKNOWN_SHOW: Final = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"

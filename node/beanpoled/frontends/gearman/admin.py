@@ -6,7 +6,7 @@ was answered on any node before the request. The lists themselves are in `listin
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from beanpole import commands as c
 from beanpole.core.users import ADMIN, ANY_RIGHT, WORK
@@ -19,6 +19,7 @@ from beanpoled.frontends.gearman.list_line import Listing
 from beanpoled.frontends.gearman.session import Asked
 from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.host.seam import ClientPort
+from beanpoled.origin.batches import NOT_DONE
 
 # Commands that are recorded in the audit log.
 _CHANGES: Final = {
@@ -32,6 +33,25 @@ _CHANGES: Final = {
 _UNANSWERED: Final = b"UNKNOWN"
 
 
+class _Change(NamedTuple):
+    """A change in progress, for the audit log, which has it once it has ended.
+
+    Attributes:
+        command: its name.
+        line: as received.
+        begun_us: when it was received.
+        may_be_done: whether its user has the right, as far as this node knew; or its result will
+            not be known. If not, the leader may still allow it: the right may be newer.
+        is_begun: whether a part of it is done.
+    """
+
+    command: str
+    line: bytes
+    begun_us: int
+    may_be_done: bool
+    is_begun: bool = False
+
+
 class AdminSide(ClientSide):
     """A connection that sends lines of text."""
 
@@ -40,16 +60,17 @@ class AdminSide(ClientSide):
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
         self._listing: Listing | None = None  # the list in progress
-        # For the audit log, once it is answered: the command, the line, the time it came, and
-        # whether its user had the right then, as far as this node knew.
-        self._change: tuple[str, bytes, int, bool] | None = None
+        # One at a time: a change is answered before later input is acted on. It outlives the
+        # connection until its result is known, if it may be one of those without effect.
+        self._change: _Change | None = None
 
     def _text(self, request: Request) -> None:
         kind, arguments = admin.read(request[1][0])
         if kind in _CHANGES:
             self._session()  # a rule may make the client a user with that
             allowed = self._may_change(kind, arguments)
-            self._change = (_CHANGES[kind], request[1][0], self._clients.host.now_us(), allowed)
+            now_us = self._clients.host.now_us()
+            self._change = _Change(_CHANGES[kind], request[1][0], now_us, allowed)
         if kind == admin.WRONG:
             self._replies.reply(arguments[0])
         elif kind == admin.VERSION:
@@ -74,7 +95,7 @@ class AdminSide(ClientSide):
         if what == admin.AUTH:
             self._authenticated(result, admin.OK, admin.BAD_TOKEN)
         elif result == c.DENIED:
-            self._changed(admin.DENIED)
+            self._changed(admin.HALF_DENIED if self._is_begun else admin.DENIED)
         elif what == admin.CANCEL_JOB:
             self._changed(admin.OK if result == c.OK else self._why_not_cancelled(asked[1]))
         elif what == admin.DROP_FUNCTION:
@@ -115,10 +136,53 @@ class AdminSide(ClientSide):
         """Record a change that has ended in the audit log, if there is one."""
         change, self._change = self._change, None
         if change is not None:
-            command, line, begun_us, allowed = change
             outcome = "OK" if reply == admin.OK else reply.decode(errors="replace").strip()
-            refused = not allowed and reply != admin.OK  # the right may be given meanwhile
-            self._clients.record(self, command, line, outcome, begun_us, refused)
+            if change.is_begun and reply != admin.OK:
+                outcome = "BEGUN, " + outcome
+            # The right may have ended, or been given, since the command came.
+            refused = reply == admin.DENIED or not (change.may_be_done or reply == admin.OK)
+            self._clients.record(
+                self, change.command, change.line, outcome, change.begun_us, refused
+            )
+
+    @property
+    def _is_begun(self) -> bool:
+        return self._change is not None and self._change.is_begun
+
+    def _begun(self) -> None:
+        """Note that a part of the change is done."""
+        if self._change is not None:
+            self._change = self._change._replace(may_be_done=True, is_begun=True)
+
+    def _change_failed(self) -> None:
+        """Answer a change that is not done, or only in part, and never will be."""
+        text = b"No majority of the nodes answers; it is not done"
+        if self._is_begun:
+            text = b"No majority of the nodes answers; some jobs are deleted"
+        self._changed(admin.error(b"QUEUE_ERROR", text))
+
+    def _answered_late(self, result: Any) -> None:
+        """Record the effect of a change whose client has gone."""
+        if result == c.OK:
+            self._record(admin.OK)
+        elif result == c.AGAIN:
+            self._begun()
+            self._record(_UNANSWERED)
+        self._change = None
+
+    def _failed_late(self, why: int) -> None:
+        """Record a change whose client has gone, unless it is certainly not done."""
+        if why == NOT_DONE:
+            self._change = None
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """See `Connection`; the result of a change in progress may be lost with a snapshot."""
+        if self._change is not None:
+            self._change = self._change._replace(may_be_done=True)
+        super().drop()
+        self._record(_UNANSWERED)
 
     def _may_change(self, kind: int, arguments: tuple[bytes, ...]) -> bool:
         """Whether the user has the right for a change, as far as this node knows."""
@@ -144,6 +208,7 @@ class AdminSide(ClientSide):
 
     def _dropped(self, result: Any, asked: Asked) -> None:
         if result == c.AGAIN:
+            self._begun()
             self._ask_again(TEXT, (c.DROP_QUEUE, self.number, asked[1]), asked)
         elif result == c.OK:
             self._changed(admin.OK)
@@ -252,4 +317,7 @@ class AdminSide(ClientSide):
         if self._listing is not None:
             self._shared.lists.leave(self._listing)
             self._listing = None
+        change = self._change
         self._record(_UNANSWERED)
+        if change is not None and not change.may_be_done:
+            self._change = change  # it may have been left out, and the leader may still allow it

@@ -65,6 +65,8 @@ class GearmanConnection(AdminSide):
     def answered(self, kind: int, result: Any) -> None:
         """See `origin.Client`."""
         if self.closed:
+            if kind == TEXT:
+                self._answered_late(result)
             return
         if kind == KIND_OPEN:
             if result != c.OK:  # so that no request behind it is executed
@@ -78,6 +80,8 @@ class GearmanConnection(AdminSide):
     def failed(self, kind: int, why: int) -> None:
         """See `origin.Client`."""
         if self.closed:
+            if kind == TEXT:
+                self._failed_late(why)
             return
         if why != NOT_DONE:
             self.drop()
@@ -86,8 +90,7 @@ class GearmanConnection(AdminSide):
         if kind in _GRABS:
             self._answer_alone(replies.NO_JOB)  # nothing was reserved
         elif kind == TEXT:
-            text = b"No majority of the nodes answers; it is not done"
-            self._changed(admin.error(b"QUEUE_ERROR", text))
+            self._change_failed()
         elif kind == p.GET_STATUS_UNIQUE:
             self._answer_alone(replies.NO_MAJORITY)
         elif kind == p.CAN_DO:

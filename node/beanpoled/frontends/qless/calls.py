@@ -42,6 +42,8 @@ from beanpoled.origin.heavy import LIGHT_MAX
 KIND_CALL: Final = 1
 KIND_AUTH: Final = 2
 KIND_RESET: Final = 3
+# A call, too; but its result matters for the audit log, also when its client has gone.
+KIND_FLUSH: Final = 4
 
 SHA_BYTES: Final = 40
 # The result of a POP that finds no jobs.
@@ -72,9 +74,6 @@ _PUT_REFUSALS: Final = {
     PUT_NO_MAJORITY: (kinds.NO_MAJORITY, NO_MAJORITY),
 }
 LONG_PATTERN: Final = Error(b"ERR a pattern has %d bytes at most" % PATTERN_MAX_BYTES)
-FLUSH_IS_OFF: Final = Error(
-    b"ERR nothing was removed: qless_flush is off in the configuration of this node"
-)
 
 # The objects that `beanpole import-qless` sends.
 _IMPORTS: Final = {
@@ -102,7 +101,7 @@ PREFIX: Final = SPACES[QLESS].prefix
 READ_IN_A_ROW_BYTES: Final = 4096
 
 _is_number = re.compile(rb"0|-?[1-9][0-9]{0,18}").fullmatch
-_MODES: Final = (b"sync", b"async")
+MODES: Final = (b"sync", b"async")
 
 
 def number(word: bytes) -> int | None:
@@ -227,7 +226,7 @@ class CallSide(QlessSession):
 
     def script_flush(self, arguments: list[bytes]) -> None:
         """SCRIPT FLUSH [ASYNC | SYNC]."""
-        if len(arguments) > 3 or (len(arguments) == 3 and arguments[2].lower() not in _MODES):
+        if len(arguments) > 3 or (len(arguments) == 3 and arguments[2].lower() not in MODES):
             self.say(BAD_FLUSH)
         else:
             self._shared.scripts.flush()
@@ -328,29 +327,6 @@ class CallSide(QlessSession):
         """DBSIZE."""
         self._ask(q.KEYS, (), _key_count)
 
-    def flush_all(self, arguments: list[bytes]) -> None:
-        """FLUSHDB and FLUSHALL [ASYNC | SYNC]."""
-        if len(arguments) > 2 or (len(arguments) == 2 and arguments[1].lower() not in _MODES):
-            self.say(SYNTAX)
-        elif self._clients.config.qless_flush != "on":
-            self.say(FLUSH_IS_OFF)
-        else:
-            # Recorded before it is done, because it cannot be undone.
-            now_us, line = self._clients.host.now_us(), b" ".join(arguments)
-            self._session()  # a rule may make the client a user with that
-            allowed = self._may(q.FLUSH, ())
-            begun = "BEGUN" if allowed else "BEGUN without the right"
-            self._clients.record(self, "flushall", line, begun, now_us, refused=not allowed)
-
-            def flushed(result: q.Result) -> Value:
-                if result[0] != q.OK:
-                    return refused(result)
-                if not allowed:  # the right was given at another node a moment ago
-                    self._clients.record(self, "flushall", line, "OK", now_us)
-                return OK
-
-            self._ask(q.FLUSH, (), flushed)
-
     def _ask(
         self, code: int, arguments: tuple[Any, ...], formatter: Callable[[q.Result], Value]
     ) -> None:
@@ -384,7 +360,8 @@ class CallSide(QlessSession):
         cost = cost_of(clients.machine.qless, code, now, arguments)
         if cost > LIGHT_MAX:
             asked.is_heavy = self.blocked = True
-            clients.origin.heavy.submit(self, KIND_CALL, command, clients.loop_us)
+            kind = KIND_FLUSH if code == q.FLUSH else KIND_CALL
+            clients.origin.heavy.submit(self, kind, command, clients.loop_us)
         else:
             clients.origin.charge(clients.origin.submit(self, KIND_CALL, command), cost)
 

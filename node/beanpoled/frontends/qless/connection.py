@@ -11,7 +11,7 @@ from beanpole import commands as c
 from beanpole.core.jobs.job import Job
 from beanpole.protocol.resp.values import OK, Error, encode
 from beanpoled.frontends.qless import plain
-from beanpoled.frontends.qless.calls import KIND_AUTH, NO_ROOM, WRONG_USER
+from beanpoled.frontends.qless.calls import KIND_AUTH, KIND_FLUSH, NO_ROOM, WRONG_USER
 from beanpoled.frontends.qless.patterns import PatternSide
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, NOT_DONE
 
@@ -108,6 +108,8 @@ class QlessConnection(PatternSide):
 
     def answered(self, kind: int, result: Any) -> None:
         """See `origin.Client`."""
+        if kind == KIND_FLUSH:
+            self._flush_answered(result)
         if self.closed:
             return
         if kind == KIND_OPEN:
@@ -126,6 +128,8 @@ class QlessConnection(PatternSide):
 
     def failed(self, kind: int, why: int) -> None:
         """See `origin.Client`."""
+        if kind == KIND_FLUSH:
+            self._flush_failed(why)
         if self.closed:
             return
         if why == NOT_DONE and kind == KIND_AUTH:

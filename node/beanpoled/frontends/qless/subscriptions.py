@@ -19,7 +19,8 @@ from beanpoled.frontends.publications import (
     NODE_PATTERNS_MAX,
     PATTERNS_MAX,
 )
-from beanpoled.frontends.qless.calls import LONG_PATTERN, PREFIX, CallSide
+from beanpoled.frontends.qless.calls import LONG_PATTERN, PREFIX
+from beanpoled.frontends.qless.flushing import FlushSide
 
 # The names of queues in a message: that of the job, and the one to which it goes.
 _QUEUES: Final = (b"queue", b"to")
@@ -39,7 +40,7 @@ NO_CHANNEL_ROOM: Final = Error(
 NOT_PUBLISHED: Final = Error(b"ERR only the cluster publishes: nobody was told")
 
 
-class SubscriberSide(CallSide):
+class SubscriberSide(FlushSide):
     """A connection that can subscribe to publications."""
 
     __slots__ = ()
