@@ -139,9 +139,9 @@ def limit_of_waiting() -> list[Patch]:
 def unique_of_one_function() -> list[Patch]:
     """A unique id is looked up in the oldest function only."""
 
-    def wrong(machine: Machine, unique: bytes) -> Iterator[bytes]:
+    def wrong(machine: Machine, sees: listings.Sees, unique: bytes) -> Iterator[bytes]:
         queue = machine.queue
-        piece = next(listings.functions(machine), [])
+        piece = next(listings.functions(machine, sees), [])
         for name, _ in piece[:1]:
             known = queue.spaces[GEARMAN].external_ids.get(name + b"\0" + unique, 0)
             job = queue.jobs.get(known)

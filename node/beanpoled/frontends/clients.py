@@ -210,7 +210,10 @@ class Clients:
         return bool(users.of(client.user, client.token).everywhere & rights)
 
     def may_in_all_of(self, client: Client, rights: int, prefix: bytes) -> bool:
-        """Whether a client has one of these rights in every queue of a protocol's prefix."""
+        """Whether a client has one of these rights in every queue of a protocol's prefix.
+
+        It may have none in the queues of other protocols that have an alias there.
+        """
         users = self._context.machine.users
         if not users.rows:
             return True

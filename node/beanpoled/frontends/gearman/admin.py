@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from beanpole import commands as c
+from beanpole.core.jobs.job import Tube
 from beanpole.core.users import ADMIN, ANY_RIGHT, WORK
 from beanpole.protocol.gearman import admin, replies
 from beanpole.protocol.gearman.parser import TEXT, Request
@@ -115,6 +116,10 @@ class AdminSide(ClientSide):
     def _sees_all(self) -> bool:
         """Whether the user has a right in every function: a list shows all of them."""
         return self._clients.may_in_all_of(self, ANY_RIGHT, PREFIX)
+
+    def _sees(self, tube: Tube) -> bool:
+        """Whether the user has a right in a queue, which may belong to another protocol."""
+        return self._clients.may(self, ANY_RIGHT, tube.name)
 
     def _auth(self, token: bytes) -> None:
         """Become a user; the requests behind it may depend on the user's rights."""
@@ -260,18 +265,19 @@ class AdminSide(ClientSide):
         clients = self._clients
         machine = clients.machine
         if what == admin.STATUS:
-            return listings.status(machine)
+            return listings.status(machine, self._sees)
         if what == admin.PRIORITY_STATUS:
-            return listings.priority_status(machine)
+            return listings.priority_status(machine, self._sees)
         if what == admin.SHOW_JOBS:
-            return listings.show_jobs(machine, self._shared)
+            return listings.show_jobs(machine, self._sees, self._shared)
         if what == admin.SHOW_UNIQUE_JOBS:
-            return listings.show_unique_jobs(machine)
+            return listings.show_unique_jobs(machine, self._sees)
         return listings.workers(clients.connections)
 
     def _answer_unique(self, kind: int, result: Any, asked: Asked) -> None:
         if self._sees_all:
-            self._begin_list(listings.status_of_unique(self._clients.machine, asked[1]))
+            machine = self._clients.machine
+            self._begin_list(listings.status_of_unique(machine, self._sees, asked[1]))
         else:
             self._clients.refused_client(NO_RIGHT)
             self._answer_alone(replies.DENIED)

@@ -21,6 +21,9 @@ from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 
 # A function by its name.
 Function = tuple[bytes, Tube]
+# Whether a client has a right in a queue. Whoever asks for a list has one in all functions, so it
+# is asked only for queues of other protocols: an alias gives no right.
+Sees = Callable[[Tube], bool]
 _Item = TypeVar("_Item")
 
 # Functions or connections in one piece: a millisecond.
@@ -60,23 +63,24 @@ def _listed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(rows) + END
 
 
-def functions(machine: Machine) -> Iterator[list[Function]]:
+def functions(machine: Machine, sees: Sees) -> Iterator[list[Function]]:
     """Yield the queues of this protocol by name, in the order of their creation, in pieces."""
     queue = machine.queue
+    space = queue.spaces[GEARMAN]
     # Of all protocols: copying 100,000 names takes a millisecond, visiting each takes longer.
     names = list(dict.fromkeys([*queue.tubes, *queue.aliases.queues]))
     for first in range(0, len(names), PIECE_ROWS):
         found = []
         for name in names[first : first + PIECE_ROWS]:
             tube = queue.find(name) if name.startswith(PREFIX) else None
-            if tube is not None:
+            if tube is not None and (tube.space is space or sees(tube)):
                 found.append((name[len(PREFIX) :], tube))
         yield found
 
 
-def status(machine: Machine) -> Iterator[bytes]:
+def status(machine: Machine, sees: Sees) -> Iterator[bytes]:
     """List FUNCTION, jobs, running jobs, workers."""
-    return _listed(_rows(functions(machine), _status_row))
+    return _listed(_rows(functions(machine, sees), _status_row))
 
 
 def _status_row(function: Function) -> bytes:
@@ -86,9 +90,9 @@ def _status_row(function: Function) -> bytes:
     return b"%b\t%d\t%d\t%d\n" % row
 
 
-def priority_status(machine: Machine) -> Iterator[bytes]:
+def priority_status(machine: Machine, sees: Sees) -> Iterator[bytes]:
     """List FUNCTION, queued jobs of high, normal and low priority, workers."""
-    return _listed(_rows(functions(machine), _priority_row))
+    return _listed(_rows(functions(machine, sees), _priority_row))
 
 
 def _priority_row(function: Function) -> bytes:
@@ -127,22 +131,31 @@ def _worker_row(connection: WorkerSide) -> bytes:
     return b"%d %b %b\n" % (connection.place, connection.client_host, words)
 
 
-def _jobs(machine: Machine) -> Iterator[list[Job]]:
+def _jobs(machine: Machine, sees: Sees) -> Iterator[list[Job]]:
     """Yield all jobs of this protocol, in pieces."""
     jobs = machine.queue.jobs
+    space = machine.queue.spaces[GEARMAN]
     ids = jobs.ids_and_gaps()
     while piece := list(islice(ids, PIECE_JOBS)):
         found = []
+        seen: dict[bytes, bool] = {}  # the queues of other protocols; they may have many jobs
         for job_id in piece:
             job = jobs.get(job_id)
-            if job is not None and knows(machine.queue, job):
-                found.append(job)
+            if job is None or not knows(machine.queue, job):
+                continue
+            tube = job.tube
+            if tube.space is not space:
+                if tube.name not in seen:
+                    seen[tube.name] = sees(tube)
+                if not seen[tube.name]:
+                    continue
+            found.append(job)
         yield found
 
 
-def show_jobs(machine: Machine, shared: Shared) -> Iterator[bytes]:
+def show_jobs(machine: Machine, sees: Sees, shared: Shared) -> Iterator[bytes]:
     """List the handle, number of retries, abandoned flag and background flag of each job."""
-    return _listed(_rows(_jobs(machine), partial(_job_row, shared)))
+    return _listed(_rows(_jobs(machine, sees), partial(_job_row, shared)))
 
 
 def _job_row(shared: Shared, job: Job) -> bytes:
@@ -153,23 +166,25 @@ def _job_row(shared: Shared, job: Job) -> bytes:
     return b"%b\t%d\t%d\t%d\n" % (shared.handle(job.id), retries, abandoned, background)
 
 
-def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
+def show_unique_jobs(machine: Machine, sees: Sees) -> Iterator[bytes]:
     """List the unique id of each job; an empty line for a job without one."""
-    return _listed(_rows(_jobs(machine), _unique_row))
+    return _listed(_rows(_jobs(machine, sees), _unique_row))
 
 
 def _unique_row(job: Job) -> bytes:
     return unique_of(job).translate(_in_row) + b"\n"
 
 
-def status_of_unique(machine: Machine, unique: bytes) -> Iterator[bytes]:
+def status_of_unique(machine: Machine, sees: Sees, unique: bytes) -> Iterator[bytes]:
     """Yield a STATUS_RES_UNIQUE for the job of the oldest function that has this unique id."""
-    external_ids = machine.queue.spaces[GEARMAN].external_ids
-    for piece in functions(machine):
+    space = machine.queue.spaces[GEARMAN]
+    for piece in functions(machine, sees):
         for name, _ in piece:
-            job_id = external_ids.get(name + b"\0" + unique, 0)
+            job_id = space.external_ids.get(name + b"\0" + unique, 0)
             job = machine.queue.jobs.get(job_id)
-            if job is not None and job.ext is not None:
+            if job is None or job.ext is None:
+                continue
+            if job.tube.space is space or sees(job.tube):
                 ext, runs = job.ext, job.state == RESERVED
                 yield replies.status_unique(unique, True, runs, ext.progress, len(ext.clients))
                 return

@@ -55,7 +55,7 @@ def answer(request: r.Request, clients: Clients, shared: Shared, client: Client)
     if not _may(request, clients, client):
         clients.refused_client(NO_RIGHT)
         return replies.DENIED
-    return _ANSWERS[request[0]](request, clients, shared)
+    return _ANSWERS[request[0]](request, clients, shared, client)
 
 
 def _may(request: r.Request, clients: Clients, client: Client) -> bool:
@@ -71,7 +71,7 @@ def _may(request: r.Request, clients: Clients, client: Client) -> bool:
     return clients.may(client, ANY_RIGHT, jobs.PREFIX + request[1])
 
 
-def _server(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+def _server(request: r.Request, clients: Clients, shared: Shared, client: Client) -> bytes:
     # The real server announces two keys and writes three.
     host = clients.host
     # The wall clock may have been set right since.
@@ -85,18 +85,20 @@ def _server(request: r.Request, clients: Clients, shared: Shared) -> bytes:
     return replies.inspected((replies.block(b"server", keys),))
 
 
-def _queues(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+def _queues(request: r.Request, clients: Clients, shared: Shared, client: Client) -> bytes:
     _, offset, limit = request
     queue = clients.machine.queue
     # There may be 100,000 names: pairing them with their queues takes longer than sorting.
     names = [name for name in queue.tubes if name.startswith(jobs.PREFIX)]
     aliases = [name for name in queue.aliases.queues if name.startswith(jobs.PREFIX)]
-    names += [name for name in aliases if queue.find(name) is not None]
+    aliases = [name for name in aliases if queue.find(name) is not None]
+    # Their queues belong to other protocols.
+    names += [name for name in aliases if clients.may(client, ANY_RIGHT, name)]
     found = [(name, queue.find(name)) for name in sorted(names)[offset : offset + limit]]
     return replies.inspected([_queue_block(name, tube) for name, tube in found if tube is not None])
 
 
-def _queue(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+def _queue(request: r.Request, clients: Clients, shared: Shared, client: Client) -> bytes:
     name = jobs.PREFIX + request[1]
     tube = clients.machine.queue.find(name)
     return replies.NOT_FOUND if tube is None else replies.inspected((_queue_block(name, tube),))
@@ -110,7 +112,7 @@ def _queue_block(name: bytes, tube: Tube) -> bytes:
     return replies.block(name[len(jobs.PREFIX) :], keys)
 
 
-def _job(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+def _job(request: r.Request, clients: Clients, shared: Shared, client: Client) -> bytes:
     machine = clients.machine
     job = find_named(machine, machine.queue.spaces[WORKQ], request[1])
     if job is None:
@@ -119,13 +121,13 @@ def _job(request: r.Request, clients: Clients, shared: Shared) -> bytes:
     return replies.inspected((block,))
 
 
-def _ready_jobs(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+def _ready_jobs(request: r.Request, clients: Clients, shared: Shared, client: Client) -> bytes:
     """List the ready jobs of a queue, in the order in which they would be leased."""
     tube = clients.machine.queue.find(jobs.PREFIX + request[1])
     return replies.NOT_FOUND if tube is None else _page(request, clients, shared, tube.ready)
 
 
-def _scheduled_jobs(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+def _scheduled_jobs(request: r.Request, clients: Clients, shared: Shared, client: Client) -> bytes:
     tube = clients.machine.queue.find(jobs.PREFIX + request[1])
     return replies.NOT_FOUND if tube is None else _page(request, clients, shared, tube.delayed)
 
@@ -171,7 +173,7 @@ def _job_block(queue: Queue, job: Job, offset_us: int) -> bytes:
     return replies.block(format_id(jobs.external_id(job)), keys)
 
 
-_ANSWERS: Final[dict[int, Callable[[r.Request, Clients, Shared], bytes]]] = {
+_ANSWERS: Final[dict[int, Callable[[r.Request, Clients, Shared, Client], bytes]]] = {
     r.INSPECT_SERVER: _server,
     r.INSPECT_QUEUES: _queues,
     r.INSPECT_QUEUE: _queue,
