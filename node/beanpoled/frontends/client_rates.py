@@ -115,8 +115,13 @@ class ClientRates:
     # --- commands -------------------------------------------------------------------------------
 
     def limits(self, connection: Connection) -> bool:
-        """Whether a connection has a meter, which counts every single command."""
-        return self.are_limited and bool(self._meters(connection))
+        """Whether a connection has a meter, which counts every single command.
+
+        Behind its first request it may have that of a user, which is not known yet.
+        """
+        if not self.are_limited:
+            return False
+        return bool(self._users and not connection.is_metered) or bool(self._meters(connection))
 
     def allowance(self, connection: Connection, now_us: int) -> int:
         """Return how many commands a connection may send now; called once for all its input."""

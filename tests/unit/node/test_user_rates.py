@@ -110,6 +110,26 @@ def test_reserves_in_a_row_are_charged_one_by_one() -> None:
     assert connection.throttled
 
 
+@pytest.mark.parametrize("by_rule", [False, True])
+@pytest.mark.parametrize("looks", [0, 1])
+def test_the_first_reserves_of_a_client_are_charged_one_by_one(looks: int, by_rule: bool) -> None:
+    """All that came in one piece took jobs together, as the one request that does not wait."""
+    scene = Scene(rate=2)
+    scene.do(*[(c.PUT, 1, b"default", 0, 0, 60, b"x")] * 50)
+    if by_rule:
+        scene.do((c.SET_RULES, 1, msgpack.packb(((0, b"", b"", LEE),))))
+    else:
+        scene.limit(2, ANONYMOUS)
+    for already in (0, 1):  # the number of connections before it, which use up the rate
+        connection, port = client_of(scene, "beanstalk", b"10.0.0.1")
+        connection.received(b"extensions\r\n" * looks + b"reserve-with-timeout 0\r\n" * 40)
+        for _ in range(40):
+            settle(scene)
+        allowed = 1 if already else 2
+        assert port.take().count(b"RESERVED ") == allowed
+        assert connection.throttled
+
+
 def test_those_that_say_nothing_have_the_rate_of_anonymous() -> None:
     scene = Scene()
     scene.limit(10, ANONYMOUS)
