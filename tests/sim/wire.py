@@ -48,6 +48,7 @@ class Wire:
         self.protocol = protocol
         self.client_host = client_host
         self.client_names: tuple[bytes, ...] = ()
+        self.certificate = ""
         self.open = True  # the client's side
         self.cut_s: float | None = None  # when the node's side ended
         self._delay_s = delay_s

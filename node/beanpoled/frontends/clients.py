@@ -164,7 +164,7 @@ class Clients:
             Entry(
                 self.host.wall_us() - duration_us,
                 connection.client_host.decode(errors="replace"),
-                connection.client_names[0].decode() if connection.client_names else "",
+                connection.certificate,
                 connection.user.decode(),
                 f"{connection.protocol}/{method}",
                 {"line": line.decode(errors="replace").strip()},

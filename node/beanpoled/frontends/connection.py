@@ -18,6 +18,7 @@ class Connection:
 
     __slots__ = (
         "batch",
+        "certificate",
         "client_host",
         "client_names",
         "id",
@@ -37,12 +38,17 @@ class Connection:
     )
 
     def __init__(
-        self, protocol: str, client_host: bytes, client_names: tuple[bytes, ...] = ()
+        self,
+        protocol: str,
+        client_host: bytes,
+        client_names: tuple[bytes, ...] = (),
+        certificate: str = "",
     ) -> None:
         self.protocol = protocol  # the name of its frontend
         self.client_host = client_host
         self.network = network_of_host(client_host)  # takes as long as a command, for IPv6
         self.client_names = client_names
+        self.certificate = certificate  # its name, for the audit log
         self.user = self.token = b""
         self.number = 0
         self.id = 0  # counts the connections of the node since its start; set by `Clients`

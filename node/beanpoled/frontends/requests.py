@@ -67,7 +67,7 @@ class RequestConnection(Connection):
     )
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort) -> None:
-        super().__init__(protocol, port.client_host, port.client_names)
+        super().__init__(protocol, port.client_host, port.client_names, port.certificate)
         self._clients = clients
         self._port = port
         self._replies = ReplyQueue(clients, self, port)

@@ -17,7 +17,7 @@ from beanpoled.host.seam import WARNING, Log
 from beanpoled.host.sockets import BACKLOG, Failed, bind
 from beanpoled.host.tasks import watched
 from beanpoled.host.tls import TlsAcceptor
-from beanpoled.trust.certificates import names_in
+from beanpoled.trust.certificates import names_in, shown_name
 from beanpoled.trust.trust import Trust
 
 # A vanished client is detected by the probes of `keep_alive` in silence, or when its output is not
@@ -46,6 +46,7 @@ class ClientProtocol:
         self._connection: Connection | None = None
         self.client_host = b""
         self.client_names: tuple[bytes, ...] = ()
+        self.certificate = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -53,7 +54,11 @@ class ClientProtocol:
         _keep_alive(self._transport)
         self.client_host = _host_of(self._transport)
         if self._is_tls:
-            self.client_names = _names_of(self._transport)
+            # None if the client was not required to show one.
+            certificate = self._transport.get_extra_info("peercert") or {}
+            names = names_in(certificate)
+            self.client_names = tuple(sorted(name.encode(errors="replace") for name in names))
+            self.certificate = shown_name(certificate)
         self._connection = self._frontend.connected(self)
         if self._connection is None:
             self._transport.abort()
@@ -159,12 +164,6 @@ def _host_of(transport: asyncio.Transport) -> bytes:
         return host_name(UNIX)
     peer = transport.get_extra_info("peername")  # None if the client has gone already
     return host_name(peer[0]) if peer else b""
-
-
-def _names_of(transport: asyncio.Transport) -> tuple[bytes, ...]:
-    """The names in the client's certificate, if one was required; empty otherwise."""
-    certificate = transport.get_extra_info("peercert") or {}
-    return tuple(sorted(name.encode(errors="replace") for name in names_in(certificate)))
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:

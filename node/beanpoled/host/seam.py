@@ -44,11 +44,13 @@ class ClientPort(Protocol):
     Attributes:
         client_host: the client's host, as its events name it (`addresses.host_name`); empty if
             unknown.
-        client_names: the names in its certificate, if it has shown one that was verified.
+        client_names: the DNS names in its certificate, if it has shown one that was verified.
+        certificate: the name by which the audit log shows that certificate; empty for none.
     """
 
     client_host: bytes
     client_names: tuple[bytes, ...]
+    certificate: str
 
     @property
     def unsent_bytes(self) -> int:

@@ -479,3 +479,18 @@ def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
     """
     names = certificate.get("subjectAltName", ())
     return frozenset(name for kind, name in names if kind == "DNS")
+
+
+def shown_name(certificate: Mapping[str, Any]) -> str:
+    """Return the name that the audit log shows: the first DNS name, else the common name.
+
+    Nothing is decided by it: rules compare the DNS names only.
+    """
+    for kind, name in certificate.get("subjectAltName", ()):
+        if kind == "DNS":
+            return str(name)
+    for part in certificate.get("subject", ()):
+        for kind, name in part:
+            if kind == "commonName":
+                return str(name)
+    return ""

@@ -255,6 +255,7 @@ class Port:
     def __init__(self, client_host: bytes = b"10.0.0.1") -> None:
         self.client_host = client_host
         self.client_names: tuple[bytes, ...] = ()
+        self.certificate = ""
         self.output = b""
         self.unsent_bytes = 0
         self.closed = False

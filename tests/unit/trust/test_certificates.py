@@ -15,7 +15,7 @@ from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
 from beanpoled.config import node, tls
 from beanpoled.trust import revocations
-from beanpoled.trust.certificates import SESSIONS_S, Certificates, Files, names_in
+from beanpoled.trust.certificates import SESSIONS_S, Certificates, Files, names_in, shown_name
 from beanpoled.trust.handshakes import (
     NO_CRL,
     OF_OTHER_USE,
@@ -253,6 +253,14 @@ def test_names_in_a_certificate() -> None:
     shown = {"subjectAltName": (("DNS", "a"), ("IP Address", "10.0.0.1"), ("DNS", "a.org"))}
     assert names_in(shown) == {"a", "a.org"}
     assert names_in({}) == frozenset()
+
+
+def test_the_name_by_which_a_certificate_is_shown() -> None:
+    names = (("IP Address", "10.0.0.1"), ("DNS", "zoe"), ("DNS", "adam"))
+    subject = ((("organizationName", "o"),), (("commonName", "laptop"),))
+    assert shown_name({"subjectAltName": names, "subject": subject}) == "zoe"
+    assert shown_name({"subjectAltName": names[:1], "subject": subject}) == "laptop"
+    assert shown_name({"subject": subject[:1]}) == shown_name({}) == ""
 
 
 def openssl(*words: str) -> None:
