@@ -295,6 +295,66 @@ def test_a_worker_with_a_wrong_clock_deletes_no_complete_jobs_of_others(queue: b
     assert set(cluster.machine.qless.jobs) == ({b"c", b"new"} if queue == b"mine" else {b"new"})
 
 
+# Calls that make jobs due, or forget workers, as of the time of the client.
+TIMED: tuple[tuple[Any, ...], ...] = (
+    (q.PEEK, b"mine", 0, 9),
+    (q.QUEUE_COUNTS, b"mine"),
+    (q.QUEUE_COUNTS, None),
+    (q.JOBS, q.SCHEDULED, b"mine", 0, 9),
+    (q.WORKER_COUNTS,),
+    (q.WORKER_JOBS, b"w"),
+)
+
+
+def timed(*rights: tuple[bytes, int]) -> Qless:
+    """Return a cluster with a job that is due later, a running one and its worker."""
+    cluster = Qless((b"\x03*", WORK | PUT))
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    later = (b"mine", b"later", b"klass", b"{}", 900.0, None, None, None, None, (), None, False)
+    assert cluster.call(q.PUT, *later)[0] == q.OK
+    set_user(cluster, LEE, *rights)
+    return cluster
+
+
+@pytest.mark.parametrize("right", [PUT, EVENTS])
+@pytest.mark.parametrize("call", TIMED)
+def test_a_reader_with_a_wrong_clock_changes_nothing(call: tuple[Any, ...], right: int) -> None:
+    cluster = timed((b"\x03*", right))
+    before = image_of(cluster.machine)[1:]
+    assert cluster.call(*call, now=1e9)[0] == q.OK
+    assert image_of(cluster.machine)[1:] == before
+
+
+@pytest.mark.parametrize("right", [WORK, ADMIN])
+@pytest.mark.parametrize("call", TIMED)
+def test_a_worker_makes_jobs_due(call: tuple[Any, ...], right: int) -> None:
+    cluster = timed((b"\x03*", right))
+    before = image_of(cluster.machine)[1:]
+    assert cluster.call(*call, now=1e9)[0] == q.OK
+    assert image_of(cluster.machine)[1:] != before
+
+
+def test_a_reader_counts_due_jobs_as_if_they_were_moved() -> None:
+    cluster = timed((b"\x03*", EVENTS), (b"\x03closed", WORK | EVENTS))
+    counted = cluster.call(q.QUEUE_COUNTS, None, now=1e9)
+    listed = cluster.call(q.JOBS, q.SCHEDULED, b"mine", 0, 9, now=1e9)
+    known = cluster.call(q.WORKER_COUNTS, now=1e9)
+    assert cluster.call(q.PEEK, b"mine", 0, 9, now=1e9)[1][0].jid == b"m", "its lock has ended"
+    set_user(cluster, LEE, (b"\x03*", WORK))
+    assert cluster.call(q.QUEUE_COUNTS, None, now=1e9) == counted
+    assert cluster.call(q.JOBS, q.SCHEDULED, b"mine", 0, 9, now=1e9) == listed == (q.OK, ())
+    assert cluster.call(q.WORKER_COUNTS, now=1e9) == known == (q.OK, ())
+
+
+def test_a_worker_of_one_queue_makes_no_jobs_of_others_due() -> None:
+    cluster = timed((b"\x03mine", EVENTS), (b"\x03closed", WORK))
+    before = image_of(cluster.machine)[1:]
+    assert cluster.call(q.PEEK, b"mine", 0, 9, now=1e9)[0] == q.OK
+    assert image_of(cluster.machine)[1:] == before
+    assert cluster.call(q.PEEK, b"closed", 0, 9, now=1e9)[0] == q.OK
+    assert b"c-1" in cluster.machine.qless.jobs
+
+
 def test_old_complete_jobs_of_others_protect_no_job_of_ones_own() -> None:
     """More of them than a completion looks at: own jobs would be kept, and count, for ever."""
     cluster = Qless((b"\x03*", WORK | PUT))

@@ -14,7 +14,7 @@ from beanpole.core.accounts import jobs_bytes, jobs_count
 from beanpole.core.jobs.transitions import QLESS, TRANSITION_BITS
 from beanpole.core.operations.checks import has_bytes
 from beanpole.core.operations.policy_puts import usage_of
-from beanpole.core.operations.qless_permission import allows_call, may_end
+from beanpole.core.operations.qless_permission import allows_call, may_time
 from beanpole.core.qless import calls, shapes, sizes
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
@@ -56,11 +56,11 @@ def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
     t = machine.qless
     t.holder = origin.sessions[session]
     t.usage = usage_of(machine, origin.sessions[session])
-    t.may_end = may_end(machine, origin.sessions[session]) if machine.users.rows else None
+    t.may_time = may_time(machine, origin.sessions[session]) if machine.users.rows else None
     t.room = _room(machine, len(packed))
     t.room_bytes = machine.queue_bytes_max - jobs_bytes(machine) - machine.beside_jobs_bytes
     result = calls.apply(t, call, flavour, now, args)
-    t.holder = t.usage = t.may_end = None
+    t.holder = t.usage = t.may_time = None
     check = crc32c(_HASHED.pack(call & _U64_MAX, flavour & _U64_MAX, bits, result[0]), 0)
     check = crc32c(t.trace, crc32c(packed, check))
     machine.queue.transitions.append(check << TRANSITION_BITS | QLESS)

@@ -144,8 +144,12 @@ def user_may(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
     )
 
 
-def may_end(machine: MachineState, session: Session) -> Callable[[bytes], bool] | None:
-    """Return whether the user of a session may end the jobs of a queue; None if of every queue."""
+def may_time(machine: MachineState, session: Session) -> Callable[[bytes], bool] | None:
+    """Return whether the clock of a session's client counts in a queue; None if in every queue.
+
+    The time of a call makes jobs due and complete jobs old. It may be a lie, so that it counts only
+    if the user may end the jobs of the queue anyway.
+    """
     user = machine.users.of(session.user, session.token)
     if user.on_all_of(_PREFIX) & (WORK | ADMIN):
         return None

@@ -127,8 +127,8 @@ def _purge(t: Tables, ended: bytes, now: float) -> None:
     Their age is by the clock of the client, which may be wrong, or a lie.
     """
     oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
-    may_end = t.may_end
-    if may_end is None:
+    may_time = t.may_time
+    if may_time is None:
         jids = ranges.between(t.completed, 0.0, oldest, 0, PURGED_MAX) or []
     else:
         # The oldest may all be of queues in which the user ends none: so each completion looks at
@@ -136,7 +136,7 @@ def _purge(t: Tables, ended: bytes, now: float) -> None:
         more = ranges.count_between(t.completed, 0.0, oldest) - PURGED_MAX
         first = crc32c(ended) % (more + 1) if more > 0 else 0
         jids = ranges.between(t.completed, 0.0, oldest, first, PURGED_MAX) or []
-        jids = [jid for jid in jids if may_end(t.jobs[jid].completed_in)]
+        jids = [jid for jid in jids if may_time(t.jobs[jid].completed_in)]
     removed, tags = _remove(t, jids, now, 0)
     excess = min(len(t.completed) - _kept(t), PURGED_MAX - removed)
     if excess > 0:

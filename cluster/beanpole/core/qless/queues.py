@@ -37,7 +37,7 @@ def make_waiting(t: Tables, job: QlessJob, now: float) -> None:
 
 def move_scheduled(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
     """Make scheduled jobs that are due waiting, the earliest first; returns their number."""
-    if count <= 0:
+    if count <= 0 or not t.is_timed(queue.name):
         return 0
     due = ranges.between(queue.scheduled, 0.0, now, 0, count) or []
     for jid in due:

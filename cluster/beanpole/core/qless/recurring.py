@@ -163,7 +163,7 @@ def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
     rest = min(count, t.room, q.CALL_JOBS_MAX)
     tags_left, bytes_left = SPAWNED_TAGS_MAX, t.room_bytes
     made = 0
-    if rest <= 0 or not queue.recurring:
+    if rest <= 0 or not queue.recurring or not t.is_timed(queue.name):
         return 0
     # Templates whose users have no room left are skipped in favour of the ones after them.
     most = q.CALL_JOBS_MAX if t.kernel.quotas.counted else rest

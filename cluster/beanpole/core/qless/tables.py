@@ -216,8 +216,8 @@ class Tables:
         images_total: the number of images that this node has begun, see `Day`.
         holder: the session of the present call, for its events.
         usage: the usage of the user of the present call; None if the user has no quota.
-        may_end: whether the user of the present call may end the jobs of a queue; None if it may
-            end those of every queue.
+        may_time: whether the time of the present call moves and ends jobs of a queue, because its
+            user may; None for every queue.
         room: the number of jobs and templates that the present call may create; below 0 if nothing
             may grow.
         room_bytes: the memory that the jobs which it makes from templates may take.
@@ -257,7 +257,7 @@ class Tables:
         self.images_total = 0
         self.holder: Holder | None = None
         self.usage: Usage | None = None
-        self.may_end: Callable[[bytes], bool] | None = None
+        self.may_time: Callable[[bytes], bool] | None = None
         self.room = NUMBER_MAX
         self.room_bytes = NUMBER_MAX
         self.touched: dict[int, Before] = {}
@@ -266,6 +266,10 @@ class Tables:
         self.touched_throttles: dict[bytes, Throttle] = {}
         self.trace = b""
         self.serials = 0
+
+    def is_timed(self, name: bytes) -> bool:
+        """Whether the time of the present call makes jobs of a queue due."""
+        return self.may_time is None or self.may_time(name)
 
     # --- copy on write --------------------------------------------------------------------------
 

@@ -80,6 +80,8 @@ def _forget_old(t: Tables, now: float) -> float:
     Those beyond the limit of what a call may touch are left to later calls.
     """
     oldest = now - configuration.number(t, b"max-worker-age", AGE_DEFAULT)
+    if t.may_time is not None:  # workers are of no queue
+        return oldest
     rest = q.CALL_JOBS_MAX
     for name in ranges.between(t.workers, 0.0, oldest, 0, FORGOTTEN_MAX) or ():
         held = t.leases.get(name, NOBODY)
