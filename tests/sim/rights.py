@@ -21,13 +21,13 @@ TOKENS_MAX: Final = 4
 # Names of queues of other protocols than beanstalk begin with a lower byte.
 FIRST_NAME: Final = b" "
 
-QUEUE, JOB = "queue", "job"
+QUEUE, JOB, UNIQUE = "queue", "job", "unique"
 # The right that a command needs, and the items that name its queues; without items, in all queues.
 NEEDS: Final[dict[int, tuple[int, tuple[tuple[str, int], ...]]]] = {
     c.PUT: (PUT, ((QUEUE, 2),)),
     c.PUT_KEYED: (PUT, ((QUEUE, 2),)),
     c.ADD: (PUT, ((QUEUE, 2),)),
-    c.SUBMIT: (PUT, ((QUEUE, 2),)),
+    c.SUBMIT: (PUT, ((QUEUE, 2), (UNIQUE, 5))),
     c.WATCH: (WORK, ((QUEUE, 2),)),
     c.RESERVE_JOB: (WORK, ((JOB, 2),)),
     c.RELEASE: (WORK, ((JOB, 2),)),
@@ -145,6 +145,7 @@ class Model:
         command: c.Command,
         queue_of: Callable[[int], bytes],
         own_name: Callable[[bytes], bytes],
+        queue_of_unique: Callable[[bytes], bytes],
     ) -> bool | None:
         """Whether an identity may execute a command; None if this model does not know it.
 
@@ -153,6 +154,8 @@ class Model:
             command: the session's command.
             queue_of: maps a job to the queue it is in; empty if there is none.
             own_name: maps any name of a queue to its own name.
+            queue_of_unique: maps the unique of a job of Gearman to the queue it is in; empty if
+                there is none.
         """
         if command[0] in FREE:
             return True
@@ -163,7 +166,10 @@ class Model:
             return True
         for kind, place in items:
             value: Any = command[place]
-            queue = queue_of(value) if kind == JOB else own_name(value)
+            if kind == UNIQUE:
+                queue = queue_of_unique(value)
+            else:
+                queue = queue_of(value) if kind == JOB else own_name(value)
             if queue and not rights(self.table, who, queue) & bits:
                 return False
         return bool(items)

@@ -14,6 +14,7 @@ from beanpole import qless as q
 from beanpole.core.applied import GRANTED, NONE_READY, Applied
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import is_command
+from beanpole.events import GEARMAN
 from tests.sim import rights_qless
 from tests.sim.cluster import Violation
 from tests.sim.quotas import BODIES, QuotaJudge
@@ -149,11 +150,17 @@ class UserJudge:
         if command[0] == c.QLESS:
             self.quotas.look()
             return rights_qless.allows(self.model.table, who, command, self.trial.qless)
-        return self.model.allows(who, command, self._queue_of, self._own_name)
+        return self.model.allows(
+            who, command, self._queue_of, self._own_name, self._queue_of_unique
+        )
 
     def _queue_of(self, job: int) -> bytes:
         found = self.trial.queue.jobs.get(job)
         return b"" if found is None else found.tube.name
+
+    def _queue_of_unique(self, unique: bytes) -> bytes:
+        known = self.trial.queue.spaces[GEARMAN].external_ids
+        return self._queue_of(known[unique]) if unique in known else b""
 
     def _own_name(self, name: bytes) -> bytes:
         return self.trial.queue.aliases.queue_of(name)

@@ -18,7 +18,7 @@ from beanpole.core.qless.completing import PURGED_MAX
 from beanpole.core.users import ADMIN, ANY_RIGHT, EVENTS, EVERYWHERE, PUT, RIGHT_NAMES, WORK
 from beanpole.events import QLESS
 from tests.unit.core.cluster import image_of
-from tests.unit.core.guests import TURN, Guests
+from tests.unit.core.guests import TURN, TWIST, Guests
 from tests.unit.core.having_users import LEE, LEES, add_lee, lock, set_user
 
 CLIENTS = [entry for entry in OPERATIONS.values() if isinstance(entry, ClientOperation)]
@@ -129,6 +129,23 @@ def test_a_job_is_moved_only_between_queues_of_ones_own() -> None:
         scene = Scene(OPERATIONS[c.CHANGE_JOB], *rights)  # type: ignore[arg-type]
         result = scene.do(*move[:2], scene.job, *move[3:])
         assert result == (c.OK if may else c.DENIED)
+
+
+@pytest.mark.parametrize("foreground", [0, 1])
+def test_a_submission_joins_no_job_that_was_moved_to_a_closed_queue(foreground: int) -> None:
+    """It would get the result of the job, or make it stay."""
+    scene = Scene(OPERATIONS[c.DELETE_NAMED], (TURN, PUT), (TWIST, WORK))  # type: ignore[arg-type]
+    assert scene.submit(9, b"one", foreground=foreground) == (scene.job, 1)
+    assert scene.do(c.CHANGE_JOB, 1, scene.job, a.MOVE, -1, b"", TWIST, 0) == c.OK
+    scene.open(10)
+    scene.do(c.SET_PROTOCOL, 10, 4)
+    scene.do(c.AS_USER, 10, b"", LEES)
+    before = image_of(scene.machine)[1:]
+    assert scene.submit(10, b"one", foreground=foreground) == c.DENIED
+    assert image_of(scene.machine)[1:] == before
+    assert scene.submit(10, b"two", foreground=foreground)[1] == 0
+    set_user(scene, LEE, (TURN, PUT), (TWIST, PUT))
+    assert scene.submit(10, b"one", foreground=foreground) == (scene.job, 1)
 
 
 def test_what_is_not_there_needs_no_right() -> None:

@@ -116,6 +116,8 @@ _SEE_TUBE: Final = Need(ANY_RIGHT, (TUBE,))
 _SEE_JOB: Final = Need(ANY_RIGHT, (JOB,))
 _PUT_TUBE: Final = Need(PUT, (TUBE,))
 _PUT_QUEUE: Final = Need(PUT, (QUEUE,))
+# A submission may join a job that was moved to another queue.
+_SUBMIT: Final = Need(PUT, (QUEUE, EXTERNAL_ID))
 _WORK_TUBE: Final = Need(WORK, (TUBE,))
 _WORK_JOB: Final = Need(WORK, (JOB,))
 _END_JOB: Final = Need(WORK | ADMIN, (JOB,))  # a user that may get a job may end it
@@ -190,7 +192,7 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
             *(ATTEMPTS_MAX, FOREGROUND, EXTRA, BODY),
         ),
         extended.submit,
-        _PUT_QUEUE,
+        _SUBMIT,
         weight=SUBMIT_BYTES,
         makes_ready=QUEUE,
         unless=DELAY_US,
